@@ -1,0 +1,116 @@
+r"""The forward process: which positions of a batch are masked, at what time, and what the draw weighs in the objective.
+
+The training objective is an integral over t of expectations over masks,
+:math:`\int_0^1 w(t)\, E_{x_t \mid x_0}[\dots]\, dt`. A *mask draw* turns it into one weighted sample per example. There are three,
+equal in expectation; they differ in variance:
+
+* :class:`IidTimes` draws t uniformly for each example;
+* :class:`StratifiedTimes` spreads the times of a batch evenly, ``t = (u + arange(B)) / B``;
+* :class:`ExactCount` draws the *number* k of masked positions uniformly from 1..N and weighs the example by N / k. Integrated over t,
+  the event "k of N masked" carries total weight 1/k under every schedule, and given that event the masked fraction follows
+  Beta(k, N - k + 1), the k-th smallest of N uniforms. So one sorted row of uniforms gives both the mask and an exact t for
+  denoisers that want to see it. No cut-off near t = 0, bounded weights, lowest variance.
+
+All random numbers come from a CPU generator, so a seed means the same draw on every device.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from vadd.core.schedule import Schedule
+from vadd.errors import UserError
+
+
+@dataclass(frozen=True)
+class Masking:
+    """A draw of masks for a batch of B examples with N positions."""
+
+    masked: Tensor
+    """(B, N) bool, true where the value is hidden."""
+    t: Tensor
+    """(B,) time of each example."""
+    weight: Tensor
+    """(B,) weight in the objective; the mean over the batch estimates the integral over t."""
+
+    def to(self, device: torch.device) -> "Masking":
+        return Masking(self.masked.to(device), self.t.to(device), self.weight.to(device))
+
+    def __getitem__(self, rows: slice) -> "Masking":
+        return Masking(self.masked[rows], self.t[rows], self.weight[rows])
+
+
+@dataclass(frozen=True)
+class MaskedBatch:
+    """Clean tokens, the same tokens partly masked, and the draw that masked them."""
+
+    x0: Tensor
+    """(B, N) integers in 0..V-1."""
+    xt: Tensor
+    """(B, N) integers in 0..V, where V is the mask."""
+    masking: Masking
+
+    @property
+    def t(self) -> Tensor:
+        return self.masking.t
+
+
+def apply_mask(x0: Tensor, masking: Masking, mask_value: int) -> MaskedBatch:
+    """Hide the masked positions of ``x0`` (B, N) behind ``mask_value``."""
+    return MaskedBatch(x0, x0.masked_fill(masking.masked, mask_value), masking)
+
+
+class MaskDraw(Protocol):
+    def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking: ...
+
+
+def _mask_at(t: Tensor, positions: int, schedule: Schedule, generator: torch.Generator) -> Tensor:
+    """Mask each of ``positions`` independently with probability 1 - alpha(t); t (B,) gives (B, positions)."""
+    coins = torch.rand(len(t), positions, generator=generator, dtype=torch.float64)
+    return coins < schedule.masked_fraction(t)[:, None]
+
+
+@dataclass(frozen=True)
+class _UniformTimes:
+    epsilon: float = 1e-3
+    """Times are drawn from [epsilon, 1]. The weight grows without limit towards t = 0, and with it the variance."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.epsilon < 1:
+            raise UserError(f"epsilon must lie in [0, 1), not {self.epsilon}")
+
+    def _masking(self, uniforms: Tensor, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
+        span = 1 - self.epsilon
+        t = 1 - span * uniforms  # uniforms lie in [0, 1): t is never 0
+        masked = _mask_at(t, positions, schedule, generator)
+        return Masking(masked, t.float(), (span * schedule.weight(t)).float())
+
+
+@dataclass(frozen=True)
+class IidTimes(_UniformTimes):
+    def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
+        uniforms = torch.rand(batch, generator=generator, dtype=torch.float64)
+        return self._masking(uniforms, positions, schedule, generator)
+
+
+@dataclass(frozen=True)
+class StratifiedTimes(_UniformTimes):
+    def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
+        return self._masking(_stratified_uniforms(batch, generator), positions, schedule, generator)
+
+
+@dataclass(frozen=True)
+class ExactCount:
+    def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
+        count = (_stratified_uniforms(batch, generator) * positions).long() + 1
+        levels = torch.rand(batch, positions, generator=generator, dtype=torch.float64)
+        threshold = levels.sort(dim=1).values.gather(1, count[:, None] - 1)
+        t = schedule.time_at(threshold[:, 0])
+        return Masking(levels <= threshold, t.float(), positions / count.float())
+
+
+def _stratified_uniforms(batch: int, generator: torch.Generator) -> Tensor:
+    shift = torch.rand(1, generator=generator, dtype=torch.float64)
+    return (shift + torch.arange(batch, dtype=torch.float64)) / batch

@@ -1,0 +1,78 @@
+"""The model: a denoiser, a mask schedule and, for VADD, a latent.
+
+With the latent it is VADD; without, the same code is MDLM.
+"""
+
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vadd.core.latent import Evidence, Latent, NoLatent
+from vadd.core.masking import MaskedBatch
+from vadd.core.schedule import Schedule
+
+
+class Denoiser(Protocol):
+    """A network that predicts the hidden values.
+
+    ``denoiser(xt, z, t, where)`` takes tokens (B, N) in 0..V, a latent (B, d) or None, times (B,), and a bool mask (B, N) with M true
+    entries. It returns logits (M, V), for the positions asked for only, in row-major order.
+    """
+
+    positions: int
+    values: int
+    uses_time: bool
+    """Whether the output depends on t."""
+
+    def __call__(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor: ...
+
+
+class MaskedDiffusion(nn.Module):
+    denoiser: Denoiser
+
+    def __init__(self, denoiser: nn.Module, schedule: Schedule, latent: Latent | None = None) -> None:
+        super().__init__()
+        self.denoiser = denoiser  # type: ignore[assignment]  # a Module that satisfies the protocol
+        self.schedule = schedule
+        self.latent = NoLatent() if latent is None else latent
+
+    @property
+    def positions(self) -> int:
+        return self.denoiser.positions
+
+    @property
+    def values(self) -> int:
+        return self.denoiser.values
+
+    @property
+    def mask_value(self) -> int:
+        """The mask is one more value, after the V real ones."""
+        return self.denoiser.values
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    def log_likelihood(self, batch: MaskedBatch, z: Tensor | None, where: Tensor) -> Tensor:
+        r"""sum_{i in where} log mu_i(x_t, z, t)[x0_i], for K latents at once: z (K, B, d) or None (K = 1) gives (K, B)."""
+        particles = 1 if z is None else z.shape[0]
+        size = len(batch.x0)
+        if z is None or particles == 1:
+            xt, t, x0, flat_z = batch.xt, batch.t, batch.x0, None if z is None else z[0]
+        else:
+            xt, t, x0 = batch.xt.repeat(particles, 1), batch.t.repeat(particles), batch.x0.repeat(particles, 1)
+            where, flat_z = where.repeat(particles, 1), z.flatten(0, 1)
+        logits = self.denoiser(xt, flat_z, t, where)
+        log_mu = -F.cross_entropy(logits, x0[where], reduction="none")
+        rows = where.nonzero()[:, 0]
+        return log_mu.new_zeros(particles * size).index_add(0, rows, log_mu).unflatten(0, (particles, size))
+
+    def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
+        """The evidence for the masked values of a batch: the network's part of a training step."""
+
+        def score(z: Tensor | None) -> Tensor:
+            return self.log_likelihood(batch, z, batch.masking.masked)
+
+        return self.latent.evidence(score, batch, kl_weight, generator)

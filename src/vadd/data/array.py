@@ -1,0 +1,50 @@
+"""Any integer array in an ``.npy`` file is a data set: the first axis counts examples, the rest is one example."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from vadd.data.dataset import DiscreteDataset
+from vadd.errors import UserError
+
+
+def read_array(path: Path, values: int | None = None) -> tuple[np.ndarray, int]:
+    """The array, checked, and its V: ``values`` if given, else one more than the largest value."""
+    try:
+        array = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise UserError(f"there is no file {path}") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{path} is not a readable .npy file: {error}") from None
+    if not isinstance(array, np.ndarray):
+        raise UserError(f"{path} holds several arrays; save the one to learn from as .npy")
+    if array.dtype.kind not in "iub":
+        raise UserError(f"{path} holds {array.dtype} values; integers are needed")
+    if array.ndim < 2 or array.size == 0:
+        raise UserError(f"{path} has shape {array.shape}; needed is (examples, positions) or (examples, height, width, ...)")
+    low, high = int(array.min()), int(array.max())
+    known = high + 1 if values is None else values
+    if low < 0 or high >= known:
+        wrong = low if low < 0 else high
+        raise UserError(f"{path} holds the value {wrong}, outside 0..{known - 1}")
+    return array, max(known, 2)
+
+
+def load_array(path: Path, *, values: int | None = None, test_fraction: float = 0.1, seed: int = 0) -> DiscreteDataset:
+    """Examples are shuffled by ``seed`` and the last ``test_fraction`` of them (at least one) held out."""
+    array, known = read_array(path, values)
+    count = len(array)
+    held_out = max(1, math.floor(test_fraction * count))
+    if held_out >= count:
+        raise UserError(f"{path} holds {count} example(s); at least 2 are needed to train and to test")
+    order = np.random.default_rng(seed).permutation(count)
+    flat = torch.from_numpy(array.reshape(count, -1)[order].astype(np.int64))
+    return DiscreteDataset(
+        name=path.stem,
+        values=known,
+        shape=array.shape[1:],
+        train=flat[:-held_out],
+        test=flat[-held_out:],
+    )

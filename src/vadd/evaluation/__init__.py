@@ -1,0 +1,6 @@
+"""Numbers about runs."""
+
+from vadd.evaluation.divergence import entropy, histogram, jsd, mutual_information, paper_js, sampling_floor
+from vadd.evaluation.evaluate import Report, evaluate
+
+__all__ = ["Report", "entropy", "evaluate", "histogram", "jsd", "mutual_information", "paper_js", "sampling_floor"]

@@ -1,0 +1,88 @@
+r"""The distribution of the sampler's output without sampling noise, for examples of two positions.
+
+With N = 2 the T-step sampler either reveals both positions in one step, or one and then the other. Writing J_i for the joint
+:math:`E_z[\mu_1 \mu_2]` at the i-th time, m_i for its marginals and c_j for the conditional :math:`E_z[\mu]` once a position is known,
+
+.. math:: p_T = \sum_i \Delta_i^2 J_i + \sum_{j < i} \Delta_i \Delta_j (m^1_i c^2_j + m^2_i c^1_j),
+
+where Delta_i is the probability that a position is revealed at step i. Expectations over z are sums over quantile midpoints of the prior.
+"""
+
+import torch
+from torch import Tensor
+
+from vadd.core.model import MaskedDiffusion
+from vadd.core.sampler import Grid, step_grid
+
+CHUNK = 16384
+
+
+@torch.no_grad()
+def mean_prediction(model: MaskedDiffusion, xt: Tensor, t: float, nodes: int) -> tuple[Tensor, Tensor]:
+    r"""For states xt (B, 2): the marginals E_z mu (B, 2, V) and the joints E_z mu_1 mu_2 summed over the batch (V, V), in float64."""
+    device, values = model.device, model.values
+    z_nodes, weights = model.latent.prior_nodes(nodes)
+    z_nodes, weights = None if z_nodes is None else z_nodes.to(device), weights.to(device)
+    marginals = torch.zeros(len(xt), 2, values, dtype=torch.float64, device=device)
+    joint = torch.zeros(values, values, dtype=torch.float64, device=device)
+    for row, state in enumerate(xt.to(device)):
+        for chunk in torch.arange(len(weights), device=device).split(CHUNK):
+            x = state.expand(len(chunk), 2)
+            z = None if z_nodes is None else z_nodes[chunk]
+            logits = model.denoiser(x, z, torch.full((len(x),), t, device=device), torch.ones_like(x, dtype=torch.bool))
+            mu = logits.double().softmax(-1).view(len(chunk), 2, values)
+            first, second = mu[:, 0], mu[:, 1]
+            weighted = weights[chunk, None] * first
+            marginals[row, 0] += weighted.sum(0)
+            marginals[row, 1] += weights[chunk] @ second
+            joint += weighted.T @ second
+    return marginals, joint
+
+
+class ExactDistributions:
+    """The sampler's exact output distribution (V, V) for any number of steps, up to the quadrature over z.
+
+    Holds for a fresh latent at each step. Predictions are kept, so that many step counts cost little more than one. Conditionals are smooth
+    in z and there are 2 V of them, so they get 1/64 of the nodes of the joint.
+    """
+
+    def __init__(self, model: MaskedDiffusion, nodes: int = 2**16) -> None:
+        if model.positions != 2:
+            raise ValueError(f"exact distributions are for two positions, not {model.positions}")
+        self.model = model
+        self.nodes = nodes
+        self._joints: dict[float, tuple[Tensor, Tensor]] = {}
+        self._conditionals: dict[float, tuple[Tensor, Tensor]] = {}
+
+    def after(self, steps: int, grid: Grid = "uniform") -> Tensor:
+        times = step_grid(steps, grid)
+        reveal = -self.model.schedule.alpha(times).diff()
+        result = torch.zeros(self.model.values, self.model.values, dtype=torch.float64, device=self.model.device)
+        for i in range(steps, 0, -1):
+            (first, second), together = self._joint(float(times[i]))
+            result += reveal[i - 1] ** 2 * together
+            for j in range(i - 1, 0, -1):
+                then_second, then_first = self._conditional(float(times[j]))
+                in_order = first[:, None] * then_second + (second[:, None] * then_first).T
+                result += reveal[i - 1] * reveal[j - 1] * in_order
+        return result
+
+    def _joint(self, t: float) -> tuple[Tensor, Tensor]:
+        """The marginals (2, V) and the joint (V, V) when nothing is known."""
+        key = t if self.model.denoiser.uses_time else 1.0
+        if key not in self._joints:
+            nothing_known = torch.full((1, 2), self.model.mask_value)
+            marginals, together = mean_prediction(self.model, nothing_known, key, self.nodes)
+            self._joints[key] = marginals[0], together
+        return self._joints[key]
+
+    def _conditional(self, t: float) -> tuple[Tensor, Tensor]:
+        """p(second | first) and p(first | second), the known value down: (V, V) each."""
+        key = t if self.model.denoiser.uses_time else 1.0
+        if key not in self._conditionals:
+            known, hidden = torch.arange(self.model.values), torch.full((self.model.values,), self.model.mask_value)
+            nodes = max(1, self.nodes // 64)
+            given_first, _ = mean_prediction(self.model, torch.stack([known, hidden], dim=1), key, nodes)
+            given_second, _ = mean_prediction(self.model, torch.stack([hidden, known], dim=1), key, nodes)
+            self._conditionals[key] = given_first[:, 1], given_second[:, 0]
+        return self._conditionals[key]

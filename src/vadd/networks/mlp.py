@@ -1,0 +1,139 @@
+"""Multilayer perceptrons over short sequences of small integers: the networks of the paper's two-dimensional experiments.
+
+One embedding table per position, summed (a single shared table would neither tell the positions apart nor mix them), a stack of
+hidden layers, and a head with N x V outputs. Sizes follow the paper's appendix at width 512, depth 4.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class TokenEmbedding(nn.Module):
+    """Tokens (B, N) in 0..V -> (B, width), the sum over positions of each position's own table with V + 1 rows.
+
+    ``smoothness`` > 0 starts the rows of the V values on random sinusoids of the value with about that many periods over the range, so
+    that neighbouring values begin alike: a good start where values are ordered (coordinates, grey levels), of no use where they are not.
+    """
+
+    def __init__(self, positions: int, values: int, width: int, smoothness: float = 0.0) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(positions * (values + 1), width))
+        self.register_buffer("offsets", torch.arange(positions) * (values + 1), persistent=False)
+        if smoothness > 0:
+            value = torch.arange(values)[:, None] / values
+            rows = self.table.detach().unflatten(0, (positions, values + 1))
+            for position in range(positions):
+                frequency, phase = smoothness * torch.randn(width), torch.rand(width)
+                rows[position, :values] = math.sqrt(2) * torch.sin(2 * math.pi * (frequency * value + phase))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return F.embedding_bag(tokens + self.offsets, self.table, mode="sum")
+
+
+class TimeEmbedding(nn.Module):
+    """Times (B,) -> (B, width): sinusoids of t, then one hidden layer."""
+
+    def __init__(self, features: int, width: int) -> None:
+        super().__init__()
+        # Periods from 2 pi down to 2 pi / 1000, evenly spaced in the logarithm: t in [0, 1] is resolved to about a thousandth.
+        frequencies = torch.logspace(0, 3, features // 2)
+        self.register_buffer("frequencies", frequencies, persistent=False)
+        self.layers = nn.Sequential(nn.Linear(2 * len(frequencies), width), nn.ELU(), nn.Linear(width, width))
+
+    def forward(self, t: Tensor) -> Tensor:
+        angles = t[:, None] * self.frequencies
+        return self.layers(torch.cat([angles.sin(), angles.cos()], dim=-1))
+
+
+class LatentEmbedding(nn.Module):
+    """Latents (B, d) -> (B, width): a linear map of z and, if given, of sin and cos of z times each frequency.
+
+    A latent must often switch the output from one mode to another within a short distance; the Fourier features make that easy to learn.
+    """
+
+    def __init__(self, dim: int, width: int, frequencies: Sequence[float] = ()) -> None:
+        super().__init__()
+        self.register_buffer("frequencies", torch.tensor(frequencies, dtype=torch.float32), persistent=False)
+        self.linear = nn.Linear(dim * (1 + 2 * len(frequencies)), width)
+
+    def forward(self, z: Tensor) -> Tensor:
+        angles = (z[:, None, :] * self.frequencies[:, None]).flatten(1)
+        return self.linear(torch.cat([z, angles.sin(), angles.cos()], dim=-1))
+
+
+def hidden_layers(width: int, depth: int) -> list[nn.Module]:
+    return [module for _ in range(depth) for module in (nn.Linear(width, width), nn.ELU())]
+
+
+class MlpDenoiser(nn.Module):
+    """(xt, z, t) -> logits at the positions asked for; see :class:`vadd.core.model.Denoiser`.
+
+    ``latent_dim=None`` is the MDLM denoiser, ``time_features=0`` one that does not see t.
+    """
+
+    def __init__(
+        self,
+        positions: int,
+        values: int,
+        *,
+        width: int = 512,
+        depth: int = 4,
+        latent_dim: int | None = None,
+        latent_frequencies: Sequence[float] = (),
+        time_features: int = 0,
+        smoothness: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.positions = positions
+        self.values = values
+        self.uses_time = time_features > 0
+        self.tokens = TokenEmbedding(positions, values, width, smoothness)
+        self.latent = None if latent_dim is None else LatentEmbedding(latent_dim, width, latent_frequencies)
+        self.time = TimeEmbedding(time_features, width) if time_features else None
+        self.readout = nn.Sequential(*hidden_layers(width, depth), nn.Linear(width, positions * values))
+
+    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+        hidden = self.tokens(xt)
+        if self.latent is not None:
+            hidden = hidden + self.latent(z)
+        if self.time is not None:
+            hidden = hidden + self.time(t)
+        logits: Tensor = self.readout(hidden).view(-1, self.values)
+        return logits.index_select(0, where.flatten().nonzero()[:, 0])
+
+
+class SiameseMlpRecognizer(nn.Module):
+    """(x0, xt, t) -> mean and log standard deviation of r(z | x0, xt), each (B, d).
+
+    The same network reads x0 and xt; the two outputs are averaged and mapped to the posterior's parameters.
+    """
+
+    def __init__(
+        self,
+        positions: int,
+        values: int,
+        *,
+        latent_dim: int,
+        width: int = 512,
+        depth: int = 4,
+        time_features: int = 0,
+        smoothness: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.tokens = TokenEmbedding(positions, values, width, smoothness)
+        self.time = TimeEmbedding(time_features, width) if time_features else None
+        self.twin = nn.Sequential(*hidden_layers(width, depth), nn.Linear(width, width))
+        self.readout = nn.Sequential(nn.Linear(width, width), nn.ELU(), nn.Linear(width, 2 * latent_dim))
+
+    def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = self.tokens(torch.cat([x0, xt]))
+        if self.time is not None:
+            hidden = hidden + self.time(t).repeat(2, 1)
+        out_0, out_t = self.twin(hidden).chunk(2)
+        mean, log_std = self.readout((out_0 + out_t) / 2).chunk(2, dim=-1)
+        # A bounded scale keeps one bad step from ending in infinities; no useful posterior comes near the limits.
+        return mean, log_std.clamp(-8.0, 3.0)

@@ -1,0 +1,222 @@
+"""Recipes: everything that defines a run, typed and validated.
+
+A recipe is a YAML file. Presets lie in ``vadd/recipes``; a recipe may extend another and state only what differs. On the command line any
+key can be overridden by its dotted name, ``training.batch=512``.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+
+from vadd.errors import UserError
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ToyData(Section):
+    """One of the two-dimensional distributions of the paper."""
+
+    kind: Literal["toy"] = "toy"
+    name: Literal["checkerboard", "swissroll", "circles"] = "checkerboard"
+    values: int = Field(100, ge=2)
+    train_size: PositiveInt = 100_000
+    test_size: PositiveInt = 10_000
+
+
+class ArrayData(Section):
+    """Any integer array in an .npy file, examples along the first axis."""
+
+    kind: Literal["array"] = "array"
+    path: str
+    values: int | None = Field(None, ge=2, description="V; by default one more than the largest value in the file")
+    test_fraction: float = Field(0.1, gt=0, lt=1)
+
+
+class MlpNetwork(Section):
+    """The networks of the paper's toy experiments."""
+
+    kind: Literal["mlp"] = "mlp"
+    width: PositiveInt = 256
+    depth: PositiveInt = 4
+    recognizer_depth: PositiveInt = 4
+    time_features: int = Field(0, ge=0, multiple_of=2, description="sinusoids of t shown to the networks; 0: they do not see t")
+    latent_frequencies: tuple[PositiveFloat, ...] = ()
+    smoothness: float = Field(0.0, ge=0, description="> 0 starts neighbouring values alike, with about so many periods over the range")
+
+
+class GaussianLatentSpec(Section):
+    dim: PositiveInt = 2
+    particles: PositiveInt = Field(1, description="importance samples in the training bound; 1 is the paper's objective")
+
+
+class Diffusion(Section):
+    schedule: Literal["linear", "cosine", "polynomial"] = "linear"
+    power: PositiveFloat = Field(2.0, description="of the polynomial schedule")
+    mask_draw: Literal["iid", "stratified", "exact-count"] = "exact-count"
+
+
+class Training(Section):
+    steps: PositiveInt = 10_000
+    batch: PositiveInt = 256
+    optimizer: Literal["adam", "adamw"] = "adam"
+    learning_rate: PositiveFloat = 3e-4
+    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
+    weight_decay: float = Field(0.0, ge=0)
+    learning_rate_schedule: Literal["cosine", "constant"] = "cosine"
+    warmup_steps: int = Field(0, ge=0, description="linear warm-up of the learning rate")
+    clip: PositiveFloat | None = Field(None, description="largest norm of the gradient")
+    ema: float = Field(0.999, ge=0, lt=1, description="decay of the averaged weights that sampling uses; 0: no averaging")
+    kl_warmup: Fraction = Field(0.2, description="share of the steps over which the KL weight rises from 0 to 1")
+    log_every: PositiveInt = 50
+    evaluate_every: PositiveInt = 500
+    checkpoint_every: PositiveInt = 1000
+    keep_checkpoints: PositiveInt = 2
+
+
+class Sampling(Section):
+    grid: Literal["uniform", "cosine"] = "uniform"
+    latent_policy: Literal["resample", "fixed"] = "resample"
+
+
+class Recipe(Section):
+    name: str
+    about: str = ""
+    model: Literal["vadd", "mdlm"] = "vadd"
+    seed: int = Field(0, ge=0)
+    data: Annotated[ToyData | ArrayData, Field(discriminator="kind")]
+    network: MlpNetwork = MlpNetwork()
+    latent: GaussianLatentSpec = GaussianLatentSpec()
+    diffusion: Diffusion = Diffusion()
+    training: Training = Training()
+    sampling: Sampling = Sampling()
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, width=120)
+
+    def with_overrides(self, overrides: Iterable[str]) -> "Recipe":
+        """A copy with dotted keys replaced: ``["training.batch=512", "model=mdlm"]``."""
+        content = self.model_dump(mode="json")
+        known = dict(flatten(content))
+        for override in overrides:
+            key, equals, text = override.partition("=")
+            if not equals:
+                raise UserError(f"{override!r} is not of the form key=value")
+            if key not in known:
+                raise UserError(f"unknown key {key!r}{suggestion(key, known)}")
+            *sections, last = key.split(".")
+            target = content
+            for section in sections:
+                target = target[section]
+            target[last] = parse_value(text)
+        return validate(content, self.name)
+
+
+def recipe_names() -> list[str]:
+    files = resources.files("vadd").joinpath("recipes").iterdir()
+    return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
+
+
+def load_recipe(name_or_path: str) -> Recipe:
+    """A preset by name, or a recipe of the user's by path."""
+    return validate(_read(name_or_path, ()), name_or_path)
+
+
+def _read(name_or_path: str, seen: tuple[str, ...]) -> dict[str, Any]:
+    if name_or_path in seen:
+        raise UserError(f"recipe {name_or_path} extends itself")
+    if name_or_path in recipe_names():
+        text = resources.files("vadd").joinpath("recipes", f"{name_or_path}.yaml").read_text()
+    elif Path(name_or_path).suffix in {".yaml", ".yml"}:
+        try:
+            text = Path(name_or_path).read_text()
+        except OSError as error:
+            raise UserError(f"cannot read the recipe {name_or_path}: {error.strerror}") from None
+    else:
+        raise UserError(f"unknown recipe {name_or_path!r}{suggestion(name_or_path, recipe_names())}; see `vadd recipes`")
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"{name_or_path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{name_or_path} is not a recipe: it should be a mapping of keys to values")
+    content.setdefault("name", Path(name_or_path).stem)
+    base = content.pop("extends", None)
+    return content if base is None else _merge(_read(str(base), (*seen, name_or_path)), content)
+
+
+def _merge(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in changes.items():
+        both_sections = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merge(merged[key], value) if both_sections else value
+    return merged
+
+
+def validate(content: Mapping[str, Any], source: str) -> Recipe:
+    try:
+        return Recipe.model_validate(content)
+    except ValidationError as error:
+        raise UserError(f"{source}: {'; '.join(_explain(e) for e in error.errors())}") from None
+
+
+def _explain(error: Any) -> str:
+    # pydantic puts the tag of a discriminated union into the location; it is not part of the key.
+    tags = {"toy", "array"}
+    key = ".".join(str(part) for part in error["loc"] if part not in tags)
+    if error["type"] == "extra_forbidden":
+        return f"unknown key {key!r}{suggestion(key, _all_keys(Recipe))}"
+    return f"{key}: {error['msg'].lower()}, not {error['input']!r}" if error["type"] != "missing" else f"{key} is missing"
+
+
+def _all_keys(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in section.model_fields.items():
+        annotation = field.annotation
+        members = getattr(annotation, "__args__", ()) or (annotation,)
+        yield prefix + name
+        for member in members:
+            if isinstance(member, type) and issubclass(member, BaseModel):
+                yield from _all_keys(member, f"{prefix}{name}.")
+
+
+def flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and their values, sections opened."""
+    for key, value in content.items():
+        if isinstance(value, dict):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def differences(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:
+    """Dotted keys in which two recipes differ, with both values."""
+    before, after = dict(flatten(old.model_dump(mode="json"))), dict(flatten(new.model_dump(mode="json")))
+    keys = [*before, *(key for key in after if key not in before)]
+    return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
+
+
+def parse_value(text: str) -> Any:
+    """A value as written on the command line. YAML, except that 1e-3 is a number as everybody expects."""
+    try:
+        return float(text) if "e" in text.lower() else yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError):
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError:
+            return text
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """", did you mean ...?" with the nearest of the known names, or nothing."""
+    candidates = list(known)
+    near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
+    near = near or [key for key in candidates if key.rsplit(".", 1)[-1] == name][:1]
+    return f", did you mean {near[0]!r}?" if near else ""

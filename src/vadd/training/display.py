@@ -1,0 +1,52 @@
+"""What a person sees while a model trains: a progress bar on a terminal, a line now and then elsewhere."""
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+console = Console(stderr=True, highlight=False)
+
+
+class TrainingDisplay:
+    def __init__(self, title: str, first: int, last: int) -> None:
+        self.title, self.first, self.last = title, first, last
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[speed]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[losses]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task(title, total=last, completed=first, speed="", losses="")
+
+    def __enter__(self) -> "TrainingDisplay":
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def advance(self, step: int) -> None:
+        self._progress.update(self._task, completed=step)
+
+    def show(self, speed: float, reconstruction: float, kl: float) -> None:
+        """The newest means of the training loss, in nats per example."""
+        self._progress.update(
+            self._task, speed=f"{speed:.0f} it/s", losses=f"reconstruction {reconstruction:.3f} + KL {kl:.3f} nats"
+        )
+
+    def note(self, step: int, speed: float, test_reconstruction: float, test_kl: float) -> None:
+        """After an evaluation; a bar shows enough on a terminal, a log file wants lines."""
+        if not console.is_terminal:
+            left = (self.last - step) / max(speed, 1e-9)
+            console.print(
+                f"{self.title}: {step}/{self.last} steps, {speed:.0f} it/s, {left:.0f} s left, "
+                f"test reconstruction {test_reconstruction:.3f} + KL {test_kl:.3f} nats",
+                soft_wrap=True,
+            )

@@ -1,0 +1,24 @@
+"""The exponential moving average of the weights: what sampling and evaluation use."""
+
+import copy
+
+import torch
+from torch import nn
+
+
+class Ema:
+    """``averaged`` follows the model: averaged = decay * averaged + (1 - decay) * model.
+
+    Early on the decay is capped at (1 + n) / (10 + n), so that the random initial weights are forgotten at once.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.averaged = copy.deepcopy(model).requires_grad_(False).eval()
+        self._pairs = (list(self.averaged.parameters()), list(model.parameters()))
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """After optimisation step number ``step``, counted from 0."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(*self._pairs, 1 - decay)
