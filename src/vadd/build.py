@@ -39,7 +39,8 @@ def build_schedule(diffusion: Diffusion) -> Schedule:
 
 
 def build_mask_draw(diffusion: Diffusion) -> MaskDraw:
-    return {"iid": IidTimes, "stratified": StratifiedTimes, "exact-count": ExactCount}[diffusion.mask_draw]()
+    draws: dict[str, MaskDraw] = {"iid": IidTimes(), "stratified": StratifiedTimes(), "exact-count": ExactCount()}
+    return draws[diffusion.mask_draw]
 
 
 def build_model(recipe: Recipe, positions: int, values: int) -> MaskedDiffusion:
@@ -69,7 +70,9 @@ def build_model(recipe: Recipe, positions: int, values: int) -> MaskedDiffusion:
             time_features=network.time_features,
             smoothness=network.smoothness,
         )
-        return MaskedDiffusion(denoiser, schedule, GaussianLatent(recognizer, recipe.latent.dim, recipe.latent.particles))
+        return MaskedDiffusion(
+            denoiser, schedule, GaussianLatent(recognizer, recipe.latent.dim, recipe.latent.particles)
+        )
 
 
 def recipe_for_array(path: Path, values: int | None = None) -> Recipe:
@@ -79,7 +82,8 @@ def recipe_for_array(path: Path, values: int | None = None) -> Recipe:
     width = 256 if positions * known <= 2_000 else 512
     latent = GaussianLatentSpec(dim=min(64, max(2, math.ceil(math.sqrt(positions)))), particles=4)
     batch = min(256, max(1, examples // 4))
-    # The head and the tables dominate for long examples: 6 FLOP per weight and example, four particles, some 3 * 10^13 FLOP in all.
+    # The head and the tables dominate for long examples: 6 FLOP per weight and example, four particles, some 3 *
+    # 10^13 FLOP in all.
     weights = width * (2 * positions * known + 10 * width)
     affordable = int(3e13 / (6 * weights * batch * latent.particles))
     five_hundred_epochs = 500 * math.ceil(examples / batch)
@@ -88,7 +92,9 @@ def recipe_for_array(path: Path, values: int | None = None) -> Recipe:
         name=path.stem,
         about=f"{examples} examples of {positions} values in 0..{known - 1}",
         data=ArrayData(path=str(path.resolve()), values=known),
-        network=MlpNetwork(width=width, depth=4, recognizer_depth=2, latent_frequencies=(1, 2, 4) if latent.dim <= 4 else ()),
+        network=MlpNetwork(
+            width=width, depth=4, recognizer_depth=2, latent_frequencies=(1, 2, 4) if latent.dim <= 4 else ()
+        ),
         latent=latent,
         training=Training(steps=steps, batch=batch, learning_rate=1e-3, warmup_steps=min(200, steps // 10)),
     )

@@ -1,7 +1,7 @@
 """Recipes: everything that defines a run, typed and validated.
 
-A recipe is a YAML file. Presets lie in ``vadd/recipes``; a recipe may extend another and state only what differs. On the command line any
-key can be overridden by its dotted name, ``training.batch=512``.
+A recipe is a YAML file. Presets lie in ``vadd/recipes``; a recipe may extend another and state only what differs. On
+the command line any key can be overridden by its dotted name, ``training.batch=512``.
 """
 
 import difflib
@@ -48,14 +48,20 @@ class MlpNetwork(Section):
     width: PositiveInt = 256
     depth: PositiveInt = 4
     recognizer_depth: PositiveInt = 4
-    time_features: int = Field(0, ge=0, multiple_of=2, description="sinusoids of t shown to the networks; 0: they do not see t")
+    time_features: int = Field(
+        0, ge=0, multiple_of=2, description="sinusoids of t shown to the networks; 0: they do not see t"
+    )
     latent_frequencies: tuple[PositiveFloat, ...] = ()
-    smoothness: float = Field(0.0, ge=0, description="> 0 starts neighbouring values alike, with about so many periods over the range")
+    smoothness: float = Field(
+        0.0, ge=0, description="> 0 starts neighbouring values alike, with about so many periods over the range"
+    )
 
 
 class GaussianLatentSpec(Section):
     dim: PositiveInt = 2
-    particles: PositiveInt = Field(1, description="importance samples in the training bound; 1 is the paper's objective")
+    particles: PositiveInt = Field(
+        1, description="importance samples in the training bound; 1 is the paper's objective"
+    )
 
 
 class Diffusion(Section):
@@ -74,7 +80,9 @@ class Training(Section):
     learning_rate_schedule: Literal["cosine", "constant"] = "cosine"
     warmup_steps: int = Field(0, ge=0, description="linear warm-up of the learning rate")
     clip: PositiveFloat | None = Field(None, description="largest norm of the gradient")
-    ema: float = Field(0.999, ge=0, lt=1, description="decay of the averaged weights that sampling uses; 0: no averaging")
+    ema: float = Field(
+        0.999, ge=0, lt=1, description="decay of the averaged weights that sampling uses; 0: no averaging"
+    )
     kl_warmup: Fraction = Field(0.2, description="share of the steps over which the KL weight rises from 0 to 1")
     log_every: PositiveInt = 50
     evaluate_every: PositiveInt = 500
@@ -141,7 +149,9 @@ def _read(name_or_path: str, seen: tuple[str, ...]) -> dict[str, Any]:
         except OSError as error:
             raise UserError(f"cannot read the recipe {name_or_path}: {error.strerror}") from None
     else:
-        raise UserError(f"unknown recipe {name_or_path!r}{suggestion(name_or_path, recipe_names())}; see `vadd recipes`")
+        raise UserError(
+            f"unknown recipe {name_or_path!r}{suggestion(name_or_path, recipe_names())}; see `vadd recipes`"
+        )
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -174,7 +184,9 @@ def _explain(error: Any) -> str:
     key = ".".join(str(part) for part in error["loc"] if part not in tags)
     if error["type"] == "extra_forbidden":
         return f"unknown key {key!r}{suggestion(key, _all_keys(Recipe))}"
-    return f"{key}: {error['msg'].lower()}, not {error['input']!r}" if error["type"] != "missing" else f"{key} is missing"
+    return (
+        f"{key}: {error['msg'].lower()}, not {error['input']!r}" if error["type"] != "missing" else f"{key} is missing"
+    )
 
 
 def _all_keys(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
@@ -215,7 +227,7 @@ def parse_value(text: str) -> Any:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """", did you mean ...?" with the nearest of the known names, or nothing."""
+    """ ", did you mean ...?" with the nearest of the known names, or nothing."""
     candidates = list(known)
     near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
     near = near or [key for key in candidates if key.rsplit(".", 1)[-1] == name][:1]

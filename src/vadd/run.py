@@ -1,15 +1,15 @@
 """A run directory, and what can be done with a trained run.
 
-    runs/checkerboard-vadd/
-        recipe.yaml          everything that defines the run
-        metrics.jsonl        one line per logged step
-        checkpoints/step-00001000/{model,ema,optimizer}.safetensors, checkpoint.json
-        tensorboard/         when TensorBoard is installed
+runs/checkerboard-vadd/
+    recipe.yaml          everything that defines the run
+    metrics.jsonl        one line per logged step
+    checkpoints/step-00001000/{model,ema,optimizer}.safetensors, checkpoint.json
+    tensorboard/         when TensorBoard is installed
 """
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,9 @@ class RunDirectory:
             if not self.is_run():
                 raise UserError(f"{self.path} exists and is not a run; choose another --out")
             if not overwrite:
-                raise UserError(f"{self.path} holds a run already; continue it with --resume or replace it with --overwrite")
+                raise UserError(
+                    f"{self.path} holds a run already; continue it with --resume or replace it with --overwrite"
+                )
             shutil.rmtree(self.path)
         self.checkpoint_root.mkdir(parents=True)
         self.recipe_file.write_text(recipe.to_yaml())
@@ -104,26 +106,33 @@ class Run:
         seed: int = 0,
         grid: Grid | None = None,
         latent_policy: LatentPolicy | None = None,
+        progress: Callable[[int], None] = lambda done: None,
     ) -> Tensor:
-        """``n`` samples in ``steps`` steps, (n, N) integers; grid and latent policy are the recipe's unless given."""
+        """``n`` samples in ``steps`` steps, (n, N) integers; grid and latent policy are the recipe's unless given.
+
+        ``progress`` is told how many are done.
+        """
         if n < 1:
             raise UserError(f"the number of samples must be at least 1, not {n}")
-        chunks = [
-            sample(
+        chunks = []
+        for first in range(0, n, SAMPLE_CHUNK):
+            drawn = sample(
                 self.model,
                 min(SAMPLE_CHUNK, n - first),
                 steps,
                 step_generator(seed, first // SAMPLE_CHUNK),
                 grid=grid or self.recipe.sampling.grid,
                 latent_policy=latent_policy or self.recipe.sampling.latent_policy,
-            ).tokens.cpu()
-            for first in range(0, n, SAMPLE_CHUNK)
-        ]
+            )
+            chunks.append(drawn.tokens.cpu())
+            progress(first + len(drawn.tokens))
         return torch.cat(chunks)
 
 
 def load(path: str | Path, device: str | torch.device | None = None) -> Run:
-    """Open a run with the averaged weights of its newest checkpoint, on ``device`` (default: a GPU if there is one, else the CPU)."""
+    """Open a run with the averaged weights of its newest checkpoint, on ``device`` (default: a GPU if there is
+    one, else the CPU).
+    """
     directory = RunDirectory.open(path)
     recipe = directory.recipe()
     checkpoint = directory.latest_checkpoint()

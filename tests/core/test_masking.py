@@ -63,11 +63,15 @@ def test_exact_count_has_no_variance_when_every_masked_position_costs_the_same(b
     assert_close(masking.weight * masking.masked.sum(1), torch.full((batch,), float(n)))
 
 
-def test_exact_count_keeps_k_in_range_for_the_largest_uniform_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shift of the strata can be 1 - 2^-53; 255 plus that rounds to 256, and 256 / 256 * N + 1 is one too many."""
+@pytest.mark.parametrize("draw", [StratifiedTimes(epsilon=0.0), ExactCount()], ids=["stratified", "exact"])
+def test_the_largest_uniform_number_stays_inside_the_last_stratum(draw: MaskDraw, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shift of the strata can be 1 - 2^-53, and 255 plus that rounds to 256: the end of [0, 1), where t = 0 or k = N + 1."""
     largest = math.nextafter(1.0, 0.0)
     monkeypatch.setattr(torch, "rand", lambda *size, **options: torch.full(size, largest, dtype=torch.float64))
-    assert ExactCount()(256, 5, LINEAR.schedule, seeded(0)).weight.min() == 1
+    masking = draw(256, 5, LINEAR.schedule, seeded(0))
+    assert (masking.t > 0).all()
+    assert masking.weight.isfinite().all()
+    assert masking.weight.min() >= 1
 
 
 @for_each_schedule

@@ -1,4 +1,6 @@
-"""The method: schedule, masking, latent, model, objective and sampler. Tensors only; no files, no configuration, no printing."""
+"""The method: schedule, masking, latent, model, objective and sampler. Tensors only; no files, no configuration,
+no printing.
+"""
 
 from vadd.core.latent import DiagonalGaussian, Evidence, GaussianLatent, Latent, NoLatent, kl_warmup
 from vadd.core.masking import ExactCount, IidTimes, MaskDraw, MaskedBatch, Masking, StratifiedTimes, apply_mask

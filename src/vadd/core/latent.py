@@ -1,9 +1,9 @@
 r"""The latent variable z of the denoiser: its prior, its posterior, and the evidence it gives for the masked values.
 
-Given z the revealed positions are independent; integrating z out makes them dependent:
-:math:`\log p(x_S \mid x_t) = \log E_{z \sim p} \prod_{i \in S} \mu_i(x_t, z, t)[x_{0,i}]`.
-A :class:`Latent` says how z is drawn when sampling and how that logarithm is bounded when training; the objective, the sampler and the
-bounds know nothing else about it. :class:`NoLatent` is the trivial one and turns VADD into MDLM.
+Given z the revealed positions are independent; integrating z out makes them dependent: :math:`\log p(x_S \mid x_t) =
+\log E_{z \sim p} \prod_{i \in S} \mu_i(x_t, z, t)[x_{0,i}]`. A :class:`Latent` says how z is drawn when sampling and
+how that logarithm is bounded when training; the objective, the sampler and the bounds know nothing else about it.
+:class:`NoLatent` is the trivial one and turns VADD into MDLM.
 
 To add another latent (an informed prior p(z | x_t), codes that are summed exactly), subclass :class:`Latent`.
 """
@@ -72,7 +72,9 @@ class Latent(nn.Module, ABC):
 
     @abstractmethod
     def prior_nodes(self, count: int) -> tuple[Tensor | None, Tensor]:
-        """About ``count`` points (K, d) and weights (K,) that integrate over the prior, for exact answers on small problems."""
+        """About ``count`` points (K, d) and weights (K,) that integrate over the prior, for exact answers on
+        small problems.
+        """
 
     @abstractmethod
     def evidence(self, score: Score, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
@@ -102,8 +104,8 @@ class Recognizer(Protocol):
 class GaussianLatent(Latent):
     """The paper's latent: prior N(0, I), diagonal Gaussian posterior given by a recognition network.
 
-    With one particle the evidence is the DELBO's bracket, E_r log p(x_S | x_t, z) - lambda KL, the KL in closed form. With more it is
-    the tighter importance-weighted bound log (1/K) sum_k p(x_S | x_t, z_k) (p(z_k) / r(z_k))^lambda.
+    With one particle the evidence is the DELBO's bracket, E_r log p(x_S | x_t, z) - lambda KL, the KL in closed form.
+    With more it is the tighter importance-weighted bound log (1/K) sum_k p(x_S | x_t, z_k) (p(z_k) / r(z_k))^lambda.
     """
 
     def __init__(self, recognizer: nn.Module, dim: int, particles: int = 1) -> None:
@@ -125,7 +127,7 @@ class GaussianLatent(Latent):
             axis = (torch.arange(side, dtype=torch.float64) + 0.5) / side
             uniforms = torch.cartesian_prod(*[axis] * self.dim).view(-1, self.dim)
         else:
-            sobol = torch.quasirandom.SobolEngine(self.dim, scramble=True, seed=0)
+            sobol = torch.quasirandom.SobolEngine(self.dim, scramble=True, seed=0)  # type: ignore[no-untyped-call]
             uniforms = sobol.draw(count, dtype=torch.float64).clamp(1e-9, 1 - 1e-9)
         weights = torch.full((len(uniforms),), 1 / len(uniforms), dtype=torch.float64)
         return torch.special.ndtri(uniforms).float(), weights

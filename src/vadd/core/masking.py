@@ -1,15 +1,16 @@
 r"""The forward process: which positions of a batch are masked, at what time, and what the draw weighs in the objective.
 
-The training objective is an integral over t of expectations over masks,
-:math:`\int_0^1 w(t)\, E_{x_t \mid x_0}[\dots]\, dt`. A *mask draw* turns it into one weighted sample per example. There are three,
-equal in expectation; they differ in variance:
+The training objective is an integral over t of expectations over masks, :math:`\int_0^1 w(t)\, E_{x_t \mid
+x_0}[\dots]\, dt`. A *mask draw* turns it into one weighted sample per example. There are three, equal in expectation;
+they differ in variance:
 
 * :class:`IidTimes` draws t uniformly for each example;
 * :class:`StratifiedTimes` spreads the times of a batch evenly, ``t = (u + arange(B)) / B``;
-* :class:`ExactCount` draws the *number* k of masked positions uniformly from 1..N and weighs the example by N / k. Integrated over t,
-  the event "k of N masked" carries total weight 1/k under every schedule, and given that event the masked fraction follows
-  Beta(k, N - k + 1), the k-th smallest of N uniforms. So one sorted row of uniforms gives both the mask and an exact t for
-  denoisers that want to see it. No cut-off near t = 0, bounded weights, lowest variance.
+* :class:`ExactCount` draws the *number* k of masked positions uniformly from 1..N and weighs the example by N / k.
+  Integrated over t, the event "k of N masked" carries total weight 1/k under every schedule, and given that event the
+  masked fraction follows Beta(k, N - k + 1), the k-th smallest of N uniforms. So one sorted row of uniforms gives
+  both the mask and an exact t for denoisers that want to see it. No cut-off near t = 0, bounded weights, lowest
+  variance.
 
 All random numbers come from a CPU generator, so a seed means the same draw on every device.
 """

@@ -17,8 +17,8 @@ from vadd.core.schedule import Schedule
 class Denoiser(Protocol):
     """A network that predicts the hidden values.
 
-    ``denoiser(xt, z, t, where)`` takes tokens (B, N) in 0..V, a latent (B, d) or None, times (B,), and a bool mask (B, N) with M true
-    entries. It returns logits (M, V), for the positions asked for only, in row-major order.
+    ``denoiser(xt, z, t, where)`` takes tokens (B, N) in 0..V, a latent (B, d) or None, times (B,), and a bool mask
+    (B, N) with M true entries. It returns logits (M, V), for the positions asked for only, in row-major order.
     """
 
     positions: int
@@ -56,7 +56,9 @@ class MaskedDiffusion(nn.Module):
         return next(self.parameters()).device
 
     def log_likelihood(self, batch: MaskedBatch, z: Tensor | None, where: Tensor) -> Tensor:
-        r"""sum_{i in where} log mu_i(x_t, z, t)[x0_i], for K latents at once: z (K, B, d) or None (K = 1) gives (K, B)."""
+        r"""sum_{i in where} log mu_i(x_t, z, t)[x0_i], for K latents at once: z (K, B, d) or None (K = 1) gives
+        (K, B).
+        """
         particles = 1 if z is None else z.shape[0]
         size = len(batch.x0)
         if z is None or particles == 1:
@@ -67,7 +69,7 @@ class MaskedDiffusion(nn.Module):
         logits = self.denoiser(xt, flat_z, t, where)
         log_mu = -F.cross_entropy(logits, x0[where], reduction="none")
         rows = where.nonzero()[:, 0]
-        return log_mu.new_zeros(particles * size).index_add(0, rows, log_mu).unflatten(0, (particles, size))
+        return log_mu.new_zeros(particles * size).index_add(0, rows, log_mu).view(particles, size)
 
     def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
         """The evidence for the masked values of a batch: the network's part of a training step."""

@@ -1,11 +1,12 @@
 r"""The training objectives.
 
-MDLM maximises :math:`E_t E_{x_t}\, w(t) \sum_{i \in S} \log \mu_i[x_{0,i}]`; VADD, with KL weight lambda,
-:math:`E_t E_{x_t} E_{z \sim r}\, w(t) [\sum_{i \in S} \log \mu_i(x_t, z, t)[x_{0,i}] - \lambda\, KL(r(z \mid x_0, x_t) \| p(z))]`.
-Both are the same weighted mean of an :class:`~vadd.core.latent.Evidence`. Where nothing is masked there is nothing to explain and the
-example counts zero, KL included: otherwise the integral diverges near t = 0.
+MDLM maximises :math:`E_t E_{x_t}\, w(t) \sum_{i \in S} \log \mu_i[x_{0,i}]`; VADD, with KL weight lambda, :math:`E_t
+E_{x_t} E_{z \sim r}\, w(t) [\sum_{i \in S} \log \mu_i(x_t, z, t)[x_{0,i}] - \lambda\, KL(r(z \mid x_0, x_t) \|
+p(z))]`. Both are the same weighted mean of an :class:`~vadd.core.latent.Evidence`. Where nothing is masked there is
+nothing to explain and the example counts zero, KL included: otherwise the integral diverges near t = 0.
 
-The MDLM objective is a bound of the log-likelihood. The VADD objective is a sound thing to maximise but **not** a bound.
+The MDLM objective is a bound of the log-likelihood. The VADD objective is a sound thing to maximise but **not** a
+bound.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ from vadd.core.masking import Masking
 @dataclass(frozen=True)
 class Objective:
     loss: Tensor
-    """What the optimiser minimises: the negative objective in nats *per position*, so that clipping means the same at any N."""
+    """What the optimiser minimises: the negative objective in nats *per position*, so that clipping means the
+    same at any N.
+    """
     reconstruction: Tensor
     """-w(t) E_r log p(x_S | x_t, z), nats per example."""
     kl: Tensor

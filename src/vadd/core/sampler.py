@@ -1,9 +1,10 @@
 r"""Algorithm 2: from all masked to data in T steps.
 
-At each step, from t down to s, every masked position is revealed with probability
-:math:`\rho = (\alpha(s) - \alpha(t)) / (1 - \alpha(t))`, and its value is drawn from :math:`\mu(x_t, z, t)` for a fresh z from the prior.
-The coins do not depend on the values, so they are tossed first: the network sees only the sequences that reveal something, and its
-output layer only the positions revealed. That is the same distribution as drawing "value or mask" everywhere, and much cheaper.
+At each step, from t down to s, every masked position is revealed with probability :math:`\rho = (\alpha(s) -
+\alpha(t)) / (1 - \alpha(t))`, and its value is drawn from :math:`\mu(x_t, z, t)` for a fresh z from the prior. The
+coins do not depend on the values, so they are tossed first: the network sees only the sequences that reveal
+something, and its output layer only the positions revealed. That is the same distribution as drawing "value or mask"
+everywhere, and much cheaper.
 """
 
 import math
@@ -21,7 +22,9 @@ LatentPolicy = Literal["resample", "fixed"]
 
 
 def step_grid(steps: int, grid: Grid = "uniform") -> Tensor:
-    """Times 0 = t_0 < ... < t_T = 1, float64 (steps + 1,). ``cosine`` takes smaller steps near t = 1, where most is hidden."""
+    """Times 0 = t_0 < ... < t_T = 1, float64 (steps + 1,). ``cosine`` takes smaller steps near t = 1, where most
+    is hidden.
+    """
     if steps < 1:
         raise UserError(f"sampling needs at least 1 step, not {steps}")
     fractions = torch.linspace(0, 1, steps + 1, dtype=torch.float64)
@@ -91,8 +94,9 @@ def draw_categorical(logits: Tensor, generator: torch.Generator) -> Tensor:
 
     In float32 the tail of a large vocabulary is unreachable, which silently sharpens the distribution.
     """
-    cumulative = logits.double().softmax(dim=-1).cumsum(dim=-1)
-    uniforms = torch.rand(len(logits), 1, generator=generator, dtype=torch.float64).to(logits.device)
+    on_device = logits.cpu() if logits.device.type == "mps" else logits  # Apple's GPUs have no float64
+    cumulative = on_device.double().softmax(dim=-1).cumsum(dim=-1)
+    uniforms = torch.rand(len(logits), 1, generator=generator, dtype=torch.float64).to(cumulative.device)
     # Scaling by the last entry, instead of trusting it to be 1, keeps rounding from pushing a draw past the end.
     drawn = torch.searchsorted(cumulative, uniforms * cumulative[:, -1:], right=True)[:, 0]
-    return drawn.clamp(max=logits.shape[1] - 1)
+    return drawn.clamp(max=logits.shape[1] - 1).to(logits.device)

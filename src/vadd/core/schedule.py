@@ -3,10 +3,11 @@ r"""Mask schedules: how fast positions disappear on the way from data (t = 0) to
 A schedule is the survival probability :math:`\alpha(t)`, falling from 1 to 0. Everything else follows from it:
 
 * loss weight :math:`w(t) = -\alpha'(t) / (1 - \alpha(t))`,
-* reveal probability :math:`\rho = (\alpha(s) - \alpha(t)) / (1 - \alpha(t))` of a masked position going back from t to s < t.
+* reveal probability :math:`\rho = (\alpha(s) - \alpha(t)) / (1 - \alpha(t))` of a masked position going back from t
+  to s < t.
 
-Times are tensors of any shape. Subclasses state the *masked fraction* :math:`1 - \alpha` rather than :math:`\alpha`, because
-it is what the weight divides by and it must stay accurate near t = 0.
+Times are tensors of any shape. Subclasses state the *masked fraction* :math:`1 - \alpha` rather than :math:`\alpha`,
+because it is what the weight divides by and it must stay accurate near t = 0.
 """
 
 import math

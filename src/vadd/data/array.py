@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vadd.data.dataset import DiscreteDataset
+from vadd.data.dataset import Array, DiscreteDataset
 from vadd.errors import UserError
 
 
-def read_array(path: Path, values: int | None = None) -> tuple[np.ndarray, int]:
+def read_array(path: Path, values: int | None = None) -> tuple[Array, int]:
     """The array, checked, and its V: ``values`` if given, else one more than the largest value."""
     try:
         array = np.load(path, allow_pickle=False)
@@ -23,7 +23,9 @@ def read_array(path: Path, values: int | None = None) -> tuple[np.ndarray, int]:
     if array.dtype.kind not in "iub":
         raise UserError(f"{path} holds {array.dtype} values; integers are needed")
     if array.ndim < 2 or array.size == 0:
-        raise UserError(f"{path} has shape {array.shape}; needed is (examples, positions) or (examples, height, width, ...)")
+        raise UserError(
+            f"{path} has shape {array.shape}; needed is (examples, positions) or (examples, height, width, ...)"
+        )
     low, high = int(array.min()), int(array.max())
     known = high + 1 if values is None else values
     if low < 0 or high >= known:

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,7 @@ class DiscreteDataset:
     """(n, N) int64."""
     test: Tensor
     """(m, N) int64, disjoint from ``train``."""
-    distribution: Callable[[], np.ndarray] | None = None
+    distribution: Callable[[], Array] | None = None
     """Where it is known: the exact probabilities of all values of one example, an array of shape (V,) * N."""
 
     @property

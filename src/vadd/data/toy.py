@@ -1,11 +1,12 @@
 r"""The paper's three two-dimensional distributions, rescaled to [0, 1) and cut into V bins a side.
 
-``checkerboard`` is uniform on half of the 4 x 4 cells of [-2, 2]^2. ``swissroll`` (noise 0.2, the two coordinates of the spiral) and
-``circles`` (noise 0.02, factor 0.5) come from scikit-learn. They are rescaled with fixed limits, four noise deviations beyond the
-noiseless curve, so that every sample of every seed shares one grid; the few points outside fall into the outermost bins.
+``checkerboard`` is uniform on half of the 4 x 4 cells of [-2, 2]^2. ``swissroll`` (noise 0.2, the two coordinates of
+the spiral) and ``circles`` (noise 0.02, factor 0.5) come from scikit-learn. They are rescaled with fixed limits, four
+noise deviations beyond the noiseless curve, so that every sample of every seed shares one grid; the few points
+outside fall into the outermost bins.
 
-The probabilities on the grid are exact, not counted: a noisy curve is a mixture of round Gaussians along it, and the mass of a Gaussian in a
-bin is a product of two differences of normal distribution functions.
+The probabilities on the grid are exact, not counted: a noisy curve is a mixture of round Gaussians along it, and the
+mass of a Gaussian in a bin is a product of two differences of normal distribution functions.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import torch
 from scipy.special import ndtr
 from sklearn.datasets import make_circles, make_swiss_roll
 
-from vadd.data.dataset import DiscreteDataset
+from vadd.data.dataset import Array, DiscreteDataset
 
 Toy = Literal["checkerboard", "swissroll", "circles"]
 
@@ -35,27 +36,28 @@ class Rectangle:
     low: tuple[float, float]
     high: tuple[float, float]
 
-    def discretize(self, points: np.ndarray, values: int) -> np.ndarray:
+    def discretize(self, points: Array, values: int) -> Array:
         unit = (points - np.array(self.low)) / (np.array(self.high) - np.array(self.low))
-        return np.clip(np.floor(unit * values), 0, values - 1).astype(np.int64)
+        bins: Array = np.clip(np.floor(unit * values), 0, values - 1).astype(np.int64)
+        return bins
 
-    def edges(self, axis: int, values: int) -> np.ndarray:
+    def edges(self, axis: int, values: int) -> Array:
         edges = np.linspace(self.low[axis], self.high[axis], values + 1)
         edges[0], edges[-1] = -np.inf, np.inf
         return edges
 
 
-def _swissroll_curve(nodes: int) -> np.ndarray:
+def _swissroll_curve(nodes: int) -> Array:
     angle = 1.5 * np.pi * (1 + 2 * (np.arange(nodes) + 0.5) / nodes)
     return np.stack([angle * np.cos(angle), angle * np.sin(angle)], axis=1)
 
 
-def _circle_curve(radius: float, nodes: int) -> np.ndarray:
+def _circle_curve(radius: float, nodes: int) -> Array:
     angle = 2 * np.pi * (np.arange(nodes) + 0.5) / nodes
     return radius * np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
-def _around(curve: np.ndarray, noise: float) -> Rectangle:
+def _around(curve: Array, noise: float) -> Rectangle:
     margin = 4 * noise
     low, high = curve.min(axis=0) - margin, curve.max(axis=0) + margin
     return Rectangle((float(low[0]), float(low[1])), (float(high[0]), float(high[1])))
@@ -70,7 +72,7 @@ def _rectangle(name: Toy) -> Rectangle:
     return _around(_circle_curve(1.0, CURVE_NODES), CIRCLES_NOISE)
 
 
-def toy_points(name: Toy, count: int, seed: int) -> np.ndarray:
+def toy_points(name: Toy, count: int, seed: int) -> Array:
     """``count`` continuous points, (count, 2) float64."""
     rng = np.random.default_rng(seed)
     if name == "checkerboard":
@@ -84,13 +86,13 @@ def toy_points(name: Toy, count: int, seed: int) -> np.ndarray:
     return np.asarray(points)
 
 
-def toy_sample(name: Toy, count: int, seed: int, values: int = 100) -> np.ndarray:
+def toy_sample(name: Toy, count: int, seed: int, values: int = 100) -> Array:
     """``count`` discretized points, (count, 2) integers in 0..values-1."""
     return _rectangle(name).discretize(toy_points(name, count, seed), values)
 
 
 @cache
-def toy_distribution(name: Toy, values: int = 100) -> np.ndarray:
+def toy_distribution(name: Toy, values: int = 100) -> Array:
     """The exact probability of every bin, (values, values): first coordinate down, second across."""
     if name == "checkerboard":
         edges = np.linspace(0, CELLS, values + 1)
@@ -98,21 +100,25 @@ def toy_distribution(name: Toy, values: int = 100) -> np.ndarray:
         band = np.arange(CELLS)
         overlap = np.clip(np.minimum(edges[1:, None], band + 1) - np.maximum(edges[:-1, None], band), 0, None)
         filled = (band[:, None] + band) % 2 == 0
-        return overlap @ (filled / filled.sum()) @ overlap.T
+        mass: Array = overlap @ (filled / filled.sum()) @ overlap.T
+        return mass
     if name == "swissroll":
         return _noisy_curve(_swissroll_curve(CURVE_NODES), SWISSROLL_NOISE, _rectangle(name), values)
     circles = [_circle_curve(radius, CURVE_NODES) for radius in (1.0, CIRCLES_FACTOR)]
     return _noisy_curve(np.concatenate(circles), CIRCLES_NOISE, _rectangle(name), values)
 
 
-def _noisy_curve(curve: np.ndarray, noise: float, rectangle: Rectangle, values: int) -> np.ndarray:
+def _noisy_curve(curve: Array, noise: float, rectangle: Rectangle, values: int) -> Array:
     across, down = (
         np.diff(ndtr((rectangle.edges(axis, values) - curve[:, axis, None]) / noise), axis=1) for axis in (0, 1)
     )
-    return across.T @ down / len(curve)
+    mass: Array = across.T @ down / len(curve)
+    return mass
 
 
-def load_toy(name: Toy, *, values: int = 100, train_size: int = 100_000, test_size: int = 10_000, seed: int = 0) -> DiscreteDataset:
+def load_toy(
+    name: Toy, *, values: int = 100, train_size: int = 100_000, test_size: int = 10_000, seed: int = 0
+) -> DiscreteDataset:
     """A training sample from ``seed`` and a fresh test sample from another stream of it."""
     train_seed, test_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
     return DiscreteDataset(

@@ -1,20 +1,23 @@
 r"""Divergences between distributions on a finite grid.
 
-``jsd`` is the Jensen-Shannon divergence in nats, at most ln 2. ``paper_js`` reproduces what the paper tabulates under that name, whose
-values exceed ln 2: the mean of the two Kullback-Leibler divergences after 1e-6 is added to every bin. Both are biased upwards for samples,
-so they mean something only beside their *floor*: the same number between two independent samples of the truth.
+``jsd`` is the Jensen-Shannon divergence in nats, at most ln 2. ``paper_js`` reproduces what the paper tabulates under
+that name, whose values exceed ln 2: the mean of the two Kullback-Leibler divergences after 1e-6 is added to every
+bin. Both are biased upwards for samples, so they mean something only beside their *floor*: the same number between
+two independent samples of the truth.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
-Divergence = Callable[[np.ndarray, np.ndarray], float]
+from vadd.data.dataset import Array
+
+Divergence = Callable[[Array, Array], float]
 
 PAPER_EPSILON = 1e-6
 
 
-def histogram(tokens: np.ndarray, values: int) -> np.ndarray:
+def histogram(tokens: Array, values: int) -> Array:
     """The empirical distribution of examples (n, N), an array of shape (values,) * N that sums to 1."""
     positions = tokens.shape[1]
     shape = (values,) * positions
@@ -22,42 +25,42 @@ def histogram(tokens: np.ndarray, values: int) -> np.ndarray:
     return np.bincount(flat, minlength=values**positions).reshape(shape) / len(tokens)
 
 
-def entropy(p: np.ndarray) -> float:
+def entropy(p: Array) -> float:
     """In nats."""
     positive = p[p > 0]
     return float(-(positive * np.log(positive)).sum())
 
 
-def mutual_information(p: np.ndarray) -> float:
+def mutual_information(p: Array) -> float:
     """Of the two coordinates of a distribution (V, V), in nats: what a factorised model loses in one step."""
     return entropy(p.sum(axis=0)) + entropy(p.sum(axis=1)) - entropy(p)
 
 
-def kl_divergence(p: np.ndarray, q: np.ndarray) -> float:
+def kl_divergence(p: Array, q: Array) -> float:
     """KL(p || q) in nats; infinite where q misses what p has."""
     support = p > 0
     with np.errstate(divide="ignore"):
         return float((p[support] * np.log(p[support] / q[support])).sum())
 
 
-def jsd(p: np.ndarray, q: np.ndarray) -> float:
+def jsd(p: Array, q: Array) -> float:
     middle = (p + q) / 2
     # Rounding can leave identical arguments a hair below zero.
     return max(0.0, (kl_divergence(p, middle) + kl_divergence(q, middle)) / 2)
 
 
-def paper_js(p: np.ndarray, q: np.ndarray) -> float:
+def paper_js(p: Array, q: Array) -> float:
     p, q = (array + PAPER_EPSILON for array in (p, q))
     p, q = p / p.sum(), q / q.sum()
     return (kl_divergence(p, q) + kl_divergence(q, p)) / 2
 
 
-def draw_histogram(p: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+def draw_histogram(p: Array, count: int, rng: np.random.Generator) -> Array:
     """The empirical distribution of ``count`` draws from p."""
     return rng.multinomial(count, (p / p.sum()).ravel()).reshape(p.shape) / count
 
 
-def sampling_floor(divergence: Divergence, p: np.ndarray, count: int, seed: int = 0, repeats: int = 20) -> float:
+def sampling_floor(divergence: Divergence, p: Array, count: int, seed: int = 0, repeats: int = 20) -> float:
     """The mean divergence between two independent samples of ``count`` draws from the truth itself."""
     rng = np.random.default_rng(seed)
     pairs = ((draw_histogram(p, count, rng), draw_histogram(p, count, rng)) for _ in range(repeats))

@@ -1,11 +1,13 @@
 r"""The distribution of the sampler's output without sampling noise, for examples of two positions.
 
-With N = 2 the T-step sampler either reveals both positions in one step, or one and then the other. Writing J_i for the joint
-:math:`E_z[\mu_1 \mu_2]` at the i-th time, m_i for its marginals and c_j for the conditional :math:`E_z[\mu]` once a position is known,
+With N = 2 the T-step sampler either reveals both positions in one step, or one and then the other. Writing J_i for
+the joint :math:`E_z[\mu_1 \mu_2]` at the i-th time, m_i for its marginals and c_j for the conditional
+:math:`E_z[\mu]` once a position is known,
 
 .. math:: p_T = \sum_i \Delta_i^2 J_i + \sum_{j < i} \Delta_i \Delta_j (m^1_i c^2_j + m^2_i c^1_j),
 
-where Delta_i is the probability that a position is revealed at step i. Expectations over z are sums over quantile midpoints of the prior.
+where Delta_i is the probability that a position is revealed at step i. Expectations over z are sums over quantile
+midpoints of the prior.
 """
 
 import torch
@@ -19,31 +21,35 @@ CHUNK = 16384
 
 @torch.no_grad()
 def mean_prediction(model: MaskedDiffusion, xt: Tensor, t: float, nodes: int) -> tuple[Tensor, Tensor]:
-    r"""For states xt (B, 2): the marginals E_z mu (B, 2, V) and the joints E_z mu_1 mu_2 summed over the batch (V, V), in float64."""
+    r"""For states xt (B, 2): the marginals E_z mu (B, 2, V) and the joints E_z mu_1 mu_2 summed over the batch
+    (V, V), in float64.
+    """
     device, values = model.device, model.values
     z_nodes, weights = model.latent.prior_nodes(nodes)
     z_nodes, weights = None if z_nodes is None else z_nodes.to(device), weights.to(device)
     marginals = torch.zeros(len(xt), 2, values, dtype=torch.float64, device=device)
     joint = torch.zeros(values, values, dtype=torch.float64, device=device)
     for row, state in enumerate(xt.to(device)):
-        for chunk in torch.arange(len(weights), device=device).split(CHUNK):
-            x = state.expand(len(chunk), 2)
+        for first in range(0, len(weights), CHUNK):
+            chunk = slice(first, first + CHUNK)
+            weight = weights[chunk]
+            x = state.expand(len(weight), 2)
             z = None if z_nodes is None else z_nodes[chunk]
             logits = model.denoiser(x, z, torch.full((len(x),), t, device=device), torch.ones_like(x, dtype=torch.bool))
-            mu = logits.double().softmax(-1).view(len(chunk), 2, values)
-            first, second = mu[:, 0], mu[:, 1]
-            weighted = weights[chunk, None] * first
+            mu = logits.double().softmax(-1).view(len(weight), 2, values)
+            first_mu, second_mu = mu[:, 0], mu[:, 1]
+            weighted = weight[:, None] * first_mu
             marginals[row, 0] += weighted.sum(0)
-            marginals[row, 1] += weights[chunk] @ second
-            joint += weighted.T @ second
+            marginals[row, 1] += weight @ second_mu
+            joint += weighted.T @ second_mu
     return marginals, joint
 
 
 class ExactDistributions:
     """The sampler's exact output distribution (V, V) for any number of steps, up to the quadrature over z.
 
-    Holds for a fresh latent at each step. Predictions are kept, so that many step counts cost little more than one. Conditionals are smooth
-    in z and there are 2 V of them, so they get 1/64 of the nodes of the joint.
+    Holds for a fresh latent at each step. Predictions are kept, so that many step counts cost little more than one.
+    Conditionals are smooth in z and there are 2 V of them, so they get 1/64 of the nodes of the joint.
     """
 
     def __init__(self, model: MaskedDiffusion, nodes: int = 2**16) -> None:

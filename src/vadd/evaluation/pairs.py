@@ -1,17 +1,18 @@
 """How well samples reproduce the dependence between positions, where the joint distribution is too large to count.
 
-The mean Jensen-Shannon divergence over pairs of positions: for each pair the joint histogram of the samples against that of the
-data. A factorised one-step sampler gets every single position right and the pairs wrong; this sees it.
+The mean Jensen-Shannon divergence over pairs of positions: for each pair the joint histogram of the samples against
+that of the data. A factorised one-step sampler gets every single position right and the pairs wrong; this sees it.
 """
 
 import numpy as np
 
+from vadd.data.dataset import Array
 from vadd.evaluation.divergence import histogram, jsd
 
 MAX_PAIRS = 200
 
 
-def position_pairs(positions: int, seed: int = 0, most: int = MAX_PAIRS) -> np.ndarray:
+def position_pairs(positions: int, seed: int = 0, most: int = MAX_PAIRS) -> Array:
     """All pairs i < j, or ``most`` of them at random: (pairs, 2)."""
     pairs = np.stack(np.triu_indices(positions, k=1), axis=1)
     if len(pairs) > most:
@@ -19,6 +20,6 @@ def position_pairs(positions: int, seed: int = 0, most: int = MAX_PAIRS) -> np.n
     return pairs
 
 
-def pair_jsd(a: np.ndarray, b: np.ndarray, values: int, pairs: np.ndarray) -> float:
+def pair_jsd(a: Array, b: Array, values: int, pairs: Array) -> float:
     """The mean over ``pairs`` of the divergence between the pair's histograms in ``a`` (n, N) and ``b`` (m, N)."""
     return float(np.mean([jsd(histogram(a[:, pair], values), histogram(b[:, pair], values)) for pair in pairs]))

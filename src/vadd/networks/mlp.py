@@ -1,7 +1,7 @@
-"""Multilayer perceptrons over short sequences of small integers: the networks of the paper's two-dimensional experiments.
+"""Multilayer perceptrons over short sequences of integers: the networks of the paper's two-dimensional experiments.
 
-One embedding table per position, summed (a single shared table would neither tell the positions apart nor mix them), a stack of
-hidden layers, and a head with N x V outputs. Sizes follow the paper's appendix at width 512, depth 4.
+One embedding table per position, summed (a single shared table would neither tell the positions apart nor mix them),
+a stack of hidden layers, and a head with N x V outputs. Sizes follow the paper's appendix at width 512, depth 4.
 """
 
 import math
@@ -15,9 +15,12 @@ from torch import Tensor, nn
 class TokenEmbedding(nn.Module):
     """Tokens (B, N) in 0..V -> (B, width), the sum over positions of each position's own table with V + 1 rows.
 
-    ``smoothness`` > 0 starts the rows of the V values on random sinusoids of the value with about that many periods over the range, so
-    that neighbouring values begin alike: a good start where values are ordered (coordinates, grey levels), of no use where they are not.
+    ``smoothness`` > 0 starts the rows of the V values on random sinusoids of the value with about that many periods
+    over the range, so that neighbouring values begin alike: a good start where values are ordered (coordinates, grey
+    levels), of no use where they are not.
     """
+
+    offsets: Tensor
 
     def __init__(self, positions: int, values: int, width: int, smoothness: float = 0.0) -> None:
         super().__init__()
@@ -25,7 +28,7 @@ class TokenEmbedding(nn.Module):
         self.register_buffer("offsets", torch.arange(positions) * (values + 1), persistent=False)
         if smoothness > 0:
             value = torch.arange(values)[:, None] / values
-            rows = self.table.detach().unflatten(0, (positions, values + 1))
+            rows = self.table.detach().view(positions, values + 1, width)
             for position in range(positions):
                 frequency, phase = smoothness * torch.randn(width), torch.rand(width)
                 rows[position, :values] = math.sqrt(2) * torch.sin(2 * math.pi * (frequency * value + phase))
@@ -37,23 +40,30 @@ class TokenEmbedding(nn.Module):
 class TimeEmbedding(nn.Module):
     """Times (B,) -> (B, width): sinusoids of t, then one hidden layer."""
 
+    frequencies: Tensor
+
     def __init__(self, features: int, width: int) -> None:
         super().__init__()
-        # Periods from 2 pi down to 2 pi / 1000, evenly spaced in the logarithm: t in [0, 1] is resolved to about a thousandth.
+        # Periods from 2 pi down to 2 pi / 1000, evenly spaced in the logarithm: t in [0, 1] is resolved to about a
+        # thousandth.
         frequencies = torch.logspace(0, 3, features // 2)
         self.register_buffer("frequencies", frequencies, persistent=False)
         self.layers = nn.Sequential(nn.Linear(2 * len(frequencies), width), nn.ELU(), nn.Linear(width, width))
 
     def forward(self, t: Tensor) -> Tensor:
         angles = t[:, None] * self.frequencies
-        return self.layers(torch.cat([angles.sin(), angles.cos()], dim=-1))
+        embedded: Tensor = self.layers(torch.cat([angles.sin(), angles.cos()], dim=-1))
+        return embedded
 
 
 class LatentEmbedding(nn.Module):
     """Latents (B, d) -> (B, width): a linear map of z and, if given, of sin and cos of z times each frequency.
 
-    A latent must often switch the output from one mode to another within a short distance; the Fourier features make that easy to learn.
+    A latent must often switch the output from one mode to another within a short distance; the Fourier features make
+    that easy to learn.
     """
+
+    frequencies: Tensor
 
     def __init__(self, dim: int, width: int, frequencies: Sequence[float] = ()) -> None:
         super().__init__()
@@ -62,7 +72,8 @@ class LatentEmbedding(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         angles = (z[:, None, :] * self.frequencies[:, None]).flatten(1)
-        return self.linear(torch.cat([z, angles.sin(), angles.cos()], dim=-1))
+        embedded: Tensor = self.linear(torch.cat([z, angles.sin(), angles.cos()], dim=-1))
+        return embedded
 
 
 def hidden_layers(width: int, depth: int) -> list[nn.Module]:

@@ -1,6 +1,7 @@
 """Checkpoints: a directory of safetensors files and one JSON file with their checksums. Nothing is ever unpickled.
 
-A checkpoint is written beside its final place and renamed when it is complete, so a directory with the right name is a whole one.
+A checkpoint is written beside its final place and renamed when it is complete, so a directory with the right name is
+a whole one.
 """
 
 import hashlib
@@ -76,7 +77,9 @@ def read_weights(directory: Path) -> dict[str, Tensor]:
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimiser's state under the names of the parameters it belongs to, ``exp_avg/denoiser.tokens.table`` and so on."""
+    """The optimiser's state under the names of the parameters it belongs to, ``exp_avg/denoiser.tokens.table``
+    and so on.
+    """
     return {
         f"{key}/{name}": value
         for name, parameter in model.named_parameters()

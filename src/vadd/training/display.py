@@ -29,7 +29,9 @@ class TrainingDisplay:
         self._progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._progress.stop()
 
     def advance(self, step: int) -> None:

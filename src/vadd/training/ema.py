@@ -3,7 +3,7 @@
 import copy
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 class Ema:
@@ -15,10 +15,11 @@ class Ema:
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
         self.averaged = copy.deepcopy(model).requires_grad_(False).eval()
-        self._pairs = (list(self.averaged.parameters()), list(model.parameters()))
+        self._followers: list[Tensor] = list(self.averaged.parameters())
+        self._leaders: list[Tensor] = list(model.parameters())
 
     @torch.no_grad()
     def update(self, step: int) -> None:
         """After optimisation step number ``step``, counted from 0."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(*self._pairs, 1 - decay)
+        torch._foreach_lerp_(self._followers, self._leaders, 1 - decay)

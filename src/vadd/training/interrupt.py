@@ -23,6 +23,8 @@ class StopRequest:
             raise KeyboardInterrupt
         self.asked = True
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """The training loop: draw a batch, mask it, weigh the evidence, step.
 
-Every random number is a function of (seed, step), see :mod:`vadd.training.randomness`; a run that was stopped and resumed ends where
-an undisturbed one does.
+Every random number is a function of (seed, step), see :mod:`vadd.training.randomness`; a run that was stopped and
+resumed ends where an undisturbed one does.
 """
 
 import math
@@ -144,7 +144,9 @@ class Trainer:
         if not math.isfinite(loss):
             kept = self.directory.checkpoints()
             where = f"the last good checkpoint is {kept[-1]}" if kept else "there is no checkpoint yet"
-            raise UserError(f"the loss is {loss} at step {step}: lower training.learning_rate or set training.clip; {where}")
+            raise UserError(
+                f"the loss is {loss} at step {step}: lower training.learning_rate or set training.clip; {where}"
+            )
         display.show(window.speed, reconstruction, kl)
         self._record(
             step,

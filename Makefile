@@ -1,0 +1,37 @@
+# Every target makes its own environment in .venv, once. `make demo` and `make test` are all a newcomer needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --quiet --disable-pip-version-check
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/vadd demo --out runs/demo
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/training.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './runs/*' -prune -exec rm -rf {} +
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) (once; torch is large)"
+	@$(PYTHON) -c 'import sys; sys.exit("vadd needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install --constraint constraints.txt torch==2.13.0
+	@$(PIP) install --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@$(PIP) install --constraint constraints.txt --editable '.[dev,images]'
+	@touch $@

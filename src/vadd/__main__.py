@@ -1,0 +1,3 @@
+from vadd.cli import main
+
+main()

@@ -1,0 +1,77 @@
+"""``vadd demo`` and ``vadd reproduce``."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vadd.cli.common import JsonOption, narrate, out_console
+
+reproduce = typer.Typer(help="Repeat the paper's experiments and put the results beside its own.", no_args_is_help=True)
+
+
+class Toy(StrEnum):
+    checkerboard = "checkerboard"
+    swissroll = "swissroll"
+    circles = "circles"
+
+
+class Scale(StrEnum):
+    cpu = "cpu"
+    paper = "paper"
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/demo"),
+    toy: Annotated[Toy, typer.Option(help="The data to learn.")] = Toy.checkerboard,
+    json: JsonOption = None,
+) -> None:
+    """Train MDLM and VADD on a toy for a minute or so each and show what one step gives.
+
+    Finished trainings are kept: run it again and only the report is made anew.
+
+    Examples:
+
+      vadd demo
+
+      vadd demo --toy circles --out runs/circles-demo
+    """
+    from vadd.report.tables import divergence_table
+    from vadd.studies.comparison import write_json
+    from vadd.studies.toys import demo as run_demo
+
+    comparison = run_demo(toy.value, out, narrate)
+    divergence_table(comparison.reports).print(out_console)
+    if json is not None:
+        write_json(json, comparison.reports)
+    out_console.print(f"report: {comparison.page.resolve()}", soft_wrap=True)
+
+
+@reproduce.command("toys")
+def reproduce_toys(
+    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/toys"),
+    scale: Annotated[
+        Scale, typer.Option(help="cpu: minutes per model; paper: the appendix's 195,312 iterations.")
+    ] = Scale.cpu,
+    json: JsonOption = None,
+) -> None:
+    """The two-dimensional experiments: three data sets, MDLM and VADD, figures and the table beside the paper's.
+
+    Finished trainings are kept and interrupted ones continued.
+
+    Examples:
+
+      vadd reproduce toys
+
+      vadd reproduce toys --scale paper --out runs/toys-paper
+    """
+    from vadd.studies.comparison import write_json
+    from vadd.studies.toys import paper_table
+    from vadd.studies.toys import reproduce_toys as run_toys
+
+    comparison = run_toys(out, scale.value, narrate)
+    paper_table(comparison.reports).print(out_console)
+    if json is not None:
+        write_json(json, comparison.reports)
+    out_console.print(f"report: {comparison.page.resolve()}", soft_wrap=True)

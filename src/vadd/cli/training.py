@@ -1,0 +1,127 @@
+"""``vadd train`` and ``vadd recipes``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vadd.cli.common import err_console, out_console
+from vadd.errors import UserError
+from vadd.recipe import ArrayData, Recipe, differences, load_recipe, recipe_names
+
+if TYPE_CHECKING:
+    from vadd.run import RunDirectory
+
+MAY_CHANGE = {
+    "training.steps",
+    "training.log_every",
+    "training.evaluate_every",
+    "training.checkpoint_every",
+    "training.keep_checkpoints",
+}
+
+
+def train(
+    recipe: Annotated[
+        str | None, typer.Argument(help="A preset (see `vadd recipes`) or a YAML file.", show_default=False)
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Changes to the recipe, key=value.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run directory; by default runs/RECIPE-MODEL.", show_default=False)
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Your own data: an .npy file of integers, examples first.", show_default=False)
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's newest checkpoint.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that is there.")] = False,
+) -> None:
+    """Train a model.
+
+    Examples:
+
+      vadd train checkerboard --out runs/checkers
+
+      vadd train checkerboard model=mdlm training.steps=2000 seed=1 --out runs/baseline
+
+      vadd train --data my_codes.npy --out runs/mine
+
+      vadd train --out runs/checkers --resume
+    """
+    from vadd.run import RunDirectory
+    from vadd.training.loop import train as run_training
+
+    changes = list(overrides or [])
+    if recipe is not None and "=" in recipe and not Path(recipe).exists():
+        changes.insert(0, recipe)  # no recipe was named; the first word is an override already
+        recipe = None
+    if resume and overwrite:
+        raise UserError("--resume and --overwrite exclude each other")
+    wanted = None if recipe is None and data is None else _recipe(recipe, data, changes)
+    if wanted is None and not resume:
+        raise UserError("name a recipe (see `vadd recipes`) or give your own --data")
+    if out is None:
+        if wanted is None:
+            raise UserError("--resume needs the run directory: --out DIR")
+        out = Path("runs") / f"{wanted.name}-{wanted.model}"
+    directory = RunDirectory(out)
+    if resume:
+        wanted = _resumed_recipe(directory, wanted, changes)
+    else:
+        assert wanted is not None
+        directory.create(wanted, overwrite=overwrite)
+    outcome = run_training(wanted, directory, resume=resume)
+    speed = f"{outcome.step} steps, {outcome.seconds:.0f} s"
+    if outcome.finished:
+        out_console.print(f"{out}: done, {speed}. Try: vadd sample {out} -n 1000 --steps 1", soft_wrap=True)
+    else:
+        err_console.print(f"stopped after {speed}; saved. Go on with: vadd train --out {out} --resume", soft_wrap=True)
+        raise typer.Exit(130)
+
+
+def _recipe(name: str | None, data: Path | None, changes: list[str]) -> Recipe:
+    from vadd.build import recipe_for_array
+
+    if name is None:
+        assert data is not None
+        return recipe_for_array(data).with_overrides(changes)
+    recipe = load_recipe(name)
+    if data is not None:
+        recipe = recipe.model_copy(update={"data": ArrayData(path=str(data.resolve()))})
+    return recipe.with_overrides(changes)
+
+
+def _resumed_recipe(directory: "RunDirectory", wanted: Recipe | None, changes: list[str]) -> Recipe:
+    from vadd.run import RunDirectory
+
+    saved = RunDirectory.open(directory.path).recipe()
+    new = saved.with_overrides(changes) if wanted is None else wanted
+    changed = differences(saved, new)
+    refused = {key: values for key, values in changed.items() if key not in MAY_CHANGE}
+    if refused:
+        told = ", ".join(f"{key} is {old!r} there, {now!r} here" for key, (old, now) in refused.items())
+        raise UserError(f"{directory.path} was started with another recipe: {told}")
+    directory.latest_checkpoint()
+    if changed:
+        directory.recipe_file.write_text(new.to_yaml())
+    return new
+
+
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Show this one whole.", show_default=False)] = None,
+) -> None:
+    """List the recipes, or show one with every key and value.
+
+    Examples:
+
+      vadd recipes
+
+      vadd recipes checkerboard > mine.yaml
+    """
+    if name is not None:
+        out_console.out(load_recipe(name).to_yaml(), end="")
+        return
+    width = max(map(len, recipe_names()))
+    for known in recipe_names():
+        out_console.print(f"{known:{width}}  {load_recipe(known).about}", soft_wrap=True)

@@ -1,0 +1,154 @@
+"""``vadd sample``, ``vadd eval`` and ``vadd compare``."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vadd.cli.common import (
+    JsonOption,
+    SamplesOption,
+    StepsOption,
+    out_console,
+    parse_steps,
+    refuse_existing,
+    waiting,
+)
+from vadd.errors import UserError
+
+RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]
+
+
+def sample(
+    run: RunArgument,
+    n: Annotated[int, typer.Option("-n", help="How many samples.")] = 1000,
+    steps: Annotated[int, typer.Option(help="Sampling steps.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to: .npy, .csv, or .png for a picture.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    grid: Annotated[str | None, typer.Option(help="Step grid, uniform or cosine; by default the recipe's.")] = None,
+    latent_policy: Annotated[str | None, typer.Option(help="resample or fixed; by default the recipe's.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
+) -> None:
+    """Draw samples from a trained model.
+
+    Examples:
+
+      vadd sample runs/checkers -n 1000 --steps 1 --out points.npy
+
+      vadd sample runs/checkers -n 100000 --steps 5 --out points.png
+
+      vadd sample runs/checkers -n 5
+    """
+    if n < 1:
+        raise UserError(f"-n must be at least 1, not {n}")
+    if steps < 1:
+        raise UserError(f"--steps must be at least 1, not {steps}")
+    if out is not None:
+        if out.suffix not in {".npy", ".csv", ".png"}:
+            raise UserError(f"--out takes a file that ends in .npy, .csv or .png, not {out}")
+        refuse_existing(out, overwrite)
+    from vadd.run import load
+
+    loaded = load(run)
+    with waiting(f"drawing {n} samples in {steps} steps") as tell:
+        tokens = loaded.sample(
+            n,
+            steps=steps,
+            seed=seed,
+            grid=grid,  # type: ignore[arg-type]  # checked by the sampler, with a readable error
+            latent_policy=latent_policy,  # type: ignore[arg-type]
+            progress=lambda done: tell(f"{done} of {n} samples"),
+        ).numpy()
+    if out is None:
+        for row in tokens[:20]:
+            out_console.out(" ".join(map(str, row)))
+        if n > 20:
+            out_console.out(f"... {n - 20} more; write them all with --out FILE.npy")
+        return
+    _write(tokens, out, loaded.data.values, loaded.data.shape)
+    out_console.print(f"{n} samples in {steps} steps: {out}", soft_wrap=True)
+
+
+def _write(tokens: Any, out: Path, values: int, shape: tuple[int, ...]) -> None:
+    import numpy as np
+
+    if out.suffix == ".npy":
+        np.save(out, tokens.reshape(-1, *shape))
+    elif out.suffix == ".csv":
+        np.savetxt(out, tokens, fmt="%d", delimiter=",")
+    else:
+        if tokens.shape[1] != 2:
+            raise UserError(
+                f"a picture is drawn for examples of 2 positions; these have {tokens.shape[1]}: write them as .npy"
+            )
+        from vadd.evaluation import histogram
+        from vadd.report.figures import histogram_panels, save_figure
+
+        save_figure(histogram_panels({"": [(f"{len(tokens)} samples", histogram(tokens, values))]}), out)
+
+
+def evaluate(
+    run: RunArgument,
+    steps: StepsOption = "1,2,5,20",
+    samples: SamplesOption = 100_000,
+    json: JsonOption = None,
+) -> None:
+    """Measure how far a model's samples are from the data.
+
+    Examples:
+
+      vadd eval runs/checkers
+
+      vadd eval runs/checkers --steps 1,2,5,20 --json checkers.json
+    """
+    counts = parse_steps(steps)
+    from vadd.evaluation import evaluate as measure
+    from vadd.report.tables import divergence_table
+    from vadd.run import load
+    from vadd.studies.comparison import write_json
+
+    with waiting() as tell:
+        report = measure(load(run), counts, samples, progress=tell).report
+    divergence_table([report]).print(out_console)
+    if json is not None:
+        write_json(json, report)
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("runs/comparison"),
+    steps: StepsOption = "1,2,5,20",
+    samples: SamplesOption = 100_000,
+    json: JsonOption = None,
+) -> None:
+    """Compare runs: numbers, figures and one HTML page.
+
+    Examples:
+
+      vadd compare runs/baseline runs/checkers --out runs/report
+
+      vadd compare runs/a runs/b runs/c --steps 1,4,16 --json numbers.json
+    """
+    counts = parse_steps(steps)
+    from vadd.report.tables import divergence_table
+    from vadd.run import load
+    from vadd.studies.comparison import compare as compare_runs
+    from vadd.studies.comparison import write_json
+
+    with waiting() as tell:
+        comparison = compare_runs(
+            [load(run) for run in runs],
+            out,
+            steps=counts,
+            samples=samples,
+            title="Comparison of " + " and ".join(run.name for run in runs),
+            introduction="The same measurements for every run, by number of sampling steps.",
+            commands=[f"vadd compare {' '.join(map(str, runs))} --out {out} --steps {steps}"],
+            progress=tell,
+        )
+    divergence_table(comparison.reports).print(out_console)
+    if json is not None:
+        write_json(json, comparison.reports)
+    out_console.print(f"report: {comparison.page}", soft_wrap=True)

@@ -1,0 +1,40 @@
+"""One self-contained HTML page: text, tables and figures, nothing loaded from elsewhere."""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from io import BytesIO
+from pathlib import Path
+
+from jinja2 import Environment
+from matplotlib.figure import Figure
+
+from vadd.report.tables import Table
+from vadd.version import __version__
+
+
+@dataclass(frozen=True)
+class Section:
+    heading: str
+    text: str = ""
+    figures: Sequence[tuple[str, Figure]] = ()
+    """(alternative text, figure)."""
+    tables: Sequence[Table] = ()
+    commands: Sequence[str] = field(default_factory=tuple)
+    """The commands that made what the section shows."""
+
+
+def write_page(path: Path, title: str, introduction: str, sections: Sequence[Section]) -> Path:
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["data_uri"] = figure_data_uri
+    template = environment.from_string(resources.files("vadd").joinpath("report", "page.html").read_text())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(template.render(title=title, introduction=introduction, sections=sections, version=__version__))
+    return path
+
+
+def figure_data_uri(figure: Figure) -> str:
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", dpi=140, bbox_inches="tight", facecolor="white")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

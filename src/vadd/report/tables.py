@@ -1,0 +1,79 @@
+"""Tables as plain rows, and the same rows as text for the terminal, Markdown for documents and cells for the page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from vadd.report.figures import label
+
+Cell = str | float | int | None
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+
+    def text_rows(self) -> list[list[str]]:
+        return [[format_cell(cell) for cell in row] for row in self.rows]
+
+    def to_markdown(self) -> str:
+        lines = [self.columns, ["---"] * len(self.columns), *self.text_rows()]
+        table = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+        return f"{table}\n\n{self.note}\n" if self.note else f"{table}\n"
+
+    def print(self, console: Console) -> None:
+        shown = RichTable(
+            title=self.title,
+            title_justify="left",
+            title_style="bold",
+            caption=self.note or None,
+            caption_justify="left",
+        )
+        for number, column in enumerate(self.columns):
+            shown.add_column(column, justify="left" if number == 0 else "right", no_wrap=number == 0)
+        for cells in self.text_rows():
+            shown.add_row(*cells)
+        console.print(shown)
+
+
+def format_cell(cell: Cell) -> str:
+    if cell is None:
+        return "-"
+    return f"{cell:.4f}" if isinstance(cell, float) else str(cell)
+
+
+COLUMN_TITLES = {
+    "jsd": "jsd",
+    "jsd_floor": "its floor",
+    "jsd_exact": "jsd, exact",
+    "paper_js": "paper_js",
+    "paper_js_floor": "its floor",
+    "pair_jsd": "pair_jsd",
+    "pair_jsd_floor": "its floor",
+}
+
+DIVERGENCE_NOTE = (
+    "Nats; smaller is better. The floor is what two independent samples of the data score against each other; "
+    "'exact' has no sampling noise. paper_js is the quantity that the paper calls JS."
+)
+
+
+def divergence_table(
+    reports: Sequence[Mapping[str, Any]], title: str = "Distance of the samples from the data"
+) -> Table:
+    """One row per run and number of steps."""
+    metrics = [
+        name for name in COLUMN_TITLES if any(name in result for report in reports for result in report["results"])
+    ]
+    rows: list[list[Cell]] = [
+        [f"{report['recipe']} {label(report['model'])}", result["steps"], *(result.get(metric) for metric in metrics)]
+        for report in reports
+        for result in report["results"]
+    ]
+    return Table(title, ["run", "steps", *(COLUMN_TITLES[metric] for metric in metrics)], rows, DIVERGENCE_NOTE)

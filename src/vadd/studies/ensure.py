@@ -1,0 +1,23 @@
+"""Train what is missing: a study that is run again picks up finished runs and continues interrupted ones."""
+
+from pathlib import Path
+
+from vadd.errors import Interrupted, UserError
+from vadd.recipe import Recipe, differences
+from vadd.run import Run, RunDirectory, load
+from vadd.training.loop import train
+
+
+def ensure_trained(recipe: Recipe, path: Path) -> Run:
+    directory = RunDirectory(path)
+    if directory.is_run():
+        changed = differences(directory.recipe(), recipe)
+        if changed:
+            told = ", ".join(f"{key} was {old!r}, now {new!r}" for key, (old, new) in changed.items())
+            raise UserError(f"{path} was trained with another recipe ({told}); choose another --out")
+    else:
+        directory.create(recipe)
+    outcome = train(recipe, directory, resume=bool(directory.checkpoints()))
+    if not outcome.finished:
+        raise Interrupted(f"stopped at step {outcome.step}, saved in {path}")
+    return load(path)

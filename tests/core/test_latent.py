@@ -1,0 +1,121 @@
+"""The Gaussian and its KL, against torch.distributions, closed forms and quadrature over z."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from torch import Tensor
+from torch.distributions import Independent, Normal, kl_divergence
+from torch.testing import assert_close
+
+from tests.exact import ConstantRecognizer, gauss_hermite, properties, seeded
+from vadd.core import DiagonalGaussian, GaussianLatent, NoLatent, kl_warmup
+from vadd.core.latent import standard_normal_log_prob
+
+CPU = torch.device("cpu")
+GRID = torch.linspace(-14, 14, 20_001, dtype=torch.float64)
+for_some_gaussians = pytest.mark.parametrize(("mean", "log_std"), [(0.0, 0.0), (0.8, -0.7), (-1.5, 0.4)])
+
+
+def leaf(value: float) -> Tensor:
+    return torch.tensor([value], dtype=torch.float64, requires_grad=True)
+
+
+def random_gaussian(shape: tuple[int, ...]) -> DiagonalGaussian:
+    generator = seeded(0)
+    return DiagonalGaussian(*torch.randn(2, *shape, generator=generator, dtype=torch.float64))
+
+
+def test_the_log_density_agrees_with_torch() -> None:
+    gaussian = random_gaussian((5, 3))
+    z = torch.randn(7, 5, 3, generator=seeded(1), dtype=torch.float64)
+    reference = Independent(Normal(gaussian.mean, gaussian.log_std.exp()), 1)
+    assert_close(gaussian.log_prob(z), reference.log_prob(z))
+
+
+def test_the_prior_log_density_agrees_with_torch() -> None:
+    z = torch.randn(7, 5, 3, generator=seeded(1), dtype=torch.float64)
+    reference = Independent(Normal(torch.zeros(3, dtype=torch.float64), 1), 1)
+    assert_close(standard_normal_log_prob(z), reference.log_prob(z))
+
+
+def test_the_kl_of_each_dimension_agrees_with_torch() -> None:
+    gaussian = random_gaussian((5, 3))
+    reference = kl_divergence(Normal(gaussian.mean, gaussian.log_std.exp()), Normal(torch.zeros_like(gaussian.mean), 1))
+    assert gaussian.kl_to_standard_normal().shape == (5, 3)
+    assert_close(gaussian.kl_to_standard_normal(), reference)
+
+
+@for_some_gaussians
+def test_the_kl_and_its_gradient_agree_with_quadrature_and_the_closed_form(mean: float, log_std: float) -> None:
+    """On a fixed grid of z, where autograd sees the parameters through the density only."""
+    m, s = leaf(mean), leaf(log_std)
+    log_r = Normal(m, s.exp()).log_prob(GRID)
+    by_quadrature = torch.trapezoid(log_r.exp() * (log_r - Normal(0, 1).log_prob(GRID)), GRID)
+    expected = torch.autograd.grad(by_quadrature, (m, s))
+
+    kl = DiagonalGaussian(m, s).kl_to_standard_normal().sum()
+    gradient = torch.autograd.grad(kl, (m, s))
+    assert_close(kl, by_quadrature)
+    assert_close(gradient, expected)
+    closed_form = (torch.tensor([mean], dtype=torch.float64), torch.tensor([math.exp(2 * log_std) - 1], dtype=torch.float64))
+    assert_close(gradient, closed_form)
+
+
+@for_some_gaussians
+def test_the_reparameterised_gradient_is_the_gradient_of_the_expectation(mean: float, log_std: float) -> None:
+    """Noise integrated by Gauss-Hermite; the expectation itself on a fixed grid of z."""
+
+    def function(z: Tensor) -> Tensor:
+        return torch.sin(z) + 0.1 * z**3
+
+    m, s = leaf(mean), leaf(log_std)
+    nodes, weights = gauss_hermite(60)
+    through_noise = (weights * function(DiagonalGaussian(m, s).from_noise(nodes))).sum()
+    expectation = torch.trapezoid(Normal(m, s.exp()).log_prob(GRID).exp() * function(GRID), GRID)
+    assert_close(through_noise, expectation)
+    assert_close(torch.autograd.grad(through_noise, (m, s)), torch.autograd.grad(expectation, (m, s)))
+
+
+def test_the_prior_is_drawn_as_a_standard_normal() -> None:
+    """Kolmogorov-Smirnov for each dimension at level 1e-6, correlation within 5 standard errors."""
+    z = GaussianLatent(ConstantRecognizer(0, 0), dim=2).draw(20_000, seeded(2), CPU)
+    assert z.shape == (20_000, 2)
+    for dimension in z.T:
+        assert stats.kstest(dimension.numpy(), stats.norm.cdf).pvalue > 1e-6
+    assert abs(float(torch.corrcoef(z.T)[0, 1])) < 5 / math.sqrt(20_000)
+
+
+def test_the_posterior_is_what_the_recognizer_says() -> None:
+    latent = GaussianLatent(ConstantRecognizer(0.3, -1.2), dim=1)
+    x = torch.zeros(4, 2, dtype=torch.long)
+    posterior = latent.posterior(x, x, torch.zeros(4))
+    assert_close(posterior.mean, torch.full((4, 1), 0.3, dtype=torch.float64))
+    assert_close(posterior.log_std, torch.full((4, 1), -1.2, dtype=torch.float64))
+
+
+def test_without_a_latent_there_is_nothing_to_draw() -> None:
+    generator = seeded(0)
+    before = generator.get_state()
+    assert NoLatent().draw(3, generator, CPU) is None
+    assert generator.get_state().equal(before)
+
+
+@given(step=st.integers(0, 10_000), warmup=st.integers(1, 5_000))
+@properties
+def test_the_kl_weight_rises_linearly_to_one_and_stays(step: int, warmup: int) -> None:
+    weight = kl_warmup(step, warmup)
+    assert weight == pytest.approx(step / warmup if step < warmup else 1.0)
+    assert kl_warmup(step + 1, warmup) >= weight
+
+
+@pytest.mark.parametrize("step", [0, 1, 1000])
+def test_without_warmup_the_kl_weight_is_one(step: int) -> None:
+    assert kl_warmup(step, 0) == 1.0
+
+
+def test_the_kl_weight_starts_at_zero() -> None:
+    assert kl_warmup(0, 10) == 0.0

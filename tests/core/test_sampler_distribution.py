@@ -1,0 +1,106 @@
+"""The sampler's output against the exact composition of its steps, by enumeration of states and quadrature over z.
+
+Every comparison is a chi-square test at level 1e-5 with a fixed seed; there are fewer than 60, so a correct sampler fails one of them
+with probability below 6e-4 if the seeds are ever changed.
+"""
+
+import math
+
+import pytest
+import torch
+
+from tests.exact import (
+    COSINE,
+    LINEAR,
+    SQUARE,
+    ConstantRecognizer,
+    KnownSchedule,
+    TableDenoiser,
+    chi_square_p_value,
+    index_of,
+    sampler_distribution,
+    seeded,
+)
+from vadd.core import GaussianLatent, MaskedDiffusion, sample
+from vadd.core.sampler import Grid, LatentPolicy
+
+SAMPLES = 30_000
+LEVEL = 1e-5
+
+
+def grid_times(steps: int, grid: Grid) -> list[float]:
+    fractions = [i / steps for i in range(steps + 1)]
+    return fractions if grid == "uniform" else [math.sin(math.pi / 2 * fraction) for fraction in fractions]
+
+
+def p_value(
+    denoiser: TableDenoiser,
+    steps: int,
+    *,
+    sampled: tuple[Grid, LatentPolicy],
+    enumerated: tuple[Grid, LatentPolicy],
+    known: KnownSchedule = LINEAR,
+) -> float:
+    latent = GaussianLatent(ConstantRecognizer(0.0, 0.0), dim=1) if denoiser.latent else None
+    model = MaskedDiffusion(denoiser, known.schedule, latent)
+    tokens = sample(model, SAMPLES, steps, seeded(steps), grid=sampled[0], latent_policy=sampled[1]).tokens
+    counts = index_of(tokens, denoiser.values).bincount(minlength=denoiser.values**denoiser.positions)
+    exact = sampler_distribution(denoiser, known, grid_times(steps, enumerated[0]), fixed_z=enumerated[1] == "fixed")
+    assert float(exact.sum()) == pytest.approx(1)
+    return chi_square_p_value(counts.numpy(), exact.numpy())
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("grid", ["uniform", "cosine"])
+@pytest.mark.parametrize("policy", ["resample", "fixed"])
+@pytest.mark.parametrize("timed", [False, True], ids=["timeless", "timed"])
+def test_vadd_samples_follow_the_exact_composition_of_steps(steps: int, grid: Grid, policy: LatentPolicy, timed: bool) -> None:
+    denoiser = TableDenoiser(2, 4, seed=1, latent=True, timed=timed)
+    assert p_value(denoiser, steps, sampled=(grid, policy), enumerated=(grid, policy)) > LEVEL
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("grid", ["uniform", "cosine"])
+@pytest.mark.parametrize("timed", [False, True], ids=["timeless", "timed"])
+def test_mdlm_samples_follow_the_exact_composition_of_steps(steps: int, grid: Grid, timed: bool) -> None:
+    denoiser = TableDenoiser(2, 4, seed=2, timed=timed)
+    assert p_value(denoiser, steps, sampled=(grid, "resample"), enumerated=(grid, "resample")) > LEVEL
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("policy", ["resample", "fixed"])
+@pytest.mark.parametrize("latent", [False, True], ids=["mdlm", "vadd"])
+def test_three_positions_follow_the_exact_composition_of_steps(steps: int, policy: LatentPolicy, latent: bool) -> None:
+    denoiser = TableDenoiser(3, 3, seed=3, latent=latent, timed=True)
+    assert p_value(denoiser, steps, sampled=("uniform", policy), enumerated=("uniform", policy)) > LEVEL
+
+
+@pytest.mark.parametrize("known", [COSINE, SQUARE], ids=lambda known: known.name)
+def test_the_steps_follow_the_models_schedule(known: KnownSchedule) -> None:
+    denoiser = TableDenoiser(2, 4, seed=4, latent=True, timed=True)
+    assert p_value(denoiser, 3, sampled=("cosine", "resample"), enumerated=("cosine", "resample"), known=known) > LEVEL
+
+
+@pytest.mark.parametrize(
+    ("sampled", "enumerated"),
+    [
+        (("uniform", "resample"), ("uniform", "fixed")),
+        (("uniform", "fixed"), ("uniform", "resample")),
+        (("uniform", "resample"), ("cosine", "resample")),
+    ],
+    ids=["resample is not fixed", "fixed is not resample", "uniform is not cosine"],
+)
+def test_the_comparison_is_sharp_enough_to_tell_the_variants_apart(
+    sampled: tuple[Grid, LatentPolicy], enumerated: tuple[Grid, LatentPolicy]
+) -> None:
+    """Otherwise the tests above would prove little."""
+    assert p_value(TableDenoiser(2, 4, seed=1, latent=True, timed=True), 2, sampled=sampled, enumerated=enumerated) < 1e-12
+
+
+def test_in_one_step_the_latent_makes_positions_dependent() -> None:
+    """The enumerated law is not the product of its marginals, so the agreement above is about dependence too."""
+    law = sampler_distribution(TableDenoiser(2, 4, seed=1, latent=True), LINEAR, [0.0, 1.0], fixed_z=False).view(4, 4)
+    product = law.sum(1, keepdim=True) * law.sum(0, keepdim=True)
+    assert float((law - product).abs().sum()) / 2 > 0.05
+    without = sampler_distribution(TableDenoiser(2, 4, seed=1), LINEAR, [0.0, 1.0], fixed_z=False).view(4, 4)
+    assert torch.allclose(without, without.sum(1, keepdim=True) * without.sum(0, keepdim=True))

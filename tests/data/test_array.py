@@ -1,0 +1,141 @@
+"""Arrays from disk: what becomes of a good file, and what a user is told about a bad one."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.exact import properties
+from vadd.data import load_array, read_array
+from vadd.errors import UserError
+
+
+def saved(path: Path, array: np.ndarray) -> Path:
+    np.save(path, array)
+    return path
+
+
+def random_array(*shape: int, values: int = 7) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, values, shape)
+
+
+def sorted_rows(rows: np.ndarray) -> list[list[int]]:
+    return sorted(rows.tolist())
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 3), (2, 3, 2)])
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.int16, np.uint32])
+def test_a_saved_array_comes_back_flattened_with_its_shape(tmp_path: Path, shape: tuple[int, ...], dtype: type) -> None:
+    array = random_array(20, *shape).astype(dtype)
+    data = load_array(saved(tmp_path / "mine.npy", array))
+    assert (data.name, data.values, data.shape) == ("mine", int(array.max()) + 1, shape)
+    assert data.positions == np.prod(shape)
+    assert data.train.dtype == data.test.dtype == torch.int64
+    assert sorted_rows(torch.cat([data.train, data.test]).numpy()) == sorted_rows(array.reshape(20, -1))
+    assert data.distribution is None
+
+
+@given(count=st.integers(2, 60), fraction=st.floats(0, 0.9), seed=st.integers(0, 1000))
+@properties
+def test_the_split_holds_out_the_fraction_but_at_least_one(
+    tmp_path_factory: pytest.TempPathFactory, count: int, fraction: float, seed: int
+) -> None:
+    array = np.arange(2 * count).reshape(count, 2)
+    path = saved(tmp_path_factory.getbasetemp() / "rows.npy", array)
+    data = load_array(path, test_fraction=fraction, seed=seed)
+    assert len(data.test) == max(1, int(fraction * count))
+    assert sorted_rows(torch.cat([data.train, data.test]).numpy()) == array.tolist()
+
+
+def test_the_seed_decides_the_split(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.npy", np.arange(100).reshape(50, 2))
+    first, again, other = (load_array(path, test_fraction=0.3, seed=seed) for seed in (1, 1, 2))
+    assert first.train.equal(again.train)
+    assert first.test.equal(again.test)
+    assert not first.test.equal(other.test)
+
+
+@pytest.mark.parametrize(
+    ("array", "values", "expected"),
+    [
+        (np.array([[0, 4], [1, 2]]), None, 5),
+        (np.array([[0, 4], [1, 2]]), 5, 5),
+        (np.array([[0, 4], [1, 2]]), 256, 256),
+        (np.array([[True, False], [False, True]]), None, 2),
+        (np.zeros((3, 2), dtype=np.uint8), None, 2),
+        (np.full((3, 2), 255, dtype=np.uint8), None, 256),
+    ],
+    ids=["inferred", "given and tight", "given and loose", "booleans", "constant zero is still binary", "no overflow in uint8"],
+)
+def test_the_number_of_values_is_given_or_one_more_than_the_largest(
+    tmp_path: Path, array: np.ndarray, values: int | None, expected: int
+) -> None:
+    back, known = read_array(saved(tmp_path / "a.npy", array), values)
+    assert known == expected
+    assert np.array_equal(back, array)
+
+
+@pytest.mark.parametrize(
+    ("array", "values", "told"),
+    [
+        (np.array([[0.5, 1.0], [1.0, 2.0]]), None, "float64 values; integers are needed"),
+        (np.array([["a", "b"], ["c", "d"]]), None, "integers are needed"),
+        (np.array([1, 2, 3]), None, "shape (3,); needed is (examples, positions)"),
+        (np.array(3), None, "shape (); needed is"),
+        (np.zeros((0, 4), dtype=int), None, "shape (0, 4)"),
+        (np.zeros((4, 0), dtype=int), None, "shape (4, 0)"),
+        (np.array([[0, -2], [1, 1]]), None, "the value -2, outside 0..1"),
+        (np.array([[0, 9], [1, 1]]), 4, "the value 9, outside 0..3"),
+        (np.array([[0, 1]]), None, "holds 1 example(s); at least 2"),
+    ],
+    ids=["floats", "text", "one axis", "no axis", "no examples", "no positions", "negative", "too large", "one example"],
+)
+def test_an_array_that_cannot_be_learnt_from_is_refused_with_the_reason(
+    tmp_path: Path, array: np.ndarray, values: int | None, told: str
+) -> None:
+    path = saved(tmp_path / "bad.npy", array)
+    with pytest.raises(UserError, match=re.escape(told)) as caught:
+        load_array(path, values=values)
+    assert str(path) in str(caught.value)
+
+
+def write_pickle(path: Path) -> None:
+    np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+
+
+def write_half(path: Path) -> None:
+    np.save(path, random_array(10, 10))
+    path.write_bytes(path.read_bytes()[:300])
+
+
+def write_several(path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez(file, a=random_array(3, 2), b=random_array(3, 2))
+
+
+@pytest.mark.parametrize(
+    ("write", "told"),
+    [
+        (lambda path: None, "there is no file"),
+        (lambda path: path.write_text("1,2\n3,4\n"), "not a readable .npy file"),
+        (lambda path: path.write_bytes(b""), "not a readable .npy file"),
+        (lambda path: path.write_bytes(b"PK\x03\x04 half an archive"), "not a readable .npy file"),
+        (lambda path: path.mkdir(), "not a readable .npy file"),
+        (write_half, "not a readable .npy file"),
+        (write_pickle, "not a readable .npy file"),
+        (write_several, "holds several arrays"),
+    ],
+    ids=["missing", "text", "empty", "broken archive", "directory", "cut short", "pickled objects", "npz"],
+)
+def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path, write: Callable[[Path], object], told: str) -> None:
+    path = tmp_path / "file.npy"
+    write(path)
+    with pytest.raises(UserError, match=told) as caught:
+        load_array(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
