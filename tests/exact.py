@@ -14,6 +14,7 @@ import torch
 from hypothesis import settings
 from scipy import integrate, stats
 from torch import Tensor, nn
+from torch.distributions import Normal
 
 from vadd.core import CosineSchedule, LinearSchedule, PolynomialSchedule, Schedule
 
@@ -96,6 +97,12 @@ def quantile_nodes(count: int) -> Tensor:
     return torch.from_numpy(stats.norm.ppf((np.arange(count) + 0.5) / count))[:, None]
 
 
+def normal_log_density(z: Tensor, mean: Tensor | float = 0.0, std: Tensor | float = 1.0) -> Tensor:
+    """By torch.distributions, whose methods are not typed."""
+    result: Tensor = Normal(mean, std).log_prob(z)  # type: ignore[no-untyped-call]
+    return result
+
+
 def gauss_hermite(count: int) -> tuple[Tensor, Tensor]:
     """Nodes and weights for the standard normal, both (count,), exact for polynomials up to degree 2 count - 1."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(count)
@@ -105,7 +112,9 @@ def gauss_hermite(count: int) -> tuple[Tensor, Tensor]:
 class TableDenoiser(nn.Module):
     """Random logits for every state, position and value; with ``latent`` bent by a sine of z, with ``timed`` sloped in t."""
 
-    def __init__(self, positions: int, values: int, *, seed: int = 0, latent: bool = False, timed: bool = False) -> None:
+    def __init__(
+        self, positions: int, values: int, *, seed: int = 0, latent: bool = False, timed: bool = False
+    ) -> None:
         super().__init__()
         self.positions, self.values = positions, values
         self.latent, self.timed = latent, timed
@@ -150,8 +159,8 @@ class ConstantRecognizer(nn.Module):
         self.parameters_of_z = nn.Parameter(torch.tensor([mean, log_std], dtype=torch.float64))
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        mean, log_std = self.parameters_of_z.expand(len(x0), 2).split(1, dim=1)
-        return mean, log_std
+        row = self.parameters_of_z.expand(len(x0), 2)
+        return row[:, :1], row[:, 1:]
 
 
 @torch.no_grad()
@@ -177,7 +186,9 @@ def step_matrix(denoiser: TableDenoiser, nodes: Tensor, t: float, rho: float) ->
     return matrix
 
 
-def sampler_distribution(denoiser: TableDenoiser, known: KnownSchedule, times: list[float], *, fixed_z: bool, nodes: int = 300) -> Tensor:
+def sampler_distribution(
+    denoiser: TableDenoiser, known: KnownSchedule, times: list[float], *, fixed_z: bool, nodes: int = 300
+) -> Tensor:
     """The exact law of the sampler's output, (V ** N,) in the order of :func:`all_sequences`, for times 0 = t_0 < ... < t_T = 1."""
     z = quantile_nodes(nodes)
     states = all_sequences(denoiser.positions, denoiser.values + 1)

@@ -23,13 +23,17 @@ def forward_matrix(survival: float) -> Tensor:
 
 @for_each_schedule
 @pytest.mark.parametrize(("s", "t"), [(0.0, 0.4), (0.2, 0.5), (0.5, 0.9), (0.3, 1.0)])
-def test_the_posterior_of_one_step_back_reveals_with_the_reveal_probability(known: KnownSchedule, s: float, t: float) -> None:
+def test_the_posterior_of_one_step_back_reveals_with_the_reveal_probability(
+    known: KnownSchedule, s: float, t: float
+) -> None:
     """Joint of (x_s, x_t) given x_0, enumerated: mask at s, then mask the survivors again on the way to t."""
     to_s = forward_matrix(known.alpha(s))
     s_to_t = forward_matrix(known.alpha(t) / known.alpha(s))
     assert_close(to_s @ s_to_t, forward_matrix(known.alpha(t)))
 
-    rho = float(known.schedule.reveal_probability(torch.tensor(t, dtype=torch.float64), torch.tensor(s, dtype=torch.float64)))
+    rho = float(
+        known.schedule.reveal_probability(torch.tensor(t, dtype=torch.float64), torch.tensor(s, dtype=torch.float64))
+    )
     for x0 in range(VALUES):
         joint = to_s[x0, :, None] * s_to_t  # rows x_s, columns x_t
         posterior_if_masked = joint[:, MASK] / joint[:, MASK].sum()
@@ -42,7 +46,9 @@ def test_the_posterior_of_one_step_back_reveals_with_the_reveal_probability(know
 
 @for_each_schedule
 @pytest.mark.parametrize("draw", [IidTimes(), StratifiedTimes()], ids=["iid", "stratified"])
-def test_positions_are_masked_independently_with_the_masked_fraction(known: KnownSchedule, draw: IidTimes | StratifiedTimes) -> None:
+def test_positions_are_masked_independently_with_the_masked_fraction(
+    known: KnownSchedule, draw: IidTimes | StratifiedTimes
+) -> None:
     """Counts of each of the 4 masks of two positions, within 4 slices of time, against 1 - alpha.
 
     16 comparisons at 5 standard deviations. The rarest cell expects about 12, where the tail is that of a Poisson: false alarm

@@ -11,7 +11,15 @@ import torch
 from scipy import integrate, stats
 from torch import Tensor
 
-from tests.exact import KnownSchedule, exact_count_weights, for_each_schedule, mask_integral, nonempty_masks, seeded, sigmas
+from tests.exact import (
+    KnownSchedule,
+    exact_count_weights,
+    for_each_schedule,
+    mask_integral,
+    nonempty_masks,
+    seeded,
+    sigmas,
+)
 from vadd.core import ExactCount, IidTimes, MaskDraw, StratifiedTimes
 
 EPSILON = 0.02
@@ -66,7 +74,9 @@ def test_the_exact_count_sum_equals_the_time_integral(known: KnownSchedule, posi
 
 @for_each_schedule
 @pytest.mark.parametrize("positions", [2, 3])
-def test_the_exact_count_sum_equals_the_time_integral_of_a_function_of_time(known: KnownSchedule, positions: int) -> None:
+def test_the_exact_count_sum_equals_the_time_integral_of_a_function_of_time(
+    known: KnownSchedule, positions: int
+) -> None:
     function = RandomFunction(positions, timed=True)
     assert mask_integral(known, positions, function) == pytest.approx(exact_count_sum(known, function), abs=1e-6)
 

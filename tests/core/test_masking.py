@@ -41,7 +41,9 @@ def test_a_draw_has_the_right_shapes_and_bounds_and_repeats(
 @for_each_schedule
 @given(batch=batches, n=positions, seed=seeds)
 @properties
-def test_exact_count_masks_k_positions_and_weighs_them_n_over_k(known: KnownSchedule, batch: int, n: int, seed: int) -> None:
+def test_exact_count_masks_k_positions_and_weighs_them_n_over_k(
+    known: KnownSchedule, batch: int, n: int, seed: int
+) -> None:
     masking = ExactCount()(batch, n, known.schedule, seeded(seed))
     count = masking.masked.sum(1)
     assert ((count >= 1) & (count <= n)).all()
@@ -51,7 +53,9 @@ def test_exact_count_masks_k_positions_and_weighs_them_n_over_k(known: KnownSche
 
 @given(rounds=st.integers(1, 5), n=positions, seed=seeds)
 @properties
-def test_exact_count_uses_every_count_equally_often_in_a_batch_of_a_multiple_of_n(rounds: int, n: int, seed: int) -> None:
+def test_exact_count_uses_every_count_equally_often_in_a_batch_of_a_multiple_of_n(
+    rounds: int, n: int, seed: int
+) -> None:
     count = ExactCount()(rounds * n, n, LINEAR.schedule, seeded(seed)).masked.sum(1)
     assert count.bincount(minlength=n + 1).tolist() == [0] + n * [rounds]
 
@@ -64,7 +68,9 @@ def test_exact_count_has_no_variance_when_every_masked_position_costs_the_same(b
 
 
 @pytest.mark.parametrize("draw", [StratifiedTimes(epsilon=0.0), ExactCount()], ids=["stratified", "exact"])
-def test_the_largest_uniform_number_stays_inside_the_last_stratum(draw: MaskDraw, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_uniform_number_stays_inside_the_last_stratum(
+    draw: MaskDraw, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The shift of the strata can be 1 - 2^-53, and 255 plus that rounds to 256: the end of [0, 1), where t = 0 or k = N + 1."""
     largest = math.nextafter(1.0, 0.0)
     monkeypatch.setattr(torch, "rand", lambda *size, **options: torch.full(size, largest, dtype=torch.float64))

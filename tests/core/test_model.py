@@ -6,7 +6,16 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from tests.exact import ConstantRecognizer, TableDenoiser, seeded
-from vadd.core import ExactCount, GaussianLatent, IidTimes, LinearSchedule, MaskedBatch, MaskedDiffusion, NoLatent, apply_mask
+from vadd.core import (
+    ExactCount,
+    GaussianLatent,
+    IidTimes,
+    LinearSchedule,
+    MaskedBatch,
+    MaskedDiffusion,
+    NoLatent,
+    apply_mask,
+)
 
 POSITIONS, VALUES, SIZE = 3, 4, 6
 

@@ -108,7 +108,9 @@ def test_mdlm_with_the_true_conditionals_attains_the_entropy(positions: int, val
 
 @for_each_size
 @pytest.mark.parametrize("kl_weight", [0.0, 0.4, 1.0])
-def test_vadd_with_a_posterior_of_no_width_is_its_value_at_the_mean(positions: int, values: int, kl_weight: float) -> None:
+def test_vadd_with_a_posterior_of_no_width_is_its_value_at_the_mean(
+    positions: int, values: int, kl_weight: float
+) -> None:
     """z is then its mean to the last digit, so the sum over masks is exact and free of sampling."""
     denoiser, log_std = TableDenoiser(positions, values, latent=True), -40.0
     x0 = torch.arange(positions) % values
@@ -128,7 +130,9 @@ def test_vadd_with_a_posterior_of_no_width_is_its_value_at_the_mean(positions: i
     assert -result.loss.item() * positions == pytest.approx(total - kl_weight * total_kl, rel=1e-9)
 
 
-@pytest.mark.parametrize(("draw", "start"), [(ExactCount(), 0.0), (StratifiedTimes(0.02), 0.02)], ids=["exact", "stratified"])
+@pytest.mark.parametrize(
+    ("draw", "start"), [(ExactCount(), 0.0), (StratifiedTimes(0.02), 0.02)], ids=["exact", "stratified"]
+)
 @pytest.mark.parametrize("kl_weight", [0.4, 1.0])
 @pytest.mark.parametrize("with_latent", [False, True], ids=["mdlm", "vadd"])
 def test_the_loss_estimates_the_integral_over_time_masks_and_latent(
@@ -139,12 +143,17 @@ def test_the_loss_estimates_the_integral_over_time_masks_and_latent(
     recognizer = TableRecognizer(2, 3) if with_latent else None
     x0 = torch.tensor([2, 0])
     exact = mask_integral(
-        LINEAR, 2, lambda masked, t: exact_bracket(denoiser, recognizer, x0, masked, t, kl_weight if with_latent else 0.0), start
+        LINEAR,
+        2,
+        lambda masked, t: exact_bracket(denoiser, recognizer, x0, masked, t, kl_weight if with_latent else 0.0),
+        start,
     )
     latent: Latent | None = None if recognizer is None else GaussianLatent(recognizer, dim=1)
     model, generator = MaskedDiffusion(denoiser, LinearSchedule(), latent), seeded(3)
     masked_batches = (draw(64, 2, model.schedule, generator) for _ in range(300))
-    losses = torch.stack([evaluate(model, x0, m, kl_weight, seed).loss.detach() for seed, m in enumerate(masked_batches)])
+    losses = torch.stack(
+        [evaluate(model, x0, m, kl_weight, seed).loss.detach() for seed, m in enumerate(masked_batches)]
+    )
     assert sigmas(-2 * losses, exact) < 5
 
 
@@ -174,8 +183,12 @@ def test_an_example_with_nothing_masked_counts_exactly_zero(weight: float, parti
 
 
 def test_an_example_with_nothing_masked_still_counts_in_the_mean() -> None:
-    masking = Masking(torch.tensor([[True, False], [False, False]]), torch.tensor([0.5, 0.0]), torch.tensor([2.0, math.inf]))
-    nats = Evidence(bound=torch.tensor([-3.0, -5.0]), reconstruction=torch.tensor([-2.0, -4.0]), kl=torch.tensor([1.0, 7.0]))
+    masking = Masking(
+        torch.tensor([[True, False], [False, False]]), torch.tensor([0.5, 0.0]), torch.tensor([2.0, math.inf])
+    )
+    nats = Evidence(
+        bound=torch.tensor([-3.0, -5.0]), reconstruction=torch.tensor([-2.0, -4.0]), kl=torch.tensor([1.0, 7.0])
+    )
     result = objective(nats, masking)
     assert result.reconstruction == 2.0
     assert result.kl == 1.0

@@ -54,7 +54,9 @@ def p_value(
 @pytest.mark.parametrize("grid", ["uniform", "cosine"])
 @pytest.mark.parametrize("policy", ["resample", "fixed"])
 @pytest.mark.parametrize("timed", [False, True], ids=["timeless", "timed"])
-def test_vadd_samples_follow_the_exact_composition_of_steps(steps: int, grid: Grid, policy: LatentPolicy, timed: bool) -> None:
+def test_vadd_samples_follow_the_exact_composition_of_steps(
+    steps: int, grid: Grid, policy: LatentPolicy, timed: bool
+) -> None:
     denoiser = TableDenoiser(2, 4, seed=1, latent=True, timed=timed)
     assert p_value(denoiser, steps, sampled=(grid, policy), enumerated=(grid, policy)) > LEVEL
 
@@ -94,7 +96,9 @@ def test_the_comparison_is_sharp_enough_to_tell_the_variants_apart(
     sampled: tuple[Grid, LatentPolicy], enumerated: tuple[Grid, LatentPolicy]
 ) -> None:
     """Otherwise the tests above would prove little."""
-    assert p_value(TableDenoiser(2, 4, seed=1, latent=True, timed=True), 2, sampled=sampled, enumerated=enumerated) < 1e-12
+    assert (
+        p_value(TableDenoiser(2, 4, seed=1, latent=True, timed=True), 2, sampled=sampled, enumerated=enumerated) < 1e-12
+    )
 
 
 def test_in_one_step_the_latent_makes_positions_dependent() -> None:

@@ -31,7 +31,9 @@ def test_alpha_falls_from_one_to_zero(known: KnownSchedule) -> None:
 
 @for_each_schedule
 def test_alpha_and_its_derivative_are_the_stated_formulas(known: KnownSchedule) -> None:
-    assert_close(known.schedule.alpha(INSIDE), torch.tensor([known.alpha(t) for t in INSIDE.tolist()], dtype=torch.float64))
+    assert_close(
+        known.schedule.alpha(INSIDE), torch.tensor([known.alpha(t) for t in INSIDE.tolist()], dtype=torch.float64)
+    )
     slopes = torch.tensor([known.slope(t) for t in INSIDE.tolist()], dtype=torch.float64)
     assert_close(known.schedule.alpha_prime(INSIDE), slopes)
 
