@@ -53,7 +53,7 @@ def seeded(seed: int) -> torch.Generator:
 
 
 def all_sequences(positions: int, symbols: int) -> Tensor:
-    """Every sequence of ``positions`` symbols in 0..symbols-1, in lexicographic order: (symbols ** positions, positions)."""
+    """Every sequence of symbols in 0..symbols-1, in lexicographic order: (symbols ** positions, positions)."""
     return torch.tensor(list(itertools.product(range(symbols), repeat=positions)))
 
 
@@ -79,7 +79,7 @@ MaskFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 def mask_integral(known: KnownSchedule, positions: int, function: MaskFunction, start: float = 0.0) -> float:
-    """The integral over t in [start, 1] of w(t) times the sum over masks S, the empty one left out, of P(S | t) function(S, t)."""
+    """The integral over t in [start, 1] of w(t) times the sum over masks S, but the empty one, of P(S | t) f(S, t)."""
     masks = nonempty_masks(positions)
     count = masks.sum(1).double()
 
@@ -93,7 +93,7 @@ def mask_integral(known: KnownSchedule, positions: int, function: MaskFunction, 
 
 
 def quantile_nodes(count: int) -> Tensor:
-    """``count`` standard normal quantiles of equal weight: a mean over them integrates over the prior. (count, 1) float64."""
+    """Standard normal quantiles of equal weight, (count, 1): a mean over them integrates over the prior."""
     return torch.from_numpy(stats.norm.ppf((np.arange(count) + 0.5) / count))[:, None]
 
 
@@ -110,7 +110,7 @@ def gauss_hermite(count: int) -> tuple[Tensor, Tensor]:
 
 
 class TableDenoiser(nn.Module):
-    """Random logits for every state, position and value; with ``latent`` bent by a sine of z, with ``timed`` sloped in t."""
+    """Random logits for every state; with ``latent`` they bend with a sine of z, with ``timed`` they move with t."""
 
     def __init__(
         self, positions: int, values: int, *, seed: int = 0, latent: bool = False, timed: bool = False
@@ -165,10 +165,10 @@ class ConstantRecognizer(nn.Module):
 
 @torch.no_grad()
 def step_matrix(denoiser: TableDenoiser, nodes: Tensor, t: float, rho: float) -> Tensor:
-    """P(next state | state, z) for one step of the sampler: (Z, S, S) over the S = (V + 1) ** N states, for nodes (Z, 1).
+    """P(next state | state, z) for one step of the sampler and nodes (Z, 1): (Z, S, S) for the S = (V + 1) ** N states.
 
-    Read row by row: a position that shows a value keeps it; a masked one stays masked with probability 1 - rho and takes the
-    value v with probability rho mu[v]; given z the positions are independent.
+    Read row by row: a position that shows a value keeps it; a masked one stays masked with probability 1 - rho and
+    takes the value v with probability rho mu[v]; given z the positions are independent.
     """
     positions, mask = denoiser.positions, denoiser.values
     states = all_sequences(positions, mask + 1)
@@ -189,7 +189,7 @@ def step_matrix(denoiser: TableDenoiser, nodes: Tensor, t: float, rho: float) ->
 def sampler_distribution(
     denoiser: TableDenoiser, known: KnownSchedule, times: list[float], *, fixed_z: bool, nodes: int = 300
 ) -> Tensor:
-    """The exact law of the sampler's output, (V ** N,) in the order of :func:`all_sequences`, for times 0 = t_0 < ... < t_T = 1."""
+    """Exact law of the output, (V ** N,) in the order of :func:`all_sequences`, for ``times`` rising from 0 to 1."""
     z = quantile_nodes(nodes)
     states = all_sequences(denoiser.positions, denoiser.values + 1)
     law = torch.zeros(nodes, 1, len(states), dtype=torch.float64)
@@ -203,7 +203,7 @@ def sampler_distribution(
 
 
 def chi_square_p_value(counts: np.ndarray, probabilities: np.ndarray) -> float:
-    """P(a chi-square at least as large) for observed ``counts`` under ``probabilities``; cells expecting fewer than 5 are pooled."""
+    """P(a chi-square at least as large) under ``probabilities``; cells that expect fewer than 5 are pooled."""
     observed, expected = np.asarray(counts, float).ravel(), np.asarray(probabilities, float).ravel() * np.sum(counts)
     assert not observed[expected == 0].any(), "an impossible outcome was observed"
     large = expected >= 5

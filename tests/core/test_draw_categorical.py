@@ -40,7 +40,7 @@ def test_each_row_is_drawn_from_its_own_distribution() -> None:
 
 
 def draw_at(uniform: float, logits: list[float], dtype: torch.dtype) -> int:
-    """What is drawn when the uniform number behind the draw is the given one, rounded as the caller of ``torch.rand`` wants it."""
+    """What is drawn when the uniform number behind it is the given one, in the precision asked of ``torch.rand``."""
 
     def rand(*size: int, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return torch.full(size, uniform, dtype=torch.float64).to(dtype)
@@ -66,7 +66,7 @@ def test_no_uniform_number_ever_draws_a_value_of_probability_zero(logits: list[f
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_tail_out_of_reach_of_float32_is_still_drawn(dtype: torch.dtype) -> None:
-    """The second value has probability 2^-35 and owns the end of the unit interval; float32 numbers below 1 stop at 1 - 2^-24."""
+    """The second value, of probability 2^-35, owns the end of the unit interval; in float32 that end is 1 - 2^-24."""
     logits = [0.0, -24.25]
     assert draw_at(1 - 2**-36, logits, dtype) == 1
     assert draw_at(1 - 2**-34, logits, dtype) == 0

@@ -104,8 +104,8 @@ def test_with_the_exact_posterior_every_single_bound_is_the_log_marginal() -> No
     assert_close(bound, log_marginal.expand(20))
 
 
-def test_the_bound_is_differentiable_in_the_posterior_for_any_number_of_particles() -> None:
-    """The gradient of the mean over rows against autograd through Gauss-Hermite; 5 standard errors, false alarm below 1e-5."""
+def test_the_gradient_in_the_posterior_is_that_of_the_exact_bound() -> None:
+    """The gradient of batch means against autograd through Gauss-Hermite; 5 standard errors, false alarm below 1e-5."""
     nodes, weights = gauss_hermite(48)
     parameters = torch.tensor([MEAN, LOG_STD], dtype=torch.float64, requires_grad=True)
     z = parameters[0] + parameters[1].exp() * nodes

@@ -51,8 +51,8 @@ def test_positions_are_masked_independently_with_the_masked_fraction(
 ) -> None:
     """Counts of each of the 4 masks of two positions, within 4 slices of time, against 1 - alpha.
 
-    16 comparisons at 5 standard deviations. The rarest cell expects about 12, where the tail is that of a Poisson: false alarm
-    below 1e-4 in all.
+    16 comparisons at 5 standard deviations. The rarest cell expects about 12, where the tail is a Poisson's: false
+    alarm below 1e-4 in all.
     """
     masking = draw(60_000, 2, known.schedule, seeded(1))
     hidden = torch.tensor([1 - known.alpha(t) for t in masking.t.tolist()], dtype=torch.float64)

@@ -1,7 +1,8 @@
 """The three mask draws estimate one integral over t.
 
-The identity behind the exact count (the event "k of N masked" weighs 1/k, with the masked fraction following Beta(k, N - k + 1)) is
-checked by quadrature on both sides, without any sampling; then the draws themselves are compared with the integral.
+The identity behind the exact count (the event "k of N masked" weighs 1/k, and given it the masked fraction follows
+Beta(k, N - k + 1)) is checked by quadrature on both sides, without any sampling; then the draws themselves are compared
+with the integral.
 """
 
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class RandomFunction:
 
 
 def exact_count_sum(known: KnownSchedule, function: RandomFunction) -> float:
-    """The sum over k of 1/k, times the mean over k-subsets, times the mean over u ~ Beta(k, N - k + 1), at the t where u is masked."""
+    """The sum over k of 1/k times the mean over k-subsets and over t, at which Beta(k, N - k + 1) is masked."""
     masks = nonempty_masks(function.positions)
     total = 0.0
     for mask, weight in zip(masks, exact_count_weights(masks), strict=True):
@@ -91,7 +92,7 @@ def test_the_exact_count_sum_equals_the_time_integral_of_a_function_of_time(
 def test_the_weighted_mean_of_a_draw_estimates_the_integral(
     known: KnownSchedule, timed: bool, draw: MaskDraw, start: float
 ) -> None:
-    """400 independent batches, 5 standard errors: false alarm about 6e-7 each. The two draws of t leave out [0, epsilon]."""
+    """400 independent batches, 5 standard errors: false alarm about 6e-7 each. Draws of t leave out [0, epsilon]."""
     function, generator = RandomFunction(3, timed), seeded(11)
     means = []
     for _ in range(400):
@@ -105,5 +106,5 @@ def test_what_epsilon_cuts_off_is_small(known: KnownSchedule) -> None:
     function = RandomFunction(3, timed=True)
     largest = 2 * float(function(nonempty_masks(3), torch.zeros(7)).abs().max())
     cut = mask_integral(known, 3, function) - mask_integral(known, 3, function, start=1e-3)
-    # Near t = 0 a single position is masked at rate -alpha', so what is lost is at most N (1 - alpha(epsilon)) times the largest value.
+    # w(t) P(something is masked) is at most -N alpha'(t): the integral up to epsilon is at most N (1 - alpha(epsilon)).
     assert abs(cut) <= 3 * (1 - known.alpha(1e-3)) * largest

@@ -71,7 +71,7 @@ def test_exact_count_has_no_variance_when_every_masked_position_costs_the_same(b
 def test_the_largest_uniform_number_stays_inside_the_last_stratum(
     draw: MaskDraw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The shift of the strata can be 1 - 2^-53, and 255 plus that rounds to 256: the end of [0, 1), where t = 0 or k = N + 1."""
+    """The shift of the strata can be 1 - 2^-53, and 255 plus that rounds to 256, where t = 0 or k = N + 1."""
     largest = math.nextafter(1.0, 0.0)
     monkeypatch.setattr(torch, "rand", lambda *size, **options: torch.full(size, largest, dtype=torch.float64))
     masking = draw(256, 5, LINEAR.schedule, seeded(0))

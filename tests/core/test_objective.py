@@ -90,7 +90,7 @@ def test_mdlm_is_the_sum_over_counts_of_the_mean_over_subsets(positions: int, va
 
 @for_each_size
 def test_mdlm_with_the_true_conditionals_attains_the_entropy(positions: int, values: int) -> None:
-    """By the chain rule over random orders the optimum of the MDLM bound, averaged over the data, is minus the entropy."""
+    """By the chain rule over random orders the optimum, averaged over the data, is minus the entropy."""
     data = torch.rand((values,) * positions, generator=seeded(1), dtype=torch.float64) ** 3
     data /= data.sum()
     denoiser = TableDenoiser(positions, values)

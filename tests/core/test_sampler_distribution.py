@@ -1,7 +1,7 @@
 """The sampler's output against the exact composition of its steps, by enumeration of states and quadrature over z.
 
-Every comparison is a chi-square test at level 1e-5 with a fixed seed; there are fewer than 60, so a correct sampler fails one of them
-with probability below 6e-4 if the seeds are ever changed.
+Every comparison is a chi-square test at level 1e-5 with a fixed seed. There are fewer than 60: if the seeds are ever
+changed, a correct sampler fails one of them with probability below 6e-4.
 """
 
 import math

@@ -38,8 +38,8 @@ def test_the_probabilities_sum_to_one(name: Toy, values: int) -> None:
 def test_samples_follow_the_exact_probabilities(name: Toy, values: int, count: int) -> None:
     """Chi-square over the bins that expect 5 or more, the rest pooled, at level 1e-6.
 
-    The angles of scikit-learn's circles are evenly spaced rather than drawn, so their counts vary less than a multinomial: the test is
-    conservative there.
+    The angles of scikit-learn's circles are evenly spaced rather than drawn, so their counts vary less than a
+    multinomial: the test is conservative there.
     """
     counts = histogram(toy_sample(name, count, seed=0, values=values), values)
     assert chi_square_p_value(counts, toy_distribution(name, values)) > 1e-6
@@ -79,7 +79,7 @@ def test_coarse_bins_are_sums_of_fine_ones(name: Toy, coarse: int) -> None:
 
 @for_each_toy
 def test_only_points_beyond_four_deviations_fall_outside_the_grid(name: Toy) -> None:
-    """The outermost bins would show it: they hold what lies in them and everything beyond, next to nothing for the noisy curves."""
+    """The outermost bins hold everything beyond them too: next to nothing for the noisy curves."""
     probabilities = toy_distribution(name)
     border = probabilities[[0, -1]].sum() + probabilities[:, [0, -1]].sum()
     assert border == pytest.approx(0.04, abs=1e-3) if name == "checkerboard" else border < 1e-3

@@ -128,7 +128,7 @@ def test_the_token_embedding_is_the_sum_of_each_positions_own_row(smoothness: fl
 
 
 def test_a_smooth_embedding_starts_neighbouring_values_alike_but_not_the_mask() -> None:
-    """Random rows differ by 2 in mean square; sinusoids of about one period over 100 values by (2 pi / 100)^2, far below 0.1."""
+    """Random rows differ by 2 in mean square; sinusoids of about one period over 100 values by (2 pi / 100)^2."""
     table = TokenEmbedding(2, 100, 512, smoothness=1.0).table.detach().view(2, 101, 512)
     neighbours = (table[:, 1:100] - table[:, :99]).square().mean((0, 2))
     assert neighbours.max() < 0.1
@@ -169,8 +169,9 @@ def test_gradients_reach_every_parameter() -> None:
 def test_at_the_papers_sizes_the_networks_have_the_papers_layers() -> None:
     """Appendix, two-dimensional toy examples: width 512, d = 2, V = 100, sinusoids of 1024 features for t.
 
-    Channel widths there are [1024, 512, 512] for t, [d, 512] for z, [512 x 5, V] for the readout; [512 x 6] and [512, 512, 2d] for the
-    recognition model. Here the embedding has one table, and the readout one block of V outputs, for each of the two positions.
+    Channel widths there are [1024, 512, 512] for t, [d, 512] for z, [512 x 5, V] for the readout; [512 x 6] and
+    [512, 512, 2d] for the recognition model. Here the embedding has one table, and the readout one block of V outputs,
+    for each of the two positions.
     """
     n, v, d, width = 2, 100, 2, 512
     time = linear(1024, width) + linear(width, width)

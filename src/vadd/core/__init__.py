@@ -1,8 +1,12 @@
-"""The method: schedule, masking, latent, model, objective and sampler. Tensors only; no files, no configuration,
-no printing.
+"""The method: schedule, masking, latent, model, objective, bounds and sampler.
+
+Tensors only: no files, no configuration, no printing.
 """
 
-from vadd.core.latent import DiagonalGaussian, Evidence, GaussianLatent, Latent, NoLatent, kl_warmup
+from vadd.core.bounds import elbo, k_sample_delbo, step_bound
+from vadd.core.gaussian import DiagonalGaussian
+from vadd.core.health import LatentHealth, latent_health
+from vadd.core.latent import Evidence, GaussianLatent, Latent, NoLatent, Particles, kl_warmup
 from vadd.core.masking import ExactCount, IidTimes, MaskDraw, MaskedBatch, Masking, StratifiedTimes, apply_mask
 from vadd.core.model import MaskedDiffusion
 from vadd.core.objective import Objective, objective
@@ -17,6 +21,7 @@ __all__ = [
     "GaussianLatent",
     "IidTimes",
     "Latent",
+    "LatentHealth",
     "LinearSchedule",
     "MaskDraw",
     "MaskedBatch",
@@ -24,13 +29,18 @@ __all__ = [
     "Masking",
     "NoLatent",
     "Objective",
+    "Particles",
     "PolynomialSchedule",
     "Samples",
     "Schedule",
     "StratifiedTimes",
     "apply_mask",
+    "elbo",
+    "k_sample_delbo",
     "kl_warmup",
+    "latent_health",
     "objective",
     "sample",
+    "step_bound",
     "step_grid",
 ]

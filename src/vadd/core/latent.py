@@ -12,45 +12,48 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, get_args
 
 import torch
 from torch import Tensor, nn
 
+from vadd.core.gaussian import DiagonalGaussian, standard_normal_log_prob
+from vadd.core.importance import MixtureProposal, log_mean_weight
 from vadd.core.masking import MaskedBatch
+from vadd.errors import UserError
 
 Score = Callable[[Tensor | None], Tensor]
 """z of shape (K, B, d) -> (K, B): log prod_{i in S} mu_i(x_t, z, t)[x0_i]. Without a latent z is None and K = 1."""
 
 
-@dataclass(frozen=True)
-class DiagonalGaussian:
-    """N(mean, diag(exp(log_std))^2) over the last dimension; ``mean`` and ``log_std`` have shape (..., d)."""
-
-    mean: Tensor
-    log_std: Tensor
-
-    def from_noise(self, noise: Tensor) -> Tensor:
-        """Reparameterised draw: z = mean + std * noise, differentiable in both parameters."""
-        return self.mean + self.log_std.exp() * noise
-
-    def log_prob(self, z: Tensor) -> Tensor:
-        """Log density, summed over the last dimension."""
-        standardised = (z - self.mean) * (-self.log_std).exp()
-        return (-0.5 * standardised**2 - self.log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
-
-    def kl_to_standard_normal(self) -> Tensor:
-        """KL(self || N(0, I)) for each dimension, in nats: (..., d)."""
-        return 0.5 * (self.mean**2 + (2 * self.log_std).exp() - 1) - self.log_std
-
-
-def standard_normal_log_prob(z: Tensor) -> Tensor:
-    return (-0.5 * z**2 - 0.5 * math.log(2 * math.pi)).sum(-1)
-
-
 def kl_warmup(step: int, warmup_steps: int) -> float:
     """The KL weight lambda: rises linearly from 0 to 1 over ``warmup_steps`` and stays there."""
     return 1.0 if warmup_steps <= 0 else min(1.0, step / warmup_steps)
+
+
+Proposal = Literal["recognition", "revealed", "prior"]
+
+
+@dataclass(frozen=True)
+class Particles:
+    """How to integrate z out when judging: K draws, from which proposals, and how many at a time.
+
+    ``recognition`` is r(z | x0, xt), which looks at all masked values; ``revealed`` is the same network shown only the
+    values that are scored, the other masked ones still hidden; ``prior`` is p(z). Any choice is valid, see
+    :mod:`vadd.core.importance`; they differ in tightness.
+    """
+
+    count: int
+    proposals: tuple[Proposal, ...] = ("recognition", "revealed", "prior")
+    rows_per_call: int = 16384
+    """Most sequences the denoiser sees at once; the chunk of draws is this over the size of the batch."""
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise UserError(f"the number of particles must be at least 1, not {self.count}")
+        unknown = set(self.proposals) - set(get_args(Proposal))
+        if unknown or not self.proposals:
+            raise UserError(f"proposals are {', '.join(get_args(Proposal))}, not {', '.join(unknown) or 'none'}")
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,20 @@ class Latent(nn.Module, ABC):
 
     @abstractmethod
     def evidence(self, score: Score, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
-        """Bound log E_z exp score(z) from below for every example of the batch."""
+        """Bound log E_z exp score(z) from below for every example of the batch, to train on."""
+
+    @abstractmethod
+    def log_marginal(
+        self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
+    ) -> Tensor:
+        """An estimate of log E_z exp score(z), (B,) float64, that does not exceed it in expectation, to judge by.
+
+        ``score`` counts the positions of ``revealed`` (B, N) only, a part of the masked ones.
+        """
+
+    def posterior(self, x0: Tensor, xt: Tensor, t: Tensor) -> DiagonalGaussian | None:
+        """r(z | x0, xt), for latents that have a recognition model."""
+        return None
 
 
 class NoLatent(Latent):
@@ -93,6 +109,12 @@ class NoLatent(Latent):
     def evidence(self, score: Score, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
         log_likelihood = score(None)[0]
         return Evidence(log_likelihood, log_likelihood, torch.zeros_like(log_likelihood))
+
+    def log_marginal(
+        self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
+    ) -> Tensor:
+        """Exact: there is nothing to integrate."""
+        return score(None)[0].double()
 
 
 class Recognizer(Protocol):
@@ -144,3 +166,18 @@ class GaussianLatent(Latent):
             log_ratio = standard_normal_log_prob(z) - posterior.log_prob(z)
             bound = torch.logsumexp(log_likelihood + kl_weight * log_ratio, dim=0) - math.log(self.particles)
         return Evidence(bound, log_likelihood.mean(0), kl)
+
+    def log_marginal(
+        self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
+    ) -> Tensor:
+        def component(proposal: Proposal) -> DiagonalGaussian:
+            if proposal == "recognition":
+                return self.posterior(batch.x0, batch.xt, batch.t)
+            if proposal == "revealed":
+                return self.posterior(torch.where(revealed, batch.x0, batch.xt), batch.xt, batch.t)
+            standard = torch.zeros(len(batch.x0), self.dim, device=batch.x0.device)
+            return DiagonalGaussian(standard, standard)
+
+        proposal = MixtureProposal.even([component(name) for name in particles.proposals], particles.count)
+        chunk = max(1, particles.rows_per_call // len(batch.x0))
+        return log_mean_weight(score, proposal, chunk, generator)

@@ -5,7 +5,7 @@ x_0}[\dots]\, dt`. A *mask draw* turns it into one weighted sample per example. 
 they differ in variance:
 
 * :class:`IidTimes` draws t uniformly for each example;
-* :class:`StratifiedTimes` spreads the times of a batch evenly, ``t = (u + arange(B)) / B``;
+* :class:`StratifiedTimes` spreads the times of a batch evenly, ``t = (u + arange(B)) / B`` in random order;
 * :class:`ExactCount` draws the *number* k of masked positions uniformly from 1..N and weighs the example by N / k.
   Integrated over t, the event "k of N masked" carries total weight 1/k under every schedule, and given that event the
   masked fraction follows Beta(k, N - k + 1), the k-th smallest of N uniforms. So one sorted row of uniforms gives
@@ -105,13 +105,20 @@ class StratifiedTimes(_UniformTimes):
 @dataclass(frozen=True)
 class ExactCount:
     def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
-        count = (_stratified_uniforms(batch, generator) * positions).long() + 1
-        levels = torch.rand(batch, positions, generator=generator, dtype=torch.float64)
+        return self.from_uniforms(_stratified_uniforms(batch, generator), positions, schedule, generator)
+
+    def from_uniforms(
+        self, uniforms: Tensor, positions: int, schedule: Schedule, generator: torch.Generator
+    ) -> Masking:
+        """With k = floor(u N) + 1 masked positions; ``uniforms`` (B,) in [0, 1)."""
+        count = (uniforms * positions).long() + 1
+        levels = torch.rand(len(count), positions, generator=generator, dtype=torch.float64)
         threshold = levels.sort(dim=1).values.gather(1, count[:, None] - 1)
         t = schedule.time_at(threshold[:, 0])
         return Masking(levels <= threshold, t.float(), positions / count.float())
 
 
 def _stratified_uniforms(batch: int, generator: torch.Generator) -> Tensor:
+    """(u + 0..B-1) / B in random order: spread evenly over the batch, uniform for each of its members."""
     shift = torch.rand(1, generator=generator, dtype=torch.float64)
-    return (shift + torch.arange(batch, dtype=torch.float64)) / batch
+    return (shift + torch.randperm(batch, generator=generator)) / batch

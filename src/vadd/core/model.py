@@ -69,6 +69,8 @@ class MaskedDiffusion(nn.Module):
         logits = self.denoiser(xt, flat_z, t, where)
         log_mu = -F.cross_entropy(logits, x0[where], reduction="none")
         rows = where.nonzero()[:, 0]
+        # Long sums of logarithms: float64 where nothing is trained on them.
+        log_mu = log_mu if log_mu.requires_grad else log_mu.double()
         return log_mu.new_zeros(particles * size).index_add(0, rows, log_mu).view(particles, size)
 
     def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:

@@ -1,0 +1,120 @@
+r"""What a model says of given data: valid bounds of the likelihood, and the paper's number, which is not one.
+
+**Step bound**, valid for any latent. On the sampler's own grid :math:`0 = t_0 < \dots < t_T = 1`, let :math:`U_i` be
+the positions that the forward process masks between :math:`t_{i-1}` and :math:`t_i`. The sampler with T steps reveals
+them at its i-th step, so
+
+.. math:: \log p_T(x_0) \ge E \sum_{i=1}^T \log p(x_{0,U_i} \mid x_{t_i}), \qquad
+          p(x_U \mid x_t) = E_{z \sim p} \prod_{j \in U} \mu_j(x_t, z, t)[x_{0,j}].
+
+T = 1 is the one-shot likelihood. The more steps, the fewer positions go together, until only the marginals count.
+
+**ELBO**, valid without a latent: the integral :math:`E_t E_{x_t} w(t) \sum_{i \in S} \log \mu_i[x_{0,i}]`, the limit
+of many steps.
+
+**K-sample DELBO**, the paper's eq. 20: the same integral with the *joint* :math:`\log p(x_S \mid x_t)` of a latent
+denoiser in place of the sum. It counts dependence between positions once for every mask in which they are hidden
+together, and its optimum lies *above* the log-likelihood of the data. It is here for parity with the paper's tables
+and for nothing else.
+
+All functions return one draw of the estimate for each example, (B,) float64 nats; average over examples.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from vadd.core.latent import NoLatent, Particles
+from vadd.core.masking import ExactCount, MaskedBatch, Masking, apply_mask
+from vadd.core.model import MaskedDiffusion
+from vadd.core.sampler import Grid, step_grid
+from vadd.errors import UserError
+
+
+@torch.no_grad()
+def step_bound(
+    model: MaskedDiffusion,
+    x0: Tensor,
+    steps: int,
+    particles: Particles,
+    generator: torch.Generator,
+    *,
+    grid: Grid = "uniform",
+) -> Tensor:
+    """A lower bound of log p_T(x0) of the sampler with ``steps`` steps on ``grid`` and a fresh latent at each step."""
+    times = step_grid(steps, grid)
+    step_of = _reveal_steps(x0, model.schedule.masked_fraction(times), generator)
+    total = torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
+    # Only steps that reveal something of an example contribute; short examples leave most of many steps empty.
+    tasks = torch.unique(torch.stack([_rows_like(step_of).flatten(), step_of.flatten()], dim=1), dim=0)
+    for task in tasks.split(particles.rows_per_call):
+        rows, step = task[:, 0], task[:, 1]
+        hidden = step_of[rows] <= step[:, None]
+        revealed = step_of[rows] == step[:, None]
+        t = times.to(x0.device)[step].float()
+        batch = apply_mask(x0[rows], Masking(hidden, t, torch.ones_like(t)), model.mask_value)
+        total.index_add_(0, rows, _log_joint(model, batch, revealed, particles, generator))
+    return total
+
+
+def _reveal_steps(x0: Tensor, masked_fractions: Tensor, generator: torch.Generator) -> Tensor:
+    """For every position the step, 1..T, at which the sampler reveals it: the grid interval in which it was masked."""
+    level = torch.rand(x0.shape, generator=generator, dtype=torch.float64)
+    steps = torch.searchsorted(masked_fractions, level, right=True)
+    return steps.clamp(1, len(masked_fractions) - 1).to(x0.device)
+
+
+def _rows_like(tokens: Tensor) -> Tensor:
+    return torch.arange(len(tokens), device=tokens.device)[:, None].expand_as(tokens)
+
+
+def _log_joint(
+    model: MaskedDiffusion, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
+) -> Tensor:
+    """log p(x_U | x_t) with the latent integrated out, (B,) float64, for the positions U of ``revealed`` (B, N)."""
+
+    def score(z: Tensor | None) -> Tensor:
+        return model.log_likelihood(batch, z, revealed)
+
+    return model.latent.log_marginal(score, batch, revealed, particles, generator)
+
+
+@torch.no_grad()
+def elbo(model: MaskedDiffusion, x0: Tensor, draws: int, generator: torch.Generator) -> Tensor:
+    """A lower bound of log p(x0) for a model without a latent, from ``draws`` masks for each example."""
+    if not isinstance(model.latent, NoLatent):
+        raise UserError("with a latent the ELBO's integral is not a bound of the likelihood; use the step bound")
+    return _integral(model, x0, draws, Particles(1), generator)
+
+
+@torch.no_grad()
+def k_sample_delbo(
+    model: MaskedDiffusion, x0: Tensor, particles: Particles, draws: int, generator: torch.Generator
+) -> Tensor:
+    """The paper's eq. 20. **Not a likelihood bound.**
+
+    As in the paper all K = ``particles.count`` draws come from the recognition model, for each of ``draws`` masks.
+    """
+    return _integral(model, x0, draws, replace(particles, proposals=("recognition",)), generator)
+
+
+def _integral(
+    model: MaskedDiffusion, x0: Tensor, draws: int, particles: Particles, generator: torch.Generator
+) -> Tensor:
+    """The mean over ``draws`` masks of w(t) log p(x_S | x_t), all masked positions at once."""
+    if draws < 1:
+        raise UserError(f"the number of masks drawn for each example must be at least 1, not {draws}")
+    total = torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
+    repeated = torch.arange(len(x0), device=x0.device).repeat_interleave(draws)
+    # The masks of each example are spread evenly over k = 1..N.
+    shifts = torch.rand(len(x0), 1, generator=generator, dtype=torch.float64)
+    uniforms = ((shifts + torch.arange(draws)) / draws).flatten()
+    masking = ExactCount().from_uniforms(uniforms, x0.shape[1], model.schedule, generator).to(x0.device)
+    for first in range(0, len(repeated), particles.rows_per_call):
+        part = slice(first, first + particles.rows_per_call)
+        rows, chosen = repeated[part], masking[part]
+        batch = apply_mask(x0[rows], chosen, model.mask_value)
+        joint = _log_joint(model, batch, chosen.masked, particles, generator)
+        total.index_add_(0, rows, chosen.weight.double() * joint)
+    return total / draws

@@ -1,0 +1,34 @@
+"""Diagonal Gaussians over the latent."""
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class DiagonalGaussian:
+    """N(mean, diag(exp(log_std))^2) over the last dimension; ``mean`` and ``log_std`` have shape (..., d)."""
+
+    mean: Tensor
+    log_std: Tensor
+
+    def double(self) -> "DiagonalGaussian":
+        return DiagonalGaussian(self.mean.double(), self.log_std.double())
+
+    def from_noise(self, noise: Tensor) -> Tensor:
+        """Reparameterised draw: z = mean + std * noise, differentiable in both parameters."""
+        return self.mean + self.log_std.exp() * noise
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Log density, summed over the last dimension."""
+        standardised = (z - self.mean) * (-self.log_std).exp()
+        return (-0.5 * standardised**2 - self.log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
+
+    def kl_to_standard_normal(self) -> Tensor:
+        """KL(self || N(0, I)) for each dimension, in nats: (..., d)."""
+        return 0.5 * (self.mean**2 + (2 * self.log_std).exp() - 1) - self.log_std
+
+
+def standard_normal_log_prob(z: Tensor) -> Tensor:
+    return (-0.5 * z**2 - 0.5 * math.log(2 * math.pi)).sum(-1)

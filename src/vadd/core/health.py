@@ -1,0 +1,55 @@
+"""Is the latent alive? What the recognition model puts into z, dimension by dimension."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vadd.core.masking import ExactCount, Masking, apply_mask
+from vadd.core.model import MaskedDiffusion
+
+ACTIVE_VARIANCE = 0.01
+"""A dimension is active when its posterior mean varies more than this across the data."""
+
+
+@dataclass(frozen=True)
+class LatentHealth:
+    kl_all_masked: float
+    """KL(r || p) in nats when everything is masked (t = 1), averaged over examples."""
+    kl_average: float
+    """The same averaged over numbers of masked positions."""
+    kl_per_dimension: tuple[float, ...]
+    """At t = 1; sums to ``kl_all_masked``."""
+    active_units: int
+
+    @property
+    def dimensions(self) -> int:
+        return len(self.kl_per_dimension)
+
+    @property
+    def verdict(self) -> str:
+        if self.active_units == 0:
+            return f"collapsed: none of {self.dimensions} dimensions varies with the data"
+        return f"{self.active_units} of {self.dimensions} dimensions active"
+
+
+@torch.no_grad()
+def latent_health(model: MaskedDiffusion, x0: Tensor, generator: torch.Generator) -> LatentHealth | None:
+    """For examples x0 (B, N); None for a model without a recognition model."""
+    all_masked = Masking(
+        torch.ones_like(x0, dtype=torch.bool), torch.ones(len(x0), device=x0.device), torch.ones(len(x0))
+    )
+    some_masked = ExactCount()(len(x0), x0.shape[1], model.schedule, generator).to(x0.device)
+    at_one, anywhere = (
+        model.latent.posterior(x0, apply_mask(x0, masking, model.mask_value).xt, masking.t)
+        for masking in (all_masked, some_masked)
+    )
+    if at_one is None or anywhere is None:
+        return None
+    per_dimension = at_one.kl_to_standard_normal().mean(0)
+    return LatentHealth(
+        kl_all_masked=float(per_dimension.sum()),
+        kl_average=float(anywhere.kl_to_standard_normal().sum(-1).mean()),
+        kl_per_dimension=tuple(per_dimension.tolist()),
+        active_units=int((at_one.mean.var(0, unbiased=False) > ACTIVE_VARIANCE).sum()),
+    )

@@ -1,0 +1,68 @@
+r"""Importance sampling of :math:`\log E_{z \sim p} e^{\mathrm{score}(z)}` with a mixture of proposals.
+
+With draws z_1..z_K, a fixed number from each component, and every draw weighed by the mixture density g (the balance
+heuristic),
+
+.. math:: \log \frac1K \sum_k e^{\mathrm{score}(z_k)} \frac{p(z_k)}{g(z_k)}
+
+never exceeds the true logarithm in expectation, whatever the components are. Having the prior among them bounds every
+weight by a constant, so a bad recognition model costs at most log(K / K_prior) nats. Sums run in float64, and over
+draws in chunks: memory does not grow with K.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vadd.core.gaussian import DiagonalGaussian, standard_normal_log_prob
+
+
+@dataclass(frozen=True)
+class MixtureProposal:
+    """Gaussians (B, d) and how many of the K draws come from each."""
+
+    components: Sequence[DiagonalGaussian]
+    counts: Sequence[int]
+
+    @classmethod
+    def even(cls, components: Sequence[DiagonalGaussian], particles: int) -> "MixtureProposal":
+        """As many draws from each component as possible; the first ones get what is left over."""
+        share, left = divmod(particles, len(components))
+        counts = [share + (index < left) for index in range(len(components))]
+        used = [(component, count) for component, count in zip(components, counts, strict=True) if count]
+        return cls([component for component, _ in used], [count for _, count in used])
+
+    @property
+    def particles(self) -> int:
+        return sum(self.counts)
+
+    def log_density(self, z: Tensor) -> Tensor:
+        """log g(z) for z (K, B, d), in float64: (K, B)."""
+        terms = [
+            component.double().log_prob(z.double()) + math.log(count / self.particles)
+            for component, count in zip(self.components, self.counts, strict=True)
+        ]
+        return torch.logsumexp(torch.stack(terms), dim=0)
+
+    def draws(self, chunk: int, generator: torch.Generator) -> Iterator[Tensor]:
+        """All K draws, at most ``chunk`` at a time: (k, B, d)."""
+        for component, count in zip(self.components, self.counts, strict=True):
+            for first in range(0, count, chunk):
+                noise = torch.randn(min(chunk, count - first), *component.mean.shape, generator=generator)
+                yield component.from_noise(noise.to(component.mean))
+
+
+def log_mean_weight(
+    score: Callable[[Tensor], Tensor], proposal: MixtureProposal, chunk: int, generator: torch.Generator
+) -> Tensor:
+    """The estimate above for every example: (B,) float64. ``score`` maps z (k, B, d) to (k, B)."""
+    total: Tensor | None = None
+    for z in proposal.draws(chunk, generator):
+        log_weight = score(z).double() + standard_normal_log_prob(z.double()) - proposal.log_density(z)
+        part = torch.logsumexp(log_weight, dim=0)
+        total = part if total is None else torch.logaddexp(total, part)
+    assert total is not None, "a proposal has at least one draw"
+    return total - math.log(proposal.particles)

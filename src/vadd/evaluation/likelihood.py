@@ -1,0 +1,128 @@
+"""Likelihood bounds of a run over a data set, with standard errors, in every unit people use.
+
+Numbers are *negative* log-likelihoods: smaller is better, and a valid one cannot lie below the entropy of the data.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from vadd.core.bounds import elbo, k_sample_delbo, step_bound
+from vadd.core.health import latent_health
+from vadd.core.latent import NoLatent, Particles
+from vadd.core.sampler import Grid
+from vadd.errors import UserError
+from vadd.run import Run
+from vadd.training.randomness import step_generator
+
+BATCH = 1000
+NOT_A_BOUND = "not a likelihood bound"
+
+Progress = Callable[[str, int, int], None]
+"""What is being measured, how many examples are done, of how many."""
+
+
+@dataclass(frozen=True)
+class NegativeLogLikelihood:
+    nats: float
+    """Per example."""
+    stderr: float
+    """Of ``nats``, over examples; the randomness of the estimate is part of it."""
+    bpd: float
+    """Bits per position."""
+    perplexity: float
+    """exp(nats per position)."""
+    examples: int
+    valid: bool
+    """Whether it bounds the negative log-likelihood from above."""
+
+    @classmethod
+    def from_draws(cls, log_likelihood: Tensor, positions: int, *, valid: bool) -> "NegativeLogLikelihood":
+        nats = -float(log_likelihood.mean())
+        count = len(log_likelihood)
+        stderr = float(log_likelihood.std()) / math.sqrt(count) if count > 1 else math.nan
+        per_position = nats / positions
+        return cls(nats, stderr, per_position / math.log(2), math.exp(per_position), count, valid)
+
+
+@dataclass(frozen=True)
+class BoundSettings:
+    particles: Particles
+    steps: Sequence[int] = (1, 2, 4, 8, 16)
+    delbo_draws: int = 0
+    """Masks per example for the paper's DELBO; 0 leaves it out."""
+    limit: int | None = None
+    """How many examples to judge by; all by default."""
+    grid: Grid | None = None
+    """The recipe's by default."""
+    seed: int = 0
+
+
+def measure_bounds(
+    run: Run, examples: Tensor, settings: BoundSettings, progress: Progress = lambda what, done, total: None
+) -> dict[str, object]:
+    """The entries ``bounds``, ``delbo`` and ``latent`` of an evaluation's report."""
+    x0 = check_examples(run, examples)[: settings.limit]
+    grid = settings.grid or run.recipe.sampling.grid
+    if run.recipe.sampling.latent_policy == "fixed" and max(settings.steps, default=1) > 1 and has_latent(run):
+        raise UserError("the step bound is for latent_policy=resample; this recipe keeps one latent for all steps")
+    bounds = []
+    for steps in settings.steps:
+        estimate = partial(step_bound, run.model, steps=steps, particles=settings.particles, grid=grid)
+        found = _over_batches(
+            run, x0, estimate, settings.seed, partial(progress, f"step bound, T = {steps}"), valid=True
+        )
+        bounds.append({"steps": steps, **asdict(found), "particles": settings.particles.count})
+    report: dict[str, object] = {"bounds": bounds}
+    if settings.delbo_draws:
+        if has_latent(run):
+            name, valid = "delbo", False
+            estimate = partial(k_sample_delbo, run.model, particles=settings.particles, draws=settings.delbo_draws)
+        else:
+            name, valid = "elbo", True
+            estimate = partial(elbo, run.model, draws=settings.delbo_draws)
+        found = _over_batches(run, x0, estimate, settings.seed, partial(progress, name.upper()), valid=valid)
+        report[name] = {
+            **asdict(found),
+            "particles": settings.particles.count if has_latent(run) else 1,
+            "draws": settings.delbo_draws,
+            **({} if valid else {"warning": NOT_A_BOUND}),
+        }
+    health = latent_health(run.model, x0[: 10 * BATCH].to(run.model.device), step_generator(settings.seed, 0))
+    report["latent"] = None if health is None else {**asdict(health), "verdict": health.verdict}
+    return report
+
+
+def has_latent(run: Run) -> bool:
+    return not isinstance(run.model.latent, NoLatent)
+
+
+def check_examples(run: Run, examples: Tensor) -> Tensor:
+    """The examples, if the run's model can read them."""
+    positions, values = run.model.positions, run.model.values
+    if examples.shape[1] != positions:
+        raise UserError(f"the examples have {examples.shape[1]} positions, the run's model {positions}")
+    if int(examples.max()) >= values or int(examples.min()) < 0:
+        wrong = int(examples.max()) if int(examples.max()) >= values else int(examples.min())
+        raise UserError(f"the examples hold the value {wrong}, the run's model knows 0..{values - 1}")
+    return examples
+
+
+def _over_batches(
+    run: Run,
+    x0: Tensor,
+    estimate: Callable[..., Tensor],
+    seed: int,
+    progress: Callable[[int, int], None],
+    *,
+    valid: bool,
+) -> NegativeLogLikelihood:
+    draws = []
+    for number, batch in enumerate(torch.split(x0, BATCH)):
+        draws.append(estimate(x0=batch.to(run.model.device), generator=step_generator(seed, 1, number)).cpu())
+        progress(sum(map(len, draws)), len(x0))
+    return NegativeLogLikelihood.from_draws(torch.cat(draws), x0.shape[1], valid=valid)
