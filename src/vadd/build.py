@@ -18,17 +18,17 @@ from vadd.core import (
     Schedule,
     StratifiedTimes,
 )
-from vadd.data import DiscreteDataset, load_array, load_toy, read_array
+from vadd.data import DiscreteDataset, load_array, load_copies, load_toy, read_array
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
-from vadd.recipe import ArrayData, Diffusion, GaussianLatentSpec, MlpNetwork, Recipe, ToyData, Training
+from vadd.recipe import ArrayData, CopiesData, Diffusion, GaussianLatentSpec, MlpNetwork, Recipe, ToyData, Training
 
 
 def build_dataset(recipe: Recipe) -> DiscreteDataset:
     data = recipe.data
     if isinstance(data, ToyData):
-        return load_toy(
-            data.name, values=data.values, train_size=data.train_size, test_size=data.test_size, seed=recipe.seed
-        )
+        return load_toy(**data.model_dump(exclude={"kind"}), seed=recipe.seed)
+    if isinstance(data, CopiesData):
+        return load_copies(**data.model_dump(exclude={"kind"}), seed=recipe.seed)
     return load_array(Path(data.path), values=data.values, test_fraction=data.test_fraction, seed=recipe.seed)
 
 

@@ -32,6 +32,17 @@ class ToyData(Section):
     test_size: PositiveInt = 10_000
 
 
+class CopiesData(Section):
+    """Noisy copies of one hidden symbol; the entropy is known exactly."""
+
+    kind: Literal["copies"] = "copies"
+    positions: int = Field(6, ge=1, le=8)
+    values: int = Field(4, ge=2, le=8)
+    noise: Fraction = 0.1
+    train_size: PositiveInt = 100_000
+    test_size: PositiveInt = 10_000
+
+
 class ArrayData(Section):
     """Any integer array in an .npy file, examples along the first axis."""
 
@@ -100,7 +111,7 @@ class Recipe(Section):
     about: str = ""
     model: Literal["vadd", "mdlm"] = "vadd"
     seed: int = Field(0, ge=0)
-    data: Annotated[ToyData | ArrayData, Field(discriminator="kind")]
+    data: Annotated[ToyData | CopiesData | ArrayData, Field(discriminator="kind")]
     network: MlpNetwork = MlpNetwork()
     latent: GaussianLatentSpec = GaussianLatentSpec()
     diffusion: Diffusion = Diffusion()
@@ -180,7 +191,7 @@ def validate(content: Mapping[str, Any], source: str) -> Recipe:
 
 def _explain(error: Any) -> str:
     # pydantic puts the tag of a discriminated union into the location; it is not part of the key.
-    tags = {"toy", "array"}
+    tags = {"toy", "copies", "array"}
     key = ".".join(str(part) for part in error["loc"] if part not in tags)
     if error["type"] == "extra_forbidden":
         return f"unknown key {key!r}{suggestion(key, _all_keys(Recipe))}"

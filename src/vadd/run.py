@@ -106,7 +106,7 @@ class Run:
         seed: int = 0,
         grid: Grid | None = None,
         latent_policy: LatentPolicy | None = None,
-        progress: Callable[[int], None] = lambda done: None,
+        progress: Callable[..., object] = lambda done: None,
     ) -> Tensor:
         """``n`` samples in ``steps`` steps, (n, N) integers; grid and latent policy are the recipe's unless given.
 
@@ -125,7 +125,7 @@ class Run:
                 latent_policy=latent_policy or self.recipe.sampling.latent_policy,
             )
             chunks.append(drawn.tokens.cpu())
-            progress(first + len(drawn.tokens))
+            progress(done=first + len(drawn.tokens))
         return torch.cat(chunks)
 
 

@@ -1,14 +1,19 @@
 """What the commands share: parsing, files that must not be lost, and something to look at while waiting."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
 
 from vadd.errors import UserError
+
+if TYPE_CHECKING:
+    from vadd.evaluation.progress import Progress
 
 out_console = Console(highlight=False)
 err_console = Console(stderr=True, highlight=False)
@@ -17,19 +22,20 @@ JsonOption = Annotated[Path | None, typer.Option("--json", help="Also write the 
 StepsOption = Annotated[
     str, typer.Option("--steps", help="Numbers of sampling steps, separated by commas.", metavar="T,T,...")
 ]
+ParticlesOption = Annotated[int, typer.Option("--particles", help="Latents drawn for each likelihood estimate.")]
 SamplesOption = Annotated[
     int, typer.Option("--samples", help="Samples to compare with the data, for each number of steps.")
 ]
 
 
-def parse_steps(text: str) -> list[int]:
+def parse_steps(text: str, option: str = "--steps") -> list[int]:
     """ "1,2,5" -> [1, 2, 5]."""
     try:
         steps = [int(part) for part in text.split(",")]
     except ValueError:
-        raise UserError(f"--steps takes whole numbers separated by commas, like 1,2,5; not {text!r}") from None
+        raise UserError(f"{option} takes whole numbers separated by commas, like 1,2,5; not {text!r}") from None
     if min(steps) < 1:
-        raise UserError(f"--steps takes numbers of at least 1, not {min(steps)}")
+        raise UserError(f"{option} takes numbers of at least 1, not {min(steps)}")
     return sorted(set(steps))
 
 
@@ -41,12 +47,25 @@ def refuse_existing(file: Path, overwrite: bool) -> None:
 
 
 @contextmanager
-def waiting(first: str = "starting") -> Iterator[Callable[[str], None]]:
-    """A line that says what is being done, on a terminal only."""
-    with err_console.status(first) as status:
-        yield status.update
+def progress_bar() -> "Iterator[Progress]":
+    """What is being done and how far it is, on a terminal only."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with RichProgress(*columns, console=err_console, disable=not err_console.is_terminal, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def tell(what: str, done: int = 0, total: int | None = None) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        yield tell
 
 
-def narrate(text: str) -> None:
-    """One line per piece of work, where training shows its own progress in between."""
-    err_console.print(text, soft_wrap=True)
+class Narrator:
+    """One line for each new piece of work, where training shows its own progress in between."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def __call__(self, what: str, done: int = 0, total: int | None = None) -> None:
+        if what != self._last:
+            err_console.print(what, soft_wrap=True)
+            self._last = what

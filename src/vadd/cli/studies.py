@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vadd.cli.common import JsonOption, narrate, out_console
+from vadd.cli.common import JsonOption, Narrator, out_console
 
 reproduce = typer.Typer(help="Repeat the paper's experiments and put the results beside its own.", no_args_is_help=True)
 
@@ -31,17 +31,16 @@ def demo(
 
     Finished trainings are kept: run it again and only the report is made anew.
 
+    \b
     Examples:
-
       vadd demo
-
       vadd demo --toy circles --out runs/circles-demo
     """
     from vadd.report.tables import divergence_table
     from vadd.studies.comparison import write_json
     from vadd.studies.toys import demo as run_demo
 
-    comparison = run_demo(toy.value, out, narrate)
+    comparison = run_demo(toy.value, out, Narrator())
     divergence_table(comparison.reports).print(out_console)
     if json is not None:
         write_json(json, comparison.reports)
@@ -60,18 +59,39 @@ def reproduce_toys(
 
     Finished trainings are kept and interrupted ones continued.
 
+    \b
     Examples:
-
       vadd reproduce toys
-
       vadd reproduce toys --scale paper --out runs/toys-paper
     """
     from vadd.studies.comparison import write_json
     from vadd.studies.toys import paper_table
     from vadd.studies.toys import reproduce_toys as run_toys
 
-    comparison = run_toys(out, scale.value, narrate)
+    comparison = run_toys(out, scale.value, Narrator())
     paper_table(comparison.reports).print(out_console)
+    if json is not None:
+        write_json(json, comparison.reports)
+    out_console.print(f"report: {comparison.page.resolve()}", soft_wrap=True)
+
+
+@reproduce.command("validity")
+def reproduce_validity(
+    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/validity"),
+    json: JsonOption = None,
+) -> None:
+    """What is a likelihood bound and what is not: data of known entropy, the DELBO below it, the step bounds above.
+
+    \b
+    Examples:
+      vadd reproduce validity
+    """
+    from vadd.report.tables import bound_table
+    from vadd.studies.comparison import write_json
+    from vadd.studies.validity import reproduce_validity as run_validity
+
+    comparison = run_validity(out, Narrator())
+    bound_table(comparison.reports).print(out_console)
     if json is not None:
         write_json(json, comparison.reports)
     out_console.print(f"report: {comparison.page.resolve()}", soft_wrap=True)

@@ -39,14 +39,11 @@ def train(
 ) -> None:
     """Train a model.
 
+    \b
     Examples:
-
       vadd train checkerboard --out runs/checkers
-
-      vadd train checkerboard model=mdlm training.steps=2000 seed=1 --out runs/baseline
-
+      vadd train checkerboard model=mdlm training.steps=2000 --out runs/baseline
       vadd train --data my_codes.npy --out runs/mine
-
       vadd train --out runs/checkers --resume
     """
     from vadd.run import RunDirectory
@@ -113,10 +110,9 @@ def recipes(
 ) -> None:
     """List the recipes, or show one with every key and value.
 
+    \b
     Examples:
-
       vadd recipes
-
       vadd recipes checkerboard > mine.yaml
     """
     if name is not None:

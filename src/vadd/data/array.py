@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vadd.data.dataset import Array, DiscreteDataset
 from vadd.errors import UserError
@@ -32,6 +33,12 @@ def read_array(path: Path, values: int | None = None) -> tuple[Array, int]:
         wrong = low if low < 0 else high
         raise UserError(f"{path} holds the value {wrong}, outside 0..{known - 1}")
     return array, max(known, 2)
+
+
+def examples_from(path: Path) -> Tensor:
+    """All examples of a file, flattened: (n, N) int64."""
+    array, _ = read_array(path)
+    return torch.from_numpy(array.reshape(len(array), -1).astype(np.int64))
 
 
 def load_array(path: Path, *, values: int | None = None, test_fraction: float = 0.1, seed: int = 0) -> DiscreteDataset:

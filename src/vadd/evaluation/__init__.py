@@ -2,5 +2,16 @@
 
 from vadd.evaluation.divergence import entropy, histogram, jsd, mutual_information, paper_js, sampling_floor
 from vadd.evaluation.evaluate import Report, evaluate
+from vadd.evaluation.likelihood import BoundSettings
 
-__all__ = ["Report", "entropy", "evaluate", "histogram", "jsd", "mutual_information", "paper_js", "sampling_floor"]
+__all__ = [
+    "BoundSettings",
+    "Report",
+    "entropy",
+    "evaluate",
+    "histogram",
+    "jsd",
+    "mutual_information",
+    "paper_js",
+    "sampling_floor",
+]

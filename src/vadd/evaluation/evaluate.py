@@ -1,16 +1,20 @@
 """The numbers about a run: how far its samples are from the data, by number of steps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from vadd.data.dataset import Array
 from vadd.errors import UserError
-from vadd.evaluation.divergence import draw_histogram, histogram, jsd, paper_js, sampling_floor
+from vadd.evaluation.divergence import draw_histogram, entropy, histogram, jsd, paper_js, sampling_floor
 from vadd.evaluation.exact import ExactDistributions
+from vadd.evaluation.likelihood import BoundSettings, health_report, measure_bounds
 from vadd.evaluation.pairs import pair_jsd, position_pairs
+from vadd.evaluation.progress import Progress, silent
 from vadd.run import Run
 
 DEFAULT_STEPS = (1, 2, 5, 20)
@@ -19,7 +23,6 @@ DEFAULT_SAMPLES = 100_000
 Report = dict[str, Any]
 """What ``vadd eval --json`` writes for one run."""
 
-Progress = Callable[[str], None]
 Result = dict[str, float | int | None]
 
 
@@ -35,33 +38,40 @@ def evaluate(
     steps: Sequence[int] = DEFAULT_STEPS,
     samples: int = DEFAULT_SAMPLES,
     seed: int = 0,
-    progress: Progress = lambda text: None,
+    bounds: BoundSettings | None = None,
+    examples: Tensor | None = None,
+    progress: Progress = silent,
 ) -> Evaluation:
-    """Sample at each number of steps and compare with the data.
+    """Sample at each number of steps and compare with the data; if asked to, bound the likelihood of ``examples`` (by
+    default the held-out ones).
 
-    Where the data's distribution is known, with it; else, pair by pair of positions, with the held-out examples.
+    Where the data's distribution is known the comparison is with it; else, pair by pair of positions, with the
+    held-out examples.
     """
-    if not steps or min(steps) < 1:
-        raise UserError(f"the numbers of steps must be at least 1, not {', '.join(map(str, steps)) or 'none'}")
+    if min(steps, default=1) < 1:
+        raise UserError(f"the numbers of steps must be at least 1, not {min(steps)}")
     if samples < 2:
         raise UserError(f"a comparison needs at least 2 samples, not {samples}")
-    judge = (
-        DistributionJudge(run, samples, seed) if run.data.distribution is not None else PairJudge(run, samples, seed)
-    )
-    results, histograms = [], {}
-    for count in steps:
-        progress(f"{judge.samples} samples in {plural(count, 'step')}")
-        drawn = run.sample(judge.samples, steps=count, seed=seed).numpy()
-        results.append({"steps": count, **judge(drawn, count)})
-        if run.data.positions == 2:
-            histograms[count] = histogram(drawn, run.data.values)
-    report = {
-        "run": str(run.directory.path),
-        "recipe": run.recipe.name,
-        "model": run.recipe.model,
-        "samples": judge.samples,
-        "results": results,
-    }
+    report: Report = {"run": str(run.directory.path), "recipe": run.recipe.name, "model": run.recipe.model}
+    histograms = {}
+    report["results"] = []
+    if steps:
+        progress("the sampling floor")
+        known = run.data.distribution is not None
+        judge = DistributionJudge(run, samples, seed) if known else PairJudge(run, samples, seed)
+        report["samples"] = judge.samples
+        for count in steps:
+            tell = partial(progress, f"samples in {plural(count, 'step')}", total=judge.samples)
+            drawn = run.sample(judge.samples, steps=count, seed=seed, progress=tell).numpy()
+            report["results"].append({"steps": count, **judge(drawn, count)})
+            if run.data.positions == 2:
+                histograms[count] = histogram(drawn, run.data.values)
+    if run.data.distribution is not None:
+        report["entropy"] = entropy(run.data.distribution())
+    held_out = run.data.test if examples is None else examples
+    if bounds is not None:
+        report |= measure_bounds(run, held_out, bounds, progress)
+    report["latent"] = health_report(run, held_out)
     return Evaluation(report, histograms)
 
 

@@ -16,14 +16,13 @@ from vadd.core.health import latent_health
 from vadd.core.latent import NoLatent, Particles
 from vadd.core.sampler import Grid
 from vadd.errors import UserError
+from vadd.evaluation.progress import Progress, silent
 from vadd.run import Run
 from vadd.training.randomness import step_generator
 
 BATCH = 1000
+HEALTH_EXAMPLES = 10_000
 NOT_A_BOUND = "not a likelihood bound"
-
-Progress = Callable[[str, int, int], None]
-"""What is being measured, how many examples are done, of how many."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +62,9 @@ class BoundSettings:
 
 
 def measure_bounds(
-    run: Run, examples: Tensor, settings: BoundSettings, progress: Progress = lambda what, done, total: None
+    run: Run, examples: Tensor, settings: BoundSettings, progress: Progress = silent
 ) -> dict[str, object]:
-    """The entries ``bounds``, ``delbo`` and ``latent`` of an evaluation's report."""
+    """The entries ``bounds`` and ``delbo`` (for MDLM ``elbo``) of an evaluation's report."""
     x0 = check_examples(run, examples)[: settings.limit]
     grid = settings.grid or run.recipe.sampling.grid
     if run.recipe.sampling.latent_policy == "fixed" and max(settings.steps, default=1) > 1 and has_latent(run):
@@ -92,9 +91,14 @@ def measure_bounds(
             "draws": settings.delbo_draws,
             **({} if valid else {"warning": NOT_A_BOUND}),
         }
-    health = latent_health(run.model, x0[: 10 * BATCH].to(run.model.device), step_generator(settings.seed, 0))
-    report["latent"] = None if health is None else {**asdict(health), "verdict": health.verdict}
     return report
+
+
+def health_report(run: Run, examples: Tensor) -> dict[str, object] | None:
+    """The entry ``latent`` of an evaluation's report."""
+    x0 = check_examples(run, examples)[:HEALTH_EXAMPLES].to(run.model.device)
+    health = latent_health(run.model, x0, step_generator(0))
+    return None if health is None else {**asdict(health), "verdict": health.verdict}
 
 
 def has_latent(run: Run) -> bool:

@@ -106,3 +106,38 @@ def divergence_by_steps(reports: Sequence[Mapping[str, Any]], metric: str) -> Fi
     axis.grid(alpha=0.25)
     axis.legend(frameon=False, fontsize=8)
     return figure
+
+
+def bound_by_steps(reports: Sequence[Mapping[str, Any]]) -> Figure:
+    """The negative log-likelihood bound against the number of steps, two standard errors shaded, entropy dashed.
+
+    A report that has the paper's DELBO shows it as a dotted line, named for what it is.
+    """
+    figure = Figure(figsize=(5.6, 3.9), layout="constrained")
+    axis = figure.subplots()
+    for number, report in enumerate(reports):
+        bounds = report["bounds"]
+        steps = [bound["steps"] for bound in bounds]
+        nats = np.array([bound["nats"] for bound in bounds])
+        spread = 2 * np.array([bound["stderr"] for bound in bounds])
+        colour = MODEL_COLOURS.get(report["model"]) if len(reports) <= 2 else f"C{number}"
+        axis.plot(steps, nats, marker="o", color=colour, label=f"{report['recipe']} {label(report['model'])}")
+        axis.fill_between(steps, nats - spread, nats + spread, color=colour, alpha=0.2, linewidth=0)
+        if "delbo" in report:
+            name = f"{label(report['model'])}, the paper's DELBO (not a bound)"
+            axis.axhline(report["delbo"]["nats"], linestyle=":", color=colour, label=name)
+    for value, recipe in {
+        round(report["entropy"], 6): report["recipe"] for report in reports if "entropy" in report
+    }.items():
+        axis.axhline(
+            value, linestyle="--", linewidth=1, color="grey", label=f"entropy of {recipe.removesuffix('-paper')}"
+        )
+    axis.set_xscale("log")
+    ticks = sorted({bound["steps"] for report in reports for bound in report["bounds"]})
+    axis.set_xticks(ticks, [str(step) for step in ticks])
+    axis.minorticks_off()
+    axis.set_xlabel("sampling steps T")
+    axis.set_ylabel("negative log-likelihood bound, nats")
+    axis.grid(alpha=0.25)
+    axis.legend(frameon=False, fontsize=8)
+    return figure

@@ -77,3 +77,33 @@ def divergence_table(
         for result in report["results"]
     ]
     return Table(title, ["run", "steps", *(COLUMN_TITLES[metric] for metric in metrics)], rows, DIVERGENCE_NOTE)
+
+
+def bound_table(reports: Sequence[Mapping[str, Any]]) -> Table:
+    """Valid bounds first; the paper's DELBO, where it was measured, in rows that say what it is."""
+    rows: list[list[Cell]] = []
+    for report in reports:
+        name = f"{report['recipe']} {label(report['model'])}"
+        measured = [(f"step bound, T = {bound['steps']}", bound) for bound in report["bounds"]]
+        measured += [("ELBO", report["elbo"])] if "elbo" in report else []
+        measured += [("the paper's DELBO", report["delbo"])] if "delbo" in report else []
+        for what, found in measured:
+            valid = "yes" if found["valid"] else "no: not a likelihood bound"
+            numbers = [float(found[key]) for key in ("nats", "stderr", "bpd", "perplexity")]
+            rows.append([name, what, valid, *numbers, report.get("entropy")])
+    columns = ["run", "", "valid", "nats", "std. error", "bits/dim", "perplexity", "entropy of the data"]
+    note = "Negative log-likelihood per example, in nats, as bits per position and as exp(nats per position)."
+    return Table("Likelihood of held-out examples", columns, rows, note)
+
+
+def latent_table(reports: Sequence[Mapping[str, Any]]) -> Table:
+    rows: list[list[Cell]] = []
+    for report in reports:
+        latent = report.get("latent")
+        if latent is not None:
+            per_dimension = " ".join(f"{value:.2f}" for value in sorted(latent["kl_per_dimension"], reverse=True)[:8])
+            rows.append(
+                [report["recipe"], latent["verdict"], latent["kl_all_masked"], latent["kl_average"], per_dimension]
+            )
+    columns = ["run", "verdict", "KL at t = 1", "KL on average", "largest KL by dimension"]
+    return Table("Health of the latent", columns, rows, "KL of the recognition model from the prior, in nats.")

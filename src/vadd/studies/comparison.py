@@ -13,11 +13,13 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from vadd.evaluation import Report, evaluate, histogram
+from vadd.evaluation import BoundSettings, Report, evaluate, histogram
 from vadd.evaluation.evaluate import plural
+from vadd.evaluation.progress import Progress, silent
 from vadd.report.figures import (
     TRUTH_LABEL,
     Panel,
+    bound_by_steps,
     divergence_by_steps,
     histogram_panels,
     label,
@@ -25,10 +27,8 @@ from vadd.report.figures import (
     training_curves,
 )
 from vadd.report.page import Section, write_page
-from vadd.report.tables import divergence_table
+from vadd.report.tables import bound_table, divergence_table, latent_table
 from vadd.run import Run
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,18 @@ def compare(
     *,
     steps: Sequence[int],
     samples: int,
+    bounds: BoundSettings | None = None,
     title: str,
     introduction: str,
     commands: Sequence[str] = (),
     first_sections: Callable[[list[Report]], Sequence[Section]] = lambda reports: (),
-    progress: Progress = lambda text: None,
+    progress: Progress = silent,
 ) -> Comparison:
     """Evaluate every run at every number of steps and write the report; a run's numbers are on disk once it is done."""
     reports: list[Report] = []
     panels: dict[str, list[Panel]] = {}
     for run in runs:
-        evaluation = evaluate(run, steps, samples, progress=partial(_with_name, progress, run_name(run)))
+        evaluation = evaluate(run, steps, samples, bounds=bounds, progress=partial(_with_name, progress, run_name(run)))
         reports.append(evaluation.report)
         write_json(out / "results.json", reports)
         if evaluation.histograms:
@@ -80,6 +81,8 @@ def compare(
     metric = "paper_js" if all("paper_js" in r for report in reports for r in report["results"]) else "pair_jsd"
     if all(metric in result for report in reports for result in report["results"]):
         figures["divergence"] = f"{metric} by number of steps", divergence_by_steps(reports, metric)
+    if all(report.get("bounds") for report in reports):
+        figures["bounds"] = "Likelihood bound by number of steps", bound_by_steps(reports)
     metrics = {run_name(run): list(run.directory.metrics()) for run in runs}
     figures["training"] = "Training curves", training_curves(metrics)
     for name, (_, figure) in figures.items():
@@ -93,11 +96,23 @@ def compare(
             figures=[figures[name] for name in ("divergence",) if name in figures],
             commands=commands,
         ),
+        *([_likelihood_section(reports, figures["bounds"])] if "bounds" in figures else []),
         Section("Training", figures=[figures["training"]], text=TRAINING_NOTE),
     ]
     kept = [section for section in sections if section.figures or section.tables or section.text]
     return Comparison(reports, write_page(out / "report.html", title, introduction, kept))
 
+
+def _likelihood_section(reports: Sequence[Report], figure: tuple[str, Figure]) -> Section:
+    tables = [bound_table(reports), latent_table(reports)]
+    return Section("Likelihood", text=LIKELIHOOD_NOTE, tables=tables, figures=[figure])
+
+
+LIKELIHOOD_NOTE = (
+    "Upper bounds of the negative log-likelihood of held-out examples under the very sampler that takes T steps. No "
+    "distribution can score below the entropy of the data; what a model loses above it at few steps is the dependence "
+    "between positions that it cannot draw together."
+)
 
 TRAINING_NOTE = (
     "The objective that training maximises, on held-out examples with the averaged weights. For MDLM its negative "
@@ -109,8 +124,8 @@ def run_name(run: Run) -> str:
     return f"{run.recipe.name} {label(run.recipe.model)}"
 
 
-def _with_name(progress: Progress, name: str, text: str) -> None:
-    progress(f"{name}: {text}")
+def _with_name(progress: Progress, name: str, what: str, done: int = 0, total: int | None = None) -> None:
+    progress(f"{name}: {what}", done, total)
 
 
 def _fewest_steps(runs: Sequence[Run], panels: Mapping[str, Sequence[Panel]]) -> dict[str, list[Panel]]:

@@ -1,11 +1,17 @@
 """Train what is missing: a study that is run again picks up finished runs and continues interrupted ones."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from vadd.errors import Interrupted, UserError
-from vadd.recipe import Recipe, differences
+from vadd.recipe import Recipe, differences, load_recipe
 from vadd.run import Run, RunDirectory, load
 from vadd.training.loop import train
+
+
+def both_models(name: str, overrides: Sequence[str] = ()) -> list[Recipe]:
+    """The same recipe for MDLM and for VADD."""
+    return [load_recipe(name).with_overrides([f"model={model}", *overrides]) for model in ("mdlm", "vadd")]
 
 
 def ensure_trained(recipe: Recipe, path: Path) -> Run:

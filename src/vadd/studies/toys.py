@@ -4,31 +4,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from vadd.evaluation import Report
-from vadd.recipe import Recipe, load_recipe
+from vadd.core import Particles
+from vadd.evaluation import BoundSettings, Report
+from vadd.evaluation.progress import Progress
 from vadd.report.figures import label
 from vadd.report.page import Section
 from vadd.report.tables import Cell, Table
-from vadd.studies.comparison import Comparison, Progress, compare
-from vadd.studies.ensure import ensure_trained
+from vadd.studies.comparison import Comparison, compare
+from vadd.studies.ensure import both_models, ensure_trained
 from vadd.studies.paper import TOYS
 
 ToyName = Literal["checkerboard", "swissroll", "circles"]
 TOY_NAMES: tuple[ToyName, ...] = ("checkerboard", "swissroll", "circles")
 STEPS = (1, 2, 5, 10, 20)
 SAMPLES = 100_000
+TOY_PARTICLES = 256
 
 DEMO_OVERRIDES = ("training.steps=2000", "training.checkpoint_every=500")
 
 
 def demo(toy: ToyName, out: Path, progress: Progress) -> Comparison:
     """MDLM and VADD on one toy, trained for a minute or so each."""
-    runs = [ensure_trained(recipe, out / f"{toy}-{recipe.model}") for recipe in _both_models(toy, DEMO_OVERRIDES)]
+    runs = [ensure_trained(recipe, out / f"{toy}-{recipe.model}") for recipe in both_models(toy, DEMO_OVERRIDES)]
     return compare(
         runs,
         out,
         steps=(1, 2, 5, 20),
         samples=SAMPLES,
+        bounds=BoundSettings(Particles(64), steps=(1, 2, 4, 8), limit=2000),
         title=f"What the latent variable buys: {toy}",
         introduction=(
             "Both models learn the same points with the same network and as many steps. MDLM draws the two "
@@ -46,13 +49,14 @@ def reproduce_toys(out: Path, scale: Literal["cpu", "paper"], progress: Progress
     runs = [
         ensure_trained(recipe, out / f"{toy}-{recipe.model}")
         for toy in TOY_NAMES
-        for recipe in _both_models(toy + suffix)
+        for recipe in both_models(toy + suffix)
     ]
     return compare(
         runs,
         out,
         steps=STEPS,
         samples=SAMPLES,
+        bounds=BoundSettings(Particles(TOY_PARTICLES), steps=(1, 2, 4, 8, 16)),
         title="Two-dimensional toys: MDLM and VADD beside the paper",
         introduction=(
             "Three distributions on a 100 x 100 grid, learned from 100,000 points and compared by 100,000 samples, as "
@@ -63,10 +67,6 @@ def reproduce_toys(out: Path, scale: Literal["cpu", "paper"], progress: Progress
         first_sections=lambda reports: [Section("Beside the paper", tables=[paper_table(reports)])],
         progress=progress,
     )
-
-
-def _both_models(name: str, overrides: Sequence[str] = ()) -> list[Recipe]:
-    return [load_recipe(name).with_overrides([f"model={model}", *overrides]) for model in ("mdlm", "vadd")]
 
 
 def paper_table(reports: Sequence[Report]) -> Table:

@@ -43,12 +43,13 @@ class TrainingDisplay:
             self._task, speed=f"{speed:.0f} it/s", losses=f"reconstruction {reconstruction:.3f} + KL {kl:.3f} nats"
         )
 
-    def note(self, step: int, speed: float, test_reconstruction: float, test_kl: float) -> None:
+    def note(self, step: int, speed: float, test_reconstruction: float, test_kl: float, latent: str) -> None:
         """After an evaluation; a bar shows enough on a terminal, a log file wants lines."""
         if not console.is_terminal:
             left = (self.last - step) / max(speed, 1e-9)
             console.print(
                 f"{self.title}: {step}/{self.last} steps, {speed:.0f} it/s, {left:.0f} s left, "
-                f"test reconstruction {test_reconstruction:.3f} + KL {test_kl:.3f} nats",
+                f"test reconstruction {test_reconstruction:.3f} + KL {test_kl:.3f} nats"
+                + (f", {latent}" if latent else ""),
                 soft_wrap=True,
             )

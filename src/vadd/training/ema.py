@@ -1,20 +1,23 @@
 """The exponential moving average of the weights: what sampling and evaluation use."""
 
 import copy
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+Model = TypeVar("Model", bound=nn.Module)
 
-class Ema:
+
+class Ema(Generic[Model]):
     """``averaged`` follows the model: averaged = decay * averaged + (1 - decay) * model.
 
     Early on the decay is capped at (1 + n) / (10 + n), so that the random initial weights are forgotten at once.
     """
 
-    def __init__(self, model: nn.Module, decay: float) -> None:
+    def __init__(self, model: Model, decay: float) -> None:
         self.decay = decay
-        self.averaged = copy.deepcopy(model).requires_grad_(False).eval()
+        self.averaged: Model = copy.deepcopy(model).requires_grad_(False).eval()
         self._followers: list[Tensor] = list(self.averaged.parameters())
         self._leaders: list[Tensor] = list(model.parameters())
 

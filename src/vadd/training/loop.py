@@ -16,7 +16,7 @@ from accelerate.utils import is_tensorboard_available
 from torch import Tensor
 
 from vadd.build import build_dataset, build_mask_draw, build_model
-from vadd.core import ExactCount, MaskedDiffusion, Objective, apply_mask, kl_warmup, objective
+from vadd.core import ExactCount, MaskedDiffusion, Objective, apply_mask, kl_warmup, latent_health, objective
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.recipe import Recipe
@@ -116,10 +116,9 @@ class Trainer:
         return result
 
     @torch.no_grad()
-    def test_objective(self) -> Objective:
+    def test_objective(self, x0: Tensor) -> Objective:
         """The objective of the averaged weights on held-out examples, at full KL weight, always with the same masks."""
         generator = step_generator(self.recipe.seed, TEST)
-        x0 = self.data.test[:TEST_EXAMPLES].to(self.accelerator.device)
         masking = ExactCount()(len(x0), self.data.positions, self.model.schedule, generator)
         batch = apply_mask(x0, masking.to(x0.device), self.model.mask_value)
         return objective(self.ema.averaged(batch, 1.0, generator), batch.masking)
@@ -161,11 +160,24 @@ class Trainer:
 
     def _evaluate(self, step: int, window: "Window", display: TrainingDisplay) -> None:
         with window.paused():
-            result = self.test_objective()
-        display.note(step, window.speed, result.reconstruction.item(), result.kl.item())
+            held_out = self.data.test[:TEST_EXAMPLES].to(self.accelerator.device)
+            result = self.test_objective(held_out)
+            health = latent_health(self.ema.averaged, held_out, step_generator(self.recipe.seed, TEST))
+        display.note(
+            step, window.speed, result.reconstruction.item(), result.kl.item(), health.verdict if health else ""
+        )
         self._record(
             step, "test", loss=result.loss.item(), reconstruction=result.reconstruction.item(), kl=result.kl.item()
         )
+        if health is not None:
+            self._record(
+                step,
+                "latent",
+                kl_all_masked=health.kl_all_masked,
+                kl_average=health.kl_average,
+                active_units=health.active_units,
+                dimensions=health.dimensions,
+            )
 
     def _record(self, step: int, split: str, **values: float) -> None:
         if self.accelerator.is_main_process:

@@ -1,0 +1,108 @@
+"""Where a training step's time goes, and how much of the machine's matrix-product rate it reaches.
+
+    python benchmarks/training.py [--recipes checkerboard] [--steps 100] [--json FILE]
+
+All figures come from one run: the rate of plain matrix products of the network's shape, then the steps of each recipe
+and model. The arithmetic counted is that of the linear layers (forward, and twice that backward), nothing else.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+
+from vadd.recipe import Recipe, load_recipe
+from vadd.run import RunDirectory
+from vadd.training.loop import Trainer
+
+
+def matmul_rate(rows: int, width: int, seconds: float = 1.0) -> float:
+    """GFLOP/s of (rows, width) @ (width, width) in float32."""
+    a, b = torch.randn(rows, width), torch.randn(width, width)
+    for _ in range(20):
+        a @ b
+    began, count = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        a @ b
+        count += 1
+    return 2 * rows * width * width * count / (time.perf_counter() - began) / 1e9
+
+
+def linear_flops(trainer: Trainer) -> int:
+    """FLOP of one step's linear layers, counted by watching what passes through them."""
+    flops = 0
+
+    def count(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        nonlocal flops
+        assert isinstance(module, nn.Linear)
+        flops += 3 * 2 * inputs[0].numel() // module.in_features * module.weight.numel()
+
+    hooks = [m.register_forward_hook(count) for m in trainer.model.modules() if isinstance(m, nn.Linear)]
+    trainer.step(0)
+    for hook in hooks:
+        hook.remove()
+    return flops
+
+
+def measure(recipe: Recipe, steps: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as place:
+        directory = RunDirectory(Path(place) / "run")
+        directory.create(recipe)
+        trainer = Trainer(recipe, directory, resume=False)
+        flops = linear_flops(trainer)
+        for step in range(10):
+            trainer.step(step)
+        began = time.perf_counter()
+        for step in range(steps):
+            trainer.step(step)
+        seconds = (time.perf_counter() - began) / steps
+        with profile(activities=[ProfilerActivity.CPU]) as record:
+            for step in range(20):
+                trainer.step(step)
+        trainer.accelerator.end_training()
+    times = {event.key: event.self_cpu_time_total for event in record.key_averages()}
+    products = sum(value for key, value in times.items() if key in {"aten::mm", "aten::addmm", "aten::bmm"})
+    rows = recipe.training.batch * (recipe.latent.particles if recipe.model == "vadd" else 1)
+    rate = matmul_rate(rows, recipe.network.width)
+    return {
+        "recipe": recipe.name,
+        "model": recipe.model,
+        "steps_per_second": 1 / seconds,
+        "gflop_per_step": flops / 1e9,
+        "gflops": flops / seconds / 1e9,
+        "matmul_gflops": rate,
+        "fraction_of_matmul_rate": flops / seconds / 1e9 / rate,
+        "time_in_matrix_products": products / sum(times.values()),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipes", default="checkerboard,checkerboard-paper")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    results = [
+        measure(load_recipe(name).with_overrides([f"model={model}"]), arguments.steps)
+        for name in arguments.recipes.split(",")
+        for model in ("mdlm", "vadd")
+    ]
+    print(f"{torch.get_num_threads()} threads")
+    for r in results:
+        print(
+            f"{r['recipe']:20} {r['model']}  {r['steps_per_second']:6.1f} it/s  {r['gflop_per_step']:.2f} GFLOP a step  "
+            f"{r['gflops']:.0f} of {r['matmul_gflops']:.0f} GFLOP/s = {r['fraction_of_matmul_rate']:.0%}, "
+            f"{r['time_in_matrix_products']:.0%} of the time in matrix products"
+        )
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    main()
