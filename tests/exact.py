@@ -117,7 +117,7 @@ class TableDenoiser(nn.Module):
     ) -> None:
         super().__init__()
         self.positions, self.values = positions, values
-        self.latent, self.timed = latent, timed
+        self.latent, self.uses_time = latent, timed
         shape = ((values + 1) ** positions, positions, values)
         generator = seeded(seed)
 
@@ -132,7 +132,7 @@ class TableDenoiser(nn.Module):
         if self.latent:
             assert z is not None
             logits = logits + 3 * self.amplitude[state] * torch.sin(2 * self.frequency[state] * z[:, :1, None] + 1)
-        if self.timed:
+        if self.uses_time:
             logits = logits + 3 * self.slope[state] * t[:, None, None]
         return logits[where]
 

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from tests.exact import ConstantRecognizer, gauss_hermite, normal_log_density, properties, seeded
 from vadd.core import DiagonalGaussian, GaussianLatent, Latent, NoLatent, kl_warmup
-from vadd.core.latent import standard_normal_log_prob
+from vadd.core.gaussian import standard_normal_log_prob
 
 CPU = torch.device("cpu")
 GRID = torch.linspace(-14, 14, 20_001, dtype=torch.float64)
@@ -83,6 +83,24 @@ def test_the_prior_is_drawn_as_a_standard_normal() -> None:
     for dimension in z.T:
         assert stats.kstest(dimension.numpy(), stats.norm.cdf).pvalue > 1e-6
     assert abs(float(torch.corrcoef(z.T)[0, 1])) < 5 / math.sqrt(20_000)
+
+
+@pytest.mark.parametrize(("dim", "tolerance"), [(1, 2e-3), (2, 2e-2), (3, 2e-2)])
+def test_the_prior_nodes_integrate_over_the_prior(dim: int, tolerance: float) -> None:
+    """E prod_j cos(z_j) = exp(-d / 2), E sum_j z_j^2 = d; in one dimension the tails cost most, in more the spacing."""
+    nodes, weights = GaussianLatent(ConstantRecognizer(0, 0), dim=dim).prior_nodes(4096)
+    assert nodes.shape == (4096, dim)
+    assert weights.shape == (4096,)
+    assert weights.sum().item() == pytest.approx(1)
+    assert (weights * nodes.cos().prod(1)).sum().item() == pytest.approx(math.exp(-dim / 2), abs=tolerance)
+    assert (weights * nodes.square().sum(1)).sum().item() == pytest.approx(dim, abs=3 * dim * tolerance)
+    assert (weights[:, None] * nodes).sum(0).tolist() == pytest.approx([0.0] * dim, abs=tolerance)
+
+
+def test_without_a_latent_one_node_carries_all_weight() -> None:
+    nodes, weights = NoLatent().prior_nodes(100)
+    assert nodes is None
+    assert weights.tolist() == [1.0]
 
 
 def test_the_posterior_is_what_the_recognizer_says() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.exact import properties
-from vadd.data import load_array, read_array
+from vadd.data import examples_from, load_array, read_array
 from vadd.errors import UserError
 
 
@@ -51,6 +51,13 @@ def test_the_split_holds_out_the_fraction_but_at_least_one(
     data = load_array(path, test_fraction=fraction, seed=seed)
     assert len(data.test) == max(1, int(fraction * count))
     assert sorted_rows(torch.cat([data.train, data.test]).numpy()) == array.tolist()
+
+
+def test_all_examples_of_a_file_come_flattened_in_order(tmp_path: Path) -> None:
+    array = random_array(5, 2, 3).astype(np.uint8)
+    examples = examples_from(saved(tmp_path / "a.npy", array))
+    assert examples.dtype == torch.int64
+    assert examples.tolist() == array.reshape(5, 6).tolist()
 
 
 def test_the_seed_decides_the_split(tmp_path: Path) -> None:

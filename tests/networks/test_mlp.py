@@ -71,6 +71,7 @@ def test_the_denoiser_sees_z_only_with_a_latent() -> None:
 
 def test_the_denoiser_sees_t_only_with_time_features() -> None:
     timed, timeless = small_denoiser(time_features=8), small_denoiser()
+    assert (timed.uses_time, timeless.uses_time) == (True, False)
     assert not torch.allclose(*(timed(tokens(), None, times(seed), EVERYWHERE) for seed in (0, 1)))
     assert timeless(tokens(), None, times(0), EVERYWHERE).equal(timeless(tokens(), None, times(1), EVERYWHERE))
 

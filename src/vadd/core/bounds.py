@@ -45,7 +45,7 @@ def step_bound(
     """A lower bound of log p_T(x0) of the sampler with ``steps`` steps on ``grid`` and a fresh latent at each step."""
     times = step_grid(steps, grid)
     step_of = _reveal_steps(x0, model.schedule.masked_fraction(times), generator)
-    total = torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
+    total = torch.zeros(len(x0), dtype=torch.float64)
     # Only steps that reveal something of an example contribute; short examples leave most of many steps empty.
     tasks = torch.unique(torch.stack([_rows_like(step_of).flatten(), step_of.flatten()], dim=1), dim=0)
     for task in tasks.split(particles.rows_per_call):
@@ -54,7 +54,7 @@ def step_bound(
         revealed = step_of[rows] == step[:, None]
         t = times.to(x0.device)[step].float()
         batch = apply_mask(x0[rows], Masking(hidden, t, torch.ones_like(t)), model.mask_value)
-        total.index_add_(0, rows, _log_joint(model, batch, revealed, particles, generator))
+        total.index_add_(0, rows.cpu(), _log_joint(model, batch, revealed, particles, generator))
     return total
 
 
@@ -77,7 +77,7 @@ def _log_joint(
     def score(z: Tensor | None) -> Tensor:
         return model.log_likelihood(batch, z, revealed)
 
-    return model.latent.log_marginal(score, batch, revealed, particles, generator)
+    return model.latent.log_marginal(score, batch, revealed, particles, generator).cpu().double()
 
 
 @torch.no_grad()
@@ -105,7 +105,7 @@ def _integral(
     """The mean over ``draws`` masks of w(t) log p(x_S | x_t), all masked positions at once."""
     if draws < 1:
         raise UserError(f"the number of masks drawn for each example must be at least 1, not {draws}")
-    total = torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
+    total = torch.zeros(len(x0), dtype=torch.float64)
     repeated = torch.arange(len(x0), device=x0.device).repeat_interleave(draws)
     # The masks of each example are spread evenly over k = 1..N.
     shifts = torch.rand(len(x0), 1, generator=generator, dtype=torch.float64)
@@ -116,5 +116,5 @@ def _integral(
         rows, chosen = repeated[part], masking[part]
         batch = apply_mask(x0[rows], chosen, model.mask_value)
         joint = _log_joint(model, batch, chosen.masked, particles, generator)
-        total.index_add_(0, rows, chosen.weight.double() * joint)
+        total.index_add_(0, rows.cpu(), chosen.weight.cpu().double() * joint)
     return total / draws

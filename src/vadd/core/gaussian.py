@@ -13,9 +13,6 @@ class DiagonalGaussian:
     mean: Tensor
     log_std: Tensor
 
-    def double(self) -> "DiagonalGaussian":
-        return DiagonalGaussian(self.mean.double(), self.log_std.double())
-
     def from_noise(self, noise: Tensor) -> Tensor:
         """Reparameterised draw: z = mean + std * noise, differentiable in both parameters."""
         return self.mean + self.log_std.exp() * noise

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from vadd.core.gaussian import DiagonalGaussian, standard_normal_log_prob
+from vadd.core.precision import precise
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,9 @@ class MixtureProposal:
         return sum(self.counts)
 
     def log_density(self, z: Tensor) -> Tensor:
-        """log g(z) for z (K, B, d), in float64: (K, B)."""
+        """log g(z) for z (K, B, d): (K, B)."""
         terms = [
-            component.double().log_prob(z.double()) + math.log(count / self.particles)
+            component.log_prob(z) + math.log(count / self.particles)
             for component, count in zip(self.components, self.counts, strict=True)
         ]
         return torch.logsumexp(torch.stack(terms), dim=0)
@@ -61,7 +62,8 @@ def log_mean_weight(
     """The estimate above for every example: (B,) float64. ``score`` maps z (k, B, d) to (k, B)."""
     total: Tensor | None = None
     for z in proposal.draws(chunk, generator):
-        log_weight = score(z).double() + standard_normal_log_prob(z.double()) - proposal.log_density(z)
+        exactly = precise(z)
+        log_weight = precise(score(z)) + standard_normal_log_prob(exactly) - proposal.log_density(exactly)
         part = torch.logsumexp(log_weight, dim=0)
         total = part if total is None else torch.logaddexp(total, part)
     assert total is not None, "a proposal has at least one draw"

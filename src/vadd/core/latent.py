@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from vadd.core.gaussian import DiagonalGaussian, standard_normal_log_prob
 from vadd.core.importance import MixtureProposal, log_mean_weight
 from vadd.core.masking import MaskedBatch
+from vadd.core.precision import precise
 from vadd.errors import UserError
 
 Score = Callable[[Tensor | None], Tensor]
@@ -114,7 +115,7 @@ class NoLatent(Latent):
         self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
     ) -> Tensor:
         """Exact: there is nothing to integrate."""
-        return score(None)[0].double()
+        return precise(score(None)[0])
 
 
 class Recognizer(Protocol):

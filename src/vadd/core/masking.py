@@ -111,7 +111,7 @@ class ExactCount:
         self, uniforms: Tensor, positions: int, schedule: Schedule, generator: torch.Generator
     ) -> Masking:
         """With k = floor(u N) + 1 masked positions; ``uniforms`` (B,) in [0, 1)."""
-        count = (uniforms * positions).long() + 1
+        count = ((uniforms * positions).long() + 1).clamp(max=positions)  # rounding may reach 1
         levels = torch.rand(len(count), positions, generator=generator, dtype=torch.float64)
         threshold = levels.sort(dim=1).values.gather(1, count[:, None] - 1)
         t = schedule.time_at(threshold[:, 0])
@@ -121,4 +121,4 @@ class ExactCount:
 def _stratified_uniforms(batch: int, generator: torch.Generator) -> Tensor:
     """(u + 0..B-1) / B in random order: spread evenly over the batch, uniform for each of its members."""
     shift = torch.rand(1, generator=generator, dtype=torch.float64)
-    return (shift + torch.randperm(batch, generator=generator)) / batch
+    return ((shift + torch.randperm(batch, generator=generator)) / batch).clamp(max=1 - 2**-53)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from vadd.core.latent import Evidence, Latent, NoLatent
 from vadd.core.masking import MaskedBatch
+from vadd.core.precision import precise
 from vadd.core.schedule import Schedule
 
 
@@ -70,7 +71,7 @@ class MaskedDiffusion(nn.Module):
         log_mu = -F.cross_entropy(logits, x0[where], reduction="none")
         rows = where.nonzero()[:, 0]
         # Long sums of logarithms: float64 where nothing is trained on them.
-        log_mu = log_mu if log_mu.requires_grad else log_mu.double()
+        log_mu = log_mu if log_mu.requires_grad else precise(log_mu)
         return log_mu.new_zeros(particles * size).index_add(0, rows, log_mu).view(particles, size)
 
     def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:

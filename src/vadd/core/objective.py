@@ -33,8 +33,10 @@ class Objective:
 def objective(evidence: Evidence, masking: Masking) -> Objective:
     hidden = masking.masked.any(dim=1)
 
+    weight = torch.where(hidden, masking.weight, 0.0)
+
     def weighted_mean(nats: Tensor) -> Tensor:
-        return torch.where(hidden, masking.weight * nats, 0.0).mean()
+        return (weight * nats).mean()
 
     positions = masking.masked.shape[1]
     return Objective(

@@ -1,6 +1,7 @@
 """Any integer array in an ``.npy`` file is a data set: the first axis counts examples, the rest is one example."""
 
 import math
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,11 @@ from vadd.errors import UserError
 def read_array(path: Path, values: int | None = None) -> tuple[Array, int]:
     """The array, checked, and its V: ``values`` if given, else one more than the largest value."""
     try:
-        array = np.load(path, allow_pickle=False)
+        with path.open("rb") as file:
+            array = np.load(file, allow_pickle=False)
     except FileNotFoundError:
         raise UserError(f"there is no file {path}") from None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"{path} is not a readable .npy file: {error}") from None
     if not isinstance(array, np.ndarray):
         raise UserError(f"{path} holds several arrays; save the one to learn from as .npy")

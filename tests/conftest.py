@@ -1,0 +1,105 @@
+"""What the tests of the upper floors share: tiny recipes, tiny trained runs, and the command line as a function."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from vadd.build import recipe_for_array
+from vadd.cli import main
+from vadd.recipe import Recipe, load_recipe
+from vadd.run import RunDirectory
+from vadd.training.loop import Outcome, train
+
+SMALL_NETWORK = ("network.width=16", "network.depth=1", "network.recognizer_depth=1")
+SHORT_TRAINING = (
+    "training.steps=30",
+    "training.batch=32",
+    "training.warmup_steps=5",
+    "training.log_every=5",
+    "training.evaluate_every=10",
+    "training.checkpoint_every=10",
+)
+TINY_ARRAY = (*SMALL_NETWORK, *SHORT_TRAINING)
+TINY = (*TINY_ARRAY, "data.values=10", "data.train_size=500", "data.test_size=200")
+"""Overrides that make a toy recipe train in a fraction of a second."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Finished]
+
+
+def tiny_recipe(*overrides: str) -> Recipe:
+    return load_recipe("checkerboard").with_overrides([*TINY, *overrides])
+
+
+def train_in(path: Path, recipe: Recipe) -> Outcome:
+    directory = RunDirectory(path)
+    directory.create(recipe)
+    return train(recipe, directory)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """Networks this small are faster on one thread, and the machine may be shared."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def vadd_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of 30 steps on a checkerboard of 10 x 10 values. Tests read it; whoever damages takes a copy."""
+    path = tmp_path_factory.mktemp("runs") / "vadd"
+    assert train_in(path, tiny_recipe()).finished
+    return path
+
+
+@pytest.fixture(scope="session")
+def mdlm_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "mdlm"
+    assert train_in(path, tiny_recipe("model=mdlm")).finished
+    return path
+
+
+@pytest.fixture(scope="session")
+def codes_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An .npy of 300 examples of shape (2, 3): every row is 0 1 2, 1 2 3 or 2 3 0, the same twice."""
+    first = np.random.default_rng(0).integers(0, 3, 300)
+    row = (first[:, None] + np.arange(3)) % 4
+    path = tmp_path_factory.mktemp("data") / "codes.npy"
+    np.save(path, np.stack([row, row], axis=1))
+    return path
+
+
+@pytest.fixture(scope="session")
+def array_run(tmp_path_factory: pytest.TempPathFactory, codes_file: Path) -> Path:
+    """A finished run of 30 steps on examples of 6 values, whose distribution is not known."""
+    path = tmp_path_factory.mktemp("runs") / "codes"
+    assert train_in(path, recipe_for_array(codes_file).with_overrides(TINY_ARRAY)).finished
+    return path
+
+
+@pytest.fixture
+def vadd_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """``vadd_command("eval", run)`` does what ``vadd eval RUN`` does, in this process."""
+
+    def run(*arguments: object) -> Finished:
+        monkeypatch.setattr(sys, "argv", ["vadd", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return Finished(int(ended.value.code or 0), said.out, said.err)
+
+    return run

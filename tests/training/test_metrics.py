@@ -1,0 +1,59 @@
+"""``metrics.jsonl``: whole lines, and none from a future that a resumed run lives through again."""
+
+import json
+from pathlib import Path
+
+from vadd.run import RunDirectory
+from vadd.training.metrics import append_metrics, forget_after
+
+
+def filled(path: Path, *steps: int) -> Path:
+    file = path / "metrics.jsonl"
+    for step in steps:
+        append_metrics(file, {"step": step, "split": "train", "loss": step / 3})
+    return file
+
+
+def steps_in(file: Path) -> list[int]:
+    return [json.loads(line)["step"] for line in file.read_text().splitlines()]
+
+
+def test_lines_come_back_as_they_were_logged(tmp_path: Path) -> None:
+    filled(tmp_path, 5, 10)
+    records = list(RunDirectory(tmp_path).metrics())
+    assert records == [{"step": step, "split": "train", "loss": step / 3} for step in (5, 10)]
+
+
+def test_a_run_without_metrics_has_none(tmp_path: Path) -> None:
+    assert list(RunDirectory(tmp_path).metrics()) == []
+
+
+def test_what_was_logged_after_the_step_is_forgotten(tmp_path: Path) -> None:
+    file = filled(tmp_path, 5, 10, 10, 15)
+    forget_after(file, 10)
+    assert steps_in(file) == [5, 10, 10]
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_half_written_last_line_is_forgotten_too(tmp_path: Path) -> None:
+    file = filled(tmp_path, 5, 10)
+    for cut_off in ('{"step": 10, "split": "te', '{"step": 10, "split": "test"}'):
+        with file.open("a") as stream:
+            stream.write(cut_off)
+        forget_after(file, 10)
+        append_metrics(file, {"step": 15, "split": "train"})
+        assert steps_in(file) == [5, 10, 15]
+        forget_after(file, 10)
+
+
+def test_forgetting_twice_changes_nothing_more(tmp_path: Path) -> None:
+    file = filled(tmp_path, 5, 10, 15)
+    forget_after(file, 7)
+    once = file.read_bytes()
+    forget_after(file, 7)
+    assert file.read_bytes() == once
+
+
+def test_there_may_be_nothing_to_forget(tmp_path: Path) -> None:
+    forget_after(tmp_path / "metrics.jsonl", 10)
+    assert list(tmp_path.iterdir()) == []
