@@ -96,7 +96,7 @@ def main() -> None:
     print(f"{torch.get_num_threads()} threads")
     for r in results:
         print(
-            f"{r['recipe']:20} {r['model']}  {r['steps_per_second']:6.1f} it/s  {r['gflop_per_step']:.2f} GFLOP a step  "
+            f"{r['recipe']:20} {r['model']}  {r['steps_per_second']:6.1f} it/s  {r['gflop_per_step']:.2f} GFLOP/step  "
             f"{r['gflops']:.0f} of {r['matmul_gflops']:.0f} GFLOP/s = {r['fraction_of_matmul_rate']:.0%}, "
             f"{r['time_in_matrix_products']:.0%} of the time in matrix products"
         )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,14 +39,26 @@ class NegativeLogLikelihood:
     examples: int
     valid: bool
     """Whether it bounds the negative log-likelihood from above."""
+    excess: float | None = None
+    """Nats above the true distribution's own score on the same examples, where that is known: at least 0 if valid."""
+    excess_stderr: float | None = None
 
     @classmethod
-    def from_draws(cls, log_likelihood: Tensor, positions: int, *, valid: bool) -> "NegativeLogLikelihood":
-        nats = -float(log_likelihood.mean())
-        count = len(log_likelihood)
-        stderr = float(log_likelihood.std()) / math.sqrt(count) if count > 1 else math.nan
+    def from_draws(
+        cls, log_likelihood: Tensor, positions: int, *, valid: bool, log_truth: Tensor | None = None
+    ) -> "NegativeLogLikelihood":
+        nats, stderr = mean_and_error(-log_likelihood)
         per_position = nats / positions
-        return cls(nats, stderr, per_position / math.log(2), math.exp(per_position), count, valid)
+        excess = (None, None) if log_truth is None else mean_and_error(log_truth - log_likelihood)
+        return cls(
+            nats, stderr, per_position / math.log(2), math.exp(per_position), len(log_likelihood), valid, *excess
+        )
+
+
+def mean_and_error(values: Tensor) -> tuple[float, float]:
+    """The mean and its standard error."""
+    error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return float(values.mean()), error
 
 
 @dataclass(frozen=True)
@@ -69,29 +82,40 @@ def measure_bounds(
     grid = settings.grid or run.recipe.sampling.grid
     if run.recipe.sampling.latent_policy == "fixed" and max(settings.steps, default=1) > 1 and has_latent(run):
         raise UserError("the step bound is for latent_policy=resample; this recipe keeps one latent for all steps")
+    log_truth = true_log_probability(run, x0)
+
+    def over_batches(what: str, estimate: Callable[..., Tensor], *, valid: bool) -> dict[str, object]:
+        draws: list[Tensor] = []
+        progress(what, 0, len(x0))
+        for number, batch in enumerate(torch.split(x0, BATCH)):
+            generator = step_generator(settings.seed, 1, number)
+            draws.append(estimate(x0=batch.to(run.model.device), generator=generator))
+            progress(what, sum(map(len, draws)), len(x0))
+        found = NegativeLogLikelihood.from_draws(torch.cat(draws), x0.shape[1], valid=valid, log_truth=log_truth)
+        return asdict(found)
+
+    particles = settings.particles
     bounds = []
     for steps in settings.steps:
-        estimate = partial(step_bound, run.model, steps=steps, particles=settings.particles, grid=grid)
-        found = _over_batches(
-            run, x0, estimate, settings.seed, partial(progress, f"step bound, T = {steps}"), valid=True
-        )
-        bounds.append({"steps": steps, **asdict(found), "particles": settings.particles.count})
+        estimate = partial(step_bound, run.model, steps=steps, particles=particles, grid=grid)
+        found = over_batches(f"step bound, T = {steps}", estimate, valid=True)
+        bounds.append({"steps": steps, **found, "particles": particles.count})
     report: dict[str, object] = {"bounds": bounds}
-    if settings.delbo_draws:
-        if has_latent(run):
-            name, valid = "delbo", False
-            estimate = partial(k_sample_delbo, run.model, particles=settings.particles, draws=settings.delbo_draws)
-        else:
-            name, valid = "elbo", True
-            estimate = partial(elbo, run.model, draws=settings.delbo_draws)
-        found = _over_batches(run, x0, estimate, settings.seed, partial(progress, name.upper()), valid=valid)
-        report[name] = {
-            **asdict(found),
-            "particles": settings.particles.count if has_latent(run) else 1,
-            "draws": settings.delbo_draws,
-            **({} if valid else {"warning": NOT_A_BOUND}),
-        }
+    if settings.delbo_draws and has_latent(run):
+        estimate = partial(k_sample_delbo, run.model, particles=particles, draws=settings.delbo_draws)
+        found = over_batches(f"DELBO ({NOT_A_BOUND})", estimate, valid=False)
+        report["delbo"] = {**found, "particles": particles.count, "draws": settings.delbo_draws, "warning": NOT_A_BOUND}
+    elif settings.delbo_draws:
+        found = over_batches("ELBO", partial(elbo, run.model, draws=settings.delbo_draws), valid=True)
+        report["elbo"] = {**found, "draws": settings.delbo_draws}
     return report
+
+
+def true_log_probability(run: Run, x0: Tensor) -> Tensor | None:
+    """log p(x0) under the data's own distribution, where it is known: (n,) float64."""
+    if run.data.distribution is None:
+        return None
+    return torch.from_numpy(np.log(run.data.distribution()[tuple(x0.T.numpy())]))
 
 
 def health_report(run: Run, examples: Tensor) -> dict[str, object] | None:
@@ -114,19 +138,3 @@ def check_examples(run: Run, examples: Tensor) -> Tensor:
         wrong = int(examples.max()) if int(examples.max()) >= values else int(examples.min())
         raise UserError(f"the examples hold the value {wrong}, the run's model knows 0..{values - 1}")
     return examples
-
-
-def _over_batches(
-    run: Run,
-    x0: Tensor,
-    estimate: Callable[..., Tensor],
-    seed: int,
-    progress: Callable[[int, int], None],
-    *,
-    valid: bool,
-) -> NegativeLogLikelihood:
-    draws = []
-    for number, batch in enumerate(torch.split(x0, BATCH)):
-        draws.append(estimate(x0=batch.to(run.model.device), generator=step_generator(seed, 1, number)).cpu())
-        progress(sum(map(len, draws)), len(x0))
-    return NegativeLogLikelihood.from_draws(torch.cat(draws), x0.shape[1], valid=valid)

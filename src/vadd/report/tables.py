@@ -82,6 +82,9 @@ def divergence_table(
 def bound_table(reports: Sequence[Mapping[str, Any]]) -> Table:
     """Valid bounds first; the paper's DELBO, where it was measured, in rows that say what it is."""
     rows: list[list[Cell]] = []
+    titles = {"nats": "nats", "stderr": "± std. error", "bpd": "bits/dim", "perplexity": "perplexity"}
+    if any(bound["excess"] is not None for report in reports for bound in report["bounds"]):
+        titles |= {"excess": "excess", "excess_stderr": "± std. error"}
     for report in reports:
         name = f"{report['recipe']} {label(report['model'])}"
         measured = [(f"step bound, T = {bound['steps']}", bound) for bound in report["bounds"]]
@@ -89,11 +92,13 @@ def bound_table(reports: Sequence[Mapping[str, Any]]) -> Table:
         measured += [("the paper's DELBO", report["delbo"])] if "delbo" in report else []
         for what, found in measured:
             valid = "yes" if found["valid"] else "no: not a likelihood bound"
-            numbers = [float(found[key]) for key in ("nats", "stderr", "bpd", "perplexity")]
-            rows.append([name, what, valid, *numbers, report.get("entropy")])
-    columns = ["run", "", "valid", "nats", "std. error", "bits/dim", "perplexity", "entropy of the data"]
-    note = "Negative log-likelihood per example, in nats, as bits per position and as exp(nats per position)."
-    return Table("Likelihood of held-out examples", columns, rows, note)
+            rows.append([name, what, valid, *(found[key] for key in titles)])
+    entropies = {report["recipe"]: report["entropy"] for report in reports if "entropy" in report}
+    known = "; ".join(f"entropy of {recipe}: {value:.4f} nats" for recipe, value in entropies.items())
+    note = "Negative log-likelihood per example, in nats, as bits per position and as exp(nats per position). " + (
+        f"Excess: above what the true distribution itself scores on the same examples; {known}." if known else ""
+    )
+    return Table("Likelihood of held-out examples", ["run", "", "valid", *titles.values()], rows, note)
 
 
 def latent_table(reports: Sequence[Mapping[str, Any]]) -> Table:

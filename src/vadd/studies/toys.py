@@ -18,7 +18,7 @@ ToyName = Literal["checkerboard", "swissroll", "circles"]
 TOY_NAMES: tuple[ToyName, ...] = ("checkerboard", "swissroll", "circles")
 STEPS = (1, 2, 5, 10, 20)
 SAMPLES = 100_000
-TOY_PARTICLES = 256
+TOY_PARTICLES = 128
 
 DEMO_OVERRIDES = ("training.steps=2000", "training.checkpoint_every=500")
 

@@ -8,7 +8,7 @@ from vadd.evaluation.progress import Progress
 from vadd.studies.comparison import Comparison, compare
 from vadd.studies.ensure import both_models, ensure_trained
 
-SETTINGS = BoundSettings(Particles(256), steps=(1, 2, 4, 8, 16, 32), delbo_draws=50)
+SETTINGS = BoundSettings(Particles(64), steps=(1, 2, 4, 8, 16, 32), delbo_draws=20, limit=4000)
 
 
 def reproduce_validity(out: Path, progress: Progress) -> Comparison:
