@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
+from vadd.build import build_dataset
 from vadd.recipe import Recipe, load_recipe
 from vadd.run import RunDirectory
 from vadd.training.loop import Trainer
@@ -54,7 +55,7 @@ def measure(recipe: Recipe, steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         directory = RunDirectory(Path(place) / "run")
         directory.create(recipe)
-        trainer = Trainer(recipe, directory, resume=False)
+        trainer = Trainer(recipe, directory, build_dataset(recipe))
         flops = linear_flops(trainer)
         for step in range(10):
             trainer.step(step)

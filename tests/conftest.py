@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from vadd.build import recipe_for_array
+from vadd.build import build_dataset, recipe_for_array
 from vadd.cli import main
 from vadd.recipe import Recipe, load_recipe
 from vadd.run import RunDirectory
@@ -25,7 +25,7 @@ SHORT_TRAINING = (
     "training.checkpoint_every=10",
 )
 TINY_ARRAY = (*SMALL_NETWORK, *SHORT_TRAINING)
-TINY = (*TINY_ARRAY, "data.values=10", "data.train_size=500", "data.test_size=200")
+TINY = (*TINY_ARRAY, "data.values=8", "data.train_size=500", "data.test_size=200")
 """Overrides that make a toy recipe train in a fraction of a second."""
 
 
@@ -48,7 +48,7 @@ def tiny_recipe(*overrides: str) -> Recipe:
 def train_in(path: Path, recipe: Recipe) -> Outcome:
     directory = RunDirectory(path)
     directory.create(recipe)
-    return train(recipe, directory)
+    return train(recipe, directory, build_dataset(recipe))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -59,7 +59,7 @@ def _one_thread() -> None:
 
 @pytest.fixture(scope="session")
 def vadd_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of 30 steps on a checkerboard of 10 x 10 values. Tests read it; whoever damages takes a copy."""
+    """A finished run of 30 steps on a checkerboard of 8 x 8 values. Tests read it; whoever damages takes a copy."""
     path = tmp_path_factory.mktemp("runs") / "vadd"
     assert train_in(path, tiny_recipe()).finished
     return path

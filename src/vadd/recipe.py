@@ -16,10 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, V
 from vadd.errors import UserError
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ToyData(Section):
@@ -86,7 +87,7 @@ class Training(Section):
     batch: PositiveInt = 256
     optimizer: Literal["adam", "adamw"] = "adam"
     learning_rate: PositiveFloat = 3e-4
-    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
+    betas: tuple[Decay, Decay] = (0.9, 0.999)
     weight_decay: float = Field(0.0, ge=0)
     learning_rate_schedule: Literal["cosine", "constant"] = "cosine"
     warmup_steps: int = Field(0, ge=0, description="linear warm-up of the learning rate")
@@ -110,7 +111,7 @@ class Recipe(Section):
     name: str
     about: str = ""
     model: Literal["vadd", "mdlm"] = "vadd"
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**63)
     data: Annotated[ToyData | CopiesData | ArrayData, Field(discriminator="kind")]
     network: MlpNetwork = MlpNetwork()
     latent: GaussianLatentSpec = GaussianLatentSpec()
@@ -157,8 +158,9 @@ def _read(name_or_path: str, seen: tuple[str, ...]) -> dict[str, Any]:
     elif Path(name_or_path).suffix in {".yaml", ".yml"}:
         try:
             text = Path(name_or_path).read_text()
-        except OSError as error:
-            raise UserError(f"cannot read the recipe {name_or_path}: {error.strerror}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+            raise UserError(f"cannot read the recipe {name_or_path}: {reason}") from None
     else:
         raise UserError(
             f"unknown recipe {name_or_path!r}{suggestion(name_or_path, recipe_names())}; see `vadd recipes`"
@@ -171,7 +173,11 @@ def _read(name_or_path: str, seen: tuple[str, ...]) -> dict[str, Any]:
         raise UserError(f"{name_or_path} is not a recipe: it should be a mapping of keys to values")
     content.setdefault("name", Path(name_or_path).stem)
     base = content.pop("extends", None)
-    return content if base is None else _merge(_read(str(base), (*seen, name_or_path)), content)
+    if base is None:
+        return content
+    if Path(str(base)).suffix:  # a file that is extended lies beside the one that extends it
+        base = Path(name_or_path).parent / str(base)
+    return _merge(_read(str(base), (*seen, name_or_path)), content)
 
 
 def _merge(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,6 +189,9 @@ def _merge(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def validate(content: Mapping[str, Any], source: str) -> Recipe:
+    for key, value in flatten(content):
+        if isinstance(value, bool):  # pydantic would take true for the number 1
+            raise UserError(f"{source}: {key} does not take {str(value).lower()}")
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:

@@ -24,7 +24,7 @@ from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.recipe import Recipe, load_recipe
 from vadd.training.checkpoint import read_weights
-from vadd.training.randomness import step_generator
+from vadd.training.randomness import SAMPLING, step_generator
 
 SAMPLE_CHUNK = 8192
 """Samples drawn at a time. It is part of what a seed means, so it does not depend on the machine."""
@@ -80,10 +80,10 @@ class RunDirectory:
         return checkpoints[-1]
 
     def metrics(self) -> Iterator[dict[str, Any]]:
+        """The logged lines; one that a crash cut off is passed over."""
         if self.metrics_file.exists():
             with self.metrics_file.open() as lines:
-                for line in lines:
-                    yield json.loads(line)
+                yield from (json.loads(line) for line in lines if line.endswith("\n"))
 
 
 class Run:
@@ -120,7 +120,7 @@ class Run:
                 self.model,
                 min(SAMPLE_CHUNK, n - first),
                 steps,
-                step_generator(seed, first // SAMPLE_CHUNK),
+                step_generator(seed, SAMPLING, first // SAMPLE_CHUNK),
                 grid=grid or self.recipe.sampling.grid,
                 latent_policy=latent_policy or self.recipe.sampling.latent_policy,
             )

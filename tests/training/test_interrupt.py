@@ -1,6 +1,5 @@
 """Ctrl-C asks a training to stop; a second one insists."""
 
-import os
 import signal
 import threading
 
@@ -17,21 +16,26 @@ def handlers() -> list[object]:
 def test_a_signal_asks_and_does_not_interrupt(number: signal.Signals) -> None:
     with StopRequest() as stop:
         assert not stop.asked
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
         assert stop.asked
 
 
 def test_a_second_ctrl_c_interrupts_at_once() -> None:
-    with StopRequest(), pytest.raises(KeyboardInterrupt):
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGINT)
+    with StopRequest():
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_the_handlers_of_before_come_back_also_after_an_error() -> None:
+    def fail() -> None:
+        with StopRequest():
+            assert handlers() != before
+            raise RuntimeError
+
     before = handlers()
-    with pytest.raises(RuntimeError), StopRequest():
-        assert handlers() != before
-        raise RuntimeError
+    with pytest.raises(RuntimeError):
+        fail()
     assert handlers() == before
 
 

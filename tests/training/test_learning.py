@@ -11,8 +11,6 @@ half of them is ln(4/3) * 3/4.
 """
 
 import math
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,15 +42,15 @@ OVERRIDES = (
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     path = tmp_path_factory.mktemp("learning")
     for model in ("mdlm", "vadd"):
         recipe = load_recipe("checkerboard").with_overrides([*OVERRIDES, f"model={model}"])
         assert train_in(path / model, recipe).finished
-    yield {model: vadd.load(path / model) for model in ("mdlm", "vadd")}
+    return {model: vadd.load(path / model) for model in ("mdlm", "vadd")}
 
 
-def final_test_loss(path: Path, run: Run) -> float:
+def final_test_loss(run: Run) -> float:
     """Nats per example, on held-out data; the log has them per position."""
     last = [record for record in run.directory.metrics() if record["split"] == "test"][-1]
     assert last["step"] == 500
@@ -65,14 +63,14 @@ def one_step_jsd(run: Run) -> float:
 
 def test_the_loss_of_mdlm_ends_at_the_entropy(trained: dict[str, Run]) -> None:
     """Between ln 200 (less 0.01 for the test sample) and 0.05 nats above it; an untrained model has 2 ln 20."""
-    loss = final_test_loss(Path(), trained["mdlm"])
+    loss = final_test_loss(trained["mdlm"])
     assert ENTROPY - 0.01 < loss < ENTROPY + 0.05
 
 
 def test_the_loss_of_vadd_ends_where_no_model_without_latent_can_come(trained: dict[str, Run]) -> None:
     """At most 0.1 nats above its own optimum, which is a quarter of a nat below the optimum of MDLM."""
     optimum = ENTROPY - math.log(2) / 2
-    loss = final_test_loss(Path(), trained["vadd"])
+    loss = final_test_loss(trained["vadd"])
     assert optimum - 0.01 < loss < optimum + 0.1
 
 

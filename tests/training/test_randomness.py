@@ -70,7 +70,10 @@ def test_a_generator_takes_nothing_from_the_global_one_and_leaves_it_alone() -> 
 
 def test_no_two_streams_share_a_state() -> None:
     states = [
-        step_generator(seed, stream, step).initial_seed() for seed in range(5) for stream in (1, 2) for step in range(500)
+        step_generator(seed, stream, step).initial_seed()
+        for seed in range(5)
+        for stream in (1, 2)
+        for step in range(500)
     ]
     assert len(set(states)) == len(states)
 

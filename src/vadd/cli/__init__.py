@@ -49,7 +49,10 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        err_console.print(f"error: {error}", soft_wrap=True, markup=False)
+        err_console.print(f"error: {error}", soft_wrap=True)
+        sys.exit(2)
+    except OSError as error:
+        err_console.print(f"error: {error.filename or 'the system'}: {error.strerror or error}", soft_wrap=True)
         sys.exit(2)
     except (Interrupted, KeyboardInterrupt) as stop:
         err_console.print(

@@ -15,8 +15,8 @@ from vadd.errors import UserError
 if TYPE_CHECKING:
     from vadd.evaluation.progress import Progress
 
-out_console = Console(highlight=False)
-err_console = Console(stderr=True, highlight=False)
+out_console = Console(highlight=False, markup=False)
+err_console = Console(stderr=True, highlight=False, markup=False)
 
 JsonOption = Annotated[Path | None, typer.Option("--json", help="Also write the numbers to this file.", metavar="FILE")]
 StepsOption = Annotated[
@@ -44,6 +44,12 @@ def refuse_existing(file: Path, overwrite: bool) -> None:
         raise UserError(f"{file} exists; name another file or add --overwrite")
     if not file.parent.is_dir():
         raise UserError(f"there is no directory {file.parent} to write {file.name} into")
+
+
+def check_json(file: Path | None) -> None:
+    """Before hours of work, not after: can the numbers be written there?"""
+    if file is not None and (file.is_dir() or not file.parent.is_dir()):
+        raise UserError(f"--json: cannot write a file {file}")
 
 
 @contextmanager

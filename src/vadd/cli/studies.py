@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vadd.cli.common import JsonOption, Narrator, out_console
+from vadd.cli.common import JsonOption, Narrator, check_json, out_console
 
 reproduce = typer.Typer(help="Repeat the paper's experiments and put the results beside its own.", no_args_is_help=True)
 
@@ -36,6 +36,7 @@ def demo(
       vadd demo
       vadd demo --toy circles --out runs/circles-demo
     """
+    check_json(json)
     from vadd.report.tables import divergence_table
     from vadd.studies.comparison import write_json
     from vadd.studies.toys import demo as run_demo
@@ -64,6 +65,7 @@ def reproduce_toys(
       vadd reproduce toys
       vadd reproduce toys --scale paper --out runs/toys-paper
     """
+    check_json(json)
     from vadd.studies.comparison import write_json
     from vadd.studies.toys import paper_table
     from vadd.studies.toys import reproduce_toys as run_toys
@@ -86,6 +88,7 @@ def reproduce_validity(
     Examples:
       vadd reproduce validity
     """
+    check_json(json)
     from vadd.report.tables import bound_table
     from vadd.studies.comparison import write_json
     from vadd.studies.validity import reproduce_validity as run_validity

@@ -46,6 +46,7 @@ def train(
       vadd train --data my_codes.npy --out runs/mine
       vadd train --out runs/checkers --resume
     """
+    from vadd.build import build_dataset
     from vadd.run import RunDirectory
     from vadd.training.loop import train as run_training
 
@@ -65,10 +66,13 @@ def train(
     directory = RunDirectory(out)
     if resume:
         wanted = _resumed_recipe(directory, wanted, changes)
+    assert wanted is not None
+    dataset = build_dataset(wanted)  # before anything on disk changes: bad data must not cost an old run
+    if resume:
+        directory.recipe_file.write_text(wanted.to_yaml())
     else:
-        assert wanted is not None
         directory.create(wanted, overwrite=overwrite)
-    outcome = run_training(wanted, directory, resume=resume)
+    outcome = run_training(wanted, directory, dataset, resume=resume)
     speed = f"{outcome.step} steps, {outcome.seconds:.0f} s"
     if outcome.finished:
         out_console.print(f"{out}: done, {speed}. Try: vadd sample {out} -n 1000 --steps 1", soft_wrap=True)
@@ -91,6 +95,7 @@ def _recipe(name: str | None, data: Path | None, changes: list[str]) -> Recipe:
 
 def _resumed_recipe(directory: "RunDirectory", wanted: Recipe | None, changes: list[str]) -> Recipe:
     from vadd.run import RunDirectory
+    from vadd.training.checkpoint import verify_checkpoint
 
     saved = RunDirectory.open(directory.path).recipe()
     new = saved.with_overrides(changes) if wanted is None else wanted
@@ -99,9 +104,12 @@ def _resumed_recipe(directory: "RunDirectory", wanted: Recipe | None, changes: l
     if refused:
         told = ", ".join(f"{key} is {old!r} there, {now!r} here" for key, (old, now) in refused.items())
         raise UserError(f"{directory.path} was started with another recipe: {told}")
-    directory.latest_checkpoint()
-    if changed:
-        directory.recipe_file.write_text(new.to_yaml())
+    checkpoints = directory.checkpoints()
+    done = verify_checkpoint(checkpoints[-1]) if checkpoints else 0
+    if new.training.steps < done:
+        raise UserError(
+            f"{directory.path} is at step {done} already; training.steps={new.training.steps} would undo it"
+        )
     return new
 
 

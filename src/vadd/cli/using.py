@@ -11,6 +11,7 @@ from vadd.cli.common import (
     ParticlesOption,
     SamplesOption,
     StepsOption,
+    check_json,
     out_console,
     parse_steps,
     progress_bar,
@@ -127,6 +128,7 @@ def evaluate(
     if steps is None and bound is None and not delbo and data is None:
         steps = "1,2,5,20"
     counts = [] if steps is None else parse_steps(steps)
+    check_json(json)
     from vadd.core import Particles
     from vadd.data import examples_from
     from vadd.evaluation import BoundSettings
@@ -178,6 +180,7 @@ def compare(
       vadd compare runs/a runs/b runs/c --steps 1,4,16 --bound none --json numbers.json
     """
     counts = parse_steps(steps)
+    check_json(json)
     bound_counts = [] if bound == "none" else parse_steps(bound, "--bound")
     from vadd.core import Particles
     from vadd.evaluation import BoundSettings

@@ -19,7 +19,7 @@ from vadd.core.sampler import Grid
 from vadd.errors import UserError
 from vadd.evaluation.progress import Progress, silent
 from vadd.run import Run
-from vadd.training.randomness import step_generator
+from vadd.training.randomness import BOUNDS, HEALTH, step_generator
 
 BATCH = 1000
 HEALTH_EXAMPLES = 10_000
@@ -88,7 +88,7 @@ def measure_bounds(
         draws: list[Tensor] = []
         progress(what, 0, len(x0))
         for number, batch in enumerate(torch.split(x0, BATCH)):
-            generator = step_generator(settings.seed, 1, number)
+            generator = step_generator(settings.seed, BOUNDS, number)
             draws.append(estimate(x0=batch.to(run.model.device), generator=generator))
             progress(what, sum(map(len, draws)), len(x0))
         found = NegativeLogLikelihood.from_draws(torch.cat(draws), x0.shape[1], valid=valid, log_truth=log_truth)
@@ -121,8 +121,16 @@ def true_log_probability(run: Run, x0: Tensor) -> Tensor | None:
 def health_report(run: Run, examples: Tensor) -> dict[str, object] | None:
     """The entry ``latent`` of an evaluation's report."""
     x0 = check_examples(run, examples)[:HEALTH_EXAMPLES].to(run.model.device)
-    health = latent_health(run.model, x0, step_generator(0))
-    return None if health is None else {**asdict(health), "verdict": health.verdict}
+    health = latent_health(run.model, x0, step_generator(0, HEALTH))
+    return (
+        None
+        if health is None
+        else {
+            **asdict(health),
+            "kl_per_dimension": list(health.kl_per_dimension),
+            "verdict": health.verdict,
+        }
+    )
 
 
 def has_latent(run: Run) -> bool:

@@ -13,7 +13,9 @@ MAX_PAIRS = 200
 
 
 def position_pairs(positions: int, seed: int = 0, most: int = MAX_PAIRS) -> Array:
-    """All pairs i < j, or ``most`` of them at random: (pairs, 2)."""
+    """All pairs i < j, or ``most`` of them at random: (pairs, 2). A single position is compared by itself: [[0]]."""
+    if positions == 1:
+        return np.zeros((1, 1), dtype=np.int64)
     pairs = np.stack(np.triu_indices(positions, k=1), axis=1)
     if len(pairs) > most:
         pairs = pairs[np.random.default_rng(seed).choice(len(pairs), most, replace=False)]

@@ -32,6 +32,8 @@ class TokenEmbedding(nn.Module):
             for position in range(positions):
                 frequency, phase = smoothness * torch.randn(width), torch.rand(width)
                 rows[position, :values] = math.sqrt(2) * torch.sin(2 * math.pi * (frequency * value + phase))
+        # The sum over positions should not grow with their number: from N = 2 on, keep the variance of two.
+        self.table.detach().mul_(math.sqrt(2 / max(positions, 2)))
 
     def forward(self, tokens: Tensor) -> Tensor:
         return F.embedding_bag(tokens + self.offsets, self.table, mode="sum")

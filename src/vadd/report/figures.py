@@ -70,13 +70,12 @@ def training_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     return figure
 
 
-def divergence_by_steps(reports: Sequence[Mapping[str, Any]], metric: str) -> Figure:
+def divergence_by_steps(reports: Sequence[Mapping[str, Any]], names: Sequence[str], metric: str) -> Figure:
     """One metric against the number of sampling steps, a line per run, the sampling floor dashed below."""
     figure = Figure(figsize=(5.2, 3.6), layout="constrained")
     axis = figure.subplots()
-    for report in reports:
+    for name, report in zip(names, reports, strict=True):
         results = report["results"]
-        name = f"{report['recipe']} {label(report['model'])}"
         axis.plot(
             [result["steps"] for result in results],
             [result[metric] for result in results],
@@ -108,24 +107,24 @@ def divergence_by_steps(reports: Sequence[Mapping[str, Any]], metric: str) -> Fi
     return figure
 
 
-def bound_by_steps(reports: Sequence[Mapping[str, Any]]) -> Figure:
+def bound_by_steps(reports: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Figure:
     """The negative log-likelihood bound against the number of steps, two standard errors shaded, entropy dashed.
 
     A report that has the paper's DELBO shows it as a dotted line, named for what it is.
     """
     figure = Figure(figsize=(5.6, 3.9), layout="constrained")
     axis = figure.subplots()
-    for number, report in enumerate(reports):
+    for number, (name, report) in enumerate(zip(names, reports, strict=True)):
         bounds = report["bounds"]
         steps = [bound["steps"] for bound in bounds]
         nats = np.array([bound["nats"] for bound in bounds])
         spread = 2 * np.array([bound["stderr"] for bound in bounds])
         colour = MODEL_COLOURS.get(report["model"]) if len(reports) <= 2 else f"C{number}"
-        axis.plot(steps, nats, marker="o", color=colour, label=f"{report['recipe']} {label(report['model'])}")
+        axis.plot(steps, nats, marker="o", color=colour, label=name)
         axis.fill_between(steps, nats - spread, nats + spread, color=colour, alpha=0.2, linewidth=0)
         if "delbo" in report:
-            name = f"{label(report['model'])}, the paper's DELBO (not a bound)"
-            axis.axhline(report["delbo"]["nats"], linestyle=":", color=colour, label=name)
+            delbo = f"{name}, the paper's DELBO (not a bound)"
+            axis.axhline(report["delbo"]["nats"], linestyle=":", color=colour, label=delbo)
     for value, recipe in {
         round(report["entropy"], 6): report["recipe"] for report in reports if "entropy" in report
     }.items():

@@ -4,11 +4,9 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from io import BytesIO
 from pathlib import Path
 
 from jinja2 import Environment
-from matplotlib.figure import Figure
 
 from vadd.report.tables import Table
 from vadd.version import __version__
@@ -18,8 +16,8 @@ from vadd.version import __version__
 class Section:
     heading: str
     text: str = ""
-    figures: Sequence[tuple[str, Figure]] = ()
-    """(alternative text, figure)."""
+    figures: Sequence[tuple[str, Path]] = ()
+    """(alternative text, PNG file); the page holds a copy."""
     tables: Sequence[Table] = ()
     commands: Sequence[str] = field(default_factory=tuple)
     """The commands that made what the section shows."""
@@ -27,14 +25,12 @@ class Section:
 
 def write_page(path: Path, title: str, introduction: str, sections: Sequence[Section]) -> Path:
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["data_uri"] = figure_data_uri
+    environment.filters["data_uri"] = png_data_uri
     template = environment.from_string(resources.files("vadd").joinpath("report", "page.html").read_text())
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(template.render(title=title, introduction=introduction, sections=sections, version=__version__))
     return path
 
 
-def figure_data_uri(figure: Figure) -> str:
-    buffer = BytesIO()
-    figure.savefig(buffer, format="png", dpi=140, bbox_inches="tight", facecolor="white")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+def png_data_uri(file: Path) -> str:
+    return "data:image/png;base64," + base64.b64encode(file.read_bytes()).decode()

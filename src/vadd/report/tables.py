@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -48,6 +49,15 @@ def format_cell(cell: Cell) -> str:
     return f"{cell:.4f}" if isinstance(cell, float) else str(cell)
 
 
+def report_names(reports: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Recipe and model of each report; where that is not unique, the run's directory too."""
+    names = [f"{report['recipe']} {label(report['model'])}" for report in reports]
+    return [
+        name if names.count(name) == 1 else f"{name} ({Path(report['run']).name})"
+        for name, report in zip(names, reports, strict=True)
+    ]
+
+
 COLUMN_TITLES = {
     "jsd": "jsd",
     "jsd_floor": "its floor",
@@ -69,11 +79,13 @@ def divergence_table(
 ) -> Table:
     """One row per run and number of steps."""
     metrics = [
-        name for name in COLUMN_TITLES if any(name in result for report in reports for result in report["results"])
+        name
+        for name in COLUMN_TITLES
+        if any(result.get(name) is not None for report in reports for result in report["results"])
     ]
     rows: list[list[Cell]] = [
-        [f"{report['recipe']} {label(report['model'])}", result["steps"], *(result.get(metric) for metric in metrics)]
-        for report in reports
+        [name, result["steps"], *(result.get(metric) for metric in metrics)]
+        for name, report in zip(report_names(reports), reports, strict=True)
         for result in report["results"]
     ]
     return Table(title, ["run", "steps", *(COLUMN_TITLES[metric] for metric in metrics)], rows, DIVERGENCE_NOTE)
@@ -85,8 +97,7 @@ def bound_table(reports: Sequence[Mapping[str, Any]]) -> Table:
     titles = {"nats": "nats", "stderr": "± std. error", "bpd": "bits/dim", "perplexity": "perplexity"}
     if any(bound["excess"] is not None for report in reports for bound in report["bounds"]):
         titles |= {"excess": "excess", "excess_stderr": "± std. error"}
-    for report in reports:
-        name = f"{report['recipe']} {label(report['model'])}"
+    for name, report in zip(report_names(reports), reports, strict=True):
         measured = [(f"step bound, T = {bound['steps']}", bound) for bound in report["bounds"]]
         measured += [("ELBO", report["elbo"])] if "elbo" in report else []
         measured += [("the paper's DELBO", report["delbo"])] if "delbo" in report else []
@@ -103,12 +114,10 @@ def bound_table(reports: Sequence[Mapping[str, Any]]) -> Table:
 
 def latent_table(reports: Sequence[Mapping[str, Any]]) -> Table:
     rows: list[list[Cell]] = []
-    for report in reports:
+    for name, report in zip(report_names(reports), reports, strict=True):
         latent = report.get("latent")
         if latent is not None:
             per_dimension = " ".join(f"{value:.2f}" for value in sorted(latent["kl_per_dimension"], reverse=True)[:8])
-            rows.append(
-                [report["recipe"], latent["verdict"], latent["kl_all_masked"], latent["kl_average"], per_dimension]
-            )
+            rows.append([name, latent["verdict"], latent["kl_all_masked"], latent["kl_average"], per_dimension])
     columns = ["run", "verdict", "KL at t = 1", "KL on average", "largest KL by dimension"]
     return Table("Health of the latent", columns, rows, "KL of the recognition model from the prior, in nats.")

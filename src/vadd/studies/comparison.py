@@ -6,7 +6,7 @@ OUT/figures/*.png
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from vadd.evaluation import BoundSettings, Report, evaluate, histogram
-from vadd.evaluation.evaluate import plural
+from vadd.evaluation.evaluate import Evaluation, plural
 from vadd.evaluation.progress import Progress, silent
 from vadd.report.figures import (
     TRUTH_LABEL,
@@ -27,7 +27,7 @@ from vadd.report.figures import (
     training_curves,
 )
 from vadd.report.page import Section, write_page
-from vadd.report.tables import bound_table, divergence_table, latent_table
+from vadd.report.tables import bound_table, divergence_table, latent_table, report_names
 from vadd.run import Run
 
 
@@ -59,53 +59,67 @@ def compare(
     progress: Progress = silent,
 ) -> Comparison:
     """Evaluate every run at every number of steps and write the report; a run's numbers are on disk once it is done."""
-    reports: list[Report] = []
-    panels: dict[str, list[Panel]] = {}
+    evaluations: list[Evaluation] = []
     for run in runs:
-        evaluation = evaluate(run, steps, samples, bounds=bounds, progress=partial(_with_name, progress, run_name(run)))
-        reports.append(evaluation.report)
-        write_json(out / "results.json", reports)
-        if evaluation.histograms:
-            panels[run_name(run)] = [
-                (TRUTH_LABEL, histogram(run.data.train.numpy(), run.data.values)),
-                *((plural(count, "step"), drawn) for count, drawn in evaluation.histograms.items()),
-            ]
+        tell = partial(_with_name, progress, f"{run.recipe.name} {label(run.recipe.model)}")
+        evaluations.append(evaluate(run, steps, samples, bounds=bounds, progress=tell))
+        write_json(out / "results.json", [evaluation.report for evaluation in evaluations])
     progress("the figures")
-    figures: dict[str, tuple[str, Figure]] = {}
-    if panels:
-        figures["one-step"] = (
-            "Samples at the fewest steps beside the data",
-            histogram_panels(_fewest_steps(runs, panels)),
-        )
-        figures["by-steps"] = "Samples by number of steps", histogram_panels(panels)
-    metric = "paper_js" if all("paper_js" in r for report in reports for r in report["results"]) else "pair_jsd"
-    if all(metric in result for report in reports for result in report["results"]):
-        figures["divergence"] = f"{metric} by number of steps", divergence_by_steps(reports, metric)
-    if all(report.get("bounds") for report in reports):
-        figures["bounds"] = "Likelihood bound by number of steps", bound_by_steps(reports)
-    metrics = {run_name(run): list(run.directory.metrics()) for run in runs}
-    figures["training"] = "Training curves", training_curves(metrics)
-    for name, (_, figure) in figures.items():
-        save_figure(figure, out / "figures" / f"{name}.png")
+    reports = [evaluation.report for evaluation in evaluations]
+    pictures = {
+        name: (alternative, save_figure(figure, out / "figures" / f"{name}.png"))
+        for name, (alternative, figure) in _figures(runs, evaluations).items()
+    }
+
+    def shown(*names: str) -> list[tuple[str, Path]]:
+        return [pictures[name] for name in names if name in pictures]
+
     sections = [
         *first_sections(reports),
-        Section("Samples", figures=[figures[name] for name in ("one-step", "by-steps") if name in figures]),
+        Section("Samples", figures=shown("one-step", "by-steps")),
         Section(
-            "Distance from the data",
-            tables=[divergence_table(reports)],
-            figures=[figures[name] for name in ("divergence",) if name in figures],
-            commands=commands,
+            "Distance from the data", tables=[divergence_table(reports)], figures=shown("divergence"), commands=commands
         ),
-        *([_likelihood_section(reports, figures["bounds"])] if "bounds" in figures else []),
-        Section("Training", figures=[figures["training"]], text=TRAINING_NOTE),
+        Section("Training", figures=shown("training"), text=TRAINING_NOTE),
     ]
-    kept = [section for section in sections if section.figures or section.tables or section.text]
+    if bounds is not None:
+        tables = [bound_table(reports), latent_table(reports)]
+        sections.insert(-1, Section("Likelihood", text=LIKELIHOOD_NOTE, tables=tables, figures=shown("bounds")))
+    kept = [section for section in sections if section.figures or section.tables]
     return Comparison(reports, write_page(out / "report.html", title, introduction, kept))
 
 
-def _likelihood_section(reports: Sequence[Report], figure: tuple[str, Figure]) -> Section:
-    tables = [bound_table(reports), latent_table(reports)]
-    return Section("Likelihood", text=LIKELIHOOD_NOTE, tables=tables, figures=[figure])
+def _figures(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -> dict[str, tuple[str, Figure]]:
+    """Alternative text and figure, by file name."""
+    reports = [evaluation.report for evaluation in evaluations]
+    names = report_names(reports)
+    figures: dict[str, tuple[str, Figure]] = {}
+    by_steps: dict[str, list[Panel]] = {}
+    fewest: dict[str, list[Panel]] = {}
+    for name, run, evaluation in zip(names, runs, evaluations, strict=True):
+        drawn = [(plural(count, "step"), density) for count, density in evaluation.histograms.items()]
+        if drawn:
+            truth = (TRUTH_LABEL, histogram(run.data.train.numpy(), run.data.values))
+            by_steps[name] = [truth, *drawn]
+            # The paper's first figure: a row per data set with the data and every model at the fewest steps.
+            title = f"{name.removeprefix(run.recipe.name).strip()}, {drawn[0][0]}"
+            fewest.setdefault(run.recipe.name, [truth]).append((title, drawn[0][1]))
+    if by_steps:
+        figures["one-step"] = "Samples at the fewest steps beside the data", histogram_panels(fewest)
+        figures["by-steps"] = "Samples by number of steps", histogram_panels(by_steps)
+    for metric in ("paper_js", "pair_jsd"):
+        if all(metric in result for report in reports for result in report["results"]):
+            figures["divergence"] = f"{metric} by number of steps", divergence_by_steps(reports, names, metric)
+            break
+    if all(report.get("bounds") for report in reports):
+        figures["bounds"] = "Likelihood bound by number of steps", bound_by_steps(reports, names)
+    metrics = {name: list(run.directory.metrics()) for name, run in zip(names, runs, strict=True)}
+    figures["training"] = "Training curves", training_curves(metrics)
+    return figures
+
+
+def _with_name(progress: Progress, name: str, what: str, done: int = 0, total: int | None = None) -> None:
+    progress(f"{name}: {what}", done, total)
 
 
 LIKELIHOOD_NOTE = (
@@ -118,20 +132,3 @@ TRAINING_NOTE = (
     "The objective that training maximises, on held-out examples with the averaged weights. For MDLM its negative "
     "bounds the negative log-likelihood from above; for VADD it does not: the two curves do not compare as likelihoods."
 )
-
-
-def run_name(run: Run) -> str:
-    return f"{run.recipe.name} {label(run.recipe.model)}"
-
-
-def _with_name(progress: Progress, name: str, what: str, done: int = 0, total: int | None = None) -> None:
-    progress(f"{name}: {what}", done, total)
-
-
-def _fewest_steps(runs: Sequence[Run], panels: Mapping[str, Sequence[Panel]]) -> dict[str, list[Panel]]:
-    """The paper's first figure: a row per data set with the data and every model at the fewest steps."""
-    rows: dict[str, list[Panel]] = {}
-    for run in runs:
-        truth, (steps, drawn), *_ = panels[run_name(run)]
-        rows.setdefault(run.recipe.name, [truth]).append((f"{label(run.recipe.model)}, {steps}", drawn))
-    return rows

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from vadd.build import build_dataset
 from vadd.errors import Interrupted, UserError
 from vadd.recipe import Recipe, differences, load_recipe
 from vadd.run import Run, RunDirectory, load
@@ -21,9 +22,10 @@ def ensure_trained(recipe: Recipe, path: Path) -> Run:
         if changed:
             told = ", ".join(f"{key} was {old!r}, now {new!r}" for key, (old, new) in changed.items())
             raise UserError(f"{path} was trained with another recipe ({told}); choose another --out")
-    else:
+    data = build_dataset(recipe)
+    if not directory.is_run():
         directory.create(recipe)
-    outcome = train(recipe, directory, resume=bool(directory.checkpoints()))
+    outcome = train(recipe, directory, data, resume=True)
     if not outcome.finished:
         raise Interrupted(f"stopped at step {outcome.step}, saved in {path}")
     return load(path)

@@ -15,7 +15,7 @@ from accelerate import Accelerator
 from accelerate.utils import is_tensorboard_available
 from torch import Tensor
 
-from vadd.build import build_dataset, build_mask_draw, build_model
+from vadd.build import build_mask_draw, build_model
 from vadd.core import ExactCount, MaskedDiffusion, Objective, apply_mask, kl_warmup, latent_health, objective
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
@@ -33,9 +33,8 @@ from vadd.training.ema import Ema
 from vadd.training.interrupt import StopRequest
 from vadd.training.metrics import append_metrics, forget_after
 from vadd.training.optimizer import build_optimizer, learning_rate
-from vadd.training.randomness import ShuffledBatches, step_generator
+from vadd.training.randomness import MASKS, TEST, ShuffledBatches, step_generator
 
-MASKS, TEST = 1, 2  # streams of randomness; 0 is the order of the examples
 TEST_EXAMPLES = 2048
 
 
@@ -47,24 +46,28 @@ class Outcome:
     seconds: float
 
 
-def train(recipe: Recipe, directory: RunDirectory, *, resume: bool = False) -> Outcome:
-    """Train what ``recipe`` describes; the directory must have been made by ``RunDirectory.create``."""
-    return Trainer(recipe, directory, resume).run()
+def train(recipe: Recipe, directory: RunDirectory, data: DiscreteDataset, *, resume: bool = False) -> Outcome:
+    """Train what ``recipe`` describes on its ``data``; the directory must have been made by ``RunDirectory.create``.
+
+    With ``resume`` the training goes on from the newest checkpoint, or from the start where there is none yet.
+    """
+    return Trainer(recipe, directory, data, resume=resume).run()
 
 
 class Trainer:
-    def __init__(self, recipe: Recipe, directory: RunDirectory, resume: bool) -> None:
+    def __init__(self, recipe: Recipe, directory: RunDirectory, data: DiscreteDataset, *, resume: bool = False) -> None:
         self.recipe, self.directory, self.settings = recipe, directory, recipe.training
         trackers = ["tensorboard"] if is_tensorboard_available() else None
         self.accelerator = Accelerator(log_with=trackers, project_dir=directory.path)
-        self.data: DiscreteDataset = build_dataset(recipe)
+        self.data = data
         self.model: MaskedDiffusion = build_model(recipe, self.data.positions, self.data.values)
         self.model.to(self.accelerator.device)
         self.optimizer = build_optimizer(self.model, self.settings)
         self.ema = Ema(self.model, self.settings.ema)
         self.draw_mask = build_mask_draw(recipe.diffusion)
         self.batches = ShuffledBatches(len(self.data.train), self.settings.batch, recipe.seed)
-        self.start = self._restore() if resume else 0
+        self.start = self._restore() if resume and directory.checkpoints() else 0
+        forget_after(directory.metrics_file, self.start)
         self.wrapped, self.stepper = self.accelerator.prepare(self.model, self.optimizer)
         self.accelerator.init_trackers("tensorboard")
 
@@ -73,7 +76,6 @@ class Trainer:
         self.model.load_state_dict(state.model)
         self.ema.averaged.load_state_dict(state.ema)
         restore_optimizer(self.model, self.optimizer, state.optimizer)
-        forget_after(self.directory.metrics_file, state.step)
         return state.step
 
     def run(self) -> Outcome:
@@ -91,7 +93,7 @@ class Trainer:
                     self._evaluate(step, window, display)
                 if step % self.settings.checkpoint_every == 0 and step < self.settings.steps:
                     self.save(step)
-        if step > self.start:
+        if step > self.start or not self.directory.checkpoints():
             self.save(step)
         self.accelerator.end_training()
         return Outcome(step, step >= self.settings.steps, time.perf_counter() - started)
@@ -126,6 +128,8 @@ class Trainer:
     def save(self, step: int) -> None:
         if not self.accelerator.is_main_process:
             return
+        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
+            raise UserError(f"the weights are not finite at step {step}; {self._advice()}")
         state = TrainingState(
             step,
             self.model.state_dict(),
@@ -138,14 +142,15 @@ class Trainer:
                 file.unlink()
             old.rmdir()
 
+    def _advice(self) -> str:
+        kept = self.directory.checkpoints()
+        where = f"the last good checkpoint is {kept[-1]}" if kept else "there is no checkpoint yet"
+        return f"lower training.learning_rate or set training.clip; {where}"
+
     def _log(self, step: int, window: "Window", display: TrainingDisplay) -> None:
         loss, reconstruction, kl = window.close()
         if not math.isfinite(loss):
-            kept = self.directory.checkpoints()
-            where = f"the last good checkpoint is {kept[-1]}" if kept else "there is no checkpoint yet"
-            raise UserError(
-                f"the loss is {loss} at step {step}: lower training.learning_rate or set training.clip; {where}"
-            )
+            raise UserError(f"the loss is {loss} at step {step}; {self._advice()}")
         display.show(window.speed, reconstruction, kl)
         self._record(
             step,

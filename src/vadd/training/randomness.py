@@ -4,6 +4,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+ORDER, MASKS, TEST, SAMPLING, BOUNDS, HEALTH = range(6)
+"""What random numbers are for; the first number of every stream."""
+
 
 def step_generator(seed: int, *stream: int) -> torch.Generator:
     """A CPU generator for one purpose at one moment, independent of all others."""
@@ -36,4 +39,4 @@ class ShuffledBatches:
         known = self._epochs.get(epoch)
         if known is not None:
             return known
-        return torch.randperm(self.examples, generator=step_generator(self.seed, 0, epoch))
+        return torch.randperm(self.examples, generator=step_generator(self.seed, ORDER, epoch))

@@ -1,0 +1,90 @@
+"""``vadd demo`` and ``vadd reproduce toys``, shrunk to seconds."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import TINY, Command
+from vadd.core import Objective
+from vadd.recipe import Recipe
+from vadd.studies import toys
+from vadd.studies.ensure import both_models
+from vadd.training.loop import Trainer
+
+
+@pytest.fixture(autouse=True)
+def _shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tiny(name: str, overrides: tuple[str, ...] = ()) -> list[Recipe]:
+        return both_models(name, [*overrides, *TINY])
+
+    monkeypatch.setattr(toys, "both_models", tiny)
+    monkeypatch.setattr(toys, "SAMPLES", 1000)
+    monkeypatch.setattr(toys, "TOY_PARTICLES", 4)
+
+
+def patch_step(monkeypatch: pytest.MonkeyPatch, before: Callable[[Trainer, int], None]) -> None:
+    undisturbed = Trainer.step
+
+    def step(self: Trainer, number: int) -> Objective:
+        before(self, number)
+        return undisturbed(self, number)
+
+    monkeypatch.setattr(Trainer, "step", step)
+
+
+def stop_in_the_second_training(trainer: Trainer, number: int) -> None:
+    if (trainer.recipe.model, number) == ("vadd", 6):
+        signal.raise_signal(signal.SIGINT)
+
+
+def refuse(trainer: Trainer, number: int) -> None:
+    raise AssertionError("what was trained already was trained again")
+
+
+def test_an_interrupted_demo_goes_on_and_a_finished_one_only_reports_again(
+    vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, file = tmp_path / "demo", tmp_path / "numbers.json"
+    with monkeypatch.context() as patched:
+        patch_step(patched, stop_in_the_second_training)
+        stopped = vadd_command("demo", "--toy", "circles", "--out", out)
+    assert stopped.code == 130
+    assert stopped.err.splitlines()[-1].endswith("run the same command again to go on")
+    assert not (out / "report.html").exists()
+
+    finished = vadd_command("demo", "--toy", "circles", "--out", out, "--json", file)
+    assert finished.code == 0
+    assert finished.out.splitlines()[-1] == f"report: {(out / 'report.html').resolve()}"
+    assert [report["model"] for report in json.loads(file.read_text())] == ["mdlm", "vadd"]
+    logs = [(out / f"circles-{model}/metrics.jsonl").read_bytes() for model in ("mdlm", "vadd")]
+
+    (out / "report.html").unlink()
+    patch_step(monkeypatch, refuse)
+    again = vadd_command("demo", "--toy", "circles", "--out", out)
+    assert (again.code, again.out) == (0, finished.out)
+    assert (out / "report.html").is_file()
+    assert logs == [(out / f"circles-{model}/metrics.jsonl").read_bytes() for model in ("mdlm", "vadd")]
+
+
+def test_the_toys_are_reproduced_beside_the_papers_numbers(vadd_command: Command, tmp_path: Path) -> None:
+    out, file = tmp_path / "toys", tmp_path / "numbers.json"
+    done = vadd_command("reproduce", "toys", "--out", out, "--json", file)
+    assert done.code == 0
+    reports = json.loads(file.read_text())
+    names = [(toy, model) for toy in ("checkerboard", "swissroll", "circles") for model in ("mdlm", "vadd")]
+    assert [(report["recipe"], report["model"]) for report in reports] == names
+    assert all([result["steps"] for result in report["results"]] == [1, 2, 5, 10, 20] for report in reports)
+    page = (out / "report.html").read_text()
+    for number in ("1.3950", "2.6190", "2.2730", "0.0620", "0.0860", "0.1610"):
+        assert number in page
+        assert number in done.out
+
+
+def test_an_unknown_toy_is_refused_before_anything_happens(vadd_command: Command, tmp_path: Path) -> None:
+    refused = vadd_command("demo", "--toy", "moons", "--out", tmp_path / "demo")
+    assert refused.code == 2
+    assert "moons" in refused.err
+    assert list(tmp_path.iterdir()) == []

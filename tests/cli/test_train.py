@@ -1,0 +1,108 @@
+"""``vadd train`` and ``vadd recipes``: presets, one's own arrays, resuming, replacing."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vadd
+from tests.conftest import TINY, TINY_ARRAY, Command, tiny_recipe
+from vadd.recipe import load_recipe, recipe_names
+from vadd.run import RunDirectory
+
+
+def test_recipes_are_listed_with_what_they_are(vadd_command: Command) -> None:
+    shown = vadd_command("recipes")
+    assert shown.code == 0
+    assert [line.split()[0] for line in shown.out.splitlines()] == recipe_names()
+    assert all(load_recipe(name).about in shown.out for name in recipe_names())
+
+
+def test_a_recipe_that_is_shown_can_be_saved_and_used(vadd_command: Command, tmp_path: Path) -> None:
+    shown = vadd_command("recipes", "circles-paper")
+    (tmp_path / "mine.yaml").write_text(shown.out)
+    assert load_recipe(str(tmp_path / "mine.yaml")) == load_recipe("circles-paper")
+
+
+def test_a_training_leaves_a_run_and_says_what_to_do_with_it(vadd_command: Command, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    done = vadd_command("train", "checkerboard", *TINY, "model=mdlm", "seed=1", "--out", out)
+    assert done.code == 0
+    assert f"{out}: done, 30 steps" in done.out
+    assert f"vadd sample {out}" in done.out
+    assert "30/30 steps" in done.err
+    assert vadd.load(out).recipe == tiny_recipe("model=mdlm", "seed=1")
+
+
+def test_without_out_the_run_is_named_after_recipe_and_model(
+    vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert vadd_command("train", "circles", *TINY, "training.steps=2").code == 0
+    assert RunDirectory(tmp_path / "runs/circles-vadd").is_run()
+
+
+def test_a_recipe_file_of_ones_own_can_be_trained(vadd_command: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("extends: swissroll\nseed: 3\n")
+    done = vadd_command("train", tmp_path / "mine.yaml", *TINY, "training.steps=2", "--out", tmp_path / "run")
+    assert done.code == 0
+    recipe = vadd.load(tmp_path / "run").recipe
+    assert (recipe.name, recipe.seed) == ("mine", 3)
+
+
+@pytest.mark.parametrize("shape", [(200, 2), (200, 6), (60, 2, 3)])
+def test_any_array_can_be_learned_without_a_recipe(
+    vadd_command: Command, tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    np.save(tmp_path / "mine.npy", np.random.default_rng(0).integers(0, 5, shape, dtype=np.int16))
+    run = tmp_path / "run"
+    assert vadd_command("train", "--data", tmp_path / "mine.npy", "--out", run, *TINY_ARRAY).code == 0
+    assert vadd.load(run).recipe.name == "mine"
+    assert vadd_command("sample", run, "-n", 7, "--steps", 2, "--out", tmp_path / "drawn.npy").code == 0
+    drawn = np.load(tmp_path / "drawn.npy")
+    assert drawn.shape == (7, *shape[1:])
+    assert 0 <= drawn.min() <= drawn.max() < 5
+    assert vadd_command("eval", run, "--steps", 1, "--json", tmp_path / "numbers.json").code == 0
+    result = json.loads((tmp_path / "numbers.json").read_text())["results"][0]
+    assert result.keys() == {"steps", "pair_jsd", "pair_jsd_floor"}
+
+
+def test_a_preset_can_be_trained_on_ones_own_array(vadd_command: Command, codes_file: Path, tmp_path: Path) -> None:
+    done = vadd_command(
+        "train", "checkerboard", *TINY_ARRAY, "data.values=9", "--data", codes_file, "--out", tmp_path / "run"
+    )
+    assert done.code == 0
+    run = vadd.load(tmp_path / "run")
+    assert (run.data.positions, run.data.values, run.recipe.name) == (6, 9, "checkerboard")
+
+
+def test_a_finished_run_can_be_trained_longer(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(vadd_run, tmp_path / "run")
+    done = vadd_command("train", "--out", copy, "--resume", "training.steps=40", "training.keep_checkpoints=1")
+    assert done.code == 0
+    assert "40 steps" in done.out
+    directory = RunDirectory(copy)
+    assert directory.recipe() == tiny_recipe("training.steps=40", "training.keep_checkpoints=1")
+    assert [path.name for path in directory.checkpoints()] == ["step-00000040"]
+    steps = [record["step"] for record in directory.metrics() if record["split"] == "train"]
+    assert steps == list(range(5, 45, 5))
+
+
+def test_resuming_takes_the_recipe_again_if_it_is_the_same(
+    vadd_command: Command, vadd_run: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(vadd_run, tmp_path / "run")
+    assert vadd_command("train", "checkerboard", *TINY, "--out", copy, "--resume").code == 0
+    refused = vadd_command("train", "checkerboard", *TINY, "training.batch=33", "--out", copy, "--resume")
+    assert refused.code == 2
+    assert "training.batch is 32 there, 33 here" in refused.err
+
+
+def test_a_run_is_replaced_when_asked_to(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(vadd_run, tmp_path / "run")
+    done = vadd_command("train", "checkerboard", *TINY, "training.steps=2", "--out", copy, "--overwrite")
+    assert done.code == 0
+    assert [path.name for path in RunDirectory(copy).checkpoints()] == ["step-00000002"]
+    assert {record["step"] for record in RunDirectory(copy).metrics()} == {2}

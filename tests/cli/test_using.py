@@ -1,0 +1,90 @@
+"""``vadd sample``, ``vadd eval`` and ``vadd compare`` on tiny runs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vadd
+from tests.conftest import Command
+
+
+def test_samples_are_written_as_an_array(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
+    done = vadd_command("sample", vadd_run, "-n", 50, "--steps", 3, "--seed", 4, "--out", tmp_path / "points.npy")
+    assert done.code == 0
+    assert str(tmp_path / "points.npy") in done.out
+    assert np.array_equal(np.load(tmp_path / "points.npy"), vadd.load(vadd_run).sample(50, steps=3, seed=4).numpy())
+
+
+def test_samples_are_written_as_text(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
+    assert vadd_command("sample", vadd_run, "-n", 50, "--out", tmp_path / "points.csv").code == 0
+    read = np.loadtxt(tmp_path / "points.csv", delimiter=",", dtype=int)
+    assert np.array_equal(read, vadd.load(vadd_run).sample(50).numpy())
+
+
+def test_samples_are_drawn_as_a_picture(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
+    assert vadd_command("sample", vadd_run, "-n", 500, "--out", tmp_path / "points.png").code == 0
+    content = (tmp_path / "points.png").read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert len(content) > 3000
+
+
+def test_without_a_file_the_first_twenty_samples_are_shown(vadd_command: Command, vadd_run: Path) -> None:
+    few, many = (vadd_command("sample", vadd_run, "-n", count) for count in (5, 25))
+    expected = [" ".join(map(str, row)) for row in vadd.load(vadd_run).sample(25).tolist()]
+    assert len(few.out.splitlines()) == 5
+    assert many.out.splitlines()[:20] == expected[:20]
+    assert "5 more" in many.out.splitlines()[20]
+
+
+def test_grid_and_latent_policy_can_be_chosen(vadd_command: Command, vadd_run: Path) -> None:
+    outputs = {
+        vadd_command("sample", vadd_run, "-n", 20, "--steps", 3, *options).out
+        for options in ([], ["--grid", "cosine"], ["--latent-policy", "fixed"])
+    }
+    assert len(outputs) == 3
+
+
+def test_an_existing_file_is_replaced_when_asked_to(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "points.npy"
+    file.write_text("old")
+    assert vadd_command("sample", vadd_run, "-n", 3, "--out", file, "--overwrite").code == 0
+    assert np.load(file).shape == (3, 2)
+
+
+def test_eval_writes_the_numbers_it_shows(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "numbers.json"
+    done = vadd_command("eval", vadd_run, "--steps", "2,1,2", "--samples", 2000, "--json", file)
+    assert (done.code, done.err) == (0, "")
+    report = json.loads(file.read_text())
+    assert {"run", "recipe", "model", "results"} <= report.keys()
+    assert (report["run"], report["recipe"], report["model"]) == (str(vadd_run), "checkerboard", "vadd")
+    assert [result["steps"] for result in report["results"]] == [1, 2]
+    for result in report["results"]:
+        assert result.keys() == {"steps", "jsd", "paper_js", "jsd_floor", "paper_js_floor", "jsd_exact"}
+        assert f"{result['paper_js']:.4f}" in done.out
+
+
+def test_compare_writes_a_page_and_a_list(
+    vadd_command: Command, vadd_run: Path, mdlm_run: Path, tmp_path: Path
+) -> None:
+    out, file = tmp_path / "report", tmp_path / "numbers.json"
+    done = vadd_command(
+        "compare", mdlm_run, vadd_run, "--out", out, "--steps", "1,2", "--samples", 1000, "--limit", 50, "--json", file
+    )
+    assert done.code == 0
+    assert str(out / "report.html") in done.out
+    reports = json.loads(file.read_text())
+    assert [report["model"] for report in reports] == ["mdlm", "vadd"]
+    assert [report["run"] for report in reports] == [str(mdlm_run), str(vadd_run)]
+    assert reports == json.loads((out / "results.json").read_text())
+    assert "checkerboard VADD" in (out / "report.html").read_text()
+
+
+def test_where_no_numbers_are_asked_for_no_file_is_written(
+    vadd_command: Command, vadd_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert vadd_command("eval", vadd_run, "--steps", 1, "--samples", 100).code == 0
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,116 @@
+"""The report about a run: its keys are an interface, its numbers are repeatable and agree with each other."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import vadd
+from vadd.data import toy_distribution
+from vadd.errors import UserError
+from vadd.evaluation import entropy, evaluate, histogram, jsd, paper_js
+from vadd.run import Run, RunDirectory
+
+SAMPLES = 3000
+
+
+@pytest.fixture(scope="module")
+def run(vadd_run: Path) -> Run:
+    return vadd.load(vadd_run)
+
+
+def test_the_report_has_the_keys_that_others_rely_on(run: Run, vadd_run: Path) -> None:
+    report = evaluate(run, [1, 2], SAMPLES).report
+    assert {"run", "recipe", "model", "results"} <= report.keys()
+    assert (report["run"], report["recipe"], report["model"]) == (str(vadd_run), "checkerboard", "vadd")
+    assert [result["steps"] for result in report["results"]] == [1, 2]
+    for result in report["results"]:
+        assert result.keys() == {"steps", "jsd", "paper_js", "jsd_floor", "paper_js_floor", "jsd_exact"}
+        assert all(math.isfinite(value) and value >= 0 for value in result.values())
+
+
+def test_the_report_is_plain_json(run: Run) -> None:
+    report = evaluate(run, [1], SAMPLES).report
+    text = json.dumps(report, allow_nan=False)
+    assert json.dumps(json.loads(text)) == text
+
+
+def test_the_numbers_are_repeatable_and_change_with_the_seed(run: Run) -> None:
+    first, again, other = (evaluate(run, [1], SAMPLES, seed=seed).report["results"] for seed in (0, 0, 1))
+    assert first == again
+    assert first[0]["jsd"] != other[0]["jsd"]
+    assert first[0]["jsd_exact"] == other[0]["jsd_exact"]
+
+
+def test_the_histograms_are_those_of_the_samples(run: Run) -> None:
+    evaluation = evaluate(run, [1, 3], SAMPLES)
+    assert list(evaluation.histograms) == [1, 3]
+    for steps, found in evaluation.histograms.items():
+        assert np.array_equal(found, histogram(run.sample(SAMPLES, steps=steps).numpy(), 8))
+
+
+def test_with_many_samples_the_sampled_divergence_is_the_exact_one_and_its_floor(run: Run) -> None:
+    """The floor is 31 / 4n over 32 bins, within 28%: five deviations of the mean of 20 chi-squares of 31 degrees of
+    freedom. The noise adds about as much to the divergence itself, 4e-5; its scatter is of order sqrt(0.2 / n) = 1e-3,
+    and the tolerance five times that.
+    """
+    result = evaluate(run, [1], 200_000).report["results"][0]
+    assert result["jsd_floor"] == pytest.approx(31 / 800_000, rel=0.28)
+    assert result["jsd"] == pytest.approx(result["jsd_exact"], abs=5e-3)
+
+
+def test_a_run_that_samples_the_data_scores_its_floor(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The truth itself, 31 degrees of freedom: from 1/3 to 2.2 times the floor; by chance outside: 3e-4."""
+    truth = toy_distribution("checkerboard", 8)
+    drawn = np.random.default_rng(5).choice(64, p=truth.ravel(), size=20_000)
+    tokens = torch.from_numpy(np.stack(np.unravel_index(drawn, (8, 8)), axis=1))
+    monkeypatch.setattr(run, "sample", lambda *args, **kwargs: tokens, raising=True)
+    result = evaluate(run, [1], 20_000).report["results"][0]
+    for metric in ("jsd", "paper_js"):
+        assert result[f"{metric}_floor"] / 3 < result[metric] < 2.2 * result[f"{metric}_floor"]
+
+
+def test_one_latent_for_all_steps_has_no_exact_value_beyond_one_step(vadd_run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(vadd_run, tmp_path / "fixed")
+    recipe = RunDirectory(copy).recipe().with_overrides(["sampling.latent_policy=fixed"])
+    (copy / "recipe.yaml").write_text(recipe.to_yaml())
+    one, two = evaluate(vadd.load(copy), [1, 2], SAMPLES).report["results"]
+    assert one["jsd_exact"] > 0
+    assert two["jsd_exact"] is None
+
+
+def test_the_exact_value_follows_the_grid_of_the_recipe(vadd_run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(vadd_run, tmp_path / "cosine")
+    recipe = RunDirectory(copy).recipe().with_overrides(["sampling.grid=cosine"])
+    (copy / "recipe.yaml").write_text(recipe.to_yaml())
+    results = [evaluate(vadd.load(path), [1, 2], SAMPLES).report["results"] for path in (vadd_run, copy)]
+    assert results[0][0]["jsd_exact"] == results[1][0]["jsd_exact"]
+    assert results[0][1]["jsd_exact"] != results[1][1]["jsd_exact"]
+
+
+def test_arrays_are_judged_pair_by_pair(array_run: Path) -> None:
+    report = evaluate(vadd.load(array_run), [1, 2], 1000).report
+    assert report["samples"] == 30  # as many as there are held-out examples
+    for result in report["results"]:
+        assert result.keys() == {"steps", "pair_jsd", "pair_jsd_floor"}
+        assert 0 < result["pair_jsd_floor"] < result["pair_jsd"] <= math.log(2)
+
+
+@pytest.mark.parametrize(("steps", "samples"), [([0], 100), ([1, -1], 100), ([1], 1), ([1], 0)])
+def test_impossible_numbers_are_refused(run: Run, steps: list[int], samples: int) -> None:
+    with pytest.raises(UserError, match="at least"):
+        evaluate(run, steps, samples)
+
+
+def test_the_measures_of_the_report_are_those_of_the_package(run: Run) -> None:
+    """Recomputed from the samples and the exact truth, they differ by the noise of the true sample only."""
+    truth = toy_distribution("checkerboard", 8)
+    assert entropy(truth) == pytest.approx(math.log(32))
+    evaluation = evaluate(run, [2], 50_000)
+    result, found = evaluation.report["results"][0], evaluation.histograms[2]
+    assert result["jsd"] == pytest.approx(jsd(truth, found), abs=0.01)
+    assert result["paper_js"] == pytest.approx(paper_js(truth, found), rel=0.05)

@@ -1,0 +1,107 @@
+"""Runs side by side: numbers, figures and one page."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vadd
+from vadd.report.tables import report_names
+from vadd.run import Run
+from vadd.studies.comparison import Comparison, compare, write_json
+
+
+@pytest.fixture(scope="module")
+def runs(mdlm_run: Path, vadd_run: Path) -> list[Run]:
+    return [vadd.load(mdlm_run), vadd.load(vadd_run)]
+
+
+@pytest.fixture(scope="module")
+def comparison(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    out = tmp_path_factory.mktemp("comparison") / "new"
+    told: list[str] = []
+    made = compare(
+        runs,
+        out,
+        steps=[1, 2],
+        samples=2000,
+        title="The title",
+        introduction="The introduction.",
+        commands=["vadd compare <a> b"],
+        progress=lambda what, done=0, total=None: told.append(what),
+    )
+    assert {text.partition(":")[0] for text in told} >= {"checkerboard MDLM", "checkerboard VADD"}
+    return made
+
+
+def test_the_numbers_are_a_list_of_reports(comparison: Comparison) -> None:
+    written = json.loads((comparison.page.parent / "results.json").read_text())
+    assert [report["model"] for report in written] == ["mdlm", "vadd"]
+    assert [[result["steps"] for result in report["results"]] for report in written] == [[1, 2], [1, 2]]
+    assert written == json.loads(json.dumps(comparison.reports))
+
+
+def test_every_figure_is_a_file_and_on_the_page(comparison: Comparison) -> None:
+    figures = {file.name for file in (comparison.page.parent / "figures").iterdir()}
+    assert {"one-step.png", "by-steps.png", "divergence.png", "training.png"} <= figures
+    page = comparison.page.read_text()
+    assert page.count('src="data:image/png;base64,') == len(figures)
+    for part in (
+        "The title",
+        "The introduction.",
+        "vadd compare &lt;a&gt; b",
+        "checkerboard MDLM",
+        "checkerboard VADD",
+    ):
+        assert part in page
+
+
+def test_the_page_shows_the_numbers_of_the_reports(comparison: Comparison) -> None:
+    page = comparison.page.read_text()
+    for report in comparison.reports:
+        for result in report["results"]:
+            assert f"<td>{result['paper_js']:.4f}</td>" in page
+            assert f"<td>{result['jsd_exact']:.4f}</td>" in page
+
+
+def test_runs_whose_examples_cannot_be_drawn_are_compared_by_pairs(array_run: Path, tmp_path: Path) -> None:
+    made = compare([vadd.load(array_run)], tmp_path, steps=[1, 2], samples=100, title="t", introduction="i")
+    figures = {file.name for file in (tmp_path / "figures").iterdir()}
+    assert figures >= {"divergence.png", "training.png"}
+    assert not figures & {"one-step.png", "by-steps.png"}
+    assert "pair_jsd" in made.page.read_text()
+
+
+def test_a_run_is_called_by_its_recipe_and_model_and_by_its_directory_where_these_are_not_unique() -> None:
+    def report(model: str, run: str) -> dict[str, str]:
+        return {"recipe": "checkerboard", "model": model, "run": run}
+
+    different = [report("mdlm", "x/a"), report("vadd", "x/b")]
+    assert report_names(different) == ["checkerboard MDLM", "checkerboard VADD"]
+    alike = [report("vadd", "x/a"), report("vadd", "x/b")]
+    assert report_names(alike) == ["checkerboard VADD (a)", "checkerboard VADD (b)"]
+
+
+def test_two_runs_of_one_recipe_and_a_run_that_cannot_be_drawn_stand_side_by_side(
+    runs: list[Run], array_run: Path, tmp_path: Path
+) -> None:
+    mixed = [runs[1], runs[1], vadd.load(array_run)]
+    made = compare(mixed, tmp_path, steps=[1], samples=100, title="t", introduction="i")
+    assert len(made.reports) == 3
+    assert (tmp_path / "figures" / "one-step.png").exists()
+
+
+def test_json_is_replaced_whole_and_its_directory_made(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "numbers.json"
+    for content in ([1], [{"a": None}]):
+        write_json(path, content)
+        assert json.loads(path.read_text()) == content
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_content_that_is_no_json_leaves_the_old_file(tmp_path: Path) -> None:
+    write_json(tmp_path / "numbers.json", [1])
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "numbers.json", [np.float32(1)])
+    assert json.loads((tmp_path / "numbers.json").read_text()) == [1]

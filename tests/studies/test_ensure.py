@@ -1,0 +1,61 @@
+"""A study that is run again picks up what is there: finished runs are kept, interrupted ones continued."""
+
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.conftest import tiny_recipe
+from vadd.core import Objective
+from vadd.errors import Interrupted, UserError
+from vadd.run import RunDirectory
+from vadd.studies.ensure import both_models, ensure_trained
+from vadd.training.loop import Trainer
+
+
+def refuse_to_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(self: Trainer, number: int) -> Objective:
+        raise AssertionError("a finished run was trained again")
+
+    monkeypatch.setattr(Trainer, "step", step)
+
+
+def test_what_is_missing_is_trained_and_then_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = ensure_trained(tiny_recipe(), tmp_path / "run")
+    log = (tmp_path / "run/metrics.jsonl").read_bytes()
+    refuse_to_train(monkeypatch)
+    second = ensure_trained(tiny_recipe(), tmp_path / "run")
+    assert torch.equal(first.sample(50), second.sample(50))
+    assert (tmp_path / "run/metrics.jsonl").read_bytes() == log
+
+
+def test_an_interrupted_training_is_told_and_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    undisturbed = Trainer.step
+
+    def step(self: Trainer, number: int) -> Objective:
+        signal.raise_signal(signal.SIGINT)
+        return undisturbed(self, number)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "step", step)
+        with pytest.raises(Interrupted, match=f"stopped at step 1, saved in {tmp_path / 'run'}"):
+            ensure_trained(tiny_recipe(), tmp_path / "run")
+    assert RunDirectory(tmp_path / "run").latest_checkpoint().name == "step-00000001"
+    continued = ensure_trained(tiny_recipe(), tmp_path / "run")
+    whole = ensure_trained(tiny_recipe(), tmp_path / "whole")
+    assert torch.equal(continued.sample(50), whole.sample(50))
+
+
+def test_a_run_of_another_recipe_is_refused_and_kept(tmp_path: Path) -> None:
+    RunDirectory(tmp_path / "run").create(tiny_recipe())
+    with pytest.raises(UserError, match=r"trained with another recipe \(seed was 0, now 1\)"):
+        ensure_trained(tiny_recipe("seed=1"), tmp_path / "run")
+    assert RunDirectory(tmp_path / "run").recipe() == tiny_recipe()
+
+
+def test_both_models_share_everything_but_the_model() -> None:
+    mdlm, vadd = both_models("circles", ["seed=4"])
+    assert (mdlm.model, vadd.model) == ("mdlm", "vadd")
+    assert mdlm == vadd.with_overrides(["model=mdlm"])
+    assert vadd.seed == 4

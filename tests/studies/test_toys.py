@@ -1,0 +1,36 @@
+"""The table beside the paper's numbers."""
+
+from typing import Any
+
+import pytest
+
+from vadd.studies.paper import TOYS
+from vadd.studies.toys import DEMO_OVERRIDES, STEPS, TOY_NAMES, paper_table
+
+
+def report(recipe: str, model: str) -> dict[str, Any]:
+    results = [
+        {"steps": steps, "paper_js": steps / 10, "paper_js_floor": 0.05, "jsd_exact": steps / 100} for steps in STEPS
+    ]
+    return {"recipe": recipe, "model": model, "results": results}
+
+
+def test_the_paper_has_a_number_for_every_toy_and_model() -> None:
+    assert set(TOYS) == {(toy, model) for toy in TOY_NAMES for model in ("mdlm", "vadd")}
+    assert [TOYS[toy, "vadd"].js_1 for toy in TOY_NAMES] == [0.062, 0.086, 0.161]
+    assert [TOYS[toy, "mdlm"].js_1 for toy in TOY_NAMES] == [1.395, 2.619, 2.273]
+
+
+@pytest.mark.parametrize("suffix", ["", "-paper"])
+def test_ours_stand_beside_the_papers(suffix: str) -> None:
+    table = paper_table([report(f"swissroll{suffix}", "mdlm"), report(f"circles{suffix}", "vadd")])
+    assert [list(row) for row in table.rows] == [
+        ["swissroll MDLM", 0.1, 2.619, 0.5, 0.287, 0.05, 0.01],
+        ["circles VADD", 0.1, 0.161, 0.5, 0.042, 0.05, 0.01],
+    ]
+    assert len(table.columns) == 7
+
+
+def test_the_demo_is_short() -> None:
+    steps = dict(override.split("=") for override in DEMO_OVERRIDES)["training.steps"]
+    assert int(steps) <= 3000
