@@ -139,7 +139,7 @@ def load(path: str | Path, device: str | torch.device | None = None) -> Run:
     weights = read_weights(checkpoint)
     # The shapes of the model are in the data; for arrays and toys reading it is cheap.
     data = build_dataset(recipe)
-    model = build_model(recipe, data.positions, data.values)
+    model = build_model(recipe, data.shape, data.values)
     try:
         model.load_state_dict(weights)
     except RuntimeError:

@@ -145,4 +145,4 @@ def check_examples(run: Run, examples: Tensor) -> Tensor:
     if int(examples.max()) >= values or int(examples.min()) < 0:
         wrong = int(examples.max()) if int(examples.max()) >= values else int(examples.min())
         raise UserError(f"the examples hold the value {wrong}, the run's model knows 0..{values - 1}")
-    return examples
+    return examples.long()
