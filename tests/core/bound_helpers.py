@@ -88,21 +88,33 @@ def log_joint(
     return inner(log_mu[..., revealed].sum(-1), prior.weights)
 
 
+def assignment_probabilities(positions: int, known: KnownSchedule, times: list[float]) -> Tensor:
+    """Of every assignment of positions to steps, (T ** N,) in the order of ``all_sequences(N, T)``."""
+    steps = len(times) - 1
+    # A position is masked between t_{i-1} and t_i with probability alpha(t_{i-1}) - alpha(t_i).
+    share = torch.tensor([known.alpha(times[i]) - known.alpha(times[i + 1]) for i in range(steps)], dtype=torch.float64)
+    return share[all_sequences(positions, steps)].prod(1)
+
+
+def assignment_bounds(denoiser: Denoiser, times: list[float], prior: PriorGrid, inner: Inner = log_mean) -> Tensor:
+    """sum_i log p(x_{U_i} | x_{t_i}) for every assignment of positions to steps and every x0: (T ** N, V ** N)."""
+    x0 = all_sequences(denoiser.positions, denoiser.values)
+    tables = [log_mu_table(denoiser, prior, t) for t in times[1:]]
+    rows = []
+    for step_of in all_sequences(denoiser.positions, len(tables)):
+        row = torch.zeros(len(x0), dtype=torch.float64)
+        for step in step_of.unique().tolist():
+            row += log_joint(tables[step], prior, x0, step_of <= step, step_of == step, inner)
+        rows.append(row)
+    return torch.stack(rows)
+
+
 def exact_step_bound(
     denoiser: Denoiser, known: KnownSchedule, times: list[float], prior: PriorGrid, inner: Inner = log_mean
 ) -> Tensor:
-    """E sum_i log p(x_{U_i} | x_{t_i}) for every x0, (V ** N,): the sum over all assignments of positions to steps."""
-    positions, steps = denoiser.positions, len(times) - 1
-    x0 = all_sequences(positions, denoiser.values)
-    # A position is masked between t_{i-1} and t_i with probability alpha(t_{i-1}) - alpha(t_i).
-    share = torch.tensor([known.alpha(times[i]) - known.alpha(times[i + 1]) for i in range(steps)], dtype=torch.float64)
-    tables = [log_mu_table(denoiser, prior, t) for t in times[1:]]
-    total = torch.zeros(len(x0), dtype=torch.float64)
-    for step_of in all_sequences(positions, steps):
-        for step in step_of.unique().tolist():
-            found = log_joint(tables[step], prior, x0, step_of <= step, step_of == step, inner)
-            total += share[step_of].prod() * found
-    return total
+    """E sum_i log p(x_{U_i} | x_{t_i}) for every x0: (V ** N,)."""
+    probabilities = assignment_probabilities(denoiser.positions, known, times)
+    return probabilities @ assignment_bounds(denoiser, times, prior, inner)
 
 
 def exact_integral(denoiser: Denoiser, prior: PriorGrid) -> Tensor:

@@ -56,7 +56,7 @@ def reproduce_toys(out: Path, scale: Literal["cpu", "paper"], progress: Progress
         out,
         steps=STEPS,
         samples=SAMPLES,
-        bounds=BoundSettings(Particles(TOY_PARTICLES), steps=(1, 2, 4, 8, 16)),
+        bounds=BoundSettings(Particles(TOY_PARTICLES), steps=(1, 2, 4, 8, 16), limit=4000),
         title="Two-dimensional toys: MDLM and VADD beside the paper",
         introduction=(
             "Three distributions on a 100 x 100 grid, learned from 100,000 points and compared by 100,000 samples, as "
