@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
@@ -96,6 +96,8 @@ Data = Annotated[
 class MlpNetwork(Section):
     """The networks of the paper's toy experiments."""
 
+    rows_at_once: ClassVar[int] = 8192
+    """Examples that sampling and judging show the network at a time; part of what a seed means."""
     kind: Literal["mlp"] = "mlp"
     width: PositiveInt = 256
     depth: PositiveInt = 4
@@ -112,6 +114,7 @@ class MlpNetwork(Section):
 class ResidualNetwork(Section):
     """Residual perceptrons over whole images, for CPUs."""
 
+    rows_at_once: ClassVar[int] = 8192
     kind: Literal["residual"] = "residual"
     width: PositiveInt = 768
     blocks: PositiveInt = 3
@@ -122,6 +125,7 @@ class ResidualNetwork(Section):
 class UnetNetwork(Section):
     """The single-resolution UNets of the paper's image experiments."""
 
+    rows_at_once: ClassVar[int] = 64
     kind: Literal["unet"] = "unet"
     embedding: PositiveInt = Field(64, description="planes of every block")
     blocks: PositiveInt = Field(8, description="on the way down, and as many on the way up")

@@ -5,7 +5,7 @@ Numbers are *negative* log-likelihoods: smaller is better, and a valid one canno
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -94,7 +94,7 @@ def measure_bounds(
         found = NegativeLogLikelihood.from_draws(torch.cat(draws), x0.shape[1], valid=valid, log_truth=log_truth)
         return asdict(found)
 
-    particles = settings.particles
+    particles = replace(settings.particles, rows_per_call=2 * run.recipe.network.rows_at_once)
     bounds = []
     for steps in settings.steps:
         estimate = partial(step_bound, run.model, steps=steps, particles=particles, grid=grid)
