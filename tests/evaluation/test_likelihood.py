@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -240,3 +241,32 @@ def test_on_a_trained_toy_the_bound_of_more_steps_stays_below_the_exact_likeliho
     law = ExactDistributions(trained.model).after(steps)
     loss = law[x0[:, 0], x0[:, 1]].log() - step_bound(trained.model, x0, steps, Particles(64), seeded(0))
     assert float(loss.mean()) > -5 * float(loss.std()) / math.sqrt(len(loss))
+
+
+def test_numbers_that_do_not_exist_are_none_not_nan() -> None:
+    single = NegativeLogLikelihood.from_draws(torch.tensor([-3.0]).double(), 2, valid=True)
+    assert (single.nats, single.stderr) == (3.0, None)
+    huge = NegativeLogLikelihood.from_draws(torch.tensor([-2000.0, -2000.0]).double(), 2, valid=True)
+    assert (huge.nats, huge.perplexity) == (2000.0, None)
+
+
+def test_examples_that_the_data_cannot_produce_have_no_excess(vadd_run: Path) -> None:
+    run = load(vadd_run)
+    assert run.data.distribution is not None
+    impossible = torch.from_numpy(np.argwhere(run.data.distribution() == 0)[:2])
+    bounds = BoundSettings(Particles(4), steps=(1,))
+    (found,) = evaluate(run, (), bounds=bounds, examples=impossible).report["bounds"]
+    assert (found["excess"], found["excess_stderr"]) == (None, None)
+    assert found["nats"] > 0
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (2,)])
+def test_examples_of_another_form_are_refused(vadd_run: Path, shape: tuple[int, ...]) -> None:
+    with pytest.raises(UserError, match="examples have the shape"):
+        check_examples(load(vadd_run), torch.zeros(shape, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("limit", [0, -3])
+def test_a_limit_below_one_is_refused(limit: int) -> None:
+    with pytest.raises(UserError, match="at least 1"):
+        BoundSettings(Particles(1), limit=limit)

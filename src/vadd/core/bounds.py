@@ -52,7 +52,7 @@ def step_bound(
         rows, step = task[:, 0], task[:, 1]
         hidden = step_of[rows] <= step[:, None]
         revealed = step_of[rows] == step[:, None]
-        t = times.to(x0.device)[step].float()
+        t = times.float().to(x0.device)[step]
         batch = apply_mask(x0[rows], Masking(hidden, t, torch.ones_like(t)), model.mask_value)
         total.index_add_(0, rows.cpu(), _log_joint(model, batch, revealed, particles, generator))
     return total

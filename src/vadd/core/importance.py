@@ -6,8 +6,9 @@ heuristic),
 .. math:: \log \frac1K \sum_k e^{\mathrm{score}(z_k)} \frac{p(z_k)}{g(z_k)}
 
 never exceeds the true logarithm in expectation, whatever the components are. Having the prior among them bounds every
-weight by a constant, so a bad recognition model costs at most log(K / K_prior) nats. Sums run in float64, and over
-draws in chunks: memory does not grow with K.
+weight p / g by K / K_prior, so that no single draw can dominate. (With more draws of a mixture the estimate need not
+rise: a perfect recognition model alone is exact with one draw, and others only dilute it.) Sums run in float64, and
+over draws in chunks: memory does not grow with K.
 """
 
 import math
@@ -43,7 +44,8 @@ class MixtureProposal:
     def log_density(self, z: Tensor) -> Tensor:
         """log g(z) for z (K, B, d): (K, B)."""
         terms = [
-            component.log_prob(z) + math.log(count / self.particles)
+            DiagonalGaussian(precise(component.mean), precise(component.log_std)).log_prob(z)
+            + math.log(count / self.particles)
             for component, count in zip(self.components, self.counts, strict=True)
         ]
         return torch.logsumexp(torch.stack(terms), dim=0)

@@ -23,6 +23,7 @@ from vadd.training.randomness import BOUNDS, HEALTH, step_generator
 
 BATCH = 1000
 HEALTH_EXAMPLES = 10_000
+LARGEST_EXPONENT = 700.0
 NOT_A_BOUND = "not a likelihood bound"
 
 
@@ -30,17 +31,20 @@ NOT_A_BOUND = "not a likelihood bound"
 class NegativeLogLikelihood:
     nats: float
     """Per example."""
-    stderr: float
-    """Of ``nats``, over examples; the randomness of the estimate is part of it."""
+    stderr: float | None
+    """Of ``nats``, over examples; the randomness of the estimate is part of it. None for a single example."""
     bpd: float
     """Bits per position."""
-    perplexity: float
-    """exp(nats per position)."""
+    perplexity: float | None
+    """exp(nats per position); None where that is beyond a float."""
     examples: int
     valid: bool
     """Whether it bounds the negative log-likelihood from above."""
     excess: float | None = None
-    """Nats above the true distribution's own score on the same examples, where that is known: at least 0 if valid."""
+    """Nats above the true distribution's own score on the same examples, where that is known.
+
+    In expectation at least 0 if valid.
+    """
     excess_stderr: float | None = None
 
     @classmethod
@@ -49,15 +53,14 @@ class NegativeLogLikelihood:
     ) -> "NegativeLogLikelihood":
         nats, stderr = mean_and_error(-log_likelihood)
         per_position = nats / positions
+        perplexity = math.exp(per_position) if per_position < LARGEST_EXPONENT else None
         excess = (None, None) if log_truth is None else mean_and_error(log_truth - log_likelihood)
-        return cls(
-            nats, stderr, per_position / math.log(2), math.exp(per_position), len(log_likelihood), valid, *excess
-        )
+        return cls(nats, stderr, per_position / math.log(2), perplexity, len(log_likelihood), valid, *excess)
 
 
-def mean_and_error(values: Tensor) -> tuple[float, float]:
-    """The mean and its standard error."""
-    error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+def mean_and_error(values: Tensor) -> tuple[float, float | None]:
+    """The mean and its standard error, which takes two values at least."""
+    error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else None
     return float(values.mean()), error
 
 
@@ -72,6 +75,10 @@ class BoundSettings:
     grid: Grid | None = None
     """The recipe's by default."""
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise UserError(f"the number of examples to judge by must be at least 1, not {self.limit}")
 
 
 def measure_bounds(
@@ -115,7 +122,9 @@ def true_log_probability(run: Run, x0: Tensor) -> Tensor | None:
     """log p(x0) under the data's own distribution, where it is known: (n,) float64."""
     if run.data.distribution is None:
         return None
-    return torch.from_numpy(np.log(run.data.distribution()[tuple(x0.T.numpy())]))
+    probability = run.data.distribution()[tuple(x0.T.numpy())]
+    # Examples from elsewhere may be impossible under the data's distribution; then there is nothing to compare with.
+    return torch.from_numpy(np.log(probability)) if probability.min() > 0 else None
 
 
 def health_report(run: Run, examples: Tensor) -> dict[str, object] | None:
@@ -140,6 +149,8 @@ def has_latent(run: Run) -> bool:
 def check_examples(run: Run, examples: Tensor) -> Tensor:
     """The examples, if the run's model can read them."""
     positions, values = run.model.positions, run.model.values
+    if examples.ndim != 2 or len(examples) == 0:
+        raise UserError(f"examples have the shape (n, {positions}) with n at least 1, not {tuple(examples.shape)}")
     if examples.shape[1] != positions:
         raise UserError(f"the examples have {examples.shape[1]} positions, the run's model {positions}")
     if int(examples.max()) >= values or int(examples.min()) < 0:
