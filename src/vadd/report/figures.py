@@ -1,6 +1,6 @@
 """Figures: arrays in, matplotlib figures out. Nothing here knows about models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import matplotlib
 matplotlib.use("Agg")  # figures are files here; no window, no display needed
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 MODEL_LABELS = {"mdlm": "MDLM", "vadd": "VADD"}
@@ -70,40 +71,46 @@ def training_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     return figure
 
 
-def divergence_by_steps(reports: Sequence[Mapping[str, Any]], names: Sequence[str], metric: str) -> Figure:
-    """One metric against the number of sampling steps, a line per run, the sampling floor dashed below."""
-    figure = Figure(figsize=(5.2, 3.6), layout="constrained")
-    axis = figure.subplots()
+def _panels_by_recipe(
+    reports: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> tuple[Figure, list[tuple[Axes, list[tuple[str, Mapping[str, Any]]]]]]:
+    """An axis for each recipe, with the reports that belong to it under their names."""
+    by_recipe: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
     for name, report in zip(names, reports, strict=True):
-        results = report["results"]
-        axis.plot(
-            [result["steps"] for result in results],
-            [result[metric] for result in results],
-            marker="o",
-            color=MODEL_COLOURS.get(report["model"]) if len(reports) <= 2 else None,
-            label=name,
-        )
-    floors = {round(report["results"][0][f"{metric}_floor"], 6): report["recipe"] for report in reports}
-    for floor, recipe in floors.items():
-        axis.axhline(floor, linestyle="--", linewidth=1, color="grey")
-        axis.annotate(
-            f"floor, {recipe}",
-            (1, floor),
-            fontsize=7,
-            color="grey",
-            va="bottom",
-            xycoords=("axes fraction", "data"),
-            ha="right",
-        )
+        by_recipe.setdefault(report["recipe"], []).append((name, report))
+    figure = Figure(figsize=(1.2 + 4.2 * len(by_recipe), 3.7), layout="constrained")
+    axes = figure.subplots(1, len(by_recipe), squeeze=False)[0]
+    return figure, list(zip(axes, by_recipe.values(), strict=True))
+
+
+def _colour(report: Mapping[str, Any], runs_in_panel: int, number: int) -> str:
+    """One colour for each model; where a panel holds several runs of a model, one for each run."""
+    return MODEL_COLOURS.get(report["model"], f"C{number}") if runs_in_panel <= 2 else f"C{number}"
+
+
+def _label_step_axis(axis: Axes, steps: Iterable[int], y_label: str) -> None:
+    ticks = sorted(set(steps))
     axis.set_xscale("log")
-    axis.set_yscale("log")
-    steps = sorted({result["steps"] for report in reports for result in report["results"]})
-    axis.set_xticks(steps, [str(step) for step in steps])
+    axis.set_xticks(ticks, [str(step) for step in ticks])
     axis.minorticks_off()
-    axis.set_xlabel("sampling steps")
-    axis.set_ylabel(metric)
+    axis.set_xlabel("sampling steps T")
+    axis.set_ylabel(y_label)
     axis.grid(alpha=0.25)
     axis.legend(frameon=False, fontsize=8)
+
+
+def divergence_by_steps(reports: Sequence[Mapping[str, Any]], names: Sequence[str], metric: str) -> Figure:
+    """One metric against the number of sampling steps, a line per run, the sampling floor dashed below."""
+    figure, panels = _panels_by_recipe(reports, names)
+    for axis, members in panels:
+        for number, (name, report) in enumerate(members):
+            steps = [result["steps"] for result in report["results"]]
+            values = [result[metric] for result in report["results"]]
+            axis.plot(steps, values, marker="o", color=_colour(report, len(members), number), label=name)
+        floor = members[0][1]["results"][0][f"{metric}_floor"]
+        axis.axhline(floor, linestyle="--", linewidth=1, color="grey", label="floor: data against data")
+        axis.set_yscale("log")
+        _label_step_axis(axis, (result["steps"] for _, report in members for result in report["results"]), metric)
     return figure
 
 
@@ -112,31 +119,22 @@ def bound_by_steps(reports: Sequence[Mapping[str, Any]], names: Sequence[str]) -
 
     A report that has the paper's DELBO shows it as a dotted line, named for what it is.
     """
-    figure = Figure(figsize=(5.6, 3.9), layout="constrained")
-    axis = figure.subplots()
-    for number, (name, report) in enumerate(zip(names, reports, strict=True)):
-        bounds = report["bounds"]
-        steps = [bound["steps"] for bound in bounds]
-        nats = np.array([bound["nats"] for bound in bounds])
-        spread = 2 * np.array([bound["stderr"] for bound in bounds])
-        colour = MODEL_COLOURS.get(report["model"]) if len(reports) <= 2 else f"C{number}"
-        axis.plot(steps, nats, marker="o", color=colour, label=name)
-        axis.fill_between(steps, nats - spread, nats + spread, color=colour, alpha=0.2, linewidth=0)
-        if "delbo" in report:
-            delbo = f"{name}, the paper's DELBO (not a bound)"
-            axis.axhline(report["delbo"]["nats"], linestyle=":", color=colour, label=delbo)
-    for value, recipe in {
-        round(report["entropy"], 6): report["recipe"] for report in reports if "entropy" in report
-    }.items():
-        axis.axhline(
-            value, linestyle="--", linewidth=1, color="grey", label=f"entropy of {recipe.removesuffix('-paper')}"
-        )
-    axis.set_xscale("log")
-    ticks = sorted({bound["steps"] for report in reports for bound in report["bounds"]})
-    axis.set_xticks(ticks, [str(step) for step in ticks])
-    axis.minorticks_off()
-    axis.set_xlabel("sampling steps T")
-    axis.set_ylabel("negative log-likelihood bound, nats")
-    axis.grid(alpha=0.25)
-    axis.legend(frameon=False, fontsize=8)
+    figure, panels = _panels_by_recipe(reports, names)
+    for axis, members in panels:
+        for number, (name, report) in enumerate(members):
+            bounds, colour = report["bounds"], _colour(report, len(members), number)
+            steps = [bound["steps"] for bound in bounds]
+            nats = np.array([bound["nats"] for bound in bounds])
+            spread = 2 * np.array([bound["stderr"] or 0.0 for bound in bounds])
+            axis.plot(steps, nats, marker="o", color=colour, label=name)
+            axis.fill_between(steps, nats - spread, nats + spread, color=colour, alpha=0.2, linewidth=0)
+            if "delbo" in report:
+                delbo = f"{name}, the paper's DELBO (not a bound)"
+                axis.axhline(report["delbo"]["nats"], linestyle=":", color=colour, label=delbo)
+        if "entropy" in members[0][1]:
+            axis.axhline(
+                members[0][1]["entropy"], linestyle="--", linewidth=1, color="grey", label="entropy of the data"
+            )
+        steps_shown = (bound["steps"] for _, report in members for bound in report["bounds"])
+        _label_step_axis(axis, steps_shown, "negative log-likelihood bound, nats")
     return figure
