@@ -85,7 +85,7 @@ def test_more_samples_than_one_chunk_are_drawn_chunk_by_chunk(run: Run) -> None:
     told: list[int] = []
     drawn = run.sample(count, steps=2, progress=lambda done: told.append(done))
     assert drawn.shape == (count, 2)
-    assert told == [2 * count]
+    assert told == [CHUNK, 2 * CHUNK, count]
     first, second, rest = drawn[:CHUNK], drawn[CHUNK:-10], drawn[-10:]
     assert not torch.equal(first, second)
     assert torch.equal(first, run.sample(CHUNK, steps=2))
