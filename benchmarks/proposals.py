@@ -37,7 +37,7 @@ def main() -> None:
     rows = []
     for path in arguments.runs:
         run = load(path)
-        x0 = run.data.test[: arguments.limit].to(run.model.device)
+        x0 = run.data.test[: arguments.limit].to(run.model.device).long()
         for steps in map(int, arguments.steps.split(",")):
             for count in map(int, arguments.particles.split(",")):
                 reference = None

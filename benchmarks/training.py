@@ -70,7 +70,7 @@ def measure(recipe: Recipe, steps: int) -> dict[str, Any]:
     times = {event.key: event.self_cpu_time_total for event in record.key_averages()}
     products = sum(value for key, value in times.items() if key in {"aten::mm", "aten::addmm", "aten::bmm"})
     rows = recipe.training.batch * (recipe.latent.particles if recipe.model == "vadd" else 1)
-    rate = matmul_rate(rows, recipe.network.width)
+    rate = matmul_rate(rows, getattr(recipe.network, "width", 512))
     return {
         "recipe": recipe.name,
         "model": recipe.model,

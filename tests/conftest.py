@@ -1,7 +1,7 @@
 """What the tests of the upper floors share: tiny recipes, tiny trained runs, and the command line as a function."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +49,14 @@ def train_in(path: Path, recipe: Recipe) -> Outcome:
     directory = RunDirectory(path)
     directory.create(recipe)
     return train(recipe, directory, build_dataset(recipe))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def data_in_a_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing that tests fetch or cache goes to the user's own data directory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VADD_DATA", str(tmp_path_factory.mktemp("data")))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -53,8 +53,8 @@ def test_no_schedule_or_mask_draw_is_left_out() -> None:
 
 
 def test_vadd_is_the_model_with_the_latent_and_mdlm_the_one_without() -> None:
-    vadd = build_model(tiny_recipe("latent.dim=3", "latent.particles=2"), 2, 10)
-    mdlm = build_model(tiny_recipe("model=mdlm"), 2, 10)
+    vadd = build_model(tiny_recipe("latent.dim=3", "latent.particles=2"), (2,), 10)
+    mdlm = build_model(tiny_recipe("model=mdlm"), (2,), 10)
     assert isinstance(vadd.latent, GaussianLatent)
     assert (vadd.latent.dim, vadd.latent.particles) == (3, 2)
     assert isinstance(mdlm.latent, NoLatent)
@@ -64,7 +64,7 @@ def test_vadd_is_the_model_with_the_latent_and_mdlm_the_one_without() -> None:
 
 @pytest.mark.parametrize("features", [0, 8])
 def test_the_network_sees_time_only_if_the_recipe_says_so(features: int) -> None:
-    model = build_model(tiny_recipe("model=mdlm", f"network.time_features={features}"), 2, 10)
+    model = build_model(tiny_recipe("model=mdlm", f"network.time_features={features}"), (2,), 10)
     tokens, everywhere = torch.full((1, 2), 10), torch.ones(1, 2, dtype=torch.bool)
     early, late = (model.denoiser(tokens, None, torch.tensor([t]), everywhere) for t in (0.1, 0.9))
     assert model.denoiser.uses_time == (features > 0)
@@ -75,7 +75,7 @@ def test_the_seed_decides_the_initial_weights_and_the_global_generator_is_left_a
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    first, second, other = (build_model(tiny_recipe(f"seed={seed}"), 2, 10).state_dict() for seed in (1, 1, 2))
+    first, second, other = (build_model(tiny_recipe(f"seed={seed}"), (2,), 10).state_dict() for seed in (1, 1, 2))
     assert torch.equal(torch.rand(3), expected)
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert not torch.equal(first["denoiser.tokens.table"], other["denoiser.tokens.table"])
@@ -92,7 +92,7 @@ def test_the_data_of_a_toy_recipe_have_its_sizes_and_its_seed() -> None:
 def test_an_array_of_any_shape_gets_a_recipe_that_can_be_built(tmp_path: Path, shape: tuple[int, ...]) -> None:
     recipe = recipe_for_array(save(tmp_path / "mine.npy", random_array(*shape)))
     data = build_dataset(recipe)
-    model = build_model(recipe.with_overrides(TINY_ARRAY), data.positions, data.values)
+    model = build_model(recipe.with_overrides(TINY_ARRAY), data.shape, data.values)
     assert recipe.name == "mine"
     assert (recipe.model, data.values, data.shape) == ("vadd", 4, shape[1:])
     assert model.positions == int(np.prod(shape[1:]))

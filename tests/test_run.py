@@ -11,7 +11,8 @@ import vadd
 from tests.conftest import tiny_recipe
 from vadd.core import sample
 from vadd.errors import UserError
-from vadd.run import SAMPLE_CHUNK, Run, RunDirectory
+from vadd.recipe import MlpNetwork
+from vadd.run import Run, RunDirectory
 from vadd.training.checkpoint import read_checkpoint
 from vadd.training.randomness import SAMPLING, step_generator
 
@@ -75,16 +76,19 @@ def test_samples_do_not_depend_on_the_global_generator_nor_disturb_it(run: Run) 
     assert torch.equal(first, run.sample(50))
 
 
+CHUNK = MlpNetwork.rows_at_once
+
+
 def test_more_samples_than_one_chunk_are_drawn_chunk_by_chunk(run: Run) -> None:
     """No chunk repeats another, and a larger request begins with the same whole chunks."""
-    count = 2 * SAMPLE_CHUNK + 10
+    count = 2 * CHUNK + 10
     told: list[int] = []
     drawn = run.sample(count, steps=2, progress=lambda done: told.append(done))
     assert drawn.shape == (count, 2)
-    assert told == [SAMPLE_CHUNK, 2 * SAMPLE_CHUNK, count]
-    first, second, rest = drawn[:SAMPLE_CHUNK], drawn[SAMPLE_CHUNK:-10], drawn[-10:]
+    assert told == [CHUNK, 2 * CHUNK, count]
+    first, second, rest = drawn[:CHUNK], drawn[CHUNK:-10], drawn[-10:]
     assert not torch.equal(first, second)
-    assert torch.equal(first, run.sample(SAMPLE_CHUNK, steps=2))
+    assert torch.equal(first, run.sample(CHUNK, steps=2))
     assert torch.equal(rest, sample(run.model, 10, 2, step_generator(0, SAMPLING, 2)).tokens)
 
 

@@ -1,10 +1,12 @@
 """From a recipe to objects: the data set, the networks, the model. The only place that knows every name."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 from vadd.core import (
     CosineSchedule,
@@ -18,18 +20,63 @@ from vadd.core import (
     Schedule,
     StratifiedTimes,
 )
-from vadd.data import DiscreteDataset, load_array, load_copies, load_toy, read_array
-from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
-from vadd.recipe import ArrayData, CopiesData, Diffusion, GaussianLatentSpec, MlpNetwork, Recipe, ToyData, Training
+from vadd.data import (
+    DiscreteDataset,
+    load_array,
+    load_cifar10,
+    load_copies,
+    load_digits,
+    load_image_folder,
+    load_mnist,
+    load_toy,
+    read_array,
+)
+from vadd.errors import UserError
+from vadd.networks import (
+    MlpDenoiser,
+    ResidualDenoiser,
+    ResidualRecognizer,
+    SiameseMlpRecognizer,
+    SiameseUnetRecognizer,
+    UnetDenoiser,
+)
+from vadd.recipe import (
+    ArrayData,
+    Cifar10Data,
+    CopiesData,
+    Diffusion,
+    DigitsData,
+    FolderData,
+    GaussianLatentSpec,
+    MlpNetwork,
+    MnistData,
+    Network,
+    Recipe,
+    ResidualNetwork,
+    ToyData,
+    Training,
+    UnetNetwork,
+)
 
 
 def build_dataset(recipe: Recipe) -> DiscreteDataset:
-    data = recipe.data
-    if isinstance(data, ToyData):
-        return load_toy(**data.model_dump(exclude={"kind"}), seed=recipe.seed)
-    if isinstance(data, CopiesData):
-        return load_copies(**data.model_dump(exclude={"kind"}), seed=recipe.seed)
-    return load_array(Path(data.path), values=data.values, test_fraction=data.test_fraction, seed=recipe.seed)
+    data, seed = recipe.data, recipe.seed
+    settings = data.model_dump(exclude={"kind", "path", "directory"})
+    match data:
+        case ToyData():
+            return load_toy(**settings, seed=seed)
+        case CopiesData():
+            return load_copies(**settings, seed=seed)
+        case ArrayData():
+            return load_array(Path(data.path), **settings, seed=seed)
+        case DigitsData():
+            return load_digits(**settings, seed=seed)
+        case MnistData():
+            return load_mnist(Path(data.directory) if data.directory else None)
+        case Cifar10Data():
+            return load_cifar10(Path(data.directory) if data.directory else None, **settings)
+        case FolderData():
+            return load_image_folder(Path(data.path), **settings, seed=seed)
 
 
 def build_schedule(diffusion: Diffusion) -> Schedule:
@@ -43,36 +90,52 @@ def build_mask_draw(diffusion: Diffusion) -> MaskDraw:
     return draws[diffusion.mask_draw]
 
 
-def build_model(recipe: Recipe, positions: int, values: int) -> MaskedDiffusion:
-    """The untrained model, initialised from the recipe's seed without touching the global generator."""
-    network, with_latent = recipe.network, recipe.model == "vadd"
+def build_model(recipe: Recipe, shape: Sequence[int], values: int) -> MaskedDiffusion:
+    """The untrained model for examples of ``shape``, initialised from the recipe's seed without touching the global
+    generator.
+    """
+    latent_dim = recipe.latent.dim if recipe.model == "vadd" else None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        denoiser = MlpDenoiser(
-            positions,
-            values,
-            width=network.width,
-            depth=network.depth,
-            latent_dim=recipe.latent.dim if with_latent else None,
-            latent_frequencies=network.latent_frequencies,
-            time_features=network.time_features,
-            smoothness=network.smoothness,
-        )
+        denoiser = build_denoiser(recipe.network, shape, values, latent_dim)
         schedule = build_schedule(recipe.diffusion)
-        if not with_latent:
+        if latent_dim is None:
             return MaskedDiffusion(denoiser, schedule)
-        recognizer = SiameseMlpRecognizer(
-            positions,
-            values,
-            latent_dim=recipe.latent.dim,
-            width=network.width,
-            depth=network.recognizer_depth,
-            time_features=network.time_features,
-            smoothness=network.smoothness,
-        )
-        return MaskedDiffusion(
-            denoiser, schedule, GaussianLatent(recognizer, recipe.latent.dim, recipe.latent.particles)
-        )
+        recognizer = build_recognizer(recipe.network, shape, values, latent_dim)
+        return MaskedDiffusion(denoiser, schedule, GaussianLatent(recognizer, latent_dim, recipe.latent.particles))
+
+
+def build_denoiser(network: Network, shape: Sequence[int], values: int, latent_dim: int | None) -> nn.Module:
+    settings = network.model_dump(exclude={"kind", "recognizer_depth", "recognizer_blocks"})
+    match network:
+        case MlpNetwork():
+            return MlpDenoiser(math.prod(shape), values, latent_dim=latent_dim, **settings)
+        case ResidualNetwork():
+            return ResidualDenoiser(math.prod(shape), values, latent_dim=latent_dim, **settings)
+        case UnetNetwork():
+            return UnetDenoiser(*image_shape(shape), values, latent_dim=latent_dim, **settings)
+
+
+def build_recognizer(network: Network, shape: Sequence[int], values: int, latent_dim: int) -> nn.Module:
+    settings = network.model_dump(
+        exclude={"kind", "depth", "recognizer_depth", "recognizer_blocks", "latent_frequencies"}
+    )
+    match network:
+        case MlpNetwork():
+            settings["depth"] = network.recognizer_depth
+            return SiameseMlpRecognizer(math.prod(shape), values, latent_dim=latent_dim, **settings)
+        case ResidualNetwork():
+            settings["blocks"] = network.recognizer_blocks
+            return ResidualRecognizer(math.prod(shape), values, latent_dim=latent_dim, **settings)
+        case UnetNetwork():
+            return SiameseUnetRecognizer(*image_shape(shape), values, latent_dim=latent_dim, **settings)
+
+
+def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
+    if len(shape) != 3:
+        raise UserError(f"a UNet is for images; these examples have the shape {tuple(shape)}")
+    height, width, channels = shape
+    return height, width, channels
 
 
 def recipe_for_array(path: Path, values: int | None = None) -> Recipe:
@@ -97,4 +160,16 @@ def recipe_for_array(path: Path, values: int | None = None) -> Recipe:
         ),
         latent=latent,
         training=Training(steps=steps, batch=batch, learning_rate=1e-3, warmup_steps=min(200, steps // 10)),
+    )
+
+
+def recipe_for_folder(path: Path) -> Recipe:
+    """A recipe for somebody's own images: 32 x 32 in colour with 8 values per channel, for minutes on a laptop."""
+    return Recipe(
+        name=path.resolve().name,
+        about="images of a folder",
+        data=FolderData(path=str(path.resolve()), levels=8),
+        network=ResidualNetwork(width=512),
+        latent=GaussianLatentSpec(dim=32),
+        training=Training(steps=2000, batch=64, learning_rate=1e-3, warmup_steps=100, clip=1.0),
     )

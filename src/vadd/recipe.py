@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
@@ -53,9 +53,51 @@ class ArrayData(Section):
     test_fraction: float = Field(0.1, gt=0, lt=1)
 
 
+class DigitsData(Section):
+    """scikit-learn's handwritten digits, 8 x 8, part of that package."""
+
+    kind: Literal["digits"] = "digits"
+    levels: int = Field(2, ge=2, le=17)
+
+
+class MnistData(Section):
+    """MNIST binarised at one half and padded to 32 x 32."""
+
+    kind: Literal["mnist"] = "mnist"
+    directory: str | None = Field(
+        None, description="where the four idx files lie; by default where `vadd data mnist` puts them"
+    )
+
+
+class Cifar10Data(Section):
+    kind: Literal["cifar10"] = "cifar10"
+    directory: str | None = Field(
+        None, description="where the binary batches lie; by default where `vadd data cifar10` puts them"
+    )
+    levels: int = Field(256, ge=2, le=256, description="values per channel")
+
+
+class FolderData(Section):
+    """A folder of images, cropped to squares and resized."""
+
+    kind: Literal["folder"] = "folder"
+    path: str
+    size: int = Field(32, ge=1, le=1024)
+    channels: Literal[1, 3] = 3
+    levels: int = Field(256, ge=2, le=256, description="values per channel")
+    test_fraction: float = Field(0.1, gt=0, lt=1)
+
+
+Data = Annotated[
+    ToyData | CopiesData | ArrayData | DigitsData | MnistData | Cifar10Data | FolderData, Field(discriminator="kind")
+]
+
+
 class MlpNetwork(Section):
     """The networks of the paper's toy experiments."""
 
+    rows_at_once: ClassVar[int] = 8192
+    """Examples that sampling and judging show the network at a time; part of what a seed means."""
     kind: Literal["mlp"] = "mlp"
     width: PositiveInt = 256
     depth: PositiveInt = 4
@@ -67,6 +109,36 @@ class MlpNetwork(Section):
     smoothness: float = Field(
         0.0, ge=0, description="> 0 starts neighbouring values alike, with about so many periods over the range"
     )
+
+
+class ResidualNetwork(Section):
+    """Residual perceptrons over whole images, for CPUs."""
+
+    rows_at_once: ClassVar[int] = 8192
+    kind: Literal["residual"] = "residual"
+    width: PositiveInt = 768
+    blocks: PositiveInt = 3
+    recognizer_blocks: PositiveInt = 2
+    dropout: Fraction = 0.0
+
+
+class UnetNetwork(Section):
+    """The single-resolution UNets of the paper's image experiments."""
+
+    rows_at_once: ClassVar[int] = 64
+    kind: Literal["unet"] = "unet"
+    embedding: PositiveInt = Field(64, description="planes of every block")
+    blocks: PositiveInt = Field(8, description="on the way down, and as many on the way up")
+    groups: PositiveInt = 16
+    heads: PositiveInt = 1
+    pixel_embedding: PositiveInt = 32
+    dropout: Fraction = 0.1
+    checkpointing: int = Field(
+        0, ge=0, le=1, description="1 recomputes activations in the backward pass, to save memory"
+    )
+
+
+Network = Annotated[MlpNetwork | ResidualNetwork | UnetNetwork, Field(discriminator="kind")]
 
 
 class GaussianLatentSpec(Section):
@@ -112,8 +184,8 @@ class Recipe(Section):
     about: str = ""
     model: Literal["vadd", "mdlm"] = "vadd"
     seed: int = Field(0, ge=0, lt=2**63)
-    data: Annotated[ToyData | CopiesData | ArrayData, Field(discriminator="kind")]
-    network: MlpNetwork = MlpNetwork()
+    data: Data
+    network: Network = MlpNetwork()
     latent: GaussianLatentSpec = GaussianLatentSpec()
     diffusion: Diffusion = Diffusion()
     training: Training = Training()
@@ -200,7 +272,7 @@ def validate(content: Mapping[str, Any], source: str) -> Recipe:
 
 def _explain(error: Any) -> str:
     # pydantic puts the tag of a discriminated union into the location; it is not part of the key.
-    tags = {"toy", "copies", "array"}
+    tags = {"toy", "copies", "array", "digits", "mnist", "cifar10", "folder", "mlp", "residual", "unet"}
     key = ".".join(str(part) for part in error["loc"] if part not in tags)
     if error["type"] == "extra_forbidden":
         return f"unknown key {key!r}{suggestion(key, _all_keys(Recipe))}"

@@ -26,9 +26,6 @@ from vadd.recipe import Recipe, load_recipe
 from vadd.training.checkpoint import read_weights
 from vadd.training.randomness import SAMPLING, step_generator
 
-SAMPLE_CHUNK = 8192
-"""Samples drawn at a time. It is part of what a seed means, so it does not depend on the machine."""
-
 
 class RunDirectory:
     """The layout of a run on disk."""
@@ -115,12 +112,13 @@ class Run:
         if n < 1:
             raise UserError(f"the number of samples must be at least 1, not {n}")
         chunks = []
-        for first in range(0, n, SAMPLE_CHUNK):
+        size = self.recipe.network.rows_at_once
+        for first in range(0, n, size):
             drawn = sample(
                 self.model,
-                min(SAMPLE_CHUNK, n - first),
+                min(size, n - first),
                 steps,
-                step_generator(seed, SAMPLING, first // SAMPLE_CHUNK),
+                step_generator(seed, SAMPLING, first // size),
                 grid=grid or self.recipe.sampling.grid,
                 latent_policy=latent_policy or self.recipe.sampling.latent_policy,
             )
@@ -139,7 +137,7 @@ def load(path: str | Path, device: str | torch.device | None = None) -> Run:
     weights = read_weights(checkpoint)
     # The shapes of the model are in the data; for arrays and toys reading it is cheap.
     data = build_dataset(recipe)
-    model = build_model(recipe, data.positions, data.values)
+    model = build_model(recipe, data.shape, data.values)
     try:
         model.load_state_dict(weights)
     except RuntimeError:

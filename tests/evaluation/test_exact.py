@@ -19,7 +19,7 @@ LEVEL = 1e-5
 
 def untrained(values: int, *overrides: str) -> MaskedDiffusion:
     """A random model; its last layer is scaled up so that predictions are far from uniform and depend on the latent."""
-    model = build_model(tiny_recipe("network.depth=2", "network.latent_frequencies=[1]", *overrides), 2, values)
+    model = build_model(tiny_recipe("network.depth=2", "network.latent_frequencies=[1]", *overrides), (2,), values)
     torch.nn.init.normal_(model.denoiser.readout[-1].weight, generator=torch.Generator().manual_seed(1))  # type: ignore[attr-defined]
     return model.requires_grad_(False)
 
@@ -85,4 +85,4 @@ def test_the_order_of_questions_does_not_matter() -> None:
 
 def test_more_than_two_positions_are_refused() -> None:
     with pytest.raises(ValueError, match="two positions, not 3"):
-        ExactDistributions(build_model(tiny_recipe(), 3, 4))
+        ExactDistributions(build_model(tiny_recipe(), (3,), 4))

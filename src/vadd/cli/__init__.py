@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from vadd.cli import studies, training, using
+from vadd.cli import data, studies, training, using
 from vadd.cli.common import err_console, out_console
 from vadd.errors import Interrupted, UserError
 from vadd.version import __version__
@@ -41,6 +41,7 @@ app.command()(using.sample)
 app.command("eval")(using.evaluate)
 app.command()(using.compare)
 app.command()(training.recipes)
+app.command()(data.data)
 app.add_typer(studies.reproduce, name="reproduce")
 
 

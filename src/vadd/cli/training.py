@@ -7,7 +7,7 @@ import typer
 
 from vadd.cli.common import err_console, out_console
 from vadd.errors import UserError
-from vadd.recipe import ArrayData, Recipe, differences, load_recipe, recipe_names
+from vadd.recipe import ArrayData, FolderData, Recipe, differences, load_recipe, recipe_names
 
 if TYPE_CHECKING:
     from vadd.run import RunDirectory
@@ -32,7 +32,10 @@ def train(
         Path | None, typer.Option(help="The run directory; by default runs/RECIPE-MODEL.", show_default=False)
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Your own data: an .npy file of integers, examples first.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Your own data: an .npy file of integers, examples first, or a folder of images.", show_default=False
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's newest checkpoint.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that is there.")] = False,
@@ -82,14 +85,15 @@ def train(
 
 
 def _recipe(name: str | None, data: Path | None, changes: list[str]) -> Recipe:
-    from vadd.build import recipe_for_array
+    from vadd.build import recipe_for_array, recipe_for_folder
 
     if name is None:
         assert data is not None
-        return recipe_for_array(data).with_overrides(changes)
+        return (recipe_for_folder(data) if data.is_dir() else recipe_for_array(data)).with_overrides(changes)
     recipe = load_recipe(name)
     if data is not None:
-        recipe = recipe.model_copy(update={"data": ArrayData(path=str(data.resolve()))})
+        kind = FolderData if data.is_dir() else ArrayData
+        recipe = recipe.model_copy(update={"data": kind(path=str(data.resolve()))})
     return recipe.with_overrides(changes)
 
 

@@ -24,7 +24,9 @@ RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_defau
 
 def sample(
     run: RunArgument,
-    n: Annotated[int, typer.Option("-n", help="How many samples.")] = 1000,
+    n: Annotated[
+        int | None, typer.Option("-n", help="How many samples. [default: 1000; 64 for a picture of images]")
+    ] = None,
     steps: Annotated[int, typer.Option(help="Sampling steps.")] = 1,
     out: Annotated[
         Path | None, typer.Option(help="Where to: .npy, .csv, or .png for a picture.", show_default=False)
@@ -41,8 +43,9 @@ def sample(
       vadd sample runs/checkers -n 1000 --steps 1 --out points.npy
       vadd sample runs/checkers -n 100000 --steps 5 --out points.png
       vadd sample runs/checkers -n 5
+      vadd sample runs/digits --steps 5 --out grid.png
     """
-    if n < 1:
+    if n is not None and n < 1:
         raise UserError(f"-n must be at least 1, not {n}")
     if steps < 1:
         raise UserError(f"--steps must be at least 1, not {steps}")
@@ -53,6 +56,8 @@ def sample(
     from vadd.run import load
 
     loaded = load(run)
+    if n is None:
+        n = 64 if out is not None and out.suffix == ".png" and len(loaded.data.shape) == 3 else 1000
     with progress_bar() as tell:
         tokens = loaded.sample(
             n,
@@ -79,10 +84,15 @@ def _write(tokens: Any, out: Path, values: int, shape: tuple[int, ...]) -> None:
         np.save(out, tokens.reshape(-1, *shape))
     elif out.suffix == ".csv":
         np.savetxt(out, tokens, fmt="%d", delimiter=",")
+    elif len(shape) == 3:
+        from vadd.report.images import save_image, square_grid, tokens_to_images
+
+        save_image(square_grid(tokens_to_images(tokens, shape, values)), out, scale=max(1, 64 // shape[0]))
     else:
         if tokens.shape[1] != 2:
             raise UserError(
-                f"a picture is drawn for examples of 2 positions; these have {tokens.shape[1]}: write them as .npy"
+                f"a picture is drawn of images and of examples with 2 positions; these have {tokens.shape[1]}: "
+                "write them as .npy"
             )
         from vadd.evaluation import histogram
         from vadd.report.figures import histogram_panels, save_figure

@@ -1,8 +1,12 @@
 """Where x0 comes from: data sets of small integers."""
 
 from vadd.data.array import examples_from, load_array, read_array
+from vadd.data.cifar10 import load_cifar10
 from vadd.data.copies import copies_distribution, load_copies
 from vadd.data.dataset import DiscreteDataset
+from vadd.data.digits import load_digits
+from vadd.data.image_folder import load_image_folder
+from vadd.data.mnist import load_mnist
 from vadd.data.toy import load_toy, toy_distribution, toy_sample
 
 __all__ = [
@@ -10,7 +14,11 @@ __all__ = [
     "copies_distribution",
     "examples_from",
     "load_array",
+    "load_cifar10",
     "load_copies",
+    "load_digits",
+    "load_image_folder",
+    "load_mnist",
     "load_toy",
     "read_array",
     "toy_distribution",

@@ -7,23 +7,43 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from vadd.errors import UserError
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
 class DiscreteDataset:
-    """Examples of N integers in 0..V-1, flattened; ``shape`` is what one example looks like before flattening."""
+    """Examples of N integers in 0..V-1, flattened; ``shape`` is what one example looks like before flattening.
+
+    An image has the shape (height, width, channels) and is flattened in that order.
+    """
 
     name: str
     values: int
     shape: tuple[int, ...]
     train: Tensor
-    """(n, N) int64."""
+    """(n, N) integers of any type (images are uint8, an eighth of the memory): turn batches into int64."""
     test: Tensor
-    """(m, N) int64, disjoint from ``train``."""
+    """(m, N) integers of the same type, disjoint from ``train``."""
     distribution: Callable[[], Array] | None = None
     """Where it is known: the exact probabilities of all values of one example, an array of shape (V,) * N."""
+    train_labels: Tensor | None = None
+    """Where there are classes: (n,) int64. Models never see them; they serve to judge samples."""
+    test_labels: Tensor | None = None
+    """(m,) int64."""
 
     @property
     def positions(self) -> int:
         return self.train.shape[1]
+
+
+def quantize(pixels: Array, levels: int, *, of: int = 256) -> Array:
+    """Integers in 0..of-1 cut evenly into 0..levels-1: floor(pixel * levels / of), uint8.
+
+    Two levels split at half of the largest value, ``of`` levels change nothing.
+    """
+    if not 2 <= levels <= of:
+        raise UserError(f"levels must be in 2..{of}, not {levels}")
+    table = (np.arange(of) * levels // of).astype(np.uint8)
+    return table[pixels]

@@ -3,15 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from vadd.data.dataset import Array
+from vadd.data.places import data_directory
 from vadd.errors import UserError
+from vadd.evaluation.classifier import classifier_features
 from vadd.evaluation.divergence import draw_histogram, entropy, histogram, jsd, paper_js, sampling_floor
 from vadd.evaluation.exact import ExactDistributions
+from vadd.evaluation.frechet import feature_statistics, frechet_distance
 from vadd.evaluation.likelihood import BoundSettings, health_report, measure_bounds
 from vadd.evaluation.pairs import pair_jsd, position_pairs
 from vadd.evaluation.progress import Progress, silent
@@ -19,6 +23,8 @@ from vadd.run import Run
 
 DEFAULT_STEPS = (1, 2, 5, 20)
 DEFAULT_SAMPLES = 100_000
+FRECHET_SAMPLES = 10_000
+SHOWN_IMAGES = 64
 
 Report = dict[str, Any]
 """What ``vadd eval --json`` writes for one run."""
@@ -31,6 +37,8 @@ class Evaluation:
     report: Report
     histograms: dict[int, Array] = field(default_factory=dict)
     """For examples of two positions: the distribution of the samples (V, V) by number of steps."""
+    images: dict[int, Array] = field(default_factory=dict)
+    """For images: a few samples (n, N) by number of steps."""
 
 
 def evaluate(
@@ -53,12 +61,10 @@ def evaluate(
     if samples < 2:
         raise UserError(f"a comparison needs at least 2 samples, not {samples}")
     report: Report = {"run": str(run.directory.path), "recipe": run.recipe.name, "model": run.recipe.model}
-    histograms = {}
+    histograms, images = {}, {}
     report["results"] = []
     if steps:
-        progress("the sampling floor")
-        known = run.data.distribution is not None
-        judge = DistributionJudge(run, samples, seed) if known else PairJudge(run, samples, seed)
+        judge = choose_judge(run, samples, seed, progress)
         report["samples"] = judge.samples
         for count in steps:
             tell = partial(progress, f"samples in {plural(count, 'step')}", total=judge.samples)
@@ -66,13 +72,33 @@ def evaluate(
             report["results"].append({"steps": count, **judge(drawn, count)})
             if run.data.positions == 2:
                 histograms[count] = histogram(drawn, run.data.values)
+            if len(run.data.shape) == 3:
+                images[count] = drawn[:SHOWN_IMAGES]
     if run.data.distribution is not None:
         report["entropy"] = entropy(run.data.distribution())
     held_out = run.data.test if examples is None else examples
     if bounds is not None:
         report |= measure_bounds(run, held_out, bounds, progress)
     report["latent"] = health_report(run, held_out)
-    return Evaluation(report, histograms)
+    return Evaluation(report, histograms, images)
+
+
+class Judge(Protocol):
+    """Compares samples with the data; built once for all numbers of steps."""
+
+    samples: int
+    """How many samples it wants to see."""
+
+    def __call__(self, drawn: Array, steps: int) -> Result: ...
+
+
+def choose_judge(run: Run, samples: int, seed: int, progress: Progress) -> Judge:
+    progress("the sampling floor")
+    if run.data.distribution is not None:
+        return DistributionJudge(run, samples, seed)
+    if run.data.train_labels is not None and run.data.shape[-1] == 1:
+        return FrechetJudge(run, samples, progress)
+    return PairJudge(run, samples, seed)
 
 
 def plural(count: int, noun: str) -> str:
@@ -108,6 +134,40 @@ class DistributionJudge:
         if self.exact is None or (settings.latent_policy == "fixed" and steps > 1):
             return None
         return jsd(self.truth, self.exact.after(steps, settings.grid).cpu().numpy())
+
+
+class FrechetJudge:
+    """Compares images with the training set by the Frechet distance of a small classifier's features.
+
+    The classifier is trained on the data's own labels and kept; the distance is *not* the FID of the Inception network.
+    Its floor is the distance of the test set from the training set.
+    """
+
+    def __init__(self, run: Run, samples: int, progress: Progress) -> None:
+        data = run.data
+        assert data.train_labels is not None
+        assert data.test_labels is not None
+        self.samples = min(samples, FRECHET_SAMPLES)
+        self.features = classifier_features(
+            data.train,
+            data.train_labels,
+            data.test,
+            data.test_labels,
+            data.shape,
+            data.values,
+            data_directory("classifiers"),
+            progress=progress,
+        )
+        self.truth = feature_statistics(self.features, data.train, batch=1000, progress=progress)
+        self.floor = frechet_distance(self.truth, feature_statistics(self.features, data.test, batch=1000))
+
+    def __call__(self, drawn: Array, steps: int) -> Result:
+        found = feature_statistics(self.features, torch.from_numpy(drawn), batch=1000)
+        return {
+            "frechet": frechet_distance(self.truth, found),
+            "frechet_floor": self.floor,
+            "classifier_accuracy": self.features.accuracy,
+        }
 
 
 class PairJudge:

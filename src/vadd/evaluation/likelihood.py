@@ -5,7 +5,7 @@ Numbers are *negative* log-likelihoods: smaller is better, and a valid one canno
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -101,7 +101,7 @@ def measure_bounds(
         found = NegativeLogLikelihood.from_draws(torch.cat(draws), x0.shape[1], valid=valid, log_truth=log_truth)
         return asdict(found)
 
-    particles = settings.particles
+    particles = replace(settings.particles, rows_per_call=2 * run.recipe.network.rows_at_once)
     bounds = []
     for steps in settings.steps:
         estimate = partial(step_bound, run.model, steps=steps, particles=particles, grid=grid)
@@ -156,4 +156,4 @@ def check_examples(run: Run, examples: Tensor) -> Tensor:
     if int(examples.max()) >= values or int(examples.min()) < 0:
         wrong = int(examples.max()) if int(examples.max()) >= values else int(examples.min())
         raise UserError(f"the examples hold the value {wrong}, the run's model knows 0..{values - 1}")
-    return examples
+    return examples.long()

@@ -11,6 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+DENSE_ROWS = 17
+"""Tables of so few rows are summed as a matrix product of one-hot tokens, which a CPU does faster than look-ups."""
+
 
 class TokenEmbedding(nn.Module):
     """Tokens (B, N) in 0..V -> (B, width), the sum over positions of each position's own table with V + 1 rows.
@@ -24,6 +27,7 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, positions: int, values: int, width: int, smoothness: float = 0.0) -> None:
         super().__init__()
+        self.rows = values + 1
         self.table = nn.Parameter(torch.randn(positions * (values + 1), width))
         self.register_buffer("offsets", torch.arange(positions) * (values + 1), persistent=False)
         if smoothness > 0:
@@ -36,6 +40,9 @@ class TokenEmbedding(nn.Module):
         self.table.detach().mul_(math.sqrt(2 / max(positions, 2)))
 
     def forward(self, tokens: Tensor) -> Tensor:
+        if self.rows <= DENSE_ROWS:
+            one_hot = F.one_hot(tokens, self.rows).flatten(1).to(self.table.dtype)
+            return one_hot @ self.table
         return F.embedding_bag(tokens + self.offsets, self.table, mode="sum")
 
 

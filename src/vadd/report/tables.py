@@ -66,12 +66,19 @@ COLUMN_TITLES = {
     "paper_js_floor": "its floor",
     "pair_jsd": "pair_jsd",
     "pair_jsd_floor": "its floor",
+    "frechet": "Frechet distance",
+    "frechet_floor": "its floor",
+    "classifier_accuracy": "classifier accuracy",
 }
 
-DIVERGENCE_NOTE = (
-    "Nats; smaller is better. The floor is what two independent samples of the data score against each other; "
-    "'exact' has no sampling noise. paper_js is the quantity that the paper calls JS."
-)
+NOTES = {
+    "jsd": "Nats; smaller is better. The floor is what two independent samples of the data score against each other; "
+    "'exact' has no sampling noise. paper_js is the quantity that the paper calls JS.",
+    "pair_jsd": "Jensen-Shannon divergence from the held-out examples, averaged over pairs of positions, in nats; "
+    "the floor is that of as many training examples.",
+    "frechet": "Frechet distance from the training set in the features of a small classifier, not the Inception "
+    "network's FID; the floor is that of the test set.",
+}
 
 
 def divergence_table(
@@ -88,7 +95,12 @@ def divergence_table(
         for name, report in zip(report_names(reports), reports, strict=True)
         for result in report["results"]
     ]
-    return Table(title, ["run", "steps", *(COLUMN_TITLES[metric] for metric in metrics)], rows, DIVERGENCE_NOTE)
+    return Table(
+        title,
+        ["run", "steps", *(COLUMN_TITLES[metric] for metric in metrics)],
+        rows,
+        " ".join(NOTES[metric] for metric in metrics if metric in NOTES),
+    )
 
 
 def bound_table(reports: Sequence[Mapping[str, Any]]) -> Table:

@@ -26,6 +26,7 @@ from vadd.report.figures import (
     save_figure,
     training_curves,
 )
+from vadd.report.images import grids_by_steps, tokens_to_images
 from vadd.report.page import Section, write_page
 from vadd.report.tables import bound_table, divergence_table, latent_table, report_names
 from vadd.run import Run
@@ -76,7 +77,7 @@ def compare(
 
     sections = [
         *first_sections(reports),
-        Section("Samples", figures=shown("one-step", "by-steps")),
+        Section("Samples", figures=shown("one-step", "by-steps", "grids")),
         Section(
             "Distance from the data", tables=[divergence_table(reports)], figures=shown("divergence"), commands=commands
         ),
@@ -107,7 +108,17 @@ def _figures(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -> dict[str
     if by_steps:
         figures["one-step"] = "Samples at the fewest steps beside the data", histogram_panels(fewest)
         figures["by-steps"] = "Samples by number of steps", histogram_panels(by_steps)
-    for metric in ("paper_js", "pair_jsd"):
+    grids = {
+        name: [
+            (plural(count, "step"), tokens_to_images(tokens, run.data.shape, run.data.values))
+            for count, tokens in evaluation.images.items()
+        ]
+        for name, run, evaluation in zip(names, runs, evaluations, strict=True)
+        if evaluation.images
+    }
+    if grids:
+        figures["grids"] = "Samples by number of steps", grids_by_steps(grids)
+    for metric in ("paper_js", "frechet", "pair_jsd"):
         if all(metric in result for report in reports for result in report["results"]):
             figures["divergence"] = f"{metric} by number of steps", divergence_by_steps(reports, names, metric)
             break

@@ -60,7 +60,7 @@ class Trainer:
         trackers = ["tensorboard"] if is_tensorboard_available() else None
         self.accelerator = Accelerator(log_with=trackers, project_dir=directory.path)
         self.data = data
-        self.model: MaskedDiffusion = build_model(recipe, self.data.positions, self.data.values)
+        self.model: MaskedDiffusion = build_model(recipe, data.shape, data.values)
         self.model.to(self.accelerator.device)
         self.optimizer = build_optimizer(self.model, self.settings)
         self.ema = Ema(self.model, self.settings.ema)
@@ -100,7 +100,7 @@ class Trainer:
 
     def step(self, step: int) -> Objective:
         """One optimisation step. All the mathematics of training is in these lines."""
-        x0 = self.data.train[self.batches[step]].to(self.accelerator.device)
+        x0 = self.data.train[self.batches[step]].to(self.accelerator.device, torch.int64)
         generator = step_generator(self.recipe.seed, MASKS, step)
         torch.manual_seed(generator.initial_seed())  # dropout uses the global generator
         masking = self.draw_mask(len(x0), self.data.positions, self.model.schedule, generator)
@@ -165,7 +165,7 @@ class Trainer:
 
     def _evaluate(self, step: int, window: "Window", display: TrainingDisplay) -> None:
         with window.paused():
-            held_out = self.data.test[:TEST_EXAMPLES].to(self.accelerator.device)
+            held_out = self.data.test[:TEST_EXAMPLES].to(self.accelerator.device, torch.int64)
             result = self.test_objective(held_out)
             health = latent_health(self.ema.averaged, held_out, step_generator(self.recipe.seed, TEST))
         display.note(

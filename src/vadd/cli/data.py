@@ -1,0 +1,123 @@
+"""``vadd data``."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vadd.cli.common import out_console, progress_bar
+from vadd.errors import UserError
+
+BUILT_IN = "built in"
+
+
+@dataclass(frozen=True)
+class _Known:
+    about: str
+    state: Callable[[], str]
+    fetch: Callable[[Path | None], str] | None = None
+    """Gets it, and tells what is where."""
+
+
+def data(
+    name: Annotated[str | None, typer.Argument(help="Fetch this one: mnist or cifar10.", show_default=False)] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir", help="Where to put it; by default $VADD_DATA/NAME or ~/.cache/vadd/NAME.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """List the data sets and where they are, or fetch one.
+
+    \b
+    Examples:
+      vadd data
+      vadd data mnist
+      vadd data cifar10 --dir ~/data/cifar10
+    """
+    if name is None:
+        if directory is not None:
+            raise UserError("--dir says where to put a data set: name it too, like: vadd data mnist --dir DIR")
+        _list()
+        return
+    if name not in KNOWN:
+        raise UserError(f"there is no data set {name!r}; known are {', '.join(KNOWN)}")
+    fetch = KNOWN[name].fetch
+    if fetch is None:
+        if directory is not None:
+            raise UserError(f"{name} needs no download, so there is nothing to put into {directory}")
+        _say(f"{name}: {KNOWN[name].state()}; nothing to fetch")
+        return
+    _say(f"{name}: {fetch(directory)}")
+
+
+def _list() -> None:
+    names = max(map(len, KNOWN))
+    abouts = max(len(known.about) for known in KNOWN.values())
+    for name, known in KNOWN.items():
+        _say(f"{name:{names}}  {known.about:{abouts}}  {known.state()}")
+
+
+def _say(line: str) -> None:
+    out_console.print(line, soft_wrap=True, markup=False)
+
+
+def _mnist_state() -> str:
+    from vadd.data.mnist import missing_mnist
+    from vadd.data.places import data_directory
+
+    place = data_directory("mnist")
+    return "fetch with: vadd data mnist" if missing_mnist(place) else f"present in {place}"
+
+
+def _fetch_mnist(directory: Path | None) -> str:
+    from vadd.data.mnist import fetch_mnist, load_mnist
+
+    with progress_bar() as tell:
+        place = fetch_mnist(directory, tell=tell)
+        tell("checking")
+        images = load_mnist(place)
+    return f"{len(images.train):,} + {len(images.test):,} images in {place}"
+
+
+def _cifar10_state() -> str:
+    from vadd.data.cifar10 import BATCH_IMAGES, TRAIN_BATCHES, count_cifar10
+    from vadd.data.places import data_directory
+
+    train, test = count_cifar10()
+    place = data_directory("cifar10")
+    if not (train and test):
+        return "fetch with: vadd data cifar10 (170 MB)"
+    if (train, test) != (BATCH_IMAGES * len(TRAIN_BATCHES), BATCH_IMAGES):
+        return f"present in {place}, a part of it: {train:,} + {test:,} images"
+    return f"present in {place}"
+
+
+def _fetch_cifar10(directory: Path | None) -> str:
+    from vadd.data.cifar10 import fetch_cifar10, load_cifar10
+
+    with progress_bar() as tell:
+        place = fetch_cifar10(directory, tell=tell)
+        tell("checking")
+        images = load_cifar10(place)
+    return f"{len(images.train):,} + {len(images.test):,} images in {place}"
+
+
+def _built_in() -> str:
+    return BUILT_IN
+
+
+KNOWN = {
+    "checkerboard": _Known("two coordinates, half of the cells of a board", _built_in),
+    "swissroll": _Known("two coordinates, a spiral", _built_in),
+    "circles": _Known("two coordinates, two rings", _built_in),
+    "copies": _Known("noisy copies of one hidden symbol", _built_in),
+    "digits": _Known("1,797 handwritten digits, 8 x 8, from scikit-learn", _built_in),
+    "mnist": _Known("70,000 handwritten digits, binarized, 32 x 32", _mnist_state, _fetch_mnist),
+    "cifar10": _Known("60,000 colour images of ten classes, 32 x 32", _cifar10_state, _fetch_cifar10),
+    "images": _Known("your own folder of images", lambda: "use with: vadd train --data DIR"),
+    "array": _Known("your own integers, an .npy file", lambda: "use with: vadd train --data FILE.npy"),
+}

@@ -1,0 +1,128 @@
+"""CIFAR-10 in its binary layout: one label byte, then 32 x 32 bytes of red, of green and of blue, for each image.
+
+A directory may hold a part of it, whole records in at least one training batch and the test batch: what is there is
+used.
+"""
+
+import tarfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from vadd.data.dataset import Array, DiscreteDataset, quantize
+from vadd.data.download import Tell, fetch, silent, whole_file
+from vadd.data.places import data_directory
+from vadd.errors import UserError
+
+TRAIN_BATCHES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
+TEST_BATCH = "test_batch.bin"
+FOLDER = "cifar-10-batches-bin"
+ARCHIVE = "cifar-10-binary.tar.gz"
+MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
+MIRRORS = ("https://www.cs.toronto.edu/~kriz/",)
+SIDE = 32
+CHANNELS = 3
+CLASSES = 10
+RECORD = 1 + SIDE * SIDE * CHANNELS
+BATCH_IMAGES = 10_000
+
+
+def load_cifar10(directory: Path | None = None, *, levels: int = 256) -> DiscreteDataset:
+    """From the ``.bin`` files in ``directory``, by default where ``vadd data cifar10`` puts them."""
+    place = _place(directory)
+    train_files = [place / name for name in TRAIN_BATCHES if (place / name).is_file()]
+    if not train_files or not (place / TEST_BATCH).is_file():
+        absent = TEST_BATCH if train_files else TRAIN_BATCHES[0]
+        option = "" if directory is None else f" --dir {directory}"
+        raise UserError(f"CIFAR-10 is not in {place}: {absent} is missing; fetch it with: vadd data cifar10{option}")
+    train, train_labels = _read_part(train_files, levels)
+    test, test_labels = _read_part([place / TEST_BATCH], levels)
+    return DiscreteDataset(
+        name="cifar10",
+        values=levels,
+        shape=(SIDE, SIDE, CHANNELS),
+        train=torch.from_numpy(train),
+        test=torch.from_numpy(test),
+        train_labels=torch.from_numpy(train_labels),
+        test_labels=torch.from_numpy(test_labels),
+    )
+
+
+def read_batch(path: Path) -> tuple[Array, Array]:
+    """The images of one file, (n, 3072) bytes in the order height, width, channel, and their labels, (n,) int64."""
+    try:
+        content = np.fromfile(path, np.uint8)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    count, rest = divmod(len(content), RECORD)
+    if rest or not count:
+        raise UserError(f"{path} is cut short or not CIFAR-10: {len(content)} bytes are not records of {RECORD}")
+    records = content.reshape(count, RECORD)
+    labels = records[:, 0].astype(np.int64)
+    if labels.max() >= CLASSES:
+        raise UserError(f"{path} holds the label {labels.max()}, outside 0..{CLASSES - 1}")
+    channel_first = records[:, 1:].reshape(count, CHANNELS, SIDE, SIDE)
+    return channel_first.transpose(0, 2, 3, 1).reshape(count, -1), labels
+
+
+def count_cifar10(directory: Path | None = None) -> tuple[int, int]:
+    """How many training and test images are there, told by the sizes of the files."""
+    place = _place(directory)
+    sizes = [file.stat().st_size // RECORD for name in TRAIN_BATCHES if (file := place / name).is_file()]
+    test = place / TEST_BATCH
+    return sum(sizes), test.stat().st_size // RECORD if test.is_file() else 0
+
+
+def fetch_cifar10(directory: Path | None = None, *, tell: Tell = silent, mirrors: Sequence[str] | None = None) -> Path:
+    """The directory with all 60,000 images, downloaded and unpacked unless they are there."""
+    place = data_directory("cifar10") if directory is None else directory
+    if count_cifar10(place) == (len(TRAIN_BATCHES) * BATCH_IMAGES, BATCH_IMAGES):
+        return place
+    archive = place / ARCHIVE
+    was_there = archive.exists()
+    fetch([mirror + ARCHIVE for mirror in mirrors or MIRRORS], archive, md5=MD5, tell=tell)
+    unpack(archive, place / FOLDER)
+    if not was_there:
+        archive.unlink()
+    return place
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Write the six batches of the official archive into ``folder``: by these names only, whatever else it holds."""
+    missing = {*TRAIN_BATCHES, TEST_BATCH}
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            for member in tar:
+                folder_name, _, name = member.name.partition("/")
+                if folder_name != FOLDER or name not in missing or not member.isreg():
+                    continue
+                if member.size != BATCH_IMAGES * RECORD:
+                    raise UserError(f"{archive} is not CIFAR-10: {name} has {member.size} bytes")
+                source = tar.extractfile(member)
+                assert source is not None
+                content = source.read()
+                with whole_file(folder / name) as file:
+                    file.write(content)
+                missing.remove(name)
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+        raise UserError(f"{archive} is not a readable archive: {error}") from None
+    if missing:
+        raise UserError(f"{archive} is not CIFAR-10: it has no {FOLDER}/{min(missing)}")
+
+
+def _read_part(files: Sequence[Path], levels: int) -> tuple[Array, Array]:
+    images, labels = [], []
+    for file in files:
+        pixels, classes = read_batch(file)
+        images.append(quantize(pixels, levels))
+        labels.append(classes)
+    return np.concatenate(images), np.concatenate(labels)
+
+
+def _place(directory: Path | None) -> Path:
+    """The directory itself, or the one in it that the official archive makes."""
+    place = data_directory("cifar10") if directory is None else directory
+    return place / FOLDER if (place / FOLDER / TEST_BATCH).is_file() else place

@@ -1,0 +1,104 @@
+"""A folder of images as a data set. Needs Pillow, the extra ``images``."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from vadd.data.dataset import Array, DiscreteDataset, quantize
+from vadd.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+SIZES = range(1, 1025)
+
+
+def load_image_folder(
+    folder: Path, *, size: int = 32, channels: int = 3, levels: int = 256, test_fraction: float = 0.1, seed: int = 0
+) -> DiscreteDataset:
+    """Every image in ``folder`` and its subfolders, in grey (1 channel) or colour (3), ``levels`` values per channel.
+
+    Images are cut to the largest square in their middle and resized to ``size`` a side. They are shuffled by ``seed``
+    and the last ``test_fraction`` of them (at least one) held out.
+    """
+    if size not in SIZES:
+        raise UserError(f"size must be in {SIZES[0]}..{SIZES[-1]}, not {size}")
+    if channels not in (1, 3):
+        raise UserError(f"channels must be 1 (grey) or 3 (colour), not {channels}")
+    quantize(np.zeros(0, np.uint8), levels)  # refuses impossible levels before all images are read
+    files = image_files(folder)
+    held_out = max(1, math.floor(test_fraction * len(files)))
+    if held_out >= len(files):
+        raise UserError(f"{folder} holds {len(files)} image(s); at least 2 are needed to train and to test")
+    pixels = np.empty((len(files), size * size * channels), np.uint8)
+    for row, index in enumerate(np.random.default_rng(seed).permutation(len(files))):
+        pixels[row] = quantize(read_image(files[index], size, channels).reshape(-1), levels)
+    images = torch.from_numpy(pixels)
+    return DiscreteDataset(
+        name=folder.resolve().name,
+        values=levels,
+        shape=(size, size, channels),
+        train=images[:-held_out],
+        test=images[-held_out:],
+    )
+
+
+def image_files(folder: Path) -> list[Path]:
+    """The images in ``folder`` and below, told by their suffixes, sorted; hidden ones are left out."""
+    if not folder.is_dir():
+        raise UserError(f"there is no directory {folder}")
+    files = [
+        file
+        for file in folder.rglob("*")
+        if file.suffix.lower() in SUFFIXES
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+        and file.is_file()
+    ]
+    if not files:
+        raise UserError(f"there are no images in {folder}: looked for {', '.join(sorted(SUFFIXES))}")
+    return sorted(files)
+
+
+def read_image(path: Path, size: int, channels: int) -> Array:
+    """(size, size, channels) bytes."""
+    try:
+        from PIL import Image, ImageOps
+    except ImportError:
+        raise UserError("reading images needs Pillow; install it with: pip install 'vadd[images]'") from None
+    try:
+        with Image.open(path) as opened:
+            upright = ImageOps.exif_transpose(opened)
+            plain = _opaque(_eight_bits(upright)).convert("L" if channels == 1 else "RGB")
+            fitted = ImageOps.fit(plain, (size, size), method=Image.Resampling.LANCZOS)
+    except Exception as error:  # the decoders of damaged files raise whatever they stumble over
+        told = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{path} is not a readable image: {told}") from None
+    return np.asarray(fitted).reshape(size, size, channels)
+
+
+def _eight_bits(image: "Image") -> "Image":
+    """Pillow clips deep grey images at 255 instead of scaling them: do it here."""
+    from PIL import Image
+
+    if image.mode == "F":
+        raise ValueError("floating-point pixels are not supported")
+    if not image.mode.startswith("I"):
+        return image
+    deep = np.asarray(image)
+    if deep.min() < 0 or deep.max() > 0xFFFF:
+        raise ValueError("more than 16 bits per pixel are not supported")
+    return Image.fromarray((deep >> 8).astype(np.uint8))
+
+
+def _opaque(image: "Image") -> "Image":
+    """What is transparent shows white."""
+    from PIL import Image
+
+    if not image.has_transparency_data:
+        return image
+    layer = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)

@@ -1,0 +1,108 @@
+"""Binarized MNIST: 28 x 28 pixels thresholded at 0.5, framed with two zeros on each side to 32 x 32."""
+
+import gzip
+import math
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from vadd.data.dataset import Array, DiscreteDataset, quantize
+from vadd.data.download import Tell, fetch, silent
+from vadd.data.places import data_directory
+from vadd.errors import UserError
+
+TRAIN_IMAGES = "train-images-idx3-ubyte.gz"
+TRAIN_LABELS = "train-labels-idx1-ubyte.gz"
+TEST_IMAGES = "t10k-images-idx3-ubyte.gz"
+TEST_LABELS = "t10k-labels-idx1-ubyte.gz"
+MD5 = {
+    TRAIN_IMAGES: "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+    TRAIN_LABELS: "d53e105ee54ea40749a09fcbcd1e9432",
+    TEST_IMAGES: "9fb629c4189551a2d022fa330f9573f3",
+    TEST_LABELS: "ec29112dd5afa0611ce80d1b7f02629c",
+}
+MIRRORS = (
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+)
+SIDE = 28
+FRAME = 2
+CLASSES = 10
+
+
+def load_mnist(directory: Path | None = None) -> DiscreteDataset:
+    """From the four original ``.gz`` files in ``directory``, by default where ``vadd data mnist`` puts them."""
+    place = data_directory("mnist") if directory is None else directory
+    missing = missing_mnist(place)
+    if missing:
+        option = "" if directory is None else f" --dir {directory}"
+        raise UserError(f"MNIST is not in {place}: {missing[0]} is missing; fetch it with: vadd data mnist{option}")
+    train, train_labels = _read_part(place / TRAIN_IMAGES, place / TRAIN_LABELS)
+    test, test_labels = _read_part(place / TEST_IMAGES, place / TEST_LABELS)
+    side = SIDE + 2 * FRAME
+    return DiscreteDataset(
+        name="mnist",
+        values=2,
+        shape=(side, side, 1),
+        train=torch.from_numpy(binarize(train)),
+        test=torch.from_numpy(binarize(test)),
+        train_labels=torch.from_numpy(train_labels.astype(np.int64)),
+        test_labels=torch.from_numpy(test_labels.astype(np.int64)),
+    )
+
+
+def missing_mnist(directory: Path) -> list[str]:
+    """The names of the files that are not there."""
+    return [name for name in MD5 if not (directory / name).is_file()]
+
+
+def fetch_mnist(directory: Path | None = None, *, tell: Tell = silent, mirrors: Sequence[str] | None = None) -> Path:
+    """The directory with the four files, downloaded where they are missing."""
+    place = data_directory("mnist") if directory is None else directory
+    for name, md5 in MD5.items():
+        fetch([mirror + name for mirror in mirrors or MIRRORS], place / name, md5=md5, tell=tell)
+    return place
+
+
+def binarize(images: Array) -> Array:
+    """(n, 28, 28) bytes -> (n, 1024) zeros and ones: pixel > 127, framed."""
+    framed = np.pad(quantize(images, 2), ((0, 0), (FRAME, FRAME), (FRAME, FRAME)))
+    return framed.reshape(len(images), -1)
+
+
+def read_idx(path: Path, axes: int) -> Array:
+    """The bytes of a gzipped idx file with so many axes: 3 for images, 1 for labels."""
+    try:
+        with gzip.open(path) as file:
+            content = file.read()
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} is not a readable gzip file: {error}") from None
+    header = 4 * (1 + axes)
+    if len(content) < header:
+        raise UserError(f"{path} is cut short: it holds {len(content)} bytes, less than its header of {header}")
+    magic, *shape = (int(number) for number in np.frombuffer(content, ">u4", 1 + axes))
+    expected = 0x0800 + axes  # bytes, and the number of axes
+    if magic != expected:
+        raise UserError(f"{path} starts with the magic number {magic}, not {expected}")
+    found, needed = len(content) - header, math.prod(shape)
+    if found != needed:
+        wrong = "is cut short" if found < needed else "is too long"
+        raise UserError(f"{path} {wrong}: it holds {found} bytes of data, its header says {needed}")
+    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
+
+
+def _read_part(image_file: Path, label_file: Path) -> tuple[Array, Array]:
+    images, labels = read_idx(image_file, 3), read_idx(label_file, 1)
+    if images.shape[1:] != (SIDE, SIDE):
+        height, width = images.shape[1:]
+        raise UserError(f"{image_file} holds images of {height} x {width}, not {SIDE} x {SIDE}")
+    if len(images) == 0:
+        raise UserError(f"{image_file} holds no images")
+    if len(images) != len(labels):
+        raise UserError(f"{image_file} holds {len(images)} images, but {label_file.name} {len(labels)} labels")
+    if labels.max() >= CLASSES:
+        raise UserError(f"{label_file} holds the label {labels.max()}, outside 0..{CLASSES - 1}")
+    return images, labels

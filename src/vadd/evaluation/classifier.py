@@ -1,0 +1,214 @@
+"""A small convolutional classifier whose last hidden layer is the yardstick for images too simple for Inception.
+
+It is trained here, in a few epochs, and kept in a cache directory as two files of one name: ``.safetensors`` with the
+weights and ``.json`` with the accuracy and the checksums. Numbers taken with two different classifiers cannot be
+compared, so the name carries a fingerprint of everything that determined it.
+"""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from vadd.errors import UserError
+from vadd.evaluation.progress import Progress, silent
+from vadd.training.randomness import ShuffledBatches
+
+FORMAT = 1
+"""Part of the fingerprint; to be raised when the network or its training changes."""
+
+WIDTHS = (16, 32, 64)
+FEATURES = 64
+SMALLEST_MAP = 4
+
+BATCH = 128
+EXAMPLES_SEEN = 120_000
+MAX_EPOCHS = 50
+PEAK_LEARNING_RATE = 1e-2
+WEIGHT_DECAY = 1e-2
+READ_BATCH = 500
+
+
+class ConvolutionalClassifier(nn.Module):
+    """Three convolutions, halving the map while it is larger than 4x4, a hidden layer, and the classes.
+
+    At 32x32x1 a forward pass is 0.8 million multiplications.
+    """
+
+    def __init__(self, shape: Sequence[int], values: int, classes: int) -> None:
+        super().__init__()
+        height, width, channels = image_shape(shape)
+        self.shape = (height, width, channels)
+        self.values = values
+        layers: list[nn.Module] = []
+        for number, out in enumerate(WIDTHS):
+            kernel = 5 if number == 0 else 3
+            stride = 2 if max(height, width) > SMALLEST_MAP else 1
+            layers += [
+                nn.Conv2d(channels, out, kernel, stride, kernel // 2, bias=False),
+                nn.BatchNorm2d(out),
+                nn.ReLU(),
+            ]
+            height, width, channels = math.ceil(height / stride), math.ceil(width / stride), out
+        layers += [nn.Flatten(), nn.Linear(height * width * channels, FEATURES, bias=False)]
+        self.trunk = nn.Sequential(*layers, nn.BatchNorm1d(FEATURES), nn.ReLU())
+        self.head = nn.Linear(FEATURES, classes)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
+
+    def features(self, tokens: Tensor) -> Tensor:
+        """(n, H*W*C) values in 0..V-1 -> (n, 64)."""
+        scaled = tokens.float() * (2 / (self.values - 1)) - 1
+        features: Tensor = self.trunk(scaled.view(len(tokens), *self.shape).permute(0, 3, 1, 2))
+        return features
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(n, H*W*C) -> logits (n, classes)."""
+        logits: Tensor = self.head(self.features(tokens))
+        return logits
+
+
+class ClassifierFeatures:
+    """A feature extractor for tokens (n, N) in 0..V-1: the trained classifier's last hidden layer, 64 numbers."""
+
+    def __init__(self, network: ConvolutionalClassifier, accuracy: float) -> None:
+        self.network = network.eval().requires_grad_(False)
+        self.accuracy = accuracy
+        """On the test set."""
+
+    @torch.no_grad()
+    def __call__(self, examples: Tensor, /) -> Tensor:
+        check_tokens(examples, self.network.shape, self.network.values)
+        return torch.cat([self.network.features(part) for part in torch.split(examples.cpu(), READ_BATCH)])
+
+
+def classifier_features(
+    train_tokens: Tensor,
+    labels: Tensor,
+    test_tokens: Tensor,
+    test_labels: Tensor,
+    shape: Sequence[int],
+    values: int,
+    cache_dir: str | Path,
+    *,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> ClassifierFeatures:
+    """From the cache where there is a whole and fitting one, else trained and put there.
+
+    ``shape`` is (H, W) or (H, W, C), tokens are (n, H*W*C) in 0..V-1, labels (n,). The result is a function of the
+    arguments, up to rounding that depends on the machine and its number of threads.
+    """
+    for tokens, classes in ((train_tokens, labels), (test_tokens, test_labels)):
+        check_tokens(tokens, shape, values)
+        if classes.shape != (len(tokens),) or len(tokens) < 2 or int(classes.min()) < 0:
+            raise UserError(f"each of at least 2 images needs a label 0, 1, ...: {len(tokens)} have {classes.numel()}")
+    count = int(max(labels.max(), test_labels.max())) + 1
+    settings = {"format": FORMAT, "shape": image_shape(shape), "values": values, "classes": count, "seed": seed}
+    checksum = data_checksum(train_tokens, labels, test_tokens, test_labels)
+    fingerprint = hashlib.sha256(json.dumps([settings, checksum]).encode()).hexdigest()
+    size = "x".join(map(str, image_shape(shape)))
+    cached = Path(cache_dir) / f"classifier-{size}-{fingerprint[:12]}"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = ConvolutionalClassifier(shape, values, count)
+    known = read_cache(cached, network, fingerprint)
+    if known is not None:
+        return ClassifierFeatures(network, known)
+    train_classifier(network, train_tokens, labels, seed, progress)
+    network.eval()
+    accuracy = accuracy_of(network, test_tokens, test_labels)
+    facts = {**settings, "accuracy": accuracy, "test_examples": len(test_labels), "data_sha256": checksum}
+    write_cache(cached, network, {**facts, "fingerprint": fingerprint})
+    return ClassifierFeatures(network, accuracy)
+
+
+def train_classifier(
+    network: ConvolutionalClassifier, tokens: Tensor, labels: Tensor, seed: int, progress: Progress = silent
+) -> None:
+    """About two epochs of MNIST, fifty of a small set, the learning rate once up and down."""
+    batch = min(BATCH, len(tokens))
+    steps = max(1, min(EXAMPLES_SEEN, MAX_EPOCHS * len(tokens)) // batch)
+    batches = ShuffledBatches(len(tokens), batch, seed)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=PEAK_LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, PEAK_LEARNING_RATE, total_steps=steps)
+    network.train()
+    for step in range(steps):
+        progress("training the classifier", step, steps)
+        chosen = batches[step]
+        loss = F.cross_entropy(network(tokens[chosen]), labels[chosen].long())
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        optimizer.step()
+        schedule.step()
+    progress("training the classifier", steps, steps)
+
+
+@torch.no_grad()
+def accuracy_of(network: ConvolutionalClassifier, tokens: Tensor, labels: Tensor) -> float:
+    pairs = zip(torch.split(tokens, READ_BATCH), torch.split(labels, READ_BATCH), strict=True)
+    right = sum(int((network(part).argmax(dim=1) == truth).sum()) for part, truth in pairs)
+    return right / len(labels)
+
+
+def read_cache(path: Path, network: nn.Module, fingerprint: str) -> float | None:
+    """Fill the network and return its accuracy; None if nothing is there, or something damaged or made otherwise."""
+    try:
+        facts = json.loads(path.with_suffix(".json").read_text())
+        weights = path.with_suffix(".safetensors").read_bytes()
+        if facts["fingerprint"] != fingerprint or facts["weights_sha256"] != hashlib.sha256(weights).hexdigest():
+            return None
+        accuracy = float(facts["accuracy"])
+        network.load_state_dict(load(weights))
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
+        return None
+    return accuracy
+
+
+def write_cache(path: Path, network: nn.Module, facts: dict[str, Any]) -> None:
+    """Each file is renamed when it is whole, and the one with the checksum of the other comes last."""
+    weights = save({name: tensor.contiguous() for name, tensor in network.state_dict().items()})
+    description = json.dumps({**facts, "weights_sha256": hashlib.sha256(weights).hexdigest()}, indent=2)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for suffix, content in ((".safetensors", weights), (".json", description.encode())):
+            partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+            partial.write_bytes(content)
+            partial.replace(path.with_suffix(suffix))
+    except OSError as error:
+        raise UserError(f"the classifier cannot be kept in {path.parent}: {error.strerror}") from None
+
+
+def data_checksum(*tensors: Tensor) -> str:
+    """Of the integers and their shapes, whatever type holds them."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(repr(tuple(tensor.shape)).encode())
+        for part in torch.split(tensor.cpu(), READ_BATCH):
+            digest.update(part.numpy().astype("<i4").tobytes())
+    return digest.hexdigest()
+
+
+def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
+    """(H, W) or (H, W, C) as (H, W, C)."""
+    if len(shape) not in (2, 3):
+        raise UserError(f"an image has the shape (H, W) or (H, W, C), not {tuple(shape)}")
+    height, width, channels = (*shape, 1)[:3]
+    return height, width, channels
+
+
+def check_tokens(tokens: Tensor, shape: Sequence[int], values: int) -> None:
+    positions = math.prod(shape)
+    if tokens.ndim != 2 or tokens.shape[1] != positions or len(tokens) == 0:
+        raise UserError(f"images of shape {tuple(shape)} are tokens (n, {positions}), not {tuple(tokens.shape)}")
+    low, high = int(tokens.min()), int(tokens.max())
+    if low < 0 or high >= values:
+        raise UserError(f"the images hold the value {low if low < 0 else high}, outside 0..{values - 1}")

@@ -1,0 +1,189 @@
+"""Pictures of images: arrays in, arrays, figures and files out. Nothing here knows about models.
+
+Images are uint8 arrays (n, H, W, C) with one channel or three; tokens are integers (n, N), flattened images, in which
+V itself may stand for "still masked".
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")  # figures are files here; no window, no display needed
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from vadd.errors import UserError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+MASK_COLOUR = (118, 128, 148)
+"""A bluish grey, to be told from the greys of an image."""
+SEPARATOR = 160
+MOST_STATES = 11
+GIF_SIDE = 256
+
+
+def tokens_to_images(tokens: Array, shape: Sequence[int], values: int, *, masks: bool = False) -> Array:
+    """Tokens (n, N) in 0..V-1 as images (n, H, W, C), the levels spread over 0..255; ``shape`` is (H, W) or (H, W, C).
+
+    With ``masks`` the value V is a masked pixel and the images have three channels: a masked one is grey, and of a
+    pixel whose channels are masked separately the masked channels are.
+    """
+    tokens = np.asarray(tokens)
+    if len(shape) not in (2, 3) or (*shape, 1)[2] not in (1, 3):
+        raise UserError(f"pictures are for shapes (H, W), (H, W, 1) or (H, W, 3), not {tuple(shape)}")
+    if tokens.ndim != 2 or tokens.shape[1] != math.prod(shape):
+        raise UserError(f"images of shape {tuple(shape)} are tokens (n, {math.prod(shape)}), not {tokens.shape}")
+    largest = values if masks else values - 1
+    if tokens.size and (tokens.min() < 0 or tokens.max() > largest):
+        wrong = tokens.min() if tokens.min() < 0 else tokens.max()
+        raise UserError(f"the images hold the value {wrong}, outside 0..{largest}")
+    levels = tokens.reshape(len(tokens), *(*shape, 1)[:3])
+    images = np.rint(np.minimum(levels, values - 1) * (255 / (values - 1))).astype(np.uint8)
+    return np.where(levels == values, np.array(MASK_COLOUR, np.uint8), images) if masks else images
+
+
+def image_grid(images: Array, columns: int, *, separator: int = 1) -> Array:
+    """Images (n, H, W, C) row by row in one (H', W', C), with grey lines of ``separator`` pixels between and around
+    them.
+    """
+    check_images(images, 4)
+    if columns < 1:
+        raise UserError(f"a grid needs at least 1 column, not {columns}")
+    count, height, width, channels = images.shape
+    rows = math.ceil(count / columns)
+    tall, wide = height + separator, width + separator
+    grid = np.full((separator + rows * tall, separator + columns * wide, channels), SEPARATOR, np.uint8)
+    for number, image in enumerate(images):
+        top, left = separator + number // columns * tall, separator + number % columns * wide
+        grid[top : top + height, left : left + width] = image
+    return grid
+
+
+def square_grid(images: Array) -> Array:
+    """A grid about as wide as it is tall."""
+    return image_grid(images, math.ceil(math.sqrt(max(1, len(images)))))
+
+
+def save_image(image: Array, path: Path, *, scale: int = 1) -> Path:
+    """One image (H, W, C) as a file, every pixel a square of ``scale``; the suffix says which format, PNG is safe."""
+    check_images(image, 3)
+    picture = as_pillow(enlarged(image, scale))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        picture.save(path)
+    except ValueError:
+        raise UserError(f"{path} is not the name of a picture; use .png") from None
+    return path
+
+
+def grids_by_steps(rows: Mapping[str, Sequence[tuple[str, Array]]]) -> Figure:
+    """A row for each model, a panel for each number of steps: ``{"VADD": [("T = 5", images), ...], ...}``."""
+    widest = max((len(panels) for panels in rows.values()), default=0)
+    if widest == 0:
+        raise UserError("there are no images to draw")
+    figure = Figure(figsize=(2.6 * widest, 2.75 * len(rows)), layout="constrained")
+    axes = figure.subplots(len(rows), widest, squeeze=False)
+    for row, (name, panels) in zip(axes, rows.items(), strict=True):
+        for axis, (title, images) in zip(row, panels, strict=False):
+            draw(axis, square_grid(images))
+            axis.set_title(title, fontsize=10)
+        for axis in row[len(panels) :]:
+            axis.set_axis_off()
+        row[0].set_ylabel(name, fontsize=11)
+    return figure
+
+
+def denoising_strip(trajectory: Array, shape: Sequence[int], values: int, *, most: int = MOST_STATES) -> Figure:
+    """From all masked to the sample, left to right: a trajectory (steps + 1, N), or (steps + 1, n, N) for n rows.
+
+    Of a long one, ``most`` states at even distances, the first and the last among them.
+    """
+    states = as_trajectory(trajectory)
+    steps = len(states) - 1
+    shown = np.unique(np.rint(np.linspace(0, steps, min(max(2, most), steps + 1))).astype(int))
+    count = states.shape[1]
+    figure = Figure(figsize=(1.1 * len(shown), 1.1 * count + 0.3), layout="constrained")
+    axes = figure.subplots(count, len(shown), squeeze=False)
+    for column, step in zip(axes.T, shown, strict=True):
+        for axis, image in zip(column, tokens_to_images(states[step], shape, values, masks=True), strict=True):
+            draw(axis, image)
+        column[0].set_title("masked" if step == 0 else f"step {step}", fontsize=9)
+    return figure
+
+
+def denoising_gif(
+    path: Path, trajectory: Array, shape: Sequence[int], values: int, *, milliseconds: int = 150, hold: int = 1500
+) -> Path:
+    """The trajectory (steps + 1, N), or (steps + 1, n, N) for a grid of n images, as an animation that runs for ever.
+
+    Masked pixels are grey. Each state stands for ``milliseconds``, the last for ``hold``.
+    """
+    states = as_trajectory(trajectory)
+    grids = [square_grid(tokens_to_images(state, shape, values, masks=True)) for state in states]
+    scale = max(1, round(GIF_SIDE / max(grids[0].shape[:2])))
+    first, *others = [as_pillow(enlarged(grid, scale)) for grid in grids]
+    durations = [milliseconds] * len(others) + [hold]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    first.save(path, format="GIF", save_all=True, append_images=others, duration=durations, loop=0)
+    return path
+
+
+def traversal_figure(images: Array, positions: Sequence[float], names: Sequence[str] | None = None) -> Figure:
+    """What the latent does: images (dimensions, values, H, W, C), a row for each latent dimension, a column for each
+    value of z given in ``positions``.
+    """
+    check_images(images, 5)
+    rows, columns = images.shape[:2]
+    names = [f"$z_{{{row + 1}}}$" for row in range(rows)] if names is None else names
+    figure = Figure(figsize=(0.9 * columns + 0.4, 0.9 * rows + 0.3), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for row, line, name in zip(axes, images, names, strict=True):
+        for axis, image in zip(row, line, strict=True):
+            draw(axis, image)
+        row[0].set_ylabel(name, fontsize=9)
+    for axis, value in zip(axes[0], positions, strict=True):
+        axis.set_title(f"{value:+.3g}" if value else "0", fontsize=9)
+    return figure
+
+
+def draw(axis: Axes, image: Array) -> None:
+    """One image (H, W, C), black to white over 0..255, without ticks."""
+    # matplotlib wants three channels or none; nearest keeps pixels square.
+    axis.imshow(np.broadcast_to(image, (*image.shape[:2], 3)), interpolation="nearest")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    for edge in axis.spines.values():
+        edge.set_linewidth(0.4)
+
+
+def enlarged(image: Array, scale: int) -> Array:
+    return image.repeat(scale, axis=0).repeat(scale, axis=1)
+
+
+def as_pillow(image: Array) -> Any:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise UserError("writing pictures needs Pillow: pip install 'vadd[images]'") from None
+    return Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
+
+
+def as_trajectory(trajectory: Array) -> Array:
+    """(states, n, N)"""
+    states = np.asarray(trajectory)
+    states = states[:, None] if states.ndim == 2 else states
+    if states.ndim != 3 or len(states) < 2:
+        raise UserError(f"a trajectory has the shape (steps + 1, N) or (steps + 1, n, N), not {states.shape}")
+    return states
+
+
+def check_images(images: Array, axes: int) -> None:
+    if images.ndim != axes or images.shape[-1] not in (1, 3) or images.dtype != np.uint8 or images.size == 0:
+        names, found = ", ".join(("...", "n", "H", "W", "C")[-axes:]), f"{images.dtype} {images.shape}"
+        raise UserError(f"images are uint8 ({names}) with 1 or 3 channels, not {found}")

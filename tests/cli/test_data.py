@@ -1,0 +1,112 @@
+"""``vadd data``: the list, and the two data sets it fetches."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from tests.data.test_cifar10 import batches, in_folder, official
+from tests.data.test_download import serve
+from tests.data.test_mnist import real_data, small_files, write
+from vadd.cli.data import KNOWN, data
+from vadd.data import cifar10, mnist
+from vadd.errors import UserError
+
+app = typer.Typer()
+app.command()(data)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def said(*arguments: object) -> list[str]:
+    result = run(*arguments)
+    assert result.exit_code == 0, result.exception
+    return result.stdout.splitlines()
+
+
+def refusal(*arguments: object) -> str:
+    error = run(*arguments).exception
+    assert isinstance(error, UserError)
+    assert "\n" not in str(error)
+    return str(error)
+
+
+def line_of(name: str) -> str:
+    (line,) = (line for line in said() if line.split()[0] == name)
+    return line
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data directory. The name has brackets, which must not be taken for markup."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("VADD_DATA", str(tmp_path / "data [red]"))
+    monkeypatch.setattr(mnist, "MIRRORS", ("http://127.0.0.1:1/",))
+    monkeypatch.setattr(cifar10, "MIRRORS", ("http://127.0.0.1:1/",))
+    return tmp_path / "data [red]"
+
+
+def test_the_list_has_a_line_for_every_data_set() -> None:
+    lines = said()
+    assert [line.split()[0] for line in lines] == list(KNOWN)
+    assert {"checkerboard", "digits", "mnist", "cifar10"} <= set(KNOWN)
+    assert line_of("digits").endswith("built in")
+    assert line_of("mnist").endswith("fetch with: vadd data mnist")
+    assert line_of("cifar10").endswith("fetch with: vadd data cifar10 (170 MB)")
+
+
+def test_mnist_is_fetched_then_listed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = small_files()
+    monkeypatch.setattr(mnist, "MD5", {name: hashlib.md5(content).hexdigest() for name, content in files.items()})
+    with serve(files) as url:
+        monkeypatch.setattr(mnist, "MIRRORS", (url,))
+        assert said("mnist") == [f"mnist: 5 + 3 images in {place / 'mnist'}"]
+    assert sorted(file.name for file in (place / "mnist").iterdir()) == sorted(files)
+    assert line_of("mnist").endswith(f"present in {place / 'mnist'}")
+    monkeypatch.setattr(mnist, "MIRRORS", ("http://127.0.0.1:1/",))
+    assert said("mnist") == [f"mnist: 5 + 3 images in {place / 'mnist'}"]
+
+
+def test_cifar10_is_fetched_to_another_directory(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = official(in_folder(batches()))
+    monkeypatch.setattr(cifar10, "BATCH_IMAGES", 4)
+    monkeypatch.setattr(cifar10, "MD5", hashlib.md5(archive).hexdigest())
+    with serve({cifar10.ARCHIVE: archive}) as url:
+        monkeypatch.setattr(cifar10, "MIRRORS", (url,))
+        assert said("cifar10", "--dir", tmp_path / "there") == [f"cifar10: 20 + 4 images in {tmp_path / 'there'}"]
+        assert not place.exists()
+        said("cifar10")
+    assert line_of("cifar10").endswith(f"present in {place / 'cifar10'}")
+
+
+def test_a_part_of_cifar10_is_listed_as_such(place: Path) -> None:
+    write(place / "cifar10", batches())
+    assert line_of("cifar10").endswith(f"present in {place / 'cifar10'}, a part of it: 20 + 4 images")
+
+
+def test_the_real_mnist_passes_the_check() -> None:
+    there = real_data("mnist")
+    assert said("mnist", "--dir", there) == [f"mnist: 60,000 + 10,000 images in {there}"]
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+def test_offline_the_error_says_so_and_nothing_is_left(place: Path, name: str) -> None:
+    message = refusal(name)
+    assert message.startswith("could not fetch ")
+    assert "127.0.0.1:1: Connection refused" in message
+    assert f"put the file into {place / name} yourself" in message
+    assert [file for file in place.rglob("*") if file.is_file()] == []
+
+
+def test_what_needs_no_download_says_so(tmp_path: Path) -> None:
+    assert said("digits") == ["digits: built in; nothing to fetch"]
+    assert "digits needs no download" in refusal("digits", "--dir", tmp_path)
+
+
+def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
+    assert refusal("imagenet").startswith("there is no data set 'imagenet'; known are checkerboard, ")
+    assert "name it too" in refusal("--dir", tmp_path)

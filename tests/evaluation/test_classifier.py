@@ -1,0 +1,224 @@
+"""The small classifier: good enough to judge by, the same every time, and a cache that is believed only when whole."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor
+from torch.testing import assert_close
+
+from vadd.errors import UserError
+from vadd.evaluation import classifier
+from vadd.evaluation.classifier import ClassifierFeatures, ConvolutionalClassifier, classifier_features
+from vadd.evaluation.frechet import feature_statistics, frechet_distance
+
+DATA = Path(os.environ.get("VADD_TEST_DATA", "../shared/data"))
+SHAPE, VALUES = (4, 4), 3
+Split = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def stripes(count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """4x4 images of three values with one bright row or column, 8 classes."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 8, count)
+    images = rng.integers(0, 2, (count, 4, 4))
+    for image, label in zip(images, labels, strict=True):
+        (image if label < 4 else image.T)[label % 4] = 2
+    return torch.from_numpy(images.reshape(count, 16)), torch.from_numpy(labels)
+
+
+@pytest.fixture(autouse=True)
+def _short_training(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third of the package's own budget where the data are real."""
+    monkeypatch.setattr(classifier, "EXAMPLES_SEEN", 40_000 if "real" in request.node.name else 2000)
+
+
+@pytest.fixture(scope="module")
+def data() -> Split:
+    return (*stripes(300, 0), *stripes(100, 1))
+
+
+def trained(data: Split, cache: Path, seed: int = 0) -> ClassifierFeatures:
+    return classifier_features(*data, SHAPE, VALUES, cache, seed=seed)
+
+
+def refuse_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(classifier, "train_classifier", refuse)
+
+
+def one_file(cache: Path, suffix: str) -> Path:
+    (file,) = cache.glob(f"*{suffix}")
+    return file
+
+
+def test_features_are_the_last_hidden_layer_and_lead_to_the_logits(data: Split, tmp_path: Path) -> None:
+    found = trained(data, tmp_path)
+    features = found(data[2])
+    assert features.shape == (100, 64)
+    assert not features.requires_grad
+    assert (features >= 0).all()
+    predicted = found.network.head(features).argmax(dim=1)
+    assert found.accuracy == (predicted == data[3]).double().mean()
+    assert found.accuracy > 0.8
+
+
+def test_one_image_has_the_features_it_has_among_others(data: Split, tmp_path: Path) -> None:
+    found = trained(data, tmp_path)
+    assert_close(found(data[2][:1]), found(data[2])[:1])
+
+
+def test_training_is_a_function_of_the_seed(data: Split, tmp_path: Path) -> None:
+    state = torch.get_rng_state()
+    first, second, other = (
+        trained(data, tmp_path / name, seed)(data[2]) for name, seed in (("a", 3), ("b", 3), ("c", 4))
+    )
+    assert first.equal(second)
+    assert not first.equal(other)
+    assert torch.get_rng_state().equal(state)
+
+
+def test_the_cache_spares_the_training(data: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = trained(data, tmp_path / "deep" / "cache")
+    refuse_training(monkeypatch)
+    second = trained(data, tmp_path / "deep" / "cache")
+    assert second.accuracy == first.accuracy
+    assert second(data[2]).equal(first(data[2]))
+
+
+def test_the_cache_is_two_files_with_checksums(data: Split, tmp_path: Path) -> None:
+    found = trained(data, tmp_path)
+    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".json", ".safetensors"]
+    facts = json.loads(one_file(tmp_path, ".json").read_text())
+    assert facts["accuracy"] == found.accuracy
+    assert facts["test_examples"] == 100
+    assert facts["data_sha256"] == classifier.data_checksum(*data)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32])
+def test_the_checksum_is_of_the_numbers_not_of_their_type(data: Split, dtype: torch.dtype) -> None:
+    assert classifier.data_checksum(*data) == classifier.data_checksum(*(part.to(dtype) for part in data))
+    assert classifier.data_checksum(*data) != classifier.data_checksum(data[0].flip(0), *data[1:])
+    assert classifier.data_checksum(data[0]) != classifier.data_checksum(data[0].view(-1, 8))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "damage"),
+    [
+        (".safetensors", lambda content: content[:-10]),
+        (".safetensors", lambda content: content[:-1] + bytes([content[-1] ^ 1])),
+        (".json", lambda content: content[:40]),
+        (".json", lambda content: b"[]"),
+        (".json", lambda content: content.replace(b'"fingerprint": "', b'"fingerprint": "0')),
+        (".safetensors", None),
+        (".json", None),
+    ],
+)
+def test_a_damaged_cache_is_made_again(data: Split, tmp_path: Path, suffix: str, damage: object) -> None:
+    before = trained(data, tmp_path)
+    file = one_file(tmp_path, suffix)
+    whole = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    if callable(damage):
+        file.write_bytes(damage(file.read_bytes()))
+    else:
+        file.unlink()
+    assert trained(data, tmp_path)(data[2]).equal(before(data[2]))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == whole
+
+
+def test_other_data_get_another_classifier(data: Split, tmp_path: Path) -> None:
+    trained(data, tmp_path)
+    train, labels, test, test_labels = data
+    changed = train.clone()
+    changed[0, 0] = 2 - changed[0, 0]
+    trained((changed, labels, test, test_labels), tmp_path)
+    trained((train, labels, test[:50], test_labels[:50]), tmp_path)
+    trained(data, tmp_path, seed=1)
+    assert len(list(tmp_path.glob("*.json"))) == 4
+
+
+def test_a_cache_that_cannot_be_written_is_told(data: Split, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be kept in"):
+        trained(data, tmp_path / "file" / "cache")
+
+
+def test_bad_input_is_told(data: Split, tmp_path: Path) -> None:
+    train, labels, test, test_labels = data
+    with pytest.raises(UserError, match="needs a label"):
+        classifier_features(train, labels[1:], test, test_labels, SHAPE, VALUES, tmp_path)
+    with pytest.raises(UserError, match=r"tokens \(n, 20\)"):
+        classifier_features(*data, (4, 5), VALUES, tmp_path)
+    with pytest.raises(UserError, match=r"the value 2, outside 0\.\.1"):
+        classifier_features(*data, SHAPE, 2, tmp_path)
+    with pytest.raises(UserError, match=r"shape \(H, W\)"):
+        classifier_features(*data, (16,), VALUES, tmp_path)
+    with pytest.raises(UserError, match=r"the value 3, outside 0\.\.2"):
+        trained(data, tmp_path)(torch.full((1, 16), 3))
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (32, 32, 1), (32, 32, 3), (5, 9, 3)])
+def test_any_image_shape_fits(shape: tuple[int, ...]) -> None:
+    network = ConvolutionalClassifier(shape, 256, 10).eval()
+    tokens = torch.randint(0, 256, (2, int(np.prod(shape))))
+    assert network(tokens).shape == (2, 10)
+
+
+def test_the_layout_is_channel_last() -> None:
+    """Pixels of a channel-last image: the network sees the channel it was told."""
+    network = ConvolutionalClassifier((4, 4, 3), 2, 10).eval()
+    convolution = network.trunk[0]
+    assert isinstance(convolution, torch.nn.Conv2d)
+    with torch.no_grad():
+        convolution.weight[:, 1:] = 0
+    tokens = torch.zeros(1, 4, 4, 3, dtype=torch.int64)
+    others, first = tokens.clone(), tokens.clone()
+    others[..., 1:] = 1
+    first[..., 0] = 1
+    reference, ignored, seen = (network.features(x.view(1, -1)) for x in (tokens, others, first))
+    assert ignored.equal(reference)
+    assert not seen.equal(reference)
+
+
+def test_real_digits_are_told_apart_and_noise_raises_the_distance(tmp_path: Path) -> None:
+    digits = load_digits()
+    order = np.random.default_rng(0).permutation(len(digits.target))
+    tokens = torch.from_numpy(digits.data[order].astype(np.int64))
+    labels = torch.from_numpy(digits.target[order])
+    found = classifier_features(tokens[:-360], labels[:-360], tokens[-360:], labels[-360:], (8, 8, 1), 17, tmp_path)
+    assert found.accuracy >= 0.95
+    train, test = feature_statistics(found, tokens[:-360]), feature_statistics(found, tokens[-360:])
+    distances = [frechet_distance(train, test)]
+    hidden = torch.rand(360, 64, generator=torch.Generator().manual_seed(0))
+    values = torch.randint(0, 17, (360, 64), generator=torch.Generator().manual_seed(1))
+    for share in (0.1, 0.3, 1.0):
+        noisy = torch.where(hidden < share, values, tokens[-360:])
+        distances.append(frechet_distance(train, feature_statistics(found, noisy)))
+    print("digits: accuracy", found.accuracy, "Frechet distances, floor and noise 0.1 0.3 1", distances)
+    assert distances == sorted(distances)
+    assert distances[1] > 1.5 * distances[0]
+
+
+@pytest.mark.skipif(not (DATA / "mnist").is_dir(), reason=f"no MNIST in {DATA}; set VADD_TEST_DATA")
+def test_real_mnist_is_told_apart(tmp_path: Path) -> None:
+    def read(name: str, offset: int) -> Tensor:
+        content = gzip.decompress((DATA / "mnist" / f"{name}-ubyte.gz").read_bytes())
+        return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=offset)
+
+    def tokens(name: str) -> Tensor:
+        images = read(f"{name}-images-idx3", 16).view(-1, 28, 28)
+        return torch.nn.functional.pad((images > 127).to(torch.uint8), (2, 2, 2, 2)).flatten(1)
+
+    train, test = tokens("train"), tokens("t10k")
+    labels, test_labels = (read(f"{name}-labels-idx1", 8) for name in ("train", "t10k"))
+    found = classifier_features(train, labels, test, test_labels, (32, 32, 1), 2, tmp_path)
+    floor = frechet_distance(feature_statistics(found, train[:10_000]), feature_statistics(found, test))
+    print("MNIST: accuracy", found.accuracy, "Frechet distance of 10,000 training images and the test set", floor)
+    assert found.accuracy >= 0.98
