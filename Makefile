@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip --quiet --disable-pip-version-check
+PIP := $(BIN)/pip --quiet --quiet --disable-pip-version-check
 
 .PHONY: demo test lint bench clean
 

@@ -37,7 +37,7 @@ class Table:
             caption_justify="left",
         )
         for number, column in enumerate(self.columns):
-            shown.add_column(column, justify="left" if number == 0 else "right", no_wrap=number == 0)
+            shown.add_column(column, justify="left" if number == 0 else "right", no_wrap=number <= 1)
         for cells in self.text_rows():
             shown.add_row(*cells)
         console.print(shown)
