@@ -37,12 +37,16 @@ def step_bound(
     model: MaskedDiffusion,
     x0: Tensor,
     steps: int,
-    particles: Particles,
-    generator: torch.Generator,
+    particles: Particles | int = 64,
+    generator: torch.Generator | None = None,
     *,
     grid: Grid = "uniform",
 ) -> Tensor:
-    """A lower bound of log p_T(x0) of the sampler with ``steps`` steps on ``grid`` and a fresh latent at each step."""
+    """A lower bound of log p_T(x0) of the sampler with ``steps`` steps on ``grid`` and a fresh latent at each step.
+
+    ``particles`` is their number, or a :class:`~vadd.core.latent.Particles` that also names the proposals.
+    """
+    particles, generator = _with_defaults(particles, generator)
     times = step_grid(steps, grid)
     step_of = _reveal_steps(x0, model.schedule.masked_fraction(times), generator)
     total = torch.zeros(len(x0), dtype=torch.float64)
@@ -56,6 +60,11 @@ def step_bound(
         batch = apply_mask(x0[rows], Masking(hidden, t, torch.ones_like(t)), model.mask_value)
         total.index_add_(0, rows.cpu(), _log_joint(model, batch, revealed, particles, generator))
     return total
+
+
+def _with_defaults(particles: Particles | int, generator: torch.Generator | None) -> tuple[Particles, torch.Generator]:
+    settled = Particles(particles) if isinstance(particles, int) else particles
+    return settled, torch.Generator().manual_seed(0) if generator is None else generator
 
 
 def _reveal_steps(x0: Tensor, masked_fractions: Tensor, generator: torch.Generator) -> Tensor:
@@ -81,21 +90,26 @@ def _log_joint(
 
 
 @torch.no_grad()
-def elbo(model: MaskedDiffusion, x0: Tensor, draws: int, generator: torch.Generator) -> Tensor:
+def elbo(model: MaskedDiffusion, x0: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
     """A lower bound of log p(x0) for a model without a latent, from ``draws`` masks for each example."""
     if not isinstance(model.latent, NoLatent):
         raise UserError("with a latent the ELBO's integral is not a bound of the likelihood; use the step bound")
-    return _integral(model, x0, draws, Particles(1), generator)
+    return _integral(model, x0, draws, *_with_defaults(1, generator))
 
 
 @torch.no_grad()
 def k_sample_delbo(
-    model: MaskedDiffusion, x0: Tensor, particles: Particles, draws: int, generator: torch.Generator
+    model: MaskedDiffusion,
+    x0: Tensor,
+    particles: Particles | int,
+    draws: int,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     """The paper's eq. 20. **Not a likelihood bound.**
 
-    As in the paper all K = ``particles.count`` draws come from the recognition model, for each of ``draws`` masks.
+    As in the paper all K particles come from the recognition model, for each of ``draws`` masks.
     """
+    particles, generator = _with_defaults(particles, generator)
     return _integral(model, x0, draws, replace(particles, proposals=("recognition",)), generator)
 
 
