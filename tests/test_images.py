@@ -1,5 +1,6 @@
 """Images end to end: digits learned for a moment, drawn, judged; the paper's recipes at full size."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,8 @@ def test_samples_are_binary_images_without_masks(digits_run: Path) -> None:
 def test_a_picture_of_samples_is_a_grid(digits_run: Path, vadd_command: Command, tmp_path: Path) -> None:
     result = vadd_command("sample", digits_run, "--steps", 2, "--out", tmp_path / "grid.png")
     assert result.code == 0
-    picture = np.asarray(Image.open(tmp_path / "grid.png"))
+    with Image.open(tmp_path / "grid.png") as grid:
+        picture = np.asarray(grid)
     assert picture.shape[0] == picture.shape[1] > 8 * 8
     assert {0, 255} <= set(np.unique(picture).tolist())
 
@@ -77,3 +79,41 @@ def test_the_papers_recipes_have_the_papers_sizes_and_settings(
     denoisers = [sum(p.numel() for n, p in model.named_parameters() if n.startswith("denoiser")) for model in models]
     assert tuple(denoisers) == parameters
     assert isinstance(models[1].latent, GaussianLatent)
+
+
+@pytest.mark.parametrize("suffix", ["gif", "png", "npz"])
+def test_the_denoising_of_images_is_written_as_animation_strip_or_states(
+    digits_run: Path, vadd_command: Command, tmp_path: Path, suffix: str
+) -> None:
+    out = tmp_path / f"denoising.{suffix}"
+    assert vadd_command("sample", digits_run, "-n", 2, "--steps", 5, "--trajectory", out).code == 0
+    if suffix == "gif":
+        with Image.open(out) as animation:
+            assert getattr(animation, "n_frames", 1) > 2
+    elif suffix == "png":
+        with Image.open(out) as strip:
+            assert np.asarray(strip).std() > 0
+    else:
+        with np.load(out) as saved:
+            states, mask = saved["states"], int(saved["mask"])
+        assert states.shape == (6, 2, 64)
+        assert (states[0] == mask).all()
+        assert (states[-1] < mask).all()
+        assert (states[-1] == vadd.load(digits_run).sample(2, steps=5).numpy()).all()
+
+
+def test_the_fid_is_refused_where_there_are_no_images_or_no_network(
+    digits_run: Path, vadd_run: Path, vadd_command: Command, tmp_path: Path
+) -> None:
+    for run in (digits_run, vadd_run):
+        result = vadd_command("eval", run, "--steps", 1, "--samples", 10, "--inception", tmp_path / "none.pt")
+        assert (result.code, result.err.count("\n")) == (2, 1)
+
+
+def test_the_fid_of_samples_is_measured_with_the_real_network(digits_run: Path) -> None:
+    network = os.environ.get("VADD_INCEPTION")
+    if network is None:
+        pytest.skip("VADD_INCEPTION does not name the Inception network")
+    (result,) = evaluate(vadd.load(digits_run), [1], samples=16, inception=Path(network)).report["results"]
+    assert result["fid_reference"] == 16
+    assert result["fid"] > 10

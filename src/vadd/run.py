@@ -126,6 +126,21 @@ class Run:
             progress(done=first + len(drawn.tokens))
         return torch.cat(chunks)
 
+    def trajectory(self, n: int = 1, *, steps: int, seed: int = 0) -> Tensor:
+        """How ``n`` samples come about: (steps + 1, n, N), from all masked (the value V) to the samples."""
+        settings = self.recipe.sampling
+        drawn = sample(
+            self.model,
+            n,
+            steps,
+            step_generator(seed, SAMPLING, 0),
+            grid=settings.grid,
+            latent_policy=settings.latent_policy,
+            record=True,
+        )
+        assert drawn.trajectory is not None
+        return drawn.trajectory.cpu()
+
 
 def load(path: str | Path, device: str | torch.device | None = None) -> Run:
     """Open a run with the averaged weights of its newest checkpoint, on ``device`` (default: a GPU if there is

@@ -2,11 +2,15 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vadd.cli.common import JsonOption, Narrator, check_json, out_console
+
+if TYPE_CHECKING:
+    from vadd.report.tables import Table
+    from vadd.studies.comparison import Comparison
 
 reproduce = typer.Typer(help="Repeat the paper's experiments and put the results beside its own.", no_args_is_help=True)
 
@@ -20,6 +24,15 @@ class Toy(StrEnum):
 class Scale(StrEnum):
     cpu = "cpu"
     paper = "paper"
+
+
+def _show(comparison: "Comparison", table: "Table", json: Path | None) -> None:
+    from vadd.studies.comparison import write_json
+
+    table.print(out_console)
+    if json is not None:
+        write_json(json, comparison.reports)
+    out_console.print(f"report: {comparison.page.resolve()}", soft_wrap=True)
 
 
 def demo(
@@ -38,14 +51,10 @@ def demo(
     """
     check_json(json)
     from vadd.report.tables import divergence_table
-    from vadd.studies.comparison import write_json
     from vadd.studies.toys import demo as run_demo
 
     comparison = run_demo(toy.value, out, Narrator())
-    divergence_table(comparison.reports).print(out_console)
-    if json is not None:
-        write_json(json, comparison.reports)
-    out_console.print(f"report: {comparison.page.resolve()}", soft_wrap=True)
+    _show(comparison, divergence_table(comparison.reports), json)
 
 
 @reproduce.command("toys")
@@ -66,15 +75,11 @@ def reproduce_toys(
       vadd reproduce toys --scale paper --out runs/toys-paper
     """
     check_json(json)
-    from vadd.studies.comparison import write_json
     from vadd.studies.toys import paper_table
     from vadd.studies.toys import reproduce_toys as run_toys
 
     comparison = run_toys(out, scale.value, Narrator())
-    paper_table(comparison.reports).print(out_console)
-    if json is not None:
-        write_json(json, comparison.reports)
-    out_console.print(f"report: {comparison.page.resolve()}", soft_wrap=True)
+    _show(comparison, paper_table(comparison.reports), json)
 
 
 @reproduce.command("validity")
@@ -90,11 +95,7 @@ def reproduce_validity(
     """
     check_json(json)
     from vadd.report.tables import bound_table
-    from vadd.studies.comparison import write_json
     from vadd.studies.validity import reproduce_validity as run_validity
 
     comparison = run_validity(out, Narrator())
-    bound_table(comparison.reports).print(out_console)
-    if json is not None:
-        write_json(json, comparison.reports)
-    out_console.print(f"report: {comparison.page.resolve()}", soft_wrap=True)
+    _show(comparison, bound_table(comparison.reports), json)

@@ -34,7 +34,11 @@ def sample(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     grid: Annotated[str | None, typer.Option(help="Step grid, uniform or cosine; by default the recipe's.")] = None,
     latent_policy: Annotated[str | None, typer.Option(help="resample or fixed; by default the recipe's.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
+    trajectory: Annotated[
+        Path | None,
+        typer.Option(help="Also how the first 4 samples come about: .gif or .png for images, .npz for any data."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
 ) -> None:
     """Draw samples from a trained model.
 
@@ -44,6 +48,7 @@ def sample(
       vadd sample runs/checkers -n 100000 --steps 5 --out points.png
       vadd sample runs/checkers -n 5
       vadd sample runs/digits --steps 5 --out grid.png
+      vadd sample runs/digits --steps 20 --trajectory denoising.gif
     """
     if n is not None and n < 1:
         raise UserError(f"-n must be at least 1, not {n}")
@@ -53,6 +58,10 @@ def sample(
         if out.suffix not in {".npy", ".csv", ".png"}:
             raise UserError(f"--out takes a file that ends in .npy, .csv or .png, not {out}")
         refuse_existing(out, overwrite)
+    if trajectory is not None:
+        if trajectory.suffix not in {".gif", ".png", ".npz"}:
+            raise UserError(f"--trajectory takes a file that ends in .gif, .png or .npz, not {trajectory}")
+        refuse_existing(trajectory, overwrite)
     from vadd.run import load
 
     loaded = load(run)
@@ -67,6 +76,8 @@ def sample(
             latent_policy=latent_policy,  # type: ignore[arg-type]
             progress=partial(tell, what="samples", total=n),
         ).numpy()
+    if trajectory is not None:
+        _write_trajectory(loaded.trajectory(min(n, 4), steps=steps, seed=seed).numpy(), trajectory, loaded.data)
     if out is None:
         for row in tokens[:20]:
             out_console.out(" ".join(map(str, row)))
@@ -75,6 +86,21 @@ def sample(
         return
     _write(tokens, out, loaded.data.values, loaded.data.shape)
     out_console.print(f"{n} samples in {steps} steps: {out}", soft_wrap=True)
+
+
+def _write_trajectory(states: Any, out: Path, data: Any) -> None:
+    import numpy as np
+
+    if out.suffix == ".npz":
+        np.savez_compressed(out, states=states, mask=data.values)
+        return
+    from vadd.report.figures import save_figure
+    from vadd.report.images import denoising_gif, denoising_strip
+
+    if out.suffix == ".gif":
+        denoising_gif(out, states, data.shape, data.values)
+    else:
+        save_figure(denoising_strip(states, data.shape, data.values), out)
 
 
 def _write(tokens: Any, out: Path, values: int, shape: tuple[int, ...]) -> None:
@@ -124,6 +150,10 @@ def evaluate(
     data: Annotated[
         Path | None, typer.Option(help="Bound the likelihood of this .npy instead of the held-out part.")
     ] = None,
+    inception: Annotated[
+        Path | None,
+        typer.Option(help="Judge images by FID (clean-fid protocol) with this TorchScript InceptionV3."),
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """Measure a model: the distance of its samples from the data, and bounds of the likelihood.
@@ -159,7 +189,9 @@ def evaluate(
     loaded = load(run)
     examples = None if data is None else examples_from(data)
     with progress_bar() as tell:
-        report = measure(loaded, counts, samples, bounds=settings, examples=examples, progress=tell).report
+        report = measure(
+            loaded, counts, samples, bounds=settings, examples=examples, inception=inception, progress=tell
+        ).report
     if counts:
         divergence_table([report]).print(out_console)
     if settings is not None:

@@ -1,0 +1,158 @@
+"""How samples are compared with the data: by its distribution, by features of images, or pair by pair of positions."""
+
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vadd.data.dataset import Array
+from vadd.data.places import data_directory
+from vadd.errors import UserError
+from vadd.evaluation.classifier import classifier_features
+from vadd.evaluation.divergence import draw_histogram, histogram, jsd, paper_js, sampling_floor
+from vadd.evaluation.exact import ExactDistributions
+from vadd.evaluation.frechet import feature_statistics, frechet_distance
+from vadd.evaluation.inception import InceptionFeatures
+from vadd.evaluation.pairs import pair_jsd, position_pairs
+from vadd.evaluation.progress import Progress
+from vadd.run import Run
+
+FRECHET_SAMPLES = 10_000
+
+Result = dict[str, float | int | None]
+
+
+class Judge(Protocol):
+    """Compares samples with the data; built once for all numbers of steps."""
+
+    samples: int
+    """How many samples it wants to see."""
+
+    def __call__(self, drawn: Array, steps: int) -> Result: ...
+
+
+def choose_judge(run: Run, samples: int, seed: int, inception: Path | None, progress: Progress) -> Judge:
+    """By FID if an Inception network is given, else by what the data allow."""
+    progress("the sampling floor")
+    if inception is not None:
+        return InceptionJudge(run, samples, inception, progress)
+    if run.data.distribution is not None:
+        return DistributionJudge(run, samples, seed)
+    if run.data.train_labels is not None and run.data.shape[-1] == 1:
+        return FrechetJudge(run, samples, progress)
+    return PairJudge(run, samples, seed)
+
+
+class DistributionJudge:
+    """Compares samples with a known distribution: with an independent sample of it, and exactly where possible."""
+
+    def __init__(self, run: Run, samples: int, seed: int) -> None:
+        assert run.data.distribution is not None
+        self.samples = samples
+        self.run = run
+        self.truth = run.data.distribution()
+        self.true_sample = draw_histogram(self.truth, samples, np.random.default_rng([seed, 1]))
+        self.floors = {
+            "jsd_floor": sampling_floor(jsd, self.truth, samples),
+            "paper_js_floor": sampling_floor(paper_js, self.truth, samples),
+        }
+        self.exact = ExactDistributions(run.model) if run.data.positions == 2 else None
+
+    def __call__(self, drawn: Array, steps: int) -> Result:
+        found = histogram(drawn, self.run.data.values)
+        return {
+            "jsd": jsd(self.true_sample, found),
+            "paper_js": paper_js(self.true_sample, found),
+            **self.floors,
+            "jsd_exact": self._exact_jsd(steps),
+        }
+
+    def _exact_jsd(self, steps: int) -> float | None:
+        settings = self.run.recipe.sampling
+        if self.exact is None or (settings.latent_policy == "fixed" and steps > 1):
+            return None
+        return jsd(self.truth, self.exact.after(steps, settings.grid).cpu().numpy())
+
+
+class FrechetJudge:
+    """Compares images with the training set by the Frechet distance of a small classifier's features.
+
+    The classifier is trained on the data's own labels and kept; the distance is *not* the FID of the Inception network.
+    Its floor is the distance of the test set from the training set.
+    """
+
+    def __init__(self, run: Run, samples: int, progress: Progress) -> None:
+        data = run.data
+        assert data.train_labels is not None
+        assert data.test_labels is not None
+        self.samples = min(samples, FRECHET_SAMPLES)
+        self.features = classifier_features(
+            data.train,
+            data.train_labels,
+            data.test,
+            data.test_labels,
+            data.shape,
+            data.values,
+            data_directory("classifiers"),
+            progress=progress,
+        )
+        self.truth = feature_statistics(self.features, data.train, batch=1000, progress=progress)
+        self.floor = frechet_distance(self.truth, feature_statistics(self.features, data.test, batch=1000))
+
+    def __call__(self, drawn: Array, steps: int) -> Result:
+        found = feature_statistics(self.features, torch.from_numpy(drawn), batch=1000)
+        return {
+            "frechet": frechet_distance(self.truth, found),
+            "frechet_floor": self.floor,
+            "classifier_accuracy": self.features.accuracy,
+        }
+
+
+class InceptionJudge:
+    """Compares images with the training set by the FID of the clean-fid protocol.
+
+    With fewer samples than training images the reference is cut to as many, and the FID is biased upwards: numbers
+    compare only at equal counts.
+    """
+
+    def __init__(self, run: Run, samples: int, network: Path, progress: Progress) -> None:
+        if len(run.data.shape) != 3:
+            raise UserError(f"the FID is for images; the examples of this run have the shape {run.data.shape}")
+        self.run = run
+        self.samples = samples
+        self.features = InceptionFeatures(network, device=run.model.device)
+        self.progress = progress
+        self.truth = feature_statistics(
+            self.features, self._images(run.data.train[:samples]), what="features of the data", progress=progress
+        )
+
+    def _images(self, tokens: Tensor) -> Tensor:
+        """(n, H, W, C) uint8, the levels spread over 0..255."""
+        spread = (tokens.float() * (255 / (self.run.data.values - 1))).round()
+        return spread.to(torch.uint8).view(-1, *self.run.data.shape)
+
+    def __call__(self, drawn: Array, steps: int) -> Result:
+        images = self._images(torch.from_numpy(drawn))
+        what = f"features of the samples in {steps} steps"
+        found = feature_statistics(self.features, images, what=what, progress=self.progress)
+        return {"fid": frechet_distance(self.truth, found), "fid_reference": self.truth.count}
+
+
+class PairJudge:
+    """Compares samples with held-out examples pair by pair of positions, see :mod:`vadd.evaluation.pairs`."""
+
+    def __init__(self, run: Run, samples: int, seed: int) -> None:
+        data = run.data
+        # As many samples as held-out examples, so that the floor has the noise of the measurement.
+        self.samples = min(samples, len(data.test), len(data.train))
+        self.values = data.values
+        self.pairs = position_pairs(data.positions)
+        self.held_out = data.test.numpy()[: self.samples]
+        chosen = np.random.default_rng(seed).choice(len(data.train), self.samples, replace=False)
+        self.floor = pair_jsd(data.train.numpy()[chosen], self.held_out, self.values, self.pairs)
+
+    def __call__(self, drawn: Array, steps: int) -> Result:
+        found = pair_jsd(drawn, self.held_out, self.values, self.pairs)
+        return {"pair_jsd": found, "pair_jsd_floor": self.floor}
