@@ -78,6 +78,7 @@ def sample(
         ).numpy()
     if trajectory is not None:
         _write_trajectory(loaded.trajectory(min(n, 4), steps=steps, seed=seed).numpy(), trajectory, loaded.data)
+        out_console.print(f"how the samples come about: {trajectory}", soft_wrap=True)
     if out is None:
         for row in tokens[:20]:
             out_console.out(" ".join(map(str, row)))
