@@ -189,8 +189,8 @@ class GridLatent(Latent):
         super().__init__()
         self.prior = prior
 
-    def draw(self, count: int, generator: torch.Generator, device: torch.device) -> Tensor:
-        return torch.randn(count, 1, generator=generator).to(device)
+    def draw(self, xt: Tensor, t: Tensor, generator: torch.Generator) -> Tensor:
+        return torch.randn(len(xt), 1, generator=generator)
 
     def prior_nodes(self, count: int) -> tuple[Tensor, Tensor]:
         return self.prior.z, self.prior.weights

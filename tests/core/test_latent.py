@@ -15,7 +15,6 @@ from tests.exact import ConstantRecognizer, gauss_hermite, normal_log_density, p
 from vadd.core import DiagonalGaussian, GaussianLatent, Latent, NoLatent, kl_warmup
 from vadd.core.gaussian import standard_normal_log_prob
 
-CPU = torch.device("cpu")
 GRID = torch.linspace(-14, 14, 20_001, dtype=torch.float64)
 for_some_gaussians = pytest.mark.parametrize(("mean", "log_std"), [(0.0, 0.0), (0.8, -0.7), (-1.5, 0.4)])
 
@@ -78,7 +77,7 @@ def test_the_reparameterised_gradient_is_the_gradient_of_the_expectation(mean: f
 
 def test_the_prior_is_drawn_as_a_standard_normal() -> None:
     """Kolmogorov-Smirnov for each dimension at level 1e-6, correlation within 5 standard errors."""
-    z = GaussianLatent(ConstantRecognizer(0, 0), dim=2).draw(20_000, seeded(2), CPU)
+    z = GaussianLatent(ConstantRecognizer(0, 0), dim=2).draw(torch.zeros(20_000, 2), torch.ones(20_000), seeded(2))
     assert z.shape == (20_000, 2)
     for dimension in z.T:
         assert stats.kstest(dimension.numpy(), stats.norm.cdf).pvalue > 1e-6
@@ -115,7 +114,7 @@ def test_without_a_latent_there_is_nothing_to_draw() -> None:
     latent: Latent = NoLatent()
     generator = seeded(0)
     before = generator.get_state()
-    assert latent.draw(3, generator, CPU) is None
+    assert latent.draw(torch.zeros(3, 2), torch.ones(3), generator) is None
     assert generator.get_state().equal(before)
 
 

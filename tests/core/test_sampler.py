@@ -8,9 +8,10 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from tests.exact import ConstantRecognizer, TableDenoiser, properties, seeded
-from vadd.core import GaussianLatent, LinearSchedule, MaskedDiffusion, Samples, sample, step_grid
+from vadd.core import GaussianLatent, LinearSchedule, MaskedDiffusion, NoLatent, Samples, sample, step_grid
 from vadd.core.sampler import Grid, LatentPolicy
 from vadd.errors import UserError
+from vadd.networks import MlpDenoiser
 
 POSITIONS, VALUES = 3, 4
 POLICIES: list[LatentPolicy] = ["resample", "fixed"]
@@ -145,3 +146,26 @@ def test_an_unknown_grid_is_refused_with_the_known_ones() -> None:
 def test_an_unknown_latent_policy_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UserError, match=r"'frozen'.*resample, fixed"):
         sample(vadd(), 2, 2, seeded(0), latent_policy="frozen")  # type: ignore[arg-type]
+
+
+class PriorOfTheState(NoLatent):
+    """An informed prior: z tells what the sampler showed it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[Tensor, Tensor]] = []
+
+    def draw(self, xt: Tensor, t: Tensor, generator: torch.Generator) -> None:
+        self.seen.append((xt.clone(), t.clone()))
+
+
+def test_the_prior_is_shown_the_state_and_the_time_it_may_depend_on() -> None:
+    denoiser = MlpDenoiser(3, 2, width=8, depth=1)
+    latent = PriorOfTheState()
+    drawn = sample(
+        MaskedDiffusion(denoiser, LinearSchedule(), latent), 5, 4, torch.Generator().manual_seed(0), record=True
+    )
+    assert drawn.trajectory is not None
+    assert [float(t[0]) for _, t in latent.seen] == [1.0, 0.75, 0.5, 0.25]
+    for (xt, _), state in zip(latent.seen, drawn.trajectory, strict=False):
+        assert torch.equal(xt, state)

@@ -71,8 +71,8 @@ class Evidence:
 
 class Latent(nn.Module, ABC):
     @abstractmethod
-    def draw(self, count: int, generator: torch.Generator, device: torch.device) -> Tensor | None:
-        """``count`` independent draws from the prior: (count, d)."""
+    def draw(self, xt: Tensor, t: Tensor, generator: torch.Generator) -> Tensor | None:
+        """One draw from the prior p(z | xt, t) for each of the states xt (B, N) at times t (B,): (B, d)."""
 
     @abstractmethod
     def prior_nodes(self, count: int) -> tuple[Tensor | None, Tensor]:
@@ -101,7 +101,7 @@ class Latent(nn.Module, ABC):
 class NoLatent(Latent):
     """No latent at all: the masked positions are predicted independently (MDLM)."""
 
-    def draw(self, count: int, generator: torch.Generator, device: torch.device) -> None:
+    def draw(self, xt: Tensor, t: Tensor, generator: torch.Generator) -> None:
         return None
 
     def prior_nodes(self, count: int) -> tuple[None, Tensor]:
@@ -140,8 +140,8 @@ class GaussianLatent(Latent):
     def posterior(self, x0: Tensor, xt: Tensor, t: Tensor) -> DiagonalGaussian:
         return DiagonalGaussian(*self.recognizer(x0, xt, t))
 
-    def draw(self, count: int, generator: torch.Generator, device: torch.device) -> Tensor:
-        return torch.randn(count, self.dim, generator=generator).to(device)
+    def draw(self, xt: Tensor, t: Tensor, generator: torch.Generator) -> Tensor:
+        return torch.randn(len(xt), self.dim, generator=generator).to(xt.device)
 
     def prior_nodes(self, count: int) -> tuple[Tensor, Tensor]:
         """Equal weights at the quantile midpoints in one and two dimensions, at a scrambled Sobol sequence in more."""

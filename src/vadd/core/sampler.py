@@ -71,17 +71,16 @@ def sample(
     device = model.device
     x = torch.full((count, model.positions), model.mask_value, device=device)
     states = [x.clone()] if record else []
-    z = model.latent.draw(count, generator, device)
     evaluations = 0
     for step in range(steps, 0, -1):
-        if latent_policy == "resample" and step < steps:
-            z = model.latent.draw(count, generator, device)
+        t = torch.full((count,), float(times[step]), device=device)
+        if latent_policy == "resample" or step == steps:
+            z = model.latent.draw(x, t, generator)
         coins = torch.rand(x.shape, generator=generator, dtype=torch.float64) < rho[step - 1]
         revealed = coins.to(device) & (x == model.mask_value)
         rows = revealed.any(dim=1).nonzero()[:, 0]
         if len(rows):
-            t = torch.full((len(rows),), float(times[step]), device=device)
-            logits = model.denoiser(x[rows], None if z is None else z[rows], t, revealed[rows])
+            logits = model.denoiser(x[rows], None if z is None else z[rows], t[rows], revealed[rows])
             x[revealed] = draw_categorical(logits, generator)
             evaluations += 1
         if record:
