@@ -117,3 +117,11 @@ def test_the_fid_of_samples_is_measured_with_the_real_network(digits_run: Path) 
     (result,) = evaluate(vadd.load(digits_run), [1], samples=16, inception=Path(network)).report["results"]
     assert result["fid_reference"] == 16
     assert result["fid"] > 10
+
+
+def test_a_switch_takes_true_and_a_number_does_not() -> None:
+    switched = load_recipe("mnist").with_overrides(["network.checkpointing=true"])
+    assert isinstance(switched.network, UnetNetwork)
+    assert switched.network.checkpointing is True
+    with pytest.raises(vadd.UserError, match=r"training\.batch does not take true"):
+        load_recipe("mnist").with_overrides(["training.batch=true"])

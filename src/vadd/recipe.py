@@ -133,9 +133,7 @@ class UnetNetwork(Section):
     heads: PositiveInt = 1
     pixel_embedding: PositiveInt = 32
     dropout: Fraction = 0.1
-    checkpointing: int = Field(
-        0, ge=0, le=1, description="1 recomputes activations in the backward pass, to save memory"
-    )
+    checkpointing: bool = Field(False, description="recompute activations in the backward pass, to save memory")
 
 
 Network = Annotated[MlpNetwork | ResidualNetwork | UnetNetwork, Field(discriminator="kind")]
@@ -261,8 +259,9 @@ def _merge(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def validate(content: Mapping[str, Any], source: str) -> Recipe:
+    switches = {key for key, annotation in _all_fields(Recipe) if annotation is bool}
     for key, value in flatten(content):
-        if isinstance(value, bool):  # pydantic would take true for the number 1
+        if isinstance(value, bool) and key not in switches:  # pydantic would take true for the number 1
             raise UserError(f"{source}: {key} does not take {str(value).lower()}")
     try:
         return Recipe.model_validate(content)
@@ -275,20 +274,21 @@ def _explain(error: Any) -> str:
     tags = {"toy", "copies", "array", "digits", "mnist", "cifar10", "folder", "mlp", "residual", "unet"}
     key = ".".join(str(part) for part in error["loc"] if part not in tags)
     if error["type"] == "extra_forbidden":
-        return f"unknown key {key!r}{suggestion(key, _all_keys(Recipe))}"
+        return f"unknown key {key!r}{suggestion(key, (name for name, _ in _all_fields(Recipe)))}"
     return (
         f"{key}: {error['msg'].lower()}, not {error['input']!r}" if error["type"] != "missing" else f"{key} is missing"
     )
 
 
-def _all_keys(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+def _all_fields(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every dotted key a recipe can have, with its type."""
     for name, field in section.model_fields.items():
         annotation = field.annotation
         members = getattr(annotation, "__args__", ()) or (annotation,)
-        yield prefix + name
+        yield prefix + name, annotation
         for member in members:
             if isinstance(member, type) and issubclass(member, BaseModel):
-                yield from _all_keys(member, f"{prefix}{name}.")
+                yield from _all_fields(member, f"{prefix}{name}.")
 
 
 def flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -20,7 +20,6 @@ from vadd.report.images import (
     image_grid,
     save_image,
     tokens_to_images,
-    traversal_figure,
 )
 
 
@@ -185,14 +184,3 @@ def test_a_missing_pillow_and_a_wrong_trajectory_are_told(tmp_path: Path, monkey
         denoising_gif(tmp_path / "run.gif", trajectory(3), (4, 4), 2)
     with pytest.raises(UserError, match="needs Pillow"):
         save_image(random_images(4, 4, 1), tmp_path / "grid.png")
-
-
-def test_a_traversal_has_latent_dimensions_down_and_values_across(tmp_path: Path) -> None:
-    images = random_images(2, 3, 4, 4, 1)
-    figure = traversal_figure(images, [-2.25, 0, 2.25])
-    assert titles(figure) == ["-2.25", "0", "+2.25", "", "", ""]
-    assert [axis.get_ylabel() for axis in figure.axes][::3] == ["$z_{1}$", "$z_{2}$"]
-    assert np.array_equal(np.stack(drawn(figure))[..., :1], images.reshape(6, 4, 4, 1))
-    assert save_figure(figure, tmp_path / "traversal.png").stat().st_size > 1000
-    named = traversal_figure(images, [-2, 0, 2], names=["first", "second"])
-    assert [axis.get_ylabel() for axis in named.axes][::3] == ["first", "second"]

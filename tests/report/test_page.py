@@ -81,8 +81,8 @@ def test_a_cell_has_four_decimals_or_a_dash(cell: str | float | None, text: str)
 
 def test_a_table_is_markdown_with_its_note_below() -> None:
     table = Table("t", ["run", "T = 1"], [["a", 0.5], ["b", None]], "A note.")
-    assert table.to_markdown() == "| run | T = 1 |\n| --- | --- |\n| a | 0.5000 |\n| b | - |\n\nA note.\n"
-    assert Table("t", ["x"], [[1]]).to_markdown() == "| x |\n| --- |\n| 1 |\n"
+    assert table.to_markdown() == "### t\n\n| run | T = 1 |\n| --- | --- |\n| a | 0.5000 |\n| b | - |\n\nA note.\n"
+    assert Table("t", ["x"], [[1]]).to_markdown() == "### t\n\n| x |\n| --- |\n| 1 |\n"
 
 
 def test_a_table_is_printed_with_title_and_note() -> None:

@@ -105,3 +105,10 @@ def test_content_that_is_no_json_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         write_json(tmp_path / "numbers.json", [np.float32(1)])
     assert json.loads((tmp_path / "numbers.json").read_text()) == [1]
+
+
+def test_the_tables_lie_beside_the_page_as_markdown(comparison: Comparison) -> None:
+    text = (comparison.page.parent / "tables.md").read_text()
+    for report in comparison.reports:
+        for result in report["results"]:
+            assert f"| {result['paper_js']:.4f} |" in text

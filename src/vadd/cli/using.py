@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from vadd.cli.common import (
     refuse_existing,
 )
 from vadd.errors import UserError
+
+if TYPE_CHECKING:
+    from vadd.data.dataset import Array, DiscreteDataset
 
 RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]
 
@@ -89,7 +92,7 @@ def sample(
     out_console.print(f"{n} samples in {steps} steps: {out}", soft_wrap=True)
 
 
-def _write_trajectory(states: Any, out: Path, data: Any) -> None:
+def _write_trajectory(states: "Array", out: Path, data: "DiscreteDataset") -> None:
     import numpy as np
 
     if out.suffix == ".npz":
@@ -104,7 +107,7 @@ def _write_trajectory(states: Any, out: Path, data: Any) -> None:
         save_figure(denoising_strip(states, data.shape, data.values), out)
 
 
-def _write(tokens: Any, out: Path, values: int, shape: tuple[int, ...]) -> None:
+def _write(tokens: "Array", out: Path, values: int, shape: tuple[int, ...]) -> None:
     import numpy as np
 
     if out.suffix == ".npy":

@@ -134,24 +134,6 @@ def denoising_gif(
     return path
 
 
-def traversal_figure(images: Array, positions: Sequence[float], names: Sequence[str] | None = None) -> Figure:
-    """What the latent does: images (dimensions, values, H, W, C), a row for each latent dimension, a column for each
-    value of z given in ``positions``.
-    """
-    check_images(images, 5)
-    rows, columns = images.shape[:2]
-    names = [f"$z_{{{row + 1}}}$" for row in range(rows)] if names is None else names
-    figure = Figure(figsize=(0.9 * columns + 0.4, 0.9 * rows + 0.3), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False)
-    for row, line, name in zip(axes, images, names, strict=True):
-        for axis, image in zip(row, line, strict=True):
-            draw(axis, image)
-        row[0].set_ylabel(name, fontsize=9)
-    for axis, value in zip(axes[0], positions, strict=True):
-        axis.set_title(f"{value:+.3g}" if value else "0", fontsize=9)
-    return figure
-
-
 def draw(axis: Axes, image: Array) -> None:
     """One image (H, W, C), black to white over 0..255, without ticks."""
     # matplotlib wants three channels or none; nearest keeps pixels square.

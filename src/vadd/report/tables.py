@@ -26,7 +26,7 @@ class Table:
     def to_markdown(self) -> str:
         lines = [self.columns, ["---"] * len(self.columns), *self.text_rows()]
         table = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-        return f"{table}\n\n{self.note}\n" if self.note else f"{table}\n"
+        return f"### {self.title}\n\n{table}\n" + (f"\n{self.note}\n" if self.note else "")
 
     def print(self, console: Console) -> None:
         shown = RichTable(

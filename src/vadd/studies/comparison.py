@@ -2,6 +2,7 @@
 
 OUT/report.html      everything on one self-contained page
 OUT/results.json     the numbers, a list with one entry per run
+OUT/tables.md        the tables as Markdown, to paste elsewhere
 OUT/figures/*.png
 """
 
@@ -84,9 +85,11 @@ def compare(
         Section("Training", figures=shown("training"), text=TRAINING_NOTE),
     ]
     if bounds is not None:
-        tables = [bound_table(reports), latent_table(reports)]
-        sections.insert(-1, Section("Likelihood", text=LIKELIHOOD_NOTE, tables=tables, figures=shown("bounds")))
+        likelihoods = [bound_table(reports), latent_table(reports)]
+        sections.insert(-1, Section("Likelihood", text=LIKELIHOOD_NOTE, tables=likelihoods, figures=shown("bounds")))
     kept = [section for section in sections if section.figures or section.tables]
+    tables = [table.to_markdown() for section in kept for table in section.tables]
+    (out / "tables.md").write_text("\n".join(tables))
     return Comparison(reports, write_page(out / "report.html", title, introduction, kept))
 
 
