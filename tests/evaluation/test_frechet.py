@@ -1,5 +1,7 @@
 """The Frechet distance between Gaussians against closed forms, and its statistics against numpy's."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from torch.testing import assert_close
 
 from tests.exact import properties, seeded
 from vadd.errors import UserError
-from vadd.evaluation.frechet import FeatureStatistics, feature_statistics, frechet_distance
+from vadd.evaluation.frechet import FeatureStatistics, feature_statistics, frechet_distance, kept_statistics
 
 SIZE = 7
 
@@ -151,3 +153,27 @@ def test_what_cannot_be_compared_is_refused() -> None:
         FeatureStatistics.of(torch.ones(3))
     with pytest.raises(UserError, match="no examples"):
         feature_statistics(lambda part: part, torch.zeros(0, 3))
+
+
+def test_statistics_are_kept_and_not_computed_twice(tmp_path: Path) -> None:
+    features = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    file = tmp_path / "new" / "statistics.safetensors"
+    first = kept_statistics(file, lambda: FeatureStatistics.of(features))
+
+    def refuse() -> FeatureStatistics:
+        raise AssertionError("computed again")
+
+    second = kept_statistics(file, refuse)
+    assert torch.equal(first.mean, second.mean)
+    assert torch.equal(first.covariance, second.covariance)
+    assert first.count == second.count == 20
+
+
+def test_damaged_statistics_are_computed_anew(tmp_path: Path) -> None:
+    features = torch.eye(3)
+    file = tmp_path / "statistics.safetensors"
+    kept_statistics(file, lambda: FeatureStatistics.of(features))
+    file.write_bytes(file.read_bytes()[:-5])
+    found = kept_statistics(file, lambda: FeatureStatistics.of(features))
+    assert torch.equal(found.mean, FeatureStatistics.of(features).mean)
+    assert kept_statistics(file, lambda: FeatureStatistics.of(torch.zeros(2, 3))).count == 3

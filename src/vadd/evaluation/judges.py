@@ -1,5 +1,7 @@
 """How samples are compared with the data: by its distribution, by features of images, or pair by pair of positions."""
 
+import hashlib
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -10,10 +12,10 @@ from torch import Tensor
 from vadd.data.dataset import Array
 from vadd.data.places import data_directory
 from vadd.errors import UserError
-from vadd.evaluation.classifier import classifier_features
+from vadd.evaluation.classifier import classifier_features, data_checksum
 from vadd.evaluation.divergence import draw_histogram, histogram, jsd, paper_js, sampling_floor
 from vadd.evaluation.exact import ExactDistributions
-from vadd.evaluation.frechet import feature_statistics, frechet_distance
+from vadd.evaluation.frechet import FeatureStatistics, feature_statistics, frechet_distance, kept_statistics
 from vadd.evaluation.inception import InceptionFeatures
 from vadd.evaluation.pairs import pair_jsd, position_pairs
 from vadd.evaluation.progress import Progress
@@ -124,9 +126,19 @@ class InceptionJudge:
         self.samples = samples
         self.features = InceptionFeatures(network, device=run.model.device)
         self.progress = progress
-        self.truth = feature_statistics(
-            self.features, self._images(run.data.train[:samples]), what="features of the data", progress=progress
+        self.truth = self._statistics_of_data(run.data.train[:samples], "training images")
+        held_out = self._statistics_of_data(run.data.test[:samples], "test images")
+        self.floor = frechet_distance(self.truth, held_out)
+
+    def _statistics_of_data(self, tokens: Tensor, name: str) -> FeatureStatistics:
+        """The data do not change and take long: their statistics are kept."""
+        images = self._images(tokens)
+        key = hashlib.sha256((self.features.checksum + data_checksum(images)).encode()).hexdigest()
+        file = data_directory("inception") / f"statistics-{len(images)}-{key[:16]}.safetensors"
+        compute = partial(
+            feature_statistics, self.features, images, what=f"features of the {name}", progress=self.progress
         )
+        return kept_statistics(file, compute)
 
     def _images(self, tokens: Tensor) -> Tensor:
         """(n, H, W, C) uint8, the levels spread over 0..255."""
@@ -137,7 +149,8 @@ class InceptionJudge:
         images = self._images(torch.from_numpy(drawn))
         what = f"features of the samples in {steps} steps"
         found = feature_statistics(self.features, images, what=what, progress=self.progress)
-        return {"fid": frechet_distance(self.truth, found), "fid_reference": self.truth.count}
+        distance = frechet_distance(self.truth, found)
+        return {"fid": distance, "fid_floor": self.floor, "fid_reference": self.truth.count}
 
 
 class PairJudge:

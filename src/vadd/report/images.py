@@ -99,8 +99,11 @@ def grids_by_steps(rows: Mapping[str, Sequence[tuple[str, Array]]]) -> Figure:
     return figure
 
 
-def denoising_strip(trajectory: Array, shape: Sequence[int], values: int, *, most: int = MOST_STATES) -> Figure:
-    """From all masked to the sample, left to right: a trajectory (steps + 1, N), or (steps + 1, n, N) for n rows.
+def denoising_strip(
+    trajectory: Array, shape: Sequence[int], values: int, *, names: Sequence[str] = (), most: int = MOST_STATES
+) -> Figure:
+    """From all masked to the sample, left to right: a trajectory (steps + 1, N), or (steps + 1, n, N) for n rows, which
+    may have names.
 
     Of a long one, ``most`` states at even distances, the first and the last among them.
     """
@@ -114,6 +117,26 @@ def denoising_strip(trajectory: Array, shape: Sequence[int], values: int, *, mos
         for axis, image in zip(column, tokens_to_images(states[step], shape, values, masks=True), strict=True):
             draw(axis, image)
         column[0].set_title("masked" if step == 0 else f"step {step}", fontsize=9)
+    for axis, name in zip(axes[:, 0], names, strict=False):
+        axis.set_ylabel(name, fontsize=8)
+    return figure
+
+
+def traversal_figure(
+    levels: Array, shape: Sequence[int], values: int, rows: Sequence[str], columns: Sequence[str]
+) -> Figure:
+    """A row for each dimension of the latent, a column for each of its values: ``levels`` (rows, columns, N) in
+    0..V-1, which may lie between the whole values.
+    """
+    figure = Figure(figsize=(0.85 * len(columns), 0.85 * len(rows) + 0.3), layout="constrained")
+    axes = figure.subplots(len(rows), len(columns), squeeze=False)
+    brightness = np.rint(np.asarray(levels) * (255 / (values - 1))).astype(np.uint8)
+    for line, pictures, name in zip(axes, brightness, rows, strict=True):
+        for axis, picture in zip(line, pictures, strict=True):
+            draw(axis, picture.reshape((*shape, 1)[:3]))
+        line[0].set_ylabel(name, fontsize=9)
+    for axis, title in zip(axes[0], columns, strict=True):
+        axis.set_title(title, fontsize=9)
     return figure
 
 

@@ -67,10 +67,12 @@ COLUMN_TITLES = {
     "pair_jsd": "pair_jsd",
     "pair_jsd_floor": "its floor",
     "fid": "FID",
+    "fid_floor": "its floor",
     "fid_reference": "training images",
     "frechet": "Frechet distance",
     "frechet_floor": "its floor",
     "classifier_accuracy": "classifier accuracy",
+    "seconds": "sampling, s",
 }
 
 NOTES = {
@@ -78,7 +80,8 @@ NOTES = {
     "'exact' has no sampling noise. paper_js is the quantity that the paper calls JS.",
     "pair_jsd": "Jensen-Shannon divergence from the held-out examples, averaged over pairs of positions, in nats; "
     "the floor is that of as many training examples.",
-    "fid": "FID by the clean-fid protocol against the training set, or as many of its images as samples were drawn.",
+    "fid": "FID by the clean-fid protocol against the training set, or as many of its images as samples were drawn; "
+    "the floor is that of as many test images. FIDs compare only at equal numbers of images.",
     "frechet": "Frechet distance from the training set in the features of a small classifier, not the Inception "
     "network's FID; the floor is that of the test set.",
 }

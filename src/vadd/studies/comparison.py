@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from vadd.evaluation import BoundSettings, Report, evaluate, histogram
 from vadd.evaluation.evaluate import Evaluation, plural
 from vadd.evaluation.progress import Progress, silent
+from vadd.evaluation.traversal import traverse
 from vadd.report.figures import (
     TRUTH_LABEL,
     Panel,
@@ -27,10 +29,12 @@ from vadd.report.figures import (
     save_figure,
     training_curves,
 )
-from vadd.report.images import grids_by_steps, tokens_to_images
+from vadd.report.images import denoising_strip, grids_by_steps, tokens_to_images, traversal_figure
 from vadd.report.page import Section, write_page
 from vadd.report.tables import bound_table, divergence_table, latent_table, report_names
 from vadd.run import Run
+
+STRIP_STEPS = 10
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ def compare(
     steps: Sequence[int],
     samples: int,
     bounds: BoundSettings | None = None,
+    inception: Path | None = None,
     title: str,
     introduction: str,
     commands: Sequence[str] = (),
@@ -64,7 +69,7 @@ def compare(
     evaluations: list[Evaluation] = []
     for run in runs:
         tell = partial(_with_name, progress, f"{run.recipe.name} {label(run.recipe.model)}")
-        evaluations.append(evaluate(run, steps, samples, bounds=bounds, progress=tell))
+        evaluations.append(evaluate(run, steps, samples, bounds=bounds, inception=inception, progress=tell))
         write_json(out / "results.json", [evaluation.report for evaluation in evaluations])
     progress("the figures")
     reports = [evaluation.report for evaluation in evaluations]
@@ -78,15 +83,16 @@ def compare(
 
     sections = [
         *first_sections(reports),
-        Section("Samples", figures=shown("one-step", "by-steps", "grids")),
+        Section("Samples", figures=shown("one-step", "by-steps", "grids", "denoising")),
         Section(
             "Distance from the data", tables=[divergence_table(reports)], figures=shown("divergence"), commands=commands
         ),
+        Section("The latent", figures=shown("traversal"), text=TRAVERSAL_NOTE),
         Section("Training", figures=shown("training"), text=TRAINING_NOTE),
     ]
     if bounds is not None:
         likelihoods = [bound_table(reports), latent_table(reports)]
-        sections.insert(-1, Section("Likelihood", text=LIKELIHOOD_NOTE, tables=likelihoods, figures=shown("bounds")))
+        sections.insert(-2, Section("Likelihood", text=LIKELIHOOD_NOTE, tables=likelihoods, figures=shown("bounds")))
     kept = [section for section in sections if section.figures or section.tables]
     tables = [table.to_markdown() for section in kept for table in section.tables]
     (out / "tables.md").write_text("\n".join(tables))
@@ -121,7 +127,8 @@ def _figures(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -> dict[str
     }
     if grids:
         figures["grids"] = "Samples by number of steps", grids_by_steps(grids)
-    for metric in ("paper_js", "frechet", "pair_jsd"):
+    figures |= _image_figures(runs, names)
+    for metric in ("paper_js", "frechet", "fid", "pair_jsd"):
         if all(metric in result for report in reports for result in report["results"]):
             figures["divergence"] = f"{metric} by number of steps", divergence_by_steps(reports, names, metric)
             break
@@ -129,6 +136,25 @@ def _figures(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -> dict[str
         figures["bounds"] = "Likelihood bound by number of steps", bound_by_steps(reports, names)
     metrics = {name: list(run.directory.metrics()) for name, run in zip(names, runs, strict=True)}
     figures["training"] = "Training curves", training_curves(metrics)
+    return figures
+
+
+def _image_figures(runs: Sequence[Run], names: Sequence[str]) -> dict[str, tuple[str, Figure]]:
+    """How one image of each run comes about, and what the latent of the last run that has one does to images."""
+    shown = [run for run in runs if len(run.data.shape) == 3]
+    if not shown or any(run.data.shape != shown[0].data.shape for run in shown):
+        return {}
+    shape, values = shown[0].data.shape, shown[0].data.values
+    states = np.concatenate([run.trajectory(1, steps=STRIP_STEPS).numpy() for run in shown], axis=1)
+    owners = [name for name, run in zip(names, runs, strict=True) if run in shown]
+    figures = {"denoising": ("From all masked to an image", denoising_strip(states, shape, values, names=owners))}
+    traversals = [found for run in shown if (found := traverse(run)) is not None]
+    if traversals:
+        moved = traversals[-1]
+        rows = [f"z{dimension}" for dimension in moved.dimensions]
+        columns = [f"{value:+.1f}" for value in moved.values]
+        figure = traversal_figure(moved.expected, shape, values, rows, columns)
+        figures["traversal"] = ("One dimension of the latent moving, everything masked", figure)
     return figures
 
 
@@ -140,6 +166,11 @@ LIKELIHOOD_NOTE = (
     "Upper bounds of the negative log-likelihood of held-out examples under the very sampler that takes T steps. No "
     "distribution can score below the entropy of the data; what a model loses above it at few steps is the dependence "
     "between positions that it cannot draw together."
+)
+
+TRAVERSAL_NOTE = (
+    "Everything is masked and stays so; the latent is the one that the recognition model gives a held-out example, but "
+    "for one dimension, which moves from left to right. Shown is the mean of each pixel's distribution."
 )
 
 TRAINING_NOTE = (

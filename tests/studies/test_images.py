@@ -1,0 +1,155 @@
+"""``vadd reproduce mnist`` and ``cifar10``, shrunk to seconds, and their tables beside the paper's numbers."""
+
+import gzip
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.conftest import Command
+from vadd.core import Particles
+from vadd.evaluation import BoundSettings, inception
+from vadd.recipe import Recipe, load_recipe
+from vadd.studies import images
+from vadd.studies.ensure import both_models
+from vadd.studies.images import bits_table, fid_table
+
+TINY = (
+    "network.width=16",
+    "network.blocks=1",
+    "latent.dim=3",
+    "training.steps=6",
+    "training.batch=8",
+    "training.evaluate_every=3",
+    "training.log_every=3",
+)
+
+
+@pytest.fixture(autouse=True)
+def _shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tiny(name: str, overrides: tuple[str, ...] = ()) -> list[Recipe]:
+        return both_models(name, [*overrides, *TINY])
+
+    def little(particles: Particles, **settings: Any) -> BoundSettings:
+        return BoundSettings(Particles(2), **{**settings, "limit": 3, "delbo_draws": 1})
+
+    monkeypatch.setattr(images, "both_models", tiny)
+    monkeypatch.setattr(images, "BoundSettings", little)
+    monkeypatch.setattr(images, "SAMPLES", 40)
+
+
+def mnist_files(place: Path) -> Path:
+    generator = np.random.default_rng(0)
+    place.mkdir()
+    for name, count in (("train", 60), ("t10k", 40)):
+        pixels = generator.integers(0, 256, (count, 28, 28), dtype=np.uint8)
+        header = np.array([0x803, count, 28, 28], ">u4").tobytes()
+        (place / f"{name}-images-idx3-ubyte.gz").write_bytes(gzip.compress(header + pixels.tobytes()))
+        labels = np.arange(count, dtype=np.uint8) % 10
+        header = np.array([0x801, count], ">u4").tobytes()
+        (place / f"{name}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(header + labels.tobytes()))
+    return place
+
+
+def cifar_files(place: Path) -> Path:
+    place.mkdir()
+    for name, count in (("data_batch_1.bin", 30), ("test_batch.bin", 20)):
+        records = np.random.default_rng(count).integers(0, 256, (count, 3073), dtype=np.uint8)
+        records[:, 0] %= 10
+        records.tofile(place / name)
+    return place
+
+
+def test_mnist_from_nothing_to_the_report(vadd_command: Command, tmp_path: Path) -> None:
+    out, data, file = tmp_path / "out", mnist_files(tmp_path / "mnist"), tmp_path / "numbers.json"
+    result = vadd_command("reproduce", "mnist", "--out", out, "--data", data, "--json", file)
+    assert result.code == 0, result.err
+    reports = json.loads(file.read_text())
+    assert [report["model"] for report in reports] == ["mdlm", "vadd"]
+    assert [[found["steps"] for found in report["results"]] for report in reports] == [[1, 2, 5, 10, 20]] * 2
+    assert all(found["seconds"] > 0 for report in reports for found in report["results"])
+    assert reports[0]["elbo"]["valid"] is True
+    assert reports[1]["delbo"]["valid"] is False
+    figures = {figure.stem for figure in (out / "figures").iterdir()}
+    assert {"grids", "denoising", "traversal", "divergence", "bounds", "training"} <= figures
+    page = (out / "report.html").read_text()
+    for part in ("Bits per dimension of held-out images", "DELBO, not a bound", "vadd reproduce mnist"):
+        assert part in page
+    assert "step bound" in result.out
+    assert load_recipe(str(out / "mnist-small-vadd" / "recipe.yaml")).data.directory == str(data)  # type: ignore[union-attr]
+
+
+class Means(nn.Module):
+    """Stands in for Inception: the mean of each channel."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(dim=3).mean(dim=2)
+
+
+def test_cifar10_from_nothing_to_the_report(
+    vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = tmp_path / "means.pt"
+    torch.jit.save(torch.jit.script(Means()), network)
+    monkeypatch.setattr(inception, "SHA1", hashlib.sha1(network.read_bytes()).hexdigest())
+    monkeypatch.setenv("VADD_DATA", str(tmp_path / "kept"))
+    out, data, file = tmp_path / "out", cifar_files(tmp_path / "cifar10"), tmp_path / "numbers.json"
+    options = ("--data", data, "--inception", network, "--steps", "1,10", "--samples", 8, "--json", file)
+    result = vadd_command("reproduce", "cifar10", "--out", out, *options)
+    assert result.code == 0, result.err
+    reports = json.loads(file.read_text())
+    assert [[found["steps"] for found in report["results"]] for report in reports] == [[1, 10]] * 2
+    assert all(found["fid"] >= 0 and found["fid_reference"] == 8 for report in reports for found in report["results"])
+    assert "334.3" in result.out
+    assert "170.3" in result.out
+    assert (out / "figures" / "divergence.png").is_file()
+    kept = sorted(file.name for file in (tmp_path / "kept" / "inception").iterdir())
+    assert len(kept) == 2, "training and test statistics, for both models together"
+
+
+def report(model: str, **more: Any) -> dict[str, Any]:
+    bounds = [{"steps": 1, "bpd": 0.3}, {"steps": 20, "bpd": 0.2}]
+    results = [{"steps": 10, "fid": 99.0, "fid_floor": 1.5}, {"steps": 7, "fid": 98.0, "fid_floor": 1.5}]
+    return {"model": model, "bounds": bounds, "results": results, "samples": 500, "values": 8, **more}
+
+
+def test_every_number_of_bits_stands_under_its_own_name() -> None:
+    table = bits_table("mnist", [report("mdlm", elbo={"bpd": 0.08}), report("vadd", delbo={"bpd": 0.06})])
+    assert [list(row) for row in table.rows] == [
+        ["MDLM", 0.3, 0.2, 0.08, 0.075, "ELBO, a bound"],
+        ["VADD", 0.3, 0.2, 0.06, 0.063, "DELBO, not a bound"],
+    ]
+    assert "not a likelihood bound" in table.note
+    assert "256" not in table.note
+    assert "256 values per channel, these 8" in bits_table("cifar10", [report("mdlm", elbo={"bpd": 1.0})]).note
+
+
+def test_the_fid_stands_above_the_papers_at_the_same_steps() -> None:
+    table = fid_table([report("mdlm"), report("vadd")])
+    assert table.columns == ["", "T = 7", "T = 10"]
+    assert [list(row) for row in table.rows] == [
+        ["MDLM, 500 images", 98.0, 99.0],
+        ["MDLM, the paper, 50000 images", None, 334.3],
+        ["VADD, 500 images", 98.0, 99.0],
+        ["VADD, the paper, 50000 images", None, 170.3],
+    ]
+    assert "1.50" in table.note
+
+
+@pytest.mark.parametrize("data", ["mnist", "cifar10"])
+def test_both_scales_have_a_recipe(data: str) -> None:
+    small, paper = (load_recipe(images.recipe_name(data, scale)) for scale in ("small", "paper"))
+    assert small.network.kind == "residual"
+    assert paper.network.kind == "unet"
+
+
+def test_missing_data_are_told_with_the_way_to_get_them(vadd_command: Command, tmp_path: Path) -> None:
+    result = vadd_command("reproduce", "mnist", "--out", tmp_path / "out", "--data", tmp_path / "nowhere")
+    assert result.code == 2
+    assert "vadd data mnist" in result.err
+    assert not (tmp_path / "out").exists()
