@@ -108,6 +108,9 @@ def test_the_fid_is_refused_where_there_are_no_images_or_no_network(
     for run in (digits_run, vadd_run):
         result = vadd_command("eval", run, "--steps", 1, "--samples", 10, "--inception", tmp_path / "none.pt")
         assert (result.code, result.err.count("\n")) == (2, 1)
+    result = vadd_command("eval", digits_run, "--steps", 1, "--samples", 10, "--fid")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "vadd data inception" in result.err
 
 
 def test_the_fid_of_samples_is_measured_with_the_real_network(digits_run: Path) -> None:

@@ -154,9 +154,11 @@ def evaluate(
     data: Annotated[
         Path | None, typer.Option(help="Bound the likelihood of this .npy instead of the held-out part.")
     ] = None,
+    fid: Annotated[
+        bool, typer.Option("--fid", help="Judge images by FID (clean-fid protocol); `vadd data inception` first.")
+    ] = False,
     inception: Annotated[
-        Path | None,
-        typer.Option(help="Judge images by FID (clean-fid protocol) with this TorchScript InceptionV3."),
+        Path | None, typer.Option(help="The same with this TorchScript InceptionV3.", show_default=False)
     ] = None,
     json: JsonOption = None,
 ) -> None:
@@ -168,6 +170,7 @@ def evaluate(
       vadd eval runs/checkers --steps 1,2,5,20 --json checkers.json
       vadd eval runs/checkers --bound 1,2,4,8,16 --particles 64
       vadd eval runs/checkers --bound 1 --delbo --particles 1000 --limit 1000
+      vadd eval runs/cifar10 --fid --steps 10,50 --samples 2000
     """
     if steps is None and bound is None and not delbo and data is None:
         steps = "1,2,5,20"
@@ -177,6 +180,7 @@ def evaluate(
     from vadd.data import examples_from
     from vadd.evaluation import BoundSettings
     from vadd.evaluation import evaluate as measure
+    from vadd.evaluation.inception import fetched_inception
     from vadd.report.tables import bound_table, divergence_table, latent_table
     from vadd.run import load
     from vadd.studies.comparison import write_json
@@ -190,6 +194,8 @@ def evaluate(
             limit=limit,
             grid=grid,  # type: ignore[arg-type]  # checked by the step grid
         )
+    if fid and inception is None:
+        inception = fetched_inception()
     loaded = load(run)
     examples = None if data is None else examples_from(data)
     with progress_bar() as tell:

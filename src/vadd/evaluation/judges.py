@@ -22,6 +22,7 @@ from vadd.evaluation.progress import Progress
 from vadd.run import Run
 
 FRECHET_SAMPLES = 10_000
+FID_SAMPLES = 50_000
 
 Result = dict[str, float | int | None]
 
@@ -123,7 +124,7 @@ class InceptionJudge:
         if len(run.data.shape) != 3:
             raise UserError(f"the FID is for images; the examples of this run have the shape {run.data.shape}")
         self.run = run
-        self.samples = samples
+        self.samples = samples = min(samples, FID_SAMPLES)
         self.features = InceptionFeatures(network, device=run.model.device)
         self.progress = progress
         self.truth = self._statistics_of_data(run.data.train[:samples], "training images")
