@@ -10,6 +10,7 @@ from torch import nn
 
 from vadd.core import (
     CosineSchedule,
+    EvenWeights,
     ExactCount,
     GaussianLatent,
     IidTimes,
@@ -87,7 +88,8 @@ def build_schedule(diffusion: Diffusion) -> Schedule:
 
 def build_mask_draw(diffusion: Diffusion) -> MaskDraw:
     draws: dict[str, MaskDraw] = {"iid": IidTimes(), "stratified": StratifiedTimes(), "exact-count": ExactCount()}
-    return draws[diffusion.mask_draw]
+    draw = draws[diffusion.mask_draw]
+    return EvenWeights(draw) if diffusion.weighting == "even" else draw
 
 
 def build_model(recipe: Recipe, shape: Sequence[int], values: int) -> MaskedDiffusion:

@@ -150,6 +150,9 @@ class Diffusion(Section):
     schedule: Literal["linear", "cosine", "polynomial"] = "linear"
     power: PositiveFloat = Field(2.0, description="of the polynomial schedule")
     mask_draw: Literal["iid", "stratified", "exact-count"] = "exact-count"
+    weighting: Literal["integral", "even"] = Field(
+        "integral", description="how masks count in training: by w(t) as in the paper, or all alike"
+    )
 
 
 class Training(Section):

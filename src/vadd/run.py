@@ -7,6 +7,7 @@ runs/checkerboard-vadd/
     tensorboard/         when TensorBoard is installed
 """
 
+import copy
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -94,6 +95,13 @@ class Run:
     @cached_property
     def data(self) -> DiscreteDataset:
         return build_dataset(self.recipe)
+
+    def with_sampling(self, **changes: Any) -> "Run":
+        """The same model under other habits of sampling, like ``latent_policy="fixed"``."""
+        settings = self.recipe.sampling.model_copy(update=changes)
+        other = copy.copy(self)
+        other.recipe = self.recipe.model_copy(update={"sampling": settings})
+        return other
 
     def sample(
         self,

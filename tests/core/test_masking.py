@@ -10,7 +10,7 @@ from scipy import stats
 from torch.testing import assert_close
 
 from tests.exact import LINEAR, KnownSchedule, chi_square_p_value, for_each_schedule, nonempty_masks, properties, seeded
-from vadd.core import ExactCount, IidTimes, MaskDraw, StratifiedTimes
+from vadd.core import EvenWeights, ExactCount, IidTimes, LinearSchedule, MaskDraw, StratifiedTimes
 from vadd.errors import UserError
 
 batches, positions, seeds = st.integers(1, 40), st.integers(1, 30), st.integers(0, 2**32)
@@ -144,3 +144,12 @@ def test_exact_count_draws_subsets_uniformly_and_times_from_the_exact_beta(known
 def test_an_epsilon_outside_zero_to_one_is_refused(draw_type: type[IidTimes | StratifiedTimes], epsilon: float) -> None:
     with pytest.raises(UserError, match=f"epsilon.*{epsilon}"):
         draw_type(epsilon)
+
+
+def test_even_weights_leave_the_masks_alone_and_count_all_alike() -> None:
+    plain = ExactCount()(50, 7, LinearSchedule(), seeded(0))
+    even = EvenWeights(ExactCount())(50, 7, LinearSchedule(), seeded(0))
+    assert torch.equal(plain.masked, even.masked)
+    assert torch.equal(plain.t, even.t)
+    assert torch.equal(even.weight, torch.ones(50))
+    assert not torch.equal(plain.weight, even.weight)

@@ -7,7 +7,16 @@ from vadd.core.bounds import elbo, k_sample_delbo, step_bound
 from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latent import Evidence, GaussianLatent, Latent, NoLatent, Particles, kl_warmup
-from vadd.core.masking import ExactCount, IidTimes, MaskDraw, MaskedBatch, Masking, StratifiedTimes, apply_mask
+from vadd.core.masking import (
+    EvenWeights,
+    ExactCount,
+    IidTimes,
+    MaskDraw,
+    MaskedBatch,
+    Masking,
+    StratifiedTimes,
+    apply_mask,
+)
 from vadd.core.model import MaskedDiffusion
 from vadd.core.objective import Objective, objective
 from vadd.core.sampler import Samples, sample, step_grid
@@ -16,6 +25,7 @@ from vadd.core.schedule import CosineSchedule, LinearSchedule, PolynomialSchedul
 __all__ = [
     "CosineSchedule",
     "DiagonalGaussian",
+    "EvenWeights",
     "Evidence",
     "ExactCount",
     "GaussianLatent",

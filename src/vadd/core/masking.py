@@ -15,7 +15,7 @@ they differ in variance:
 All random numbers come from a CPU generator, so a seed means the same draw on every device.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -116,6 +116,22 @@ class ExactCount:
         threshold = levels.sort(dim=1).values.gather(1, count[:, None] - 1)
         t = schedule.time_at(threshold[:, 0])
         return Masking(levels <= threshold, t.float(), positions / count.float())
+
+
+@dataclass(frozen=True)
+class EvenWeights:
+    """Any draw, with every example counted alike instead of by w(t).
+
+    The objective is then the mean of log p(x_S | x_t) over masks, no longer the integral. Each mask poses a problem of
+    its own, so the best model is the same; but one that is short of time spends it where much is hidden, where few-step
+    sampling begins and the latent matters.
+    """
+
+    draw: MaskDraw
+
+    def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
+        masking = self.draw(batch, positions, schedule, generator)
+        return replace(masking, weight=torch.ones_like(masking.weight))
 
 
 def _stratified_uniforms(batch: int, generator: torch.Generator) -> Tensor:

@@ -13,7 +13,7 @@ from vadd.data.dataset import Array
 from vadd.errors import UserError
 from vadd.evaluation.divergence import entropy, histogram
 from vadd.evaluation.judges import choose_judge
-from vadd.evaluation.likelihood import BoundSettings, health_report, measure_bounds
+from vadd.evaluation.likelihood import BoundSettings, has_latent, health_report, measure_bounds
 from vadd.evaluation.progress import Progress, silent
 from vadd.run import Run
 
@@ -56,6 +56,8 @@ def evaluate(
         raise UserError(f"a comparison needs at least 2 samples, not {samples}")
     report: Report = {"run": str(run.directory.path), "recipe": run.recipe.name, "model": run.recipe.model}
     report["values"] = run.data.values
+    if has_latent(run):
+        report["latent_policy"] = run.recipe.sampling.latent_policy
     histograms, images = {}, {}
     report["results"] = []
     if steps:

@@ -76,6 +76,10 @@ class BoundSettings:
     """The recipe's by default."""
     seed: int = 0
 
+    def for_one_latent(self) -> "BoundSettings":
+        """What of it holds when one latent is kept for all steps: one step."""
+        return replace(self, steps=[count for count in self.steps if count == 1], delbo_draws=0)
+
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:
             raise UserError(f"the number of examples to judge by must be at least 1, not {self.limit}")

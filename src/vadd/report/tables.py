@@ -50,8 +50,13 @@ def format_cell(cell: Cell) -> str:
 
 
 def report_names(reports: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Recipe and model of each report; where that is not unique, the run's directory too."""
-    names = [f"{report['recipe']} {label(report['model'])}" for report in reports]
+    """Recipe and model of each report, and whether one latent was kept for all steps; where that is not unique, the
+    run's directory too.
+    """
+    names = [
+        f"{report['recipe']} {label(report['model'])}" + (", one z" if report.get("latent_policy") == "fixed" else "")
+        for report in reports
+    ]
     return [
         name if names.count(name) == 1 else f"{name} ({Path(report['run']).name})"
         for name, report in zip(names, reports, strict=True)

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from vadd.evaluation import BoundSettings, Report, evaluate, histogram
 from vadd.evaluation.evaluate import Evaluation, plural
+from vadd.evaluation.likelihood import has_latent
 from vadd.evaluation.progress import Progress, silent
 from vadd.evaluation.traversal import traverse
 from vadd.report.figures import (
@@ -69,7 +70,9 @@ def compare(
     evaluations: list[Evaluation] = []
     for run in runs:
         tell = partial(_with_name, progress, f"{run.recipe.name} {label(run.recipe.model)}")
-        evaluations.append(evaluate(run, steps, samples, bounds=bounds, inception=inception, progress=tell))
+        one_latent = has_latent(run) and run.recipe.sampling.latent_policy == "fixed"
+        allowed = bounds.for_one_latent() if bounds is not None and one_latent else bounds
+        evaluations.append(evaluate(run, steps, samples, bounds=allowed, inception=inception, progress=tell))
         write_json(out / "results.json", [evaluation.report for evaluation in evaluations])
     progress("the figures")
     reports = [evaluation.report for evaluation in evaluations]
@@ -134,7 +137,12 @@ def _figures(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -> dict[str
             break
     if all(report.get("bounds") for report in reports):
         figures["bounds"] = "Likelihood bound by number of steps", bound_by_steps(reports, names)
-    metrics = {name: list(run.directory.metrics()) for name, run in zip(names, runs, strict=True)}
+    paths = [run.directory.path for run in runs]
+    metrics = {
+        name: list(run.directory.metrics())
+        for number, (name, run) in enumerate(zip(names, runs, strict=True))
+        if run.directory.path not in paths[:number]
+    }
     figures["training"] = "Training curves", training_curves(metrics)
     return figures
 
