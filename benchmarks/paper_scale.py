@@ -39,7 +39,6 @@ def one_step(name: str, model: str, batch: int) -> dict[str, Any]:
         loss = float(trainer.step(0).loss)
         seconds = time.perf_counter() - began
         moved = sum(bool((parameter != before[key]).any()) for key, parameter in trainer.model.named_parameters())
-        trainer.accelerator.end_training()
     return {
         "recipe": name,
         "model": model,

@@ -1,9 +1,11 @@
-"""Where a training step's time goes, and how much of the machine's matrix-product rate it reaches.
+"""Where a training step's time goes, how much of the machine's matrix-product rate it reaches, and what saving costs.
 
     python benchmarks/training.py [--recipes checkerboard] [--steps 100] [--json FILE]
 
 All figures come from one run: the rate of plain matrix products of the network's shape, then the steps of each recipe
-and model. The arithmetic counted is that of the linear layers (forward, and twice that backward), nothing else.
+and model. The arithmetic counted is that of the linear layers (forward, and twice that backward), nothing else. Outside
+the network are the draws of examples and masks, the optimiser, the averaged weights and the sums for the log. The cost
+of a checkpoint every minute is the time of one, written and flushed to the temporary directory's disk, over a minute.
 """
 
 import argparse
@@ -18,9 +20,12 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from vadd.build import build_dataset
+from vadd.core import Objective
 from vadd.recipe import Recipe, load_recipe
 from vadd.run import RunDirectory
 from vadd.training.loop import Trainer
+
+RECIPES = ("checkerboard", "checkerboard-paper", "digits")
 
 
 def matmul_rate(rows: int, width: int, seconds: float = 1.0) -> float:
@@ -51,6 +56,28 @@ def linear_flops(trainer: Trainer) -> int:
     return flops
 
 
+class NetworkTime:
+    """Seconds spent in the network: forward, objective and backward. Right where the device is the CPU."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.seconds = 0.0
+        self._undisturbed = trainer._backward
+        trainer._backward = self._timed  # type: ignore[method-assign, assignment]
+
+    def _timed(self, *arguments: Any) -> Objective:
+        began = time.perf_counter()
+        result = self._undisturbed(*arguments)
+        self.seconds += time.perf_counter() - began
+        return result
+
+
+def seconds_per_checkpoint(trainer: Trainer, count: int = 5) -> float:
+    began = time.perf_counter()
+    for step in range(count):
+        assert trainer.save(step + 1)
+    return (time.perf_counter() - began) / count
+
+
 def measure(recipe: Recipe, steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         directory = RunDirectory(Path(place) / "run")
@@ -59,14 +86,16 @@ def measure(recipe: Recipe, steps: int) -> dict[str, Any]:
         flops = linear_flops(trainer)
         for step in range(10):
             trainer.step(step)
+        network = NetworkTime(trainer)
         began = time.perf_counter()
         for step in range(steps):
             trainer.step(step)
         seconds = (time.perf_counter() - began) / steps
+        outside = 1 - network.seconds / (seconds * steps)
         with profile(activities=[ProfilerActivity.CPU]) as record:
             for step in range(20):
                 trainer.step(step)
-        trainer.accelerator.end_training()
+        saving = seconds_per_checkpoint(trainer)
     times = {event.key: event.self_cpu_time_total for event in record.key_averages()}
     products = sum(value for key, value in times.items() if key in {"aten::mm", "aten::addmm", "aten::bmm"})
     rows = recipe.training.batch * (recipe.latent.particles if recipe.model == "vadd" else 1)
@@ -80,12 +109,15 @@ def measure(recipe: Recipe, steps: int) -> dict[str, Any]:
         "matmul_gflops": rate,
         "fraction_of_matmul_rate": flops / seconds / 1e9 / rate,
         "time_in_matrix_products": products / sum(times.values()),
+        "time_outside_the_network": outside,
+        "seconds_per_checkpoint": saving,
+        "cost_of_a_checkpoint_every_minute": saving / 60,
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--recipes", default="checkerboard,checkerboard-paper")
+    parser.add_argument("--recipes", default=",".join(RECIPES))
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -99,7 +131,9 @@ def main() -> None:
         print(
             f"{r['recipe']:20} {r['model']}  {r['steps_per_second']:6.1f} it/s  {r['gflop_per_step']:.2f} GFLOP/step  "
             f"{r['gflops']:.0f} of {r['matmul_gflops']:.0f} GFLOP/s = {r['fraction_of_matmul_rate']:.0%}, "
-            f"{r['time_in_matrix_products']:.0%} of the time in matrix products"
+            f"{r['time_in_matrix_products']:.0%} of the time in matrix products, "
+            f"{r['time_outside_the_network']:.0%} outside the network; "
+            f"a checkpoint every minute costs {r['cost_of_a_checkpoint_every_minute']:.2%}"
         )
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=2))

@@ -140,6 +140,30 @@ def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
     return height, width, channels
 
 
+def example_shape(recipe: Recipe) -> tuple[tuple[int, ...], int]:
+    """The shape of one example and V, as the recipe tells them; only an array has to be there to be asked."""
+    data = recipe.data
+    match data:
+        case ToyData():
+            return (2,), data.values
+        case CopiesData():
+            return (data.positions,), data.values
+        case DigitsData():
+            return (8, 8, 1), data.levels
+        case MnistData():
+            return (32, 32, 1), 2
+        case Cifar10Data():
+            return (32, 32, 3), data.levels
+        case FolderData():
+            return (data.size, data.size, data.channels), data.levels
+        case ArrayData():
+            try:
+                array, values = read_array(Path(data.path), data.values)
+            except UserError as error:
+                raise UserError(f"only the data can tell the shape of these examples, and {error}") from None
+            return array.shape[1:], values
+
+
 def recipe_for_array(path: Path, values: int | None = None) -> Recipe:
     """A recipe for somebody's own array: network, latent and length chosen by its shape, for minutes on a laptop."""
     array, known = read_array(path, values)

@@ -157,7 +157,8 @@ class Diffusion(Section):
 
 class Training(Section):
     steps: PositiveInt = 10_000
-    batch: PositiveInt = 256
+    batch: PositiveInt = Field(256, description="examples per step, over all processes")
+    accumulate: PositiveInt = Field(1, description="parts in which a process works off its share, to save memory")
     optimizer: Literal["adam", "adamw"] = "adam"
     learning_rate: PositiveFloat = 3e-4
     betas: tuple[Decay, Decay] = (0.9, 0.999)
@@ -169,10 +170,45 @@ class Training(Section):
         0.999, ge=0, lt=1, description="decay of the averaged weights that sampling uses; 0: no averaging"
     )
     kl_warmup: Fraction = Field(0.2, description="share of the steps over which the KL weight rises from 0 to 1")
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="of the networks' arithmetic; weights, logits and losses are float32 always"
+    )
+    compile: bool = Field(False, description="compile the networks with torch.compile")
+    sharding: Literal["none", "full"] = Field(
+        "none", description="full: divide weights and optimiser among the processes (FSDP)"
+    )
+    nonfinite_patience: PositiveInt = Field(
+        10, description="steps in a row whose loss or gradient may be infinite or NaN; they are skipped"
+    )
     log_every: PositiveInt = 50
     evaluate_every: PositiveInt = 500
     checkpoint_every: PositiveInt = 1000
-    keep_checkpoints: PositiveInt = 2
+    checkpoint_minutes: PositiveFloat = Field(10.0, description="save also when this long has passed")
+    keep_checkpoints: PositiveInt = Field(2, description="the newest ones, besides the best")
+    trackers: tuple[Literal["tensorboard", "wandb"], ...] = Field(
+        ("tensorboard",), description="where metrics go besides metrics.jsonl; TensorBoard if it is installed"
+    )
+
+
+MAY_CHANGE_ON_RESUME = frozenset(
+    f"training.{key}"
+    for key in (
+        "steps",
+        "accumulate",
+        "compile",
+        "sharding",
+        "nonfinite_patience",
+        "log_every",
+        "evaluate_every",
+        "checkpoint_every",
+        "checkpoint_minutes",
+        "keep_checkpoints",
+        "trackers",
+    )
+)
+"""What a resumed run may do otherwise than before: its length, where it runs, and what it writes. With another length
+the learning rate and the KL weight follow the schedules of that length from the resumed step on.
+"""
 
 
 class Sampling(Section):

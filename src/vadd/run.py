@@ -3,6 +3,7 @@
 runs/checkerboard-vadd/
     recipe.yaml          everything that defines the run
     metrics.jsonl        one line per logged step
+    training.lock        held while a training runs
     checkpoints/step-00001000/{model,ema,optimizer}.safetensors, checkpoint.json
     tensorboard/         when TensorBoard is installed
 """
@@ -13,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -23,9 +24,17 @@ from vadd.core import MaskedDiffusion
 from vadd.core.sampler import Grid, LatentPolicy, sample
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
+from vadd.exported import find_exported
 from vadd.recipe import Recipe, load_recipe
+from vadd.training.archive import Archive
 from vadd.training.checkpoint import read_weights
+from vadd.training.lock import RunLock
 from vadd.training.randomness import SAMPLING, step_generator
+
+Checkpoint = Literal["latest", "best"] | int
+
+PARTIAL = "recipe.partial"
+"""A recipe that is being written."""
 
 
 class RunDirectory:
@@ -35,7 +44,7 @@ class RunDirectory:
         self.path = Path(path)
         self.recipe_file = self.path / "recipe.yaml"
         self.metrics_file = self.path / "metrics.jsonl"
-        self.checkpoint_root = self.path / "checkpoints"
+        self.archive = Archive(self.path / "checkpoints")
 
     @classmethod
     def open(cls, path: str | Path) -> "RunDirectory":
@@ -50,38 +59,64 @@ class RunDirectory:
 
     def create(self, recipe: Recipe, *, overwrite: bool = False) -> None:
         """Make the directory. An existing run is replaced only when asked to, anything else never."""
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        if self.path.exists() and (not self.path.is_dir() or any(c.name != PARTIAL for c in self.path.iterdir())):
             if not self.is_run():
                 raise UserError(f"{self.path} exists and is not a run; choose another --out")
             if not overwrite:
                 raise UserError(
                     f"{self.path} holds a run already; continue it with --resume or replace it with --overwrite"
                 )
-            shutil.rmtree(self.path)
-        self.checkpoint_root.mkdir(parents=True)
-        self.recipe_file.write_text(recipe.to_yaml())
+            with RunLock(self.path):  # nobody is training in there
+                for content in self.path.iterdir():
+                    if content.name != RunLock.NAME:
+                        shutil.rmtree(content) if content.is_dir() else content.unlink()
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.write_recipe(recipe)
+
+    def write_recipe(self, recipe: Recipe) -> None:
+        if not self.is_run() or self.recipe_file.read_text() != recipe.to_yaml():
+            beside = self.path / PARTIAL
+            beside.write_text(recipe.to_yaml())
+            beside.replace(self.recipe_file)
 
     def recipe(self) -> Recipe:
         return load_recipe(str(self.recipe_file))
 
     def checkpoint(self, step: int) -> Path:
-        return self.checkpoint_root / f"step-{step:08d}"
+        return self.archive.path(step)
 
     def checkpoints(self) -> list[Path]:
         """All of them, oldest first."""
-        return sorted(self.checkpoint_root.glob("step-*"))
+        return self.archive.all()
 
     def latest_checkpoint(self) -> Path:
-        checkpoints = self.checkpoints()
-        if not checkpoints:
+        """The newest that is whole."""
+        newest = self.archive.newest()
+        if newest is None:
             raise UserError(f"{self.path} has no checkpoint yet")
-        return checkpoints[-1]
+        return newest
+
+    def chosen_checkpoint(self, which: Checkpoint) -> Path:
+        if which == "latest":
+            return self.latest_checkpoint()
+        if which == "best":
+            best = self.archive.best()
+            if best is None:
+                raise UserError(f"{self.path} has no checkpoint that was evaluated on held-out examples")
+            return best
+        if isinstance(which, int) and self.checkpoint(which).is_dir():
+            return self.checkpoint(which)
+        there = ", ".join(path.name.removeprefix("step-").lstrip("0") for path in self.checkpoints()) or "none"
+        raise UserError(f"{self.path} has no checkpoint {which!r}; take latest, best or one of the steps {there}")
 
     def metrics(self) -> Iterator[dict[str, Any]]:
-        """The logged lines; one that a crash cut off is passed over."""
+        """The logged lines, null as NaN; one that a crash cut off is passed over."""
         if self.metrics_file.exists():
             with self.metrics_file.open() as lines:
-                yield from (json.loads(line) for line in lines if line.endswith("\n"))
+                for line in lines:
+                    if line.endswith("\n"):
+                        record = json.loads(line)
+                        yield {key: float("nan") if value is None else value for key, value in record.items()}
 
 
 class Run:
@@ -150,21 +185,32 @@ class Run:
         return drawn.trajectory.cpu()
 
 
-def load(path: str | Path, device: str | torch.device | None = None) -> Run:
-    """Open a run with the averaged weights of its newest checkpoint, on ``device`` (default: a GPU if there is
-    one, else the CPU).
+def load(path: str | Path, device: str | torch.device | None = None, *, checkpoint: Checkpoint = "latest") -> Run:
+    """Open a run with the averaged weights of one of its checkpoints, on ``device`` (default: a GPU if there is one,
+    else the CPU).
+
+    ``checkpoint`` is "latest" (the newest that is whole), "best" (the lowest held-out objective) or a step.
+    ``path`` may also be a folder that ``vadd export`` wrote or, where there is no such path, the name "owner/name" of
+    one on the Hugging Face Hub. Its ``data`` are read only when they are needed; sampling does not need them.
     """
-    directory = RunDirectory.open(path)
-    recipe = directory.recipe()
-    checkpoint = directory.latest_checkpoint()
-    weights = read_weights(checkpoint)
-    # The shapes of the model are in the data; for arrays and toys reading it is cheap.
-    data = build_dataset(recipe)
+    exported = find_exported(path)
+    if exported is None:
+        directory = RunDirectory.open(path)
+        recipe = directory.recipe()
+        chosen = directory.chosen_checkpoint(checkpoint)
+        weights = read_weights(chosen)
+        # The shapes of the model are in the data; for arrays and toys reading it is cheap.
+        data = build_dataset(recipe)
+    else:
+        if checkpoint not in ("latest", exported.step):
+            raise UserError(f"{path} is an exported model: it holds the weights of step {exported.step} only")
+        directory, recipe, chosen = RunDirectory(exported.path), exported.recipe, exported.path
+        weights, data = exported.weights(), exported.data()
     model = build_model(recipe, data.shape, data.values)
     try:
         model.load_state_dict(weights)
     except RuntimeError:
-        raise UserError(f"the weights in {checkpoint} do not fit the recipe of {path}") from None
+        raise UserError(f"the weights in {chosen} do not fit the recipe of {path}") from None
     run = Run(directory, model.to(device or default_device()).eval().requires_grad_(False), recipe)
     run.data = data
     return run

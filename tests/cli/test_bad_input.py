@@ -19,8 +19,8 @@ def place(tmp_path: Path, vadd_run: Path, array_run: Path, monkeypatch: pytest.M
     shutil.copytree(array_run, "codes")
     for name in ("model", "ema"):
         copy = shutil.copytree(vadd_run, tmp_path / f"truncated-{name}")
-        file = copy / f"checkpoints/step-00000030/{name}.safetensors"
-        file.write_bytes(file.read_bytes()[:-100])
+        for file in copy.rglob(f"{name}.safetensors"):
+            file.write_bytes(file.read_bytes()[:-100])
     shutil.copytree(vadd_run, "no-checkpoint")
     shutil.rmtree("no-checkpoint/checkpoints")
     Path("thesis").mkdir()

@@ -9,8 +9,9 @@ import pytest
 
 import vadd
 from tests.conftest import TINY, TINY_ARRAY, Command, tiny_recipe
-from vadd.recipe import load_recipe, recipe_names
+from vadd.recipe import MAY_CHANGE_ON_RESUME, flatten, load_recipe, recipe_names
 from vadd.run import RunDirectory
+from vadd.training.lock import RunLock
 
 
 def test_recipes_are_listed_with_what_they_are(vadd_command: Command) -> None:
@@ -106,3 +107,62 @@ def test_a_run_is_replaced_when_asked_to(vadd_command: Command, vadd_run: Path, 
     assert done.code == 0
     assert [path.name for path in RunDirectory(copy).checkpoints()] == ["step-00000002"]
     assert {record["step"] for record in RunDirectory(copy).metrics()} == {2}
+
+
+def test_another_length_is_told_and_another_recipe_is_refused_with_the_differences(
+    vadd_command: Command, vadd_run: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(vadd_run, tmp_path / "run")
+    before = (copy / "recipe.yaml").read_text()
+    refused = vadd_command("train", "--out", copy, "--resume", "training.precision=bfloat16", "network.width=17")
+    assert refused.code == 2
+    assert "training.precision is 'float32' there, 'bfloat16' here" in refused.err
+    assert "network.width is 16 there, 17 here" in refused.err
+    assert (copy / "recipe.yaml").read_text() == before
+    longer = vadd_command("train", "--out", copy, "--resume", "training.steps=32", "training.log_every=2")
+    assert longer.code == 0
+    assert "warning: training.steps was 30 and is 32: from step 30 on" in longer.err
+    assert RunDirectory(copy).recipe().training.steps == 32
+
+
+@pytest.mark.parametrize("key", sorted(MAY_CHANGE_ON_RESUME))
+def test_what_may_change_on_resume_is_a_key_of_the_recipe(key: str) -> None:
+    assert key in dict(flatten(load_recipe("checkerboard").model_dump(mode="json")))
+
+
+def test_a_run_in_which_a_training_runs_is_neither_resumed_nor_replaced(
+    vadd_command: Command, vadd_run: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(vadd_run, tmp_path / "run")
+    before = {file: file.read_bytes() for file in copy.rglob("*") if file.is_file()}
+    with RunLock(copy):
+        for how in (("--resume", "training.steps=40"), ("checkerboard", *TINY, "--overwrite")):
+            refused = vadd_command("train", "--out", copy, *how)
+            assert refused.code == 2
+            assert refused.err == f"error: another training is running in {copy}\n"
+    assert {file: file.read_bytes() for file in copy.rglob("*") if file.is_file()} == before
+    assert vadd_command("train", "--out", copy, "--resume").code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("training.accumulate=5", "training.batch=32 must be divisible by 1 processes x training.accumulate=5 = 5"),
+        ("training.trackers=[wandb]", "pip install wandb"),
+        ("training.trackers=[mlflow]", "training.trackers"),
+        ("training.sharding=half", "training.sharding"),
+        ("training.precision=float8", "training.precision"),
+        ("training.compile=maybe", "training.compile"),
+        ("training.checkpoint_minutes=0", "training.checkpoint_minutes"),
+        ("training.nonfinite_patience=0", "training.nonfinite_patience"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_a_directory_is_made(
+    vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, told: str
+) -> None:
+    monkeypatch.setattr("vadd.training.trackers.find_spec", lambda name: None)
+    refused = vadd_command("train", "checkerboard", *TINY, change, "--out", tmp_path / "run")
+    assert refused.code == 2
+    assert told in refused.err
+    assert refused.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()

@@ -3,6 +3,7 @@
 import json
 import pickle
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 import vadd
 from vadd.errors import UserError
+from vadd.recipe import Training
 from vadd.run import RunDirectory
 from vadd.training.checkpoint import (
     EMA,
@@ -18,12 +20,12 @@ from vadd.training.checkpoint import (
     MODEL,
     OPTIMIZER,
     TrainingState,
-    optimizer_tensors,
     read_checkpoint,
     read_weights,
-    restore_optimizer,
     write_checkpoint,
 )
+from vadd.training.optimizer import Stepper
+from vadd.training.processes import Processes
 
 FILES = (MODEL, EMA, OPTIMIZER)
 
@@ -36,10 +38,12 @@ def some_state(step: int = 7) -> TrainingState:
         {"a": torch.randn(3, 4, generator=generator).T, "odd": odd},
         {"a": torch.randn(4, 3, generator=generator)},
         {"step/a": torch.tensor(7.0), "exp_avg/a": torch.randn(2, generator=generator, dtype=torch.float64)},
+        unlogged=(0.1, 1 / 3, 7.0),
+        test_loss=2 / 3,
     )
 
 
-def same_bits(one: dict[str, Tensor], two: dict[str, Tensor]) -> bool:
+def same_bits(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> bool:
     return one.keys() == two.keys() and all(
         one[name].dtype == two[name].dtype and one[name].numpy().tobytes() == two[name].numpy().tobytes()
         for name in one
@@ -55,7 +59,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 def test_a_checkpoint_comes_back_bit_for_bit(checkpoint: Path) -> None:
     read, written = read_checkpoint(checkpoint), some_state()
-    assert read.step == written.step
+    assert (read.step, read.unlogged, read.test_loss) == (written.step, written.unlogged, written.test_loss)
     assert same_bits(read.model, written.model)
     assert same_bits(read.ema, written.ema)
     assert same_bits(read.optimizer, written.optimizer)
@@ -106,30 +110,31 @@ def test_the_manifest_is_json_that_states_the_step(checkpoint: Path) -> None:
 
 
 def test_an_optimiser_goes_on_where_it_was(tmp_path: Path) -> None:
-    def two_parts() -> tuple[nn.Module, torch.optim.Optimizer]:
+    def two_parts() -> tuple[nn.Module, Stepper]:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
-        return model, torch.optim.Adam(model.parameters(), lr=0.1, fused=True)
+        return model, Stepper(model, Training(learning_rate=0.1), Processes())
 
-    def step(model: nn.Module, optimizer: torch.optim.Optimizer, number: int) -> None:
-        optimizer.zero_grad()
+    def step(model: nn.Module, stepper: Stepper, number: int) -> None:
+        stepper.zero_grad()
         x = torch.randn(5, 3, generator=torch.Generator().manual_seed(number))
-        model(x).square().sum().backward()
-        optimizer.step()
+        loss = model(x).square().sum()
+        loss.backward()
+        stepper.step(number, loss)
 
-    model, optimizer = two_parts()
-    assert optimizer_tensors(model, optimizer) == {}
+    model, stepper = two_parts()
+    assert dict(stepper.tensors()) == {}
     for number in range(3):
-        step(model, optimizer, number)
-    state = TrainingState(3, model.state_dict(), {}, optimizer_tensors(model, optimizer))
+        step(model, stepper, number)
+    state = TrainingState(3, model.state_dict(), {}, dict(stepper.tensors()))
     write_checkpoint(tmp_path / "step-3", state)
     read = read_checkpoint(tmp_path / "step-3")
-    restored, its_optimizer = two_parts()
+    restored, its_stepper = two_parts()
     restored.load_state_dict(read.model)
-    restore_optimizer(restored, its_optimizer, read.optimizer)
+    its_stepper.restore(read.optimizer)
     for number in range(3, 6):
-        step(model, optimizer, number)
-        step(restored, its_optimizer, number)
+        step(model, stepper, number)
+        step(restored, its_stepper, number)
     assert same_bits(model.state_dict(), restored.state_dict())
 
 
@@ -137,7 +142,7 @@ def test_a_run_consists_of_safetensors_json_yaml_and_event_files(vadd_run: Path)
     suffixes = {file.suffix for file in (vadd_run / "checkpoints").rglob("*") if file.is_file()}
     assert suffixes == {".safetensors", ".json"}
     others = [file for file in vadd_run.rglob("*") if file.is_file() and "tensorboard" not in file.parts]
-    assert {file.suffix for file in others} == {".safetensors", ".json", ".jsonl", ".yaml"}
+    assert {file.suffix for file in others} == {".safetensors", ".json", ".jsonl", ".yaml", ".lock"}
 
 
 def test_loading_a_run_unpickles_nothing(vadd_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

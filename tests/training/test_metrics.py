@@ -1,16 +1,21 @@
 """``metrics.jsonl``: whole lines, and none from a future that a resumed run lives through again."""
 
+import errno
 import json
+import os
 from pathlib import Path
 
+import pytest
+
 from vadd.run import RunDirectory
-from vadd.training.metrics import append_metrics, forget_after
+from vadd.training.metrics import MetricsLog, forget_after
 
 
 def filled(path: Path, *steps: int) -> Path:
     file = path / "metrics.jsonl"
+    log = MetricsLog(file)
     for step in steps:
-        append_metrics(file, {"step": step, "split": "train", "loss": step / 3})
+        log.append({"step": step, "split": "train", "loss": step / 3})
     return file
 
 
@@ -41,7 +46,7 @@ def test_a_half_written_last_line_is_forgotten_too(tmp_path: Path) -> None:
         with file.open("a") as stream:
             stream.write(cut_off)
         forget_after(file, 10)
-        append_metrics(file, {"step": 15, "split": "train"})
+        MetricsLog(file).append({"step": 15, "split": "train"})
         assert steps_in(file) == [5, 10, 15]
         forget_after(file, 10)
 
@@ -57,3 +62,41 @@ def test_forgetting_twice_changes_nothing_more(tmp_path: Path) -> None:
 def test_there_may_be_nothing_to_forget(tmp_path: Path) -> None:
     forget_after(tmp_path / "metrics.jsonl", 10)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_line_is_one_write_of_a_whole_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[bytes] = []
+    undisturbed = os.write
+
+    def watched(descriptor: int, content: bytes) -> int:
+        written.append(content)
+        return undisturbed(descriptor, content)
+
+    monkeypatch.setattr(os, "write", watched)
+    filled(tmp_path, 5, 10)
+    assert [json.loads(line)["step"] for line in written] == [5, 10]
+    assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in written)
+
+
+@pytest.mark.parametrize("room", [None, 0, 10])
+def test_lines_that_a_full_disk_refuses_are_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], room: int | None
+) -> None:
+    """The disk takes nothing (None: with an error) or the first bytes only, twice; nothing is torn, lost or doubled."""
+    file = filled(tmp_path, 5)
+    log = MetricsLog(file)
+    undisturbed = os.write
+
+    def full(descriptor: int, content: bytes) -> int:
+        if room is None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return undisturbed(descriptor, content[:room])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        for step in (10, 15):
+            log.append({"step": step, "split": "train"})
+            assert steps_in(file) == [5]
+    assert capsys.readouterr().err.count("warning: cannot write to") == 1
+    log.append({"step": 20, "split": "train"})
+    assert steps_in(file) == [5, 10, 15, 20]

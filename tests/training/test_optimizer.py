@@ -34,7 +34,7 @@ def test_a_constant_rate_is_constant_after_its_warm_up() -> None:
 @pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
 def test_the_optimiser_has_the_settings_of_the_recipe(name: str, kind: type) -> None:
     training = Training.model_validate({"optimizer": name, "betas": [0.8, 0.95], "weight_decay": 0.1})
-    optimizer = build_optimizer(nn.Linear(2, 1), training)
+    optimizer = build_optimizer(nn.Linear(2, 1).parameters(), training)
     assert type(optimizer) is kind
     assert optimizer.defaults["betas"] == (0.8, 0.95)
     assert optimizer.defaults["weight_decay"] == 0.1

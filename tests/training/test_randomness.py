@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.exact import properties
+from vadd.errors import UserError
+from vadd.training.processes import padded_share, share
 from vadd.training.randomness import ShuffledBatches, step_generator
 
 sizes = st.integers(min_value=1, max_value=40)
@@ -32,6 +34,47 @@ def test_a_batch_depends_on_the_seed_and_the_step_only(examples: int, batch: int
     used_before = ShuffledBatches(examples, batch, seed)
     for step in steps:
         assert torch.equal(used_before[step], ShuffledBatches(examples, batch, seed)[step])
+
+
+@properties
+@given(
+    examples=sizes,
+    rows=st.integers(1, 5),
+    processes=st.integers(1, 5),
+    parts=st.integers(1, 4),
+    resumed_at=st.integers(0, 30),
+    seed=seeds,
+)
+def test_processes_see_every_example_once_an_epoch_whenever_they_are_resumed(
+    examples: int, rows: int, processes: int, parts: int, resumed_at: int, seed: int
+) -> None:
+    """The processes' rows, one process after the other, are the batch that one process alone would see."""
+    batch = rows * processes * parts
+    alone, together, line = ShuffledBatches(examples, batch, seed), ShuffledBatches(examples, batch, seed), []
+    for step in range(-(-2 * examples // batch)):
+        if step == resumed_at:
+            together = ShuffledBatches(examples, batch, seed)
+        pieces = [
+            together[step][piece] for process in range(processes) for piece in share(batch, parts, process, processes)
+        ]
+        assert {len(piece) for piece in pieces} == {rows}
+        assert torch.equal(torch.cat(pieces), alone[step])
+        line += torch.cat(pieces).tolist()
+    assert sorted(line[:examples]) == sorted(line[examples : 2 * examples]) == list(range(examples))
+
+
+@properties
+@given(total=st.integers(1, 60), processes=st.integers(1, 9))
+def test_held_out_examples_are_divided_without_gap(total: int, processes: int) -> None:
+    shares = [padded_share(total, process, processes) for process in range(processes)]
+    assert len({len(rows) for rows in shares}) == 1
+    assert torch.cat(shares)[:total].tolist() == list(range(total))
+
+
+@pytest.mark.parametrize(("batch", "parts", "processes"), [(32, 3, 1), (32, 1, 5), (32, 8, 8), (1, 1, 2)])
+def test_a_batch_that_cannot_be_divided_evenly_is_refused(batch: int, parts: int, processes: int) -> None:
+    with pytest.raises(UserError, match=f"training.batch={batch} must be divisible by {processes} processes"):
+        share(batch, parts, 0, processes)
 
 
 def test_a_batch_larger_than_the_data_takes_whole_epochs_and_goes_on() -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from vadd.cli import data, studies, training, using
+from vadd.cli import data, inspecting, planning, publishing, studies, training, using
 from vadd.cli.common import err_console, out_console
 from vadd.errors import Interrupted, UserError
 from vadd.version import __version__
@@ -40,6 +40,10 @@ app.command()(training.train)
 app.command()(using.sample)
 app.command("eval")(using.evaluate)
 app.command()(using.compare)
+app.command()(inspecting.status)
+app.command()(inspecting.runs)
+app.command()(planning.plan)
+app.command()(publishing.export)
 app.command()(training.recipes)
 app.command()(data.data)
 app.add_typer(studies.reproduce, name="reproduce")

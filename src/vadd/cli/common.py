@@ -1,5 +1,6 @@
 """What the commands share: parsing, files that must not be lost, and something to look at while waiting."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,10 @@ from vadd.errors import UserError
 if TYPE_CHECKING:
     from vadd.evaluation.progress import Progress
 
-out_console = Console(highlight=False, markup=False)
-err_console = Console(stderr=True, highlight=False, markup=False)
+# Of the processes of a distributed training only the first one speaks.
+_silent = os.environ.get("RANK", "0") != "0"
+out_console = Console(highlight=False, markup=False, quiet=_silent)
+err_console = Console(stderr=True, highlight=False, markup=False, quiet=_silent)
 
 JsonOption = Annotated[Path | None, typer.Option("--json", help="Also write the numbers to this file.", metavar="FILE")]
 StepsOption = Annotated[

@@ -1,5 +1,6 @@
 """``vadd train`` and ``vadd recipes``."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,18 +8,18 @@ import typer
 
 from vadd.cli.common import err_console, out_console
 from vadd.errors import UserError
-from vadd.recipe import ArrayData, FolderData, Recipe, differences, load_recipe, recipe_names
+from vadd.recipe import (
+    MAY_CHANGE_ON_RESUME,
+    ArrayData,
+    FolderData,
+    Recipe,
+    differences,
+    load_recipe,
+    recipe_names,
+)
 
 if TYPE_CHECKING:
     from vadd.run import RunDirectory
-
-MAY_CHANGE = {
-    "training.steps",
-    "training.log_every",
-    "training.evaluate_every",
-    "training.checkpoint_every",
-    "training.keep_checkpoints",
-}
 
 
 def train(
@@ -48,10 +49,13 @@ def train(
       vadd train checkerboard model=mdlm training.steps=2000 --out runs/baseline
       vadd train --data my_codes.npy --out runs/mine
       vadd train --out runs/checkers --resume
+      torchrun --nproc-per-node 4 -m vadd train digits training.sharding=full
     """
     from vadd.build import build_dataset
     from vadd.run import RunDirectory
+    from vadd.training.loop import check_trainable
     from vadd.training.loop import train as run_training
+    from vadd.training.processes import leave, on_main_process
 
     changes = list(overrides or [])
     if recipe is not None and "=" in recipe and not Path(recipe).exists():
@@ -71,11 +75,11 @@ def train(
         wanted = _resumed_recipe(directory, wanted, changes)
     assert wanted is not None
     dataset = build_dataset(wanted)  # before anything on disk changes: bad data must not cost an old run
-    if resume:
-        directory.recipe_file.write_text(wanted.to_yaml())
-    else:
-        directory.create(wanted, overwrite=overwrite)
+    check_trainable(wanted)
+    if not resume:
+        on_main_process(partial(directory.create, wanted, overwrite=overwrite))
     outcome = run_training(wanted, directory, dataset, resume=resume)
+    leave()
     speed = f"{outcome.step} steps, {outcome.seconds:.0f} s"
     if outcome.finished:
         out_console.print(f"{out}: done, {speed}. Try: vadd sample {out} -n 1000 --steps 1", soft_wrap=True)
@@ -99,21 +103,14 @@ def _recipe(name: str | None, data: Path | None, changes: list[str]) -> Recipe:
 
 def _resumed_recipe(directory: "RunDirectory", wanted: Recipe | None, changes: list[str]) -> Recipe:
     from vadd.run import RunDirectory
-    from vadd.training.checkpoint import verify_checkpoint
 
     saved = RunDirectory.open(directory.path).recipe()
     new = saved.with_overrides(changes) if wanted is None else wanted
     changed = differences(saved, new)
-    refused = {key: values for key, values in changed.items() if key not in MAY_CHANGE}
+    refused = {key: values for key, values in changed.items() if key not in MAY_CHANGE_ON_RESUME}
     if refused:
         told = ", ".join(f"{key} is {old!r} there, {now!r} here" for key, (old, now) in refused.items())
         raise UserError(f"{directory.path} was started with another recipe: {told}")
-    checkpoints = directory.checkpoints()
-    done = verify_checkpoint(checkpoints[-1]) if checkpoints else 0
-    if new.training.steps < done:
-        raise UserError(
-            f"{directory.path} is at step {done} already; training.steps={new.training.steps} would undo it"
-        )
     return new
 
 

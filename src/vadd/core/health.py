@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.masking import ExactCount, Masking, apply_mask
 from vadd.core.model import MaskedDiffusion
 
@@ -33,19 +34,31 @@ class LatentHealth:
         return f"{self.active_units} of {self.dimensions} dimensions active"
 
 
-@torch.no_grad()
 def latent_health(model: MaskedDiffusion, x0: Tensor, generator: torch.Generator) -> LatentHealth | None:
     """For examples x0 (B, N); None for a model without a recognition model."""
+    some_masked = ExactCount()(len(x0), x0.shape[1], model.schedule, generator).to(x0.device)
+    found = posteriors(model, x0, some_masked)
+    return None if found is None else health_of(*found)
+
+
+@torch.no_grad()
+def posteriors(
+    model: MaskedDiffusion, x0: Tensor, some_masked: Masking
+) -> tuple[DiagonalGaussian, DiagonalGaussian] | None:
+    """r(z | x0, xt) when everything is masked (t = 1), and under the given masks."""
     all_masked = Masking(
         torch.ones_like(x0, dtype=torch.bool), torch.ones(len(x0), device=x0.device), torch.ones(len(x0))
     )
-    some_masked = ExactCount()(len(x0), x0.shape[1], model.schedule, generator).to(x0.device)
     at_one, anywhere = (
-        model.latent.posterior(x0, apply_mask(x0, masking, model.mask_value).xt, masking.t)
+        model.posterior(x0, apply_mask(x0, masking, model.mask_value).xt, masking.t)
         for masking in (all_masked, some_masked)
     )
-    if at_one is None or anywhere is None:
-        return None
+    return None if at_one is None or anywhere is None else (at_one, anywhere)
+
+
+@torch.no_grad()
+def health_of(at_one: DiagonalGaussian, anywhere: DiagonalGaussian) -> LatentHealth:
+    """From the posteriors of the same examples, see :func:`posteriors`."""
     per_dimension = at_one.kl_to_standard_normal().mean(0)
     return LatentHealth(
         kl_all_masked=float(per_dimension.sum()),

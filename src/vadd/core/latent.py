@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from vadd.core.gaussian import DiagonalGaussian, standard_normal_log_prob
 from vadd.core.importance import MixtureProposal, log_mean_weight
 from vadd.core.masking import MaskedBatch
-from vadd.core.precision import precise
+from vadd.core.precision import at_least_single, precise
 from vadd.errors import UserError
 
 Score = Callable[[Tensor | None], Tensor]
@@ -82,7 +82,11 @@ class Latent(nn.Module, ABC):
 
     @abstractmethod
     def evidence(self, score: Score, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
-        """Bound log E_z exp score(z) from below for every example of the batch, to train on."""
+        """Bound log E_z exp score(z) from below for every example of the batch, to train on.
+
+        Random numbers come through the batch (:meth:`~vadd.core.masking.MaskedBatch.normal`), which knows whether it
+        is a part of a larger one.
+        """
 
     @abstractmethod
     def log_marginal(
@@ -138,7 +142,8 @@ class GaussianLatent(Latent):
         self.particles = particles
 
     def posterior(self, x0: Tensor, xt: Tensor, t: Tensor) -> DiagonalGaussian:
-        return DiagonalGaussian(*self.recognizer(x0, xt, t))
+        mean, log_std = self.recognizer(x0, xt, t)
+        return DiagonalGaussian(at_least_single(mean), at_least_single(log_std))
 
     def draw(self, xt: Tensor, t: Tensor, generator: torch.Generator) -> Tensor:
         return torch.randn(len(xt), self.dim, generator=generator).to(xt.device)
@@ -157,8 +162,7 @@ class GaussianLatent(Latent):
 
     def evidence(self, score: Score, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
         posterior = self.posterior(batch.x0, batch.xt, batch.t)
-        noise = torch.randn(self.particles, *posterior.mean.shape, generator=generator).to(posterior.mean.device)
-        z = posterior.from_noise(noise)
+        z = posterior.from_noise(batch.normal(self.particles, self.dim, generator))
         log_likelihood = score(z)
         kl = posterior.kl_to_standard_normal().sum(-1)
         if self.particles == 1:

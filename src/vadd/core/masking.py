@@ -39,8 +39,21 @@ class Masking:
     def to(self, device: torch.device) -> "Masking":
         return Masking(self.masked.to(device), self.t.to(device), self.weight.to(device))
 
-    def __getitem__(self, rows: slice) -> "Masking":
+    def __getitem__(self, rows: "Rows") -> "Masking":
         return Masking(self.masked[rows], self.t[rows], self.weight[rows])
+
+
+Rows = slice | Tensor
+"""Some of the examples of a batch: a slice, or their numbers."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which rows of a larger batch these are, where a batch is worked off in parts or by several processes."""
+
+    rows: Rows
+    of: int
+    """The size of the larger batch."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +65,28 @@ class MaskedBatch:
     xt: Tensor
     """(B, N) integers in 0..V, where V is the mask."""
     masking: Masking
+    part: Part | None = None
 
     @property
     def t(self) -> Tensor:
         return self.masking.t
 
+    def normal(self, draws: int, dim: int, generator: torch.Generator) -> Tensor:
+        """Standard normal numbers for every example, (draws, B, dim).
 
-def apply_mask(x0: Tensor, masking: Masking, mask_value: int) -> MaskedBatch:
+        A part of a larger batch gets its rows of the larger one's numbers, so that nothing depends on how a batch was
+        divided.
+        """
+        if self.part is None:
+            noise = torch.randn(draws, len(self.x0), dim, generator=generator)
+        else:
+            noise = torch.randn(draws, self.part.of, dim, generator=generator)[:, self.part.rows]
+        return noise.to(self.x0.device)
+
+
+def apply_mask(x0: Tensor, masking: Masking, mask_value: int, part: Part | None = None) -> MaskedBatch:
     """Hide the masked positions of ``x0`` (B, N) behind ``mask_value``."""
-    return MaskedBatch(x0, x0.masked_fill(masking.masked, mask_value), masking)
+    return MaskedBatch(x0, x0.masked_fill(masking.masked, mask_value), masking, part)
 
 
 class MaskDraw(Protocol):

@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.latent import Evidence, Latent, NoLatent
 from vadd.core.masking import MaskedBatch
-from vadd.core.precision import precise
+from vadd.core.precision import at_least_single, precise
 from vadd.core.schedule import Schedule
 
 
@@ -67,12 +68,16 @@ class MaskedDiffusion(nn.Module):
         else:
             xt, t, x0 = batch.xt.repeat(particles, 1), batch.t.repeat(particles), batch.x0.repeat(particles, 1)
             where, flat_z = where.repeat(particles, 1), z.flatten(0, 1)
-        logits = self.denoiser(xt, flat_z, t, where)
+        logits = at_least_single(self.denoiser(xt, flat_z, t, where))
         log_mu = -F.cross_entropy(logits, x0[where], reduction="none")
         rows = where.nonzero()[:, 0]
         # Long sums of logarithms: float64 where nothing is trained on them.
         log_mu = log_mu if log_mu.requires_grad else precise(log_mu)
         return log_mu.new_zeros(particles * size).index_add(0, rows, log_mu).view(particles, size)
+
+    def posterior(self, x0: Tensor, xt: Tensor, t: Tensor) -> DiagonalGaussian | None:
+        """r(z | x0, xt), for latents that have a recognition model."""
+        return self.latent.posterior(x0, xt, t)
 
     def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
         """The evidence for the masked values of a batch: the network's part of a training step."""

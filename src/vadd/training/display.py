@@ -1,16 +1,24 @@
 """What a person sees while a model trains: a progress bar on a terminal, a line now and then elsewhere."""
 
+import os
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-console = Console(stderr=True, highlight=False)
+console = Console(stderr=True, highlight=False, quiet=os.environ.get("RANK", "0") != "0")
+"""Of several processes only the first one speaks."""
+
+
+def warn(text: str) -> None:
+    """One line about something that costs little and does not stop the work."""
+    console.print(f"warning: {text}", soft_wrap=True, markup=False)
 
 
 class TrainingDisplay:
-    def __init__(self, title: str, first: int, last: int) -> None:
-        self.title, self.first, self.last = title, first, last
+    def __init__(self, title: str, first: int, last: int, *, silent: bool = False) -> None:
+        """``silent`` for all processes but the main one."""
+        self.title, self.first, self.last, self.silent = title, first, last, silent
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -21,7 +29,7 @@ class TrainingDisplay:
             TimeRemainingColumn(),
             TextColumn("{task.fields[losses]}"),
             console=console,
-            disable=not console.is_terminal,
+            disable=silent or not console.is_terminal,
         )
         self._task = self._progress.add_task(title, total=last, completed=first, speed="", losses="")
 
@@ -45,7 +53,7 @@ class TrainingDisplay:
 
     def note(self, step: int, speed: float, test_reconstruction: float, test_kl: float, latent: str) -> None:
         """After an evaluation; a bar shows enough on a terminal, a log file wants lines."""
-        if not console.is_terminal:
+        if not self.silent and not console.is_terminal:
             left = (self.last - step) / max(speed, 1e-9)
             console.print(
                 f"{self.title}: {step}/{self.last} steps, {speed:.0f} it/s, {left:.0f} s left, "

@@ -1,10 +1,13 @@
 """The exponential moving average of the weights: what sampling and evaluation use."""
 
 import copy
+from functools import cached_property
 from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from vadd.training.sharding import local
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -17,12 +20,18 @@ class Ema(Generic[Model]):
 
     def __init__(self, model: Model, decay: float) -> None:
         self.decay = decay
+        self.model = model
         self.averaged: Model = copy.deepcopy(model).requires_grad_(False).eval()
-        self._followers: list[Tensor] = list(self.averaged.parameters())
-        self._leaders: list[Tensor] = list(model.parameters())
+
+    @cached_property
+    def _pairs(self) -> tuple[list[Tensor], list[Tensor]]:
+        """What lives here of the averaged and of the trained weights; both may be sharded after the copy is made."""
+        return [local(p) for p in self.averaged.parameters()], [local(p.detach()) for p in self.model.parameters()]
 
     @torch.no_grad()
-    def update(self, step: int) -> None:
-        """After optimisation step number ``step``, counted from 0."""
+    def update(self, step: int, applied: Tensor | float = 1.0) -> None:
+        """After optimisation step number ``step``, counted from 0; with ``applied`` 0 nothing changes."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self._followers, self._leaders, 1 - decay)
+        followers, leaders = self._pairs
+        weight = torch.as_tensor(applied, device=followers[0].device).to(followers[0].dtype) * (1 - decay)
+        torch._foreach_lerp_(followers, leaders, [weight] * len(followers))

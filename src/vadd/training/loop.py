@@ -1,41 +1,38 @@
 """The training loop: draw a batch, mask it, weigh the evidence, step.
 
 Every random number is a function of (seed, step), see :mod:`vadd.training.randomness`; a run that was stopped and
-resumed ends where an undisturbed one does.
+resumed ends where an undisturbed one does. All of them are drawn for the whole batch in every process, and each process
+takes its rows: the result does not depend on the number of processes, nor on the parts in which a batch is worked off.
 """
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from accelerate import Accelerator
-from accelerate.utils import is_tensorboard_available
 from torch import Tensor
 
 from vadd.build import build_mask_draw, build_model
-from vadd.core import ExactCount, MaskedDiffusion, Objective, apply_mask, kl_warmup, latent_health, objective
+from vadd.core import MaskedDiffusion, Objective, apply_mask, kl_warmup, objective
+from vadd.core.masking import Masking, Part
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.recipe import Recipe
 from vadd.run import RunDirectory
-from vadd.training.checkpoint import (
-    TrainingState,
-    optimizer_tensors,
-    read_checkpoint,
-    restore_optimizer,
-    write_checkpoint,
-)
-from vadd.training.display import TrainingDisplay
+from vadd.training.checkpoint import TrainingState, read_checkpoint
+from vadd.training.compile import compile_networks
+from vadd.training.display import TrainingDisplay, warn
 from vadd.training.ema import Ema
+from vadd.training.held_out import HeldOut, judge
 from vadd.training.interrupt import StopRequest
-from vadd.training.metrics import append_metrics, forget_after
-from vadd.training.optimizer import build_optimizer, learning_rate
-from vadd.training.randomness import MASKS, TEST, ShuffledBatches, step_generator
-
-TEST_EXAMPLES = 2048
+from vadd.training.lock import RunLock
+from vadd.training.metrics import MetricsLog, forget_after
+from vadd.training.optimizer import Stepper, learning_rate
+from vadd.training.processes import Processes, held_by_main_process
+from vadd.training.randomness import MASKS, ShuffledBatches, seed_dropout, step_generator
+from vadd.training.sharding import shard, whole_state
+from vadd.training.trackers import Trackers
+from vadd.training.window import Window
 
 
 @dataclass(frozen=True)
@@ -46,134 +43,220 @@ class Outcome:
     seconds: float
 
 
+def check_trainable(recipe: Recipe) -> None:
+    """Before anything on disk changes: can these processes train this recipe?"""
+    Processes().share(recipe.training.batch, recipe.training.accumulate)
+    Trackers.check(recipe)
+
+
 def train(recipe: Recipe, directory: RunDirectory, data: DiscreteDataset, *, resume: bool = False) -> Outcome:
     """Train what ``recipe`` describes on its ``data``; the directory must have been made by ``RunDirectory.create``.
 
-    With ``resume`` the training goes on from the newest checkpoint, or from the start where there is none yet.
+    With ``resume`` the training goes on from the newest checkpoint that is whole, or from the start where there is none
+    yet. The recipe may then differ from the run's in the keys of ``MAY_CHANGE_ON_RESUME``, and takes its place.
     """
-    return Trainer(recipe, directory, data, resume=resume).run()
+    with held_by_main_process(RunLock(directory.path)):
+        return Trainer(recipe, directory, data, resume=resume).run()
 
 
 class Trainer:
     def __init__(self, recipe: Recipe, directory: RunDirectory, data: DiscreteDataset, *, resume: bool = False) -> None:
-        self.recipe, self.directory, self.settings = recipe, directory, recipe.training
-        trackers = ["tensorboard"] if is_tensorboard_available() else None
-        self.accelerator = Accelerator(log_with=trackers, project_dir=directory.path)
-        self.data = data
-        self.model: MaskedDiffusion = build_model(recipe, data.shape, data.values)
-        self.model.to(self.accelerator.device)
-        self.optimizer = build_optimizer(self.model, self.settings)
-        self.ema = Ema(self.model, self.settings.ema)
+        self.recipe, self.directory, self.settings, self.data = recipe, directory, recipe.training, data
+        self.processes = Processes()
+        self.device = self.processes.device
+        self.parts = self.processes.share(self.settings.batch, self.settings.accumulate)
+        self.batches = ShuffledBatches(len(data.train), self.settings.batch, recipe.seed)
         self.draw_mask = build_mask_draw(recipe.diffusion)
-        self.batches = ShuffledBatches(len(self.data.train), self.settings.batch, recipe.seed)
-        self.start = self._restore() if resume and directory.checkpoints() else 0
-        forget_after(directory.metrics_file, self.start)
-        self.wrapped, self.stepper = self.accelerator.prepare(self.model, self.optimizer)
-        self.accelerator.init_trackers("tensorboard")
+        state = self._saved_state() if resume else None
+        self.start = 0 if state is None else state.step
+        self.model: MaskedDiffusion = build_model(recipe, data.shape, data.values).to(self.device)
+        self.ema = Ema(self.model, self.settings.ema)
+        if state is not None:
+            self.model.load_state_dict(state.model)
+            self.ema.averaged.load_state_dict(state.ema)
+        sharded = self.processes.count > 1 and (self.settings.sharding == "full" or self.processes.asked_to_shard)
+        if sharded:
+            for model in (self.model, self.ema.averaged):
+                shard(model, self.device, self.processes.count)
+        self.stepper = Stepper(self.model, self.settings, self.processes)
+        if state is not None:
+            self.stepper.restore(state.optimizer)
+        self.wrapped = self.model if sharded else self.processes.wrap(self.model)
+        self.window = Window(self.processes, () if state is None else state.unlogged)
+        self.metrics = MetricsLog(directory.metrics_file)
+        if self.settings.compile:
+            compile_networks(self.model, self._trial, self.processes)
 
-    def _restore(self) -> int:
-        state = read_checkpoint(self.directory.latest_checkpoint())
-        self.model.load_state_dict(state.model)
-        self.ema.averaged.load_state_dict(state.ema)
-        restore_optimizer(self.model, self.optimizer, state.optimizer)
-        return state.step
+    def _saved_state(self) -> TrainingState | None:
+        newest = self.directory.archive.newest()
+        state = None if newest is None else read_checkpoint(newest)
+        if state is not None and self.settings.steps < state.step:
+            raise UserError(
+                f"{self.directory.path} is at step {state.step} already; "
+                f"training.steps={self.settings.steps} would undo it"
+            )
+        return state
 
     def run(self) -> Outcome:
-        started, window = time.perf_counter(), Window()
+        started = self._saved_at = time.perf_counter()
+        self._open()
         title = f"{self.recipe.name} {self.recipe.model}"
-        step = self.start
-        with StopRequest() as stop, TrainingDisplay(title, self.start, self.settings.steps) as display:
-            while step < self.settings.steps and not stop.asked:
-                window.add(self.step(step))
-                step += 1
-                display.advance(step)
-                if step % self.settings.log_every == 0 or step == self.settings.steps:
-                    self._log(step, window, display)
-                if step % self.settings.evaluate_every == 0 or step == self.settings.steps:
-                    self._evaluate(step, window, display)
-                if step % self.settings.checkpoint_every == 0 and step < self.settings.steps:
-                    self.save(step)
-        if step > self.start or not self.directory.checkpoints():
-            self.save(step)
-        self.accelerator.end_training()
+        silent = not self.processes.is_main
+        try:
+            with (
+                StopRequest() as stop,
+                TrainingDisplay(title, self.start, self.settings.steps, silent=silent) as display,
+            ):
+                step = self._steps(stop, display)
+        finally:
+            if self.processes.is_main:
+                self.trackers.finish()
         return Outcome(step, step >= self.settings.steps, time.perf_counter() - started)
 
+    def _steps(self, stop: StopRequest, display: TrainingDisplay) -> int:
+        """Up to the last step, or to the one in which somebody asked to stop; either way its state is saved."""
+        step, stopping, saved = self.start, False, True
+        while step < self.settings.steps and not stopping:
+            self.step(step)
+            step += 1
+            display.advance(step)
+            last = step == self.settings.steps
+            if step % self.settings.log_every == 0 or last:
+                self._log(step, display)
+            found = None
+            if step % self.settings.evaluate_every == 0 or last:
+                found = self._evaluate(step, display)
+            stopping, due = self.processes.any(stop.asked, self._save_is_due(step, found))
+            saved = not (due or stopping or last) or self.save(step, found)
+        if not saved:
+            raise UserError("the last checkpoint could not be written; free some space and go on with --resume")
+        return step
+
+    def _open(self) -> None:
+        """Prepare the directory; from here on it belongs to this training."""
+        if self.processes.is_main:
+            before = self.directory.recipe().training.steps
+            if self.start and before != self.settings.steps:
+                warn(
+                    f"training.steps was {before} and is {self.settings.steps}: from step {self.start} on the learning "
+                    "rate and the KL weight follow the schedules of the new length"
+                )
+            self.directory.write_recipe(self.recipe)
+            self.directory.archive.sweep()
+            forget_after(self.directory.metrics_file, self.start)
+            self.trackers = Trackers(self.recipe, self.directory.path, self.start)
+
     def step(self, step: int) -> Objective:
-        """One optimisation step. All the mathematics of training is in these lines."""
-        x0 = self.data.train[self.batches[step]].to(self.accelerator.device, torch.int64)
+        """One optimisation step. All the mathematics of training is in these lines and those of ``_objective``."""
+        seed_dropout(self.recipe.seed, step, self.processes.index, self.device)
+        indices = self.batches[step]
         generator = step_generator(self.recipe.seed, MASKS, step)
-        torch.manual_seed(generator.initial_seed())  # dropout uses the global generator
-        masking = self.draw_mask(len(x0), self.data.positions, self.model.schedule, generator)
-        batch = apply_mask(x0, masking.to(x0.device), self.model.mask_value)
-        kl_weight = kl_warmup(step, round(self.settings.kl_warmup * self.settings.steps))
-        result = objective(self.wrapped(batch, kl_weight, generator), batch.masking)
-        self.stepper.zero_grad(set_to_none=True)
-        self.accelerator.backward(result.loss)
-        if self.settings.clip is not None:
-            self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.clip)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(step, self.settings)
-        self.stepper.step()
-        self.ema.update(step)
+        masking = self.draw_mask(self.settings.batch, self.data.positions, self.model.schedule, generator)
+        self.stepper.zero_grad()
+        results = []
+        for rows in self.parts[:-1]:
+            with self.processes.without_sync(self.wrapped):
+                results.append(self._backward(step, indices, masking, rows, generator.clone_state()))
+        results.append(self._backward(step, indices, masking, self.parts[-1], generator))
+        result = results[0] if len(results) == 1 else _mean(results)
+        applied = self.stepper.step(step, result.loss)
+        self.ema.update(step, applied)
+        self.window.add(result, applied)
         return result
 
-    @torch.no_grad()
-    def test_objective(self, x0: Tensor) -> Objective:
-        """The objective of the averaged weights on held-out examples, at full KL weight, always with the same masks."""
-        generator = step_generator(self.recipe.seed, TEST)
-        masking = ExactCount()(len(x0), self.data.positions, self.model.schedule, generator)
-        batch = apply_mask(x0, masking.to(x0.device), self.model.mask_value)
-        return objective(self.ema.averaged(batch, 1.0, generator), batch.masking)
+    def _backward(
+        self, step: int, indices: Tensor, masking: Masking, rows: slice, generator: torch.Generator
+    ) -> Objective:
+        """The objective of some rows of the batch; their share of the gradient is added to what is there."""
+        x0 = self.data.train[indices[rows]].to(self.device, torch.int64)
+        part = Part(rows, len(indices))
+        batch = apply_mask(x0, masking[rows].to(self.device), self.model.mask_value, part)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+            evidence = self.wrapped(batch, self._kl_weight(step), generator)
+        result = objective(evidence, batch.masking)
+        (result.loss / len(self.parts)).backward()  # type: ignore[no-untyped-call]
+        return result
 
-    def save(self, step: int) -> None:
-        if not self.accelerator.is_main_process:
-            return
-        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
-            raise UserError(f"the weights are not finite at step {step}; {self._advice()}")
-        state = TrainingState(
-            step,
-            self.model.state_dict(),
-            self.ema.averaged.state_dict(),
-            optimizer_tensors(self.model, self.optimizer),
+    def _kl_weight(self, step: int) -> float:
+        return kl_warmup(step, round(self.settings.kl_warmup * self.settings.steps))
+
+    def _trial(self) -> None:
+        """One pass forward and back that changes nothing."""
+        x0 = self.data.train[self.batches[0][self.parts[0]]].to(self.device, torch.int64)
+        generator = step_generator(self.recipe.seed, MASKS, 0)
+        masking = self.draw_mask(len(x0), self.data.positions, self.model.schedule, generator)
+        batch = apply_mask(x0, masking.to(self.device), self.model.mask_value)
+        objective(self.model(batch, 1.0, generator), batch.masking).loss.backward()  # type: ignore[no-untyped-call]
+        self.stepper.zero_grad()
+
+    def _save_is_due(self, step: int, found: HeldOut | None) -> bool:
+        """The main process decides: every so many steps or minutes, and when the held-out objective is the best yet."""
+        if not self.processes.is_main:
+            return False
+        return (
+            step % self.settings.checkpoint_every == 0
+            or time.perf_counter() - self._saved_at >= 60 * self.settings.checkpoint_minutes
+            or (found is not None and self.directory.archive.improves(step, found.objective.loss.item()))
         )
-        write_checkpoint(self.directory.checkpoint(step), state)
-        for old in self.directory.checkpoints()[: -self.settings.keep_checkpoints]:
-            for file in old.iterdir():
-                file.unlink()
-            old.rmdir()
+
+    def save(self, step: int, found: HeldOut | None = None) -> bool:
+        """Write a checkpoint, with what was ``found`` at this step; False where the disk refused it."""
+        finite = all(bool(parameter.isfinite().all()) for parameter in self.stepper.parts())
+        if self.processes.any(not finite)[0]:
+            raise UserError(f"the weights are not finite at step {step}; {self._advice()}")
+        # All processes take part in putting whole tensors together; only the main one keeps them.
+        keep = self.processes.is_main
+        model, ema, optimizer = (
+            {name: tensor for name, tensor in tensors if keep}
+            for tensors in (whole_state(self.model), whole_state(self.ema.averaged), self.stepper.tensors())
+        )
+        unlogged = self.window.unlogged()
+        saved = True
+        if keep:
+            self.metrics.flush_to_disk()
+            test_loss = None if found is None else found.objective.loss.item()
+            state = TrainingState(step, model, ema, optimizer, unlogged, test_loss)
+            saved = self.directory.archive.save(state, self.settings.keep_checkpoints)
+        self._saved_at = time.perf_counter()
+        return not self.processes.any(not saved)[0]
 
     def _advice(self) -> str:
         kept = self.directory.checkpoints()
         where = f"the last good checkpoint is {kept[-1]}" if kept else "there is no checkpoint yet"
         return f"lower training.learning_rate or set training.clip; {where}"
 
-    def _log(self, step: int, window: "Window", display: TrainingDisplay) -> None:
-        loss, reconstruction, kl = window.close()
-        if not math.isfinite(loss):
-            raise UserError(f"the loss is {loss} at step {step}; {self._advice()}")
-        display.show(window.speed, reconstruction, kl)
+    def _log(self, step: int, display: TrainingDisplay) -> None:
+        means = self.window.close()
+        if means.most_skipped_in_a_row >= self.settings.nonfinite_patience:
+            raise UserError(
+                f"at step {step} the loss or its gradient was not finite {means.most_skipped_in_a_row} times in a row; "
+                f"{self._advice()}"
+            )
+        if math.isfinite(means.loss):
+            display.show(self.window.speed, means.reconstruction, means.kl)
         self._record(
             step,
             "train",
-            loss=loss,
-            reconstruction=reconstruction,
-            kl=kl,
-            kl_weight=kl_warmup(step - 1, round(self.settings.kl_warmup * self.settings.steps)),
+            loss=means.loss,
+            reconstruction=means.reconstruction,
+            kl=means.kl,
+            kl_weight=self._kl_weight(step - 1),
             learning_rate=learning_rate(step - 1, self.settings),
-            steps_per_second=window.speed,
+            skipped=means.skipped,
+            steps_per_second=self.window.speed,
         )
 
-    def _evaluate(self, step: int, window: "Window", display: TrainingDisplay) -> None:
-        with window.paused():
-            held_out = self.data.test[:TEST_EXAMPLES].to(self.accelerator.device, torch.int64)
-            result = self.test_objective(held_out)
-            health = latent_health(self.ema.averaged, held_out, step_generator(self.recipe.seed, TEST))
-        display.note(
-            step, window.speed, result.reconstruction.item(), result.kl.item(), health.verdict if health else ""
+    def _evaluate(self, step: int, display: TrainingDisplay) -> HeldOut:
+        """The averaged weights on held-out examples."""
+        with self.window.paused():
+            rows_at_once = self.recipe.network.rows_at_once
+            found = judge(self.ema.averaged, self.data.test, self.recipe.seed, rows_at_once, self.processes)
+        loss, reconstruction, kl = (
+            value.item() for value in (found.objective.loss, found.objective.reconstruction, found.objective.kl)
         )
-        self._record(
-            step, "test", loss=result.loss.item(), reconstruction=result.reconstruction.item(), kl=result.kl.item()
-        )
+        health = found.health
+        display.note(step, self.window.speed, reconstruction, kl, health.verdict if health else "")
+        self._record(step, "test", loss=loss, reconstruction=reconstruction, kl=kl)
         if health is not None:
             self._record(
                 step,
@@ -183,36 +266,21 @@ class Trainer:
                 active_units=health.active_units,
                 dimensions=health.dimensions,
             )
+        return found
 
     def _record(self, step: int, split: str, **values: float) -> None:
-        if self.accelerator.is_main_process:
-            append_metrics(self.directory.metrics_file, {"step": step, "split": split, **values})
-            self.accelerator.log({f"{split}/{name}": value for name, value in values.items()}, step=step)
+        """NaN, which JSON does not have, becomes null."""
+        if self.processes.is_main:
+            known = {name: value if math.isfinite(value) else None for name, value in values.items()}
+            self.metrics.append({"step": step, "split": split, **known})
+            self.trackers.log(step, {f"{split}/{name}": value for name, value in values.items()})
 
 
-class Window:
-    """Means and speed since the last log line. Values stay on the device until they are read."""
-
-    def __init__(self) -> None:
-        self.speed = 0.0
-        self._restart()
-
-    def _restart(self) -> None:
-        self._steps: list[Tensor] = []
-        self._since = time.perf_counter()
-
-    def add(self, result: Objective) -> None:
-        self._steps.append(torch.stack([result.loss.detach(), result.reconstruction, result.kl]))
-
-    def close(self) -> tuple[float, float, float]:
-        loss, reconstruction, kl = torch.stack(self._steps).mean(0).tolist()
-        self.speed = len(self._steps) / (time.perf_counter() - self._since)
-        self._restart()
-        return loss, reconstruction, kl
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Leave out the time spent inside."""
-        began = time.perf_counter()
-        yield
-        self._since += time.perf_counter() - began
+def _mean(results: list[Objective]) -> Objective:
+    """Of parts of equal size."""
+    return Objective(
+        *(
+            torch.stack([getattr(result, name).detach() for result in results]).mean()
+            for name in ("loss", "reconstruction", "kl")
+        )
+    )

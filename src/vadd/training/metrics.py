@@ -5,11 +5,45 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from vadd.training.display import warn
 
-def append_metrics(file: Path, record: Mapping[str, object]) -> None:
-    """Append one line in a single write, so that a reader or a crash never sees half of it."""
-    with file.open("a") as stream:
-        stream.write(json.dumps(record) + "\n")
+
+class MetricsLog:
+    """Appends lines, each in a single write. What a full disk refuses is kept and written with the next line."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._waiting: list[bytes] = []
+
+    def append(self, record: Mapping[str, object]) -> None:
+        self._waiting.append(json.dumps(record).encode() + b"\n")
+        try:
+            _append_whole(self.file, b"".join(self._waiting))
+        except OSError as error:
+            if len(self._waiting) == 1:
+                warn(f"cannot write to {self.file}: {error.strerror or error}; its lines wait in memory")
+        else:
+            self._waiting.clear()
+
+    def flush_to_disk(self) -> None:
+        """Before a checkpoint claims that the lines up to its step are there."""
+        if self.file.exists():
+            descriptor = os.open(self.file, os.O_RDWR)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def _append_whole(file: Path, content: bytes) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        before = os.fstat(descriptor).st_size
+        if os.write(descriptor, content) < len(content):  # the disk became full in the middle
+            os.ftruncate(descriptor, before)
+            raise OSError("only a part could be written")
+    finally:
+        os.close(descriptor)
 
 
 def forget_after(file: Path, step: int) -> None:
@@ -17,13 +51,19 @@ def forget_after(file: Path, step: int) -> None:
     if not file.exists():
         return
     kept = []
-    for line in file.read_text().splitlines(keepends=True):
+    content = file.read_bytes()
+    for line in content.splitlines(keepends=True):
         try:
             record = json.loads(line)
         except ValueError:
             continue
-        if line.endswith("\n") and record["step"] <= step:
+        if line.endswith(b"\n") and record["step"] <= step:
             kept.append(line)
+    if b"".join(kept) == content:
+        return
     beside = file.with_suffix(".partial")
-    beside.write_text("".join(kept))
+    with beside.open("wb") as stream:
+        stream.write(b"".join(kept))
+        stream.flush()
+        os.fsync(stream.fileno())
     os.replace(beside, file)

@@ -1,17 +1,20 @@
-"""The optimiser and its learning rate."""
+"""The optimiser, its learning rate, and steps that are not taken."""
 
 import math
+from collections.abc import Iterable, Mapping
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vadd.recipe import Training
+from vadd.training.processes import Processes
+from vadd.training.sharding import local, part_of, whole
 
 
-def build_optimizer(model: nn.Module, training: Training) -> torch.optim.Optimizer:
+def build_optimizer(parameters: Iterable[nn.Parameter], training: Training) -> torch.optim.Optimizer:
     kind = torch.optim.Adam if training.optimizer == "adam" else torch.optim.AdamW
     return kind(
-        model.parameters(),
+        parameters,
         lr=training.learning_rate,
         betas=training.betas,
         weight_decay=training.weight_decay,
@@ -25,3 +28,70 @@ def learning_rate(step: int, training: Training) -> float:
     if training.learning_rate_schedule == "constant":
         return training.learning_rate * warmup
     return training.learning_rate * warmup * 0.5 * (1 + math.cos(math.pi * step / training.steps))
+
+
+class Stepper:
+    """Clips and steps; a step whose loss or gradient is not finite leaves weights and moments as they are.
+
+    That is decided on the device, in the optimiser's own kernel: the host never waits for the answer.
+    """
+
+    def __init__(self, model: nn.Module, training: Training, processes: Processes) -> None:
+        self.training = training
+        self.processes = processes
+        self._sources = dict(model.named_parameters())
+        self._parts = {
+            name: parameter if local(parameter) is parameter else nn.Parameter(local(parameter.detach()))
+            for name, parameter in self._sources.items()
+        }
+        self._sharded = any(part is not self._sources[name] for name, part in self._parts.items())
+        self.optimizer = build_optimizer(self._parts.values(), training)
+
+    def zero_grad(self) -> None:
+        for parameter in self._sources.values():
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self, step: int, loss: Tensor) -> Tensor:
+        """After the backward pass of ``loss``. Returns 1 if the step was taken and 0 if not."""
+        for name, part in self._parts.items():
+            gradient = self._sources[name].grad
+            if part is not self._sources[name] and gradient is not None:
+                part.grad = local(gradient)
+        gradients = [part.grad for part in self._parts.values() if part.grad is not None]
+        norm, finite = self._norm(gradients, loss.detach())
+        if self.training.clip is not None:
+            torch._foreach_mul_(gradients, torch.clamp(self.training.clip / (norm + 1e-6), max=1.0))
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(step, self.training)
+        # The switch by which mixed-precision training skips steps; every fused optimiser has it.
+        self.optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
+        self.optimizer.step()
+        return finite.float()
+
+    def _norm(self, gradients: list[Tensor], loss: Tensor) -> tuple[Tensor, Tensor]:
+        """The norm of the whole gradient, and whether it and every process's loss are finite."""
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if self.processes.count > 1:
+            squares, loss = self.processes.sum(torch.stack([norm.square(), loss]))
+            norm = squares.sqrt() if self._sharded else norm
+        return norm, torch.isfinite(norm + loss)
+
+    def parts(self) -> Iterable[Tensor]:
+        """What lives here of the weights."""
+        return self._parts.values()
+
+    def tensors(self) -> Iterable[tuple[str, Tensor]]:
+        """The whole state under the names of the parameters it belongs to, ``exp_avg/denoiser.tokens.table`` and
+        so on. All processes must ask together.
+        """
+        for name, part in self._parts.items():
+            for key, value in self.optimizer.state.get(part, {}).items():
+                yield f"{key}/{name}", whole(value, self._sources[name])
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        for full_name, value in tensors.items():
+            key, _, name = full_name.partition("/")
+            part = self._parts[name]
+            # A fused optimiser wants its moments on the parameter's device; ``step`` too.
+            self.optimizer.state[part][key] = part_of(value.to(part.device), self._sources[name]).clone()

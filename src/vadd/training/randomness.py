@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-ORDER, MASKS, TEST, SAMPLING, BOUNDS, HEALTH = range(6)
+ORDER, MASKS, TEST, SAMPLING, BOUNDS, HEALTH, DROPOUT = range(7)
 """What random numbers are for; the first number of every stream."""
 
 
@@ -12,6 +12,17 @@ def step_generator(seed: int, *stream: int) -> torch.Generator:
     """A CPU generator for one purpose at one moment, independent of all others."""
     state = int(np.random.SeedSequence([seed, *stream]).generate_state(1, np.uint64)[0])
     return torch.Generator().manual_seed(state)
+
+
+def seed_dropout(seed: int, step: int, process: int, device: torch.device) -> None:
+    """Dropout uses the global generators. The draws of several processes must differ; the first one's are those of a
+    training in one process.
+    """
+    stream = (MASKS, step) if process == 0 else (DROPOUT, step, process)
+    number = step_generator(seed, *stream).initial_seed()
+    torch.default_generator.manual_seed(number)
+    if device.type != "cpu":
+        torch.manual_seed(number)
 
 
 class ShuffledBatches:

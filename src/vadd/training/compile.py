@@ -1,0 +1,33 @@
+"""torch.compile where it works."""
+
+from collections.abc import Callable
+
+from torch import nn
+
+from vadd.core import MaskedDiffusion
+from vadd.training.display import warn
+from vadd.training.processes import Processes
+
+
+def compile_networks(model: MaskedDiffusion, trial: Callable[[], object], processes: Processes) -> bool:
+    """Compile the networks of ``model`` in place; names and values of the weights do not change.
+
+    ``trial`` is one pass through them. Where it fails, in any process, all go on without it:
+    that costs speed, not the run.
+    """
+    assert isinstance(model.denoiser, nn.Module)
+    networks = [model.denoiser, *model.latent.children()]
+    for network in networks:
+        # The number of masked positions differs from batch to batch: no fixed shapes.
+        network.compile(dynamic=True)
+    failure = ""
+    try:
+        trial()
+    except Exception as error:  # compilers fail in many ways
+        failure = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+    (failed,) = processes.any(bool(failure))
+    if failed:
+        for network in networks:
+            network._compiled_call_impl = None
+        warn(f"training goes on uncompiled, torch.compile failed: {failure or 'in another process'}")
+    return not failed

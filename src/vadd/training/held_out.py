@@ -1,0 +1,54 @@
+"""How good the averaged weights are on held-out examples, always with the same masks and latents."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vadd.core import Evidence, ExactCount, LatentHealth, MaskedDiffusion, Objective, apply_mask, objective
+from vadd.core.gaussian import DiagonalGaussian
+from vadd.core.health import health_of, posteriors
+from vadd.core.masking import Part
+from vadd.training.processes import Processes
+from vadd.training.randomness import TEST, step_generator
+
+EXAMPLES = 2048
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    objective: Objective
+    """At full KL weight."""
+    health: LatentHealth | None
+
+
+@torch.no_grad()
+def judge(model: MaskedDiffusion, test: Tensor, seed: int, rows_at_once: int, processes: Processes) -> HeldOut:
+    """On the first of the ``test`` examples (m, N), divided among the processes; all get the whole answer."""
+    total = min(EXAMPLES, len(test))
+    noise = step_generator(seed, TEST)
+    masking = ExactCount()(total, test.shape[1], model.schedule, noise)
+    for_health = ExactCount()(total, test.shape[1], model.schedule, step_generator(seed, TEST))
+    evidences: list[Evidence] = []
+    found: list[tuple[DiagonalGaussian, DiagonalGaussian]] = []
+    for rows in torch.split(processes.padded_share(total), rows_at_once):
+        x0 = test[rows].to(processes.device, torch.int64)
+        batch = apply_mask(x0, masking[rows].to(x0.device), model.mask_value, Part(rows, total))
+        evidences.append(model(batch, 1.0, noise.clone_state()))
+        both = posteriors(model, x0, for_health[rows].to(x0.device))
+        if both is not None:
+            found.append(both)
+
+    def whole(chunks: list[Tensor]) -> Tensor:
+        return processes.gather(torch.cat(chunks), total)
+
+    def whole_posterior(chunks: list[DiagonalGaussian]) -> DiagonalGaussian:
+        return DiagonalGaussian(whole([c.mean for c in chunks]), whole([c.log_std for c in chunks]))
+
+    evidence = Evidence(
+        whole([e.bound for e in evidences]),
+        whole([e.reconstruction for e in evidences]),
+        whole([e.kl for e in evidences]),
+    )
+    health = health_of(*(whole_posterior(list(chunks)) for chunks in zip(*found, strict=True))) if found else None
+    return HeldOut(objective(evidence, masking.to(processes.device)), health)

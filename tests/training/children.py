@@ -1,0 +1,116 @@
+"""Trainings in processes of their own: to be killed, or to train together.
+
+The children are forked from a server that has imported everything and run nothing, so each starts in an instant.
+"""
+
+import multiprocessing
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo  # optimisers import it when they are made; here, once for all children
+import torch.distributed as dist
+
+from vadd.build import build_dataset
+from vadd.core import Objective
+from vadd.recipe import Recipe
+from vadd.run import RunDirectory
+from vadd.training import archive, checkpoint, display
+from vadd.training.loop import Trainer, train
+from vadd.training.processes import on_main_process
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload([__name__])
+
+
+def train_or_resume(path: Path, recipe: Recipe) -> None:
+    torch.set_num_threads(1)
+    display.console.quiet = True
+    directory = RunDirectory(path)
+
+    def create_once() -> None:
+        if not directory.is_run():
+            directory.create(recipe)
+
+    on_main_process(create_once)
+    train(recipe, directory, build_dataset(recipe), resume=True)
+
+
+def reporting_training(path: Path, recipe: Recipe, steps: Connection) -> None:
+    """Tells the number of every step before taking it."""
+    undisturbed = Trainer.step
+
+    def reported(self: Trainer, step: int) -> Objective:
+        steps.send(step)
+        return undisturbed(self, step)
+
+    Trainer.step = reported  # type: ignore[method-assign]
+    train_or_resume(path, recipe)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dying_training(path: Path, recipe: Recipe, place: str, call: int, after: bool) -> None:
+    """Dies before, or right after, the ``call``-th use of a function that writing checkpoints uses, counted from 1."""
+    owner: Any = {"rename": Path, "_keep_only": archive.Archive, "remove_checkpoint": archive}.get(place, checkpoint)
+    undisturbed: Callable[..., Any] = getattr(owner, place)
+    calls = 0
+
+    def disturbed(*arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call and not after:
+            die()
+        result = undisturbed(*arguments, **named)
+        if calls == call:
+            die()
+        return result
+
+    setattr(owner, place, disturbed)
+    train_or_resume(path, recipe)
+
+
+def member(work: Callable[..., None], arguments: Sequence[Any], rank: int, processes: int, meeting_point: str) -> None:
+    """One of several processes that do ``work`` together; they meet in a file and talk over the loopback interface."""
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(processes),
+        "LOCAL_WORLD_SIZE": str(processes),
+        "GLOO_SOCKET_IFNAME": "lo",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "0",
+    }
+    if processes == 1:
+        work(*arguments)
+        return
+    dist.init_process_group("gloo", init_method=f"file://{meeting_point}", rank=rank, world_size=processes)
+    work(*arguments)
+    dist.destroy_process_group()
+
+
+def together(processes: int, work: Callable[..., None], *arguments: Any, seconds: float = 120) -> None:
+    """Do ``work`` in ``processes`` processes that train as one."""
+    with tempfile.TemporaryDirectory() as place:
+        members = [
+            CONTEXT.Process(target=member, args=(work, arguments, rank, processes, f"{place}/meeting"))
+            for rank in range(processes)
+        ]
+        for one in members:
+            one.start()
+        deadline = time.monotonic() + seconds
+        while any(one.is_alive() for one in members) and not any(one.exitcode for one in members):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        for one in members:  # where one has failed, the others would wait for it
+            one.kill()
+            one.join()
+        assert [one.exitcode for one in members] == [0] * processes
