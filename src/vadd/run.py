@@ -3,6 +3,7 @@
 runs/checkerboard-vadd/
     recipe.yaml          everything that defines the run
     metrics.jsonl        one line per logged step
+    tokenizer/           when the data are text: what sampling needs of them
     checkpoints/step-00001000/{model,ema,optimizer}.safetensors, checkpoint.json
     tensorboard/         when TensorBoard is installed
 """
@@ -21,8 +22,9 @@ from vadd.build import build_dataset, build_model
 from vadd.core import MaskedDiffusion
 from vadd.core.sampler import Grid, LatentPolicy, sample
 from vadd.data import DiscreteDataset
+from vadd.data.text.tokenizers import Tokenizer, load_tokenizer, refuse_other
 from vadd.errors import UserError
-from vadd.recipe import Recipe, load_recipe
+from vadd.recipe import Recipe, TextData, load_recipe
 from vadd.training.checkpoint import read_weights
 from vadd.training.randomness import SAMPLING, step_generator
 
@@ -35,6 +37,7 @@ class RunDirectory:
         self.recipe_file = self.path / "recipe.yaml"
         self.metrics_file = self.path / "metrics.jsonl"
         self.checkpoint_root = self.path / "checkpoints"
+        self.tokenizer_directory = self.path / "tokenizer"
 
     @classmethod
     def open(cls, path: str | Path) -> "RunDirectory":
@@ -63,6 +66,18 @@ class RunDirectory:
     def recipe(self) -> Recipe:
         return load_recipe(str(self.recipe_file))
 
+    def tokenizer(self) -> Tokenizer | None:
+        """The tokenizer of a run on text."""
+        return load_tokenizer(self.tokenizer_directory) if self.tokenizer_directory.exists() else None
+
+    def keep_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Make it the run's; a run that has another one already refuses it."""
+        kept = self.tokenizer()
+        if kept is None:
+            tokenizer.save(self.tokenizer_directory)
+        else:
+            refuse_other(kept, tokenizer, str(self.path))
+
     def checkpoint(self, step: int) -> Path:
         return self.checkpoint_root / f"step-{step:08d}"
 
@@ -86,14 +101,34 @@ class RunDirectory:
 class Run:
     """A trained model with its recipe and data, ready to sample from."""
 
-    def __init__(self, directory: RunDirectory, model: MaskedDiffusion, recipe: Recipe) -> None:
+    def __init__(
+        self,
+        directory: RunDirectory,
+        model: MaskedDiffusion,
+        recipe: Recipe,
+        tokenizer: Tokenizer | None = None,
+    ) -> None:
         self.directory = directory
         self.model = model
         self.recipe = recipe
+        self.tokenizer = tokenizer
+        """What makes text of samples, where the data are text."""
 
     @cached_property
     def data(self) -> DiscreteDataset:
-        return build_dataset(self.recipe)
+        return build_dataset(self.recipe, tokenizer=self.tokenizer)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one example, before flattening."""
+        data = self.recipe.data
+        return (data.length,) if isinstance(data, TextData) else self.data.shape
+
+    def texts(self, tokens: Tensor) -> list[str]:
+        """Samples (n, N) of a run on text as text; where a sample holds several documents, blank lines part them."""
+        if self.tokenizer is None:
+            raise UserError(f"{self.directory.path} is not a run on text")
+        return ["\n\n".join(self.tokenizer.documents(row)) for row in tokens.numpy()]
 
     def sample(
         self,
@@ -150,15 +185,24 @@ def load(path: str | Path, device: str | torch.device | None = None) -> Run:
     recipe = directory.recipe()
     checkpoint = directory.latest_checkpoint()
     weights = read_weights(checkpoint)
-    # The shapes of the model are in the data; for arrays and toys reading it is cheap.
-    data = build_dataset(recipe)
-    model = build_model(recipe, data.shape, data.values)
+    tokenizer, data = directory.tokenizer(), None
+    shape: tuple[int, ...]
+    if isinstance(recipe.data, TextData) and tokenizer is not None:
+        # A corpus is large and may be elsewhere; all that the model needs to know of it is here.
+        shape, values = (recipe.data.length,), tokenizer.values
+    else:
+        # The shapes of the model are in the data; for arrays and toys reading it is cheap.
+        data = build_dataset(recipe)
+        shape, values = data.shape, data.values
+    model = build_model(recipe, shape, values)
     try:
         model.load_state_dict(weights)
     except RuntimeError:
         raise UserError(f"the weights in {checkpoint} do not fit the recipe of {path}") from None
-    run = Run(directory, model.to(device or default_device()).eval().requires_grad_(False), recipe)
-    run.data = data
+    model.to(device or default_device()).eval().requires_grad_(False)
+    run = Run(directory, model, recipe, tokenizer)
+    if data is not None:
+        run.data = data
     return run
 
 

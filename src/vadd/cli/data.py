@@ -22,7 +22,9 @@ class _Known:
 
 
 def data(
-    name: Annotated[str | None, typer.Argument(help="Fetch this one: mnist or cifar10.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Fetch this one: mnist, cifar10 or text8.", show_default=False)
+    ] = None,
     directory: Annotated[
         Path | None,
         typer.Option(
@@ -106,6 +108,28 @@ def _fetch_cifar10(directory: Path | None) -> str:
     return f"{len(images.train):,} + {len(images.test):,} images in {place}"
 
 
+def _text8_state() -> str:
+    from vadd.data.text.text8 import text8_file
+
+    file = text8_file()
+    return f"present in {file.parent}" if file.is_file() else "fetch with: vadd data text8 (31 MB)"
+
+
+def _fetch_text8(directory: Path | None) -> str:
+    from vadd.data.text.text8 import fetch_text8
+
+    with progress_bar() as tell:
+        file = fetch_text8(directory, tell=tell)
+    return f"{file.stat().st_size:,} characters in {file.parent}"
+
+
+def _from_hub() -> str:
+    from importlib.util import find_spec
+
+    needed = "" if find_spec("datasets") else "; needs pip install 'vadd[text]'"
+    return f"fetched from the hub when used, or data.path=FILE{needed}"
+
+
 def _built_in() -> str:
     return BUILT_IN
 
@@ -118,6 +142,11 @@ KNOWN = {
     "digits": _Known("1,797 handwritten digits, 8 x 8, from scikit-learn", _built_in),
     "mnist": _Known("70,000 handwritten digits, binarized, 32 x 32", _mnist_state, _fetch_mnist),
     "cifar10": _Known("60,000 colour images of ten classes, 32 x 32", _cifar10_state, _fetch_cifar10),
+    "pydocs": _Known("text: the documentation that every Python carries", _built_in),
+    "text8": _Known("text: 100 MB of Wikipedia in 27 characters", _text8_state, _fetch_text8),
+    "lm1b": _Known("text: 30 million sentences of news", _from_hub),
+    "openwebtext": _Known("text: 8 million web pages", _from_hub),
     "images": _Known("your own folder of images", lambda: "use with: vadd train --data DIR"),
+    "text": _Known("your own text", lambda: "use with: vadd train --data FILE.txt (.jsonl, .csv, or a folder of .txt)"),
     "array": _Known("your own integers, an .npy file", lambda: "use with: vadd train --data FILE.npy"),
 }

@@ -60,6 +60,8 @@ class Trainer:
         trackers = ["tensorboard"] if is_tensorboard_available() else None
         self.accelerator = Accelerator(log_with=trackers, project_dir=directory.path)
         self.data = data
+        if data.tokenizer is not None and self.accelerator.is_main_process:
+            directory.keep_tokenizer(data.tokenizer)
         self.model: MaskedDiffusion = build_model(recipe, data.shape, data.values)
         self.model.to(self.accelerator.device)
         self.optimizer = build_optimizer(self.model, self.settings)
