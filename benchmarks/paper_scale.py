@@ -1,6 +1,6 @@
 """One real optimisation step of the paper's recipes at full model size: time and peak memory.
 
-    python benchmarks/paper_scale.py [--recipes checkerboard-paper,mnist,cifar10] [--batch 2] [--json FILE]
+    python benchmarks/paper_scale.py [--recipes mnist,cifar10,lm1b,openwebtext] [--batch 2] [--json FILE]
 
 The tokens are random, the step is not: data, masks, both networks, backward pass, clipping, optimiser and averaged
 weights as in training. Each recipe runs in a process of its own, so that its peak memory is its own.
@@ -22,7 +22,13 @@ from vadd.recipe import load_recipe
 from vadd.run import RunDirectory
 from vadd.training.loop import Trainer
 
-SHAPES = {"checkerboard-paper": ((2,), 100), "mnist": ((32, 32, 1), 2), "cifar10": ((32, 32, 3), 256)}
+SHAPES = {
+    "checkerboard-paper": ((2,), 100),
+    "mnist": ((32, 32, 1), 2),
+    "cifar10": ((32, 32, 3), 256),
+    "lm1b": ((128,), 30_522),
+    "openwebtext": ((1024,), 50_257),
+}
 
 
 def one_step(name: str, model: str, batch: int) -> dict[str, Any]:

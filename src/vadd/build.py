@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,16 +30,23 @@ from vadd.data import (
     load_digits,
     load_image_folder,
     load_mnist,
+    load_text,
     load_toy,
     read_array,
 )
+from vadd.data.download import Tell, silent
+from vadd.data.text import Tokenizer
+from vadd.data.text.documents import text_files
 from vadd.errors import UserError
 from vadd.networks import (
+    TRANSFORMER_SIZES,
     MlpDenoiser,
     ResidualDenoiser,
     ResidualRecognizer,
     SiameseMlpRecognizer,
     SiameseUnetRecognizer,
+    TransformerDenoiser,
+    TransformerRecognizer,
     UnetDenoiser,
 )
 from vadd.recipe import (
@@ -54,13 +62,16 @@ from vadd.recipe import (
     Network,
     Recipe,
     ResidualNetwork,
+    TextData,
     ToyData,
     Training,
+    TransformerNetwork,
     UnetNetwork,
 )
 
 
-def build_dataset(recipe: Recipe) -> DiscreteDataset:
+def build_dataset(recipe: Recipe, *, tokenizer: Tokenizer | None = None, tell: Tell = silent) -> DiscreteDataset:
+    """The data of a recipe; text is read with ``tokenizer`` if one is given, else with the recipe's."""
     data, seed = recipe.data, recipe.seed
     settings = data.model_dump(exclude={"kind", "path", "directory"})
     match data:
@@ -78,6 +89,10 @@ def build_dataset(recipe: Recipe) -> DiscreteDataset:
             return load_cifar10(Path(data.directory) if data.directory else None, **settings)
         case FolderData():
             return load_image_folder(Path(data.path), **settings, seed=seed)
+        case TextData():
+            settings["tokenizer"] = tokenizer or data.tokenizer
+            settings["tokenizer_path"] = Path(data.tokenizer_path) if data.tokenizer_path else None
+            return load_text(path=Path(data.path) if data.path else None, **settings, seed=seed, tell=tell)
 
 
 def build_schedule(diffusion: Diffusion) -> Schedule:
@@ -116,6 +131,9 @@ def build_denoiser(network: Network, shape: Sequence[int], values: int, latent_d
             return ResidualDenoiser(math.prod(shape), values, latent_dim=latent_dim, **settings)
         case UnetNetwork():
             return UnetDenoiser(*image_shape(shape), values, latent_dim=latent_dim, **settings)
+        case TransformerNetwork():
+            settings = transformer_settings(network)
+            return TransformerDenoiser(math.prod(shape), values, latent_dim=latent_dim, **settings)
 
 
 def build_recognizer(network: Network, shape: Sequence[int], values: int, latent_dim: int) -> nn.Module:
@@ -131,6 +149,16 @@ def build_recognizer(network: Network, shape: Sequence[int], values: int, latent
             return ResidualRecognizer(math.prod(shape), values, latent_dim=latent_dim, **settings)
         case UnetNetwork():
             return SiameseUnetRecognizer(*image_shape(shape), values, latent_dim=latent_dim, **settings)
+        case TransformerNetwork():
+            settings = transformer_settings(network)
+            settings["blocks"] = network.recognizer_blocks or settings["blocks"]
+            return TransformerRecognizer(math.prod(shape), values, latent_dim=latent_dim, **settings)
+
+
+def transformer_settings(network: TransformerNetwork) -> dict[str, Any]:
+    """Those of its size, except where the recipe states its own."""
+    stated = network.model_dump(exclude={"kind", "size", "recognizer_blocks"}, exclude_none=True)
+    return TRANSFORMER_SIZES[network.size] | stated
 
 
 def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
@@ -141,7 +169,7 @@ def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
 
 
 def example_shape(recipe: Recipe) -> tuple[tuple[int, ...], int]:
-    """The shape of one example and V, as the recipe tells them; only an array has to be there to be asked."""
+    """The shape of one example and V, as the recipe tells them; only of arrays and characters the data must be asked."""
     data = recipe.data
     match data:
         case ToyData():
@@ -162,6 +190,11 @@ def example_shape(recipe: Recipe) -> tuple[tuple[int, ...], int]:
             except UserError as error:
                 raise UserError(f"only the data can tell the shape of these examples, and {error}") from None
             return array.shape[1:], values
+        case TextData():
+            known = {"gpt2": 50_257, "bert": 30_521, "bytes": 256, "bpe": data.vocabulary}
+            if data.tokenizer in known:
+                return (data.length,), known[data.tokenizer]
+            return (data.length,), build_dataset(recipe).values
 
 
 def recipe_for_array(path: Path, values: int | None = None) -> Recipe:
@@ -186,6 +219,20 @@ def recipe_for_array(path: Path, values: int | None = None) -> Recipe:
         ),
         latent=latent,
         training=Training(steps=steps, batch=batch, learning_rate=1e-3, warmup_steps=min(200, steps // 10)),
+    )
+
+
+def recipe_for_text(path: Path) -> Recipe:
+    """A recipe for somebody's own text: its characters, for minutes on a laptop."""
+    size = sum(file.stat().st_size for file in text_files(path))
+    return Recipe(
+        name=path.resolve().stem,
+        about=f"text, {size:,} bytes",
+        # Of a short text the tenth that is held out should still make some sequences.
+        data=TextData(path=str(path.resolve()), length=max(8, min(128, size // 40))),
+        network=TransformerNetwork(size="tiny", width=128, recognizer_blocks=2),
+        latent=GaussianLatentSpec(dim=32),
+        training=Training(steps=3000, batch=32, learning_rate=1e-3, warmup_steps=100, clip=1.0),
     )
 
 

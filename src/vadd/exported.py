@@ -25,6 +25,7 @@ from torch import Tensor
 
 from vadd.build import build_dataset
 from vadd.data import DiscreteDataset
+from vadd.data.text import Tokenizer
 from vadd.errors import UserError
 from vadd.recipe import Recipe, load_recipe
 
@@ -34,7 +35,7 @@ READ_FROM_HUB = (WEIGHTS, RECIPE, CONFIG, f"{TOKENIZER}/*.json")
 """Nothing else is downloaded: there is nothing to execute and nothing to unpickle in it."""
 
 
-_KNOWN_AT_ONCE = {"name", "shape", "values"}
+_KNOWN_AT_ONCE = {"name", "shape", "values", "tokenizer"}
 _READ_LATER = {field.name for field in fields(DiscreteDataset)} - _KNOWN_AT_ONCE
 
 
@@ -43,8 +44,9 @@ class DataWhenNeeded(DiscreteDataset):
 
     recipe: Recipe
 
-    def __init__(self, recipe: Recipe, shape: tuple[int, ...], values: int) -> None:
-        for name, value in {"name": recipe.name, "shape": shape, "values": values, "recipe": recipe}.items():
+    def __init__(self, recipe: Recipe, shape: tuple[int, ...], values: int, tokenizer: Tokenizer | None = None) -> None:
+        known = {"name": recipe.name, "shape": shape, "values": values, "tokenizer": tokenizer, "recipe": recipe}
+        for name, value in known.items():
             object.__setattr__(self, name, value)
 
     def __getattribute__(self, name: str) -> Any:
@@ -57,7 +59,7 @@ class DataWhenNeeded(DiscreteDataset):
     @cached_property
     def _whole(self) -> DiscreteDataset:
         try:
-            data = build_dataset(self.recipe)
+            data = build_dataset(self.recipe, tokenizer=self.tokenizer)
         except UserError as error:
             raise UserError(f"this needs the data that the model learned from: {error}") from None
         if (data.shape, data.values) != (self.shape, self.values):
@@ -86,9 +88,6 @@ class ExportedModel:
             return load_file(file)
         except SafetensorError as error:
             raise UserError(f"the exported model {self.path} is damaged: {WEIGHTS}: {error}") from None
-
-    def data(self) -> DiscreteDataset:
-        return DataWhenNeeded(self.recipe, self.shape, self.values)
 
 
 def find_exported(path: str | Path) -> ExportedModel | None:

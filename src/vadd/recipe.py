@@ -88,8 +88,47 @@ class FolderData(Section):
     test_fraction: float = Field(0.1, gt=0, lt=1)
 
 
+class TextData(Section):
+    """Text in sequences of ``length`` tokens."""
+
+    kind: Literal["text"] = "text"
+    corpus: Literal[
+        "files", "pydocs", "text8", "lm1b", "openwebtext", "lambada", "wikitext", "ag_news", "pubmed", "arxiv"
+    ] = Field("files", description="files: your own text; pydocs: the documentation that every Python carries")
+    path: str | None = Field(
+        None,
+        description="a text file, .jsonl, .csv, or a folder of .txt; for a named corpus a local copy of it, else it is "
+        "fetched",
+    )
+    documents: Literal["file", "line", "paragraph"] | None = Field(
+        None,
+        description="what a document is in plain text; by default a file, in local copies of named corpora a line. A "
+        "single file as one document is split by position",
+    )
+    field: str | None = Field(
+        None, description="the key in .jsonl or column in .csv that holds the text; by default 'text'"
+    )
+    tokenizer: Literal["characters", "bytes", "bpe", "gpt2", "bert", "file"] = Field(
+        "characters", description="characters and bpe are learnt from the text; file: any tokenizer.json"
+    )
+    tokenizer_path: str | None = Field(
+        None, description="where the files of gpt2, bert or file lie; by default gpt2 and bert come from the hub"
+    )
+    vocabulary: PositiveInt = Field(4096, description="entries of the bpe")
+    length: PositiveInt = 128
+    wrap: Literal["packed", "wrapped", "padded"] = Field(
+        "packed",
+        description="packed: documents in a row, EOS after each; wrapped: the same, each sequence between BOS and EOS; "
+        "padded: one document a sequence",
+    )
+    test_fraction: float = Field(
+        0.1, gt=0, lt=1, description="of the documents; the published corpora have splits of their own"
+    )
+
+
 Data = Annotated[
-    ToyData | CopiesData | ArrayData | DigitsData | MnistData | Cifar10Data | FolderData, Field(discriminator="kind")
+    ToyData | CopiesData | ArrayData | DigitsData | MnistData | Cifar10Data | FolderData | TextData,
+    Field(discriminator="kind"),
 ]
 
 
@@ -136,7 +175,23 @@ class UnetNetwork(Section):
     checkpointing: bool = Field(False, description="recompute activations in the backward pass, to save memory")
 
 
-Network = Annotated[MlpNetwork | ResidualNetwork | UnetNetwork, Field(discriminator="kind")]
+class TransformerNetwork(Section):
+    """The diffusion transformers of the paper's text experiments, which are of the size small."""
+
+    rows_at_once: ClassVar[int] = 8
+    kind: Literal["transformer"] = "transformer"
+    size: Literal["tiny", "small", "medium"] = "small"
+    width: PositiveInt | None = Field(None, description="instead of the size's")
+    blocks: PositiveInt | None = Field(None, description="instead of the size's")
+    heads: PositiveInt | None = Field(None, description="instead of the size's")
+    recognizer_blocks: PositiveInt | None = Field(None, description="by default as many as the denoiser's")
+    condition: PositiveInt = Field(128, description="width of the vector that carries the latent into the blocks")
+    dropout: Fraction = 0.1
+    convolution: int = Field(0, ge=0, description="odd width of a convolution beside each attention; 0: none")
+    checkpointing: bool = Field(False, description="recompute activations in the backward pass, to save memory")
+
+
+Network = Annotated[MlpNetwork | ResidualNetwork | UnetNetwork | TransformerNetwork, Field(discriminator="kind")]
 
 
 class GaussianLatentSpec(Section):
@@ -310,7 +365,8 @@ def validate(content: Mapping[str, Any], source: str) -> Recipe:
 
 def _explain(error: Any) -> str:
     # pydantic puts the tag of a discriminated union into the location; it is not part of the key.
-    tags = {"toy", "copies", "array", "digits", "mnist", "cifar10", "folder", "mlp", "residual", "unet"}
+    tags = {"toy", "copies", "array", "digits", "mnist", "cifar10", "folder", "text"}
+    tags |= {"mlp", "residual", "unet", "transformer"}
     key = ".".join(str(part) for part in error["loc"] if part not in tags)
     if error["type"] == "extra_forbidden":
         return f"unknown key {key!r}{suggestion(key, (name for name, _ in _all_fields(Recipe)))}"

@@ -4,6 +4,7 @@ runs/checkerboard-vadd/
     recipe.yaml          everything that defines the run
     metrics.jsonl        one line per logged step
     training.lock        held while a training runs
+    tokenizer/           when the data are text: what sampling needs of them
     checkpoints/step-00001000/{model,ema,optimizer}.safetensors, checkpoint.json
     tensorboard/         when TensorBoard is installed
 """
@@ -23,9 +24,10 @@ from vadd.build import build_dataset, build_model
 from vadd.core import MaskedDiffusion
 from vadd.core.sampler import Grid, LatentPolicy, sample
 from vadd.data import DiscreteDataset
+from vadd.data.text.tokenizers import Tokenizer, load_tokenizer, refuse_other
 from vadd.errors import UserError
-from vadd.exported import find_exported
-from vadd.recipe import Recipe, load_recipe
+from vadd.exported import DataWhenNeeded, find_exported
+from vadd.recipe import Recipe, TextData, load_recipe
 from vadd.training.archive import Archive
 from vadd.training.checkpoint import read_weights
 from vadd.training.lock import RunLock
@@ -45,6 +47,7 @@ class RunDirectory:
         self.recipe_file = self.path / "recipe.yaml"
         self.metrics_file = self.path / "metrics.jsonl"
         self.archive = Archive(self.path / "checkpoints")
+        self.tokenizer_directory = self.path / "tokenizer"
 
     @classmethod
     def open(cls, path: str | Path) -> "RunDirectory":
@@ -81,6 +84,18 @@ class RunDirectory:
 
     def recipe(self) -> Recipe:
         return load_recipe(str(self.recipe_file))
+
+    def tokenizer(self) -> Tokenizer | None:
+        """The tokenizer of a run on text."""
+        return load_tokenizer(self.tokenizer_directory) if self.tokenizer_directory.exists() else None
+
+    def keep_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Make it the run's; a run that has another one already refuses it."""
+        kept = self.tokenizer()
+        if kept is None:
+            tokenizer.save(self.tokenizer_directory)
+        else:
+            refuse_other(kept, tokenizer, str(self.path))
 
     def checkpoint(self, step: int) -> Path:
         return self.archive.path(step)
@@ -122,14 +137,28 @@ class RunDirectory:
 class Run:
     """A trained model with its recipe and data, ready to sample from."""
 
-    def __init__(self, directory: RunDirectory, model: MaskedDiffusion, recipe: Recipe) -> None:
+    def __init__(
+        self,
+        directory: RunDirectory,
+        model: MaskedDiffusion,
+        recipe: Recipe,
+        tokenizer: Tokenizer | None = None,
+    ) -> None:
         self.directory = directory
         self.model = model
         self.recipe = recipe
+        self.tokenizer = tokenizer
+        """What makes text of samples, where the data are text."""
 
     @cached_property
     def data(self) -> DiscreteDataset:
-        return build_dataset(self.recipe)
+        return build_dataset(self.recipe, tokenizer=self.tokenizer)
+
+    def texts(self, tokens: Tensor) -> list[str]:
+        """Samples (n, N) of a run on text as text; where a sample holds several documents, blank lines part them."""
+        if self.tokenizer is None:
+            raise UserError(f"{self.directory.path} is not a run on text")
+        return ["\n\n".join(self.tokenizer.documents(row)) for row in tokens.numpy()]
 
     def with_sampling(self, **changes: Any) -> "Run":
         """The same model under other habits of sampling, like ``latent_policy="fixed"``."""
@@ -198,20 +227,25 @@ def load(path: str | Path, device: str | torch.device | None = None, *, checkpoi
         directory = RunDirectory.open(path)
         recipe = directory.recipe()
         chosen = directory.chosen_checkpoint(checkpoint)
-        weights = read_weights(chosen)
-        # The shapes of the model are in the data; for arrays and toys reading it is cheap.
-        data = build_dataset(recipe)
+        weights, tokenizer = read_weights(chosen), directory.tokenizer()
+        if isinstance(recipe.data, TextData) and tokenizer is not None:
+            # A corpus is large and may be elsewhere; all that the model needs to know of it is here.
+            data: DiscreteDataset = DataWhenNeeded(recipe, (recipe.data.length,), tokenizer.values, tokenizer)
+        else:
+            # The shapes of the model are in the data; for arrays and toys reading it is cheap.
+            data = build_dataset(recipe)
     else:
         if checkpoint not in ("latest", exported.step):
             raise UserError(f"{path} is an exported model: it holds the weights of step {exported.step} only")
         directory, recipe, chosen = RunDirectory(exported.path), exported.recipe, exported.path
-        weights, data = exported.weights(), exported.data()
+        weights, tokenizer = exported.weights(), directory.tokenizer()
+        data = DataWhenNeeded(recipe, exported.shape, exported.values, tokenizer)
     model = build_model(recipe, data.shape, data.values)
     try:
         model.load_state_dict(weights)
     except RuntimeError:
         raise UserError(f"the weights in {chosen} do not fit the recipe of {path}") from None
-    run = Run(directory, model.to(device or default_device()).eval().requires_grad_(False), recipe)
+    run = Run(directory, model.to(device or default_device()).eval().requires_grad_(False), recipe, tokenizer)
     run.data = data
     return run
 

@@ -1,4 +1,4 @@
-"""``vadd data``: the list, and the two data sets it fetches."""
+"""``vadd data``: the list, and the data sets it fetches."""
 
 import hashlib
 from pathlib import Path
@@ -8,10 +8,12 @@ import typer
 from typer.testing import CliRunner, Result
 
 from tests.data.test_cifar10 import batches, in_folder, official
+from tests.data.test_corpora import archive
 from tests.data.test_download import serve
 from tests.data.test_mnist import real_data, small_files, write
 from vadd.cli.data import KNOWN, data
 from vadd.data import cifar10, mnist
+from vadd.data.text import text8
 from vadd.errors import UserError
 
 app = typer.Typer()
@@ -47,6 +49,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("VADD_DATA", str(tmp_path / "data [red]"))
     monkeypatch.setattr(mnist, "MIRRORS", ("http://127.0.0.1:1/",))
     monkeypatch.setattr(cifar10, "MIRRORS", ("http://127.0.0.1:1/",))
+    monkeypatch.setattr(text8, "MIRRORS", ("http://127.0.0.1:1/",))
     return tmp_path / "data [red]"
 
 
@@ -57,6 +60,10 @@ def test_the_list_has_a_line_for_every_data_set() -> None:
     assert line_of("digits").endswith("built in")
     assert line_of("mnist").endswith("fetch with: vadd data mnist")
     assert line_of("cifar10").endswith("fetch with: vadd data cifar10 (170 MB)")
+    assert line_of("pydocs").endswith("built in")
+    assert line_of("text8").endswith("fetch with: vadd data text8 (31 MB)")
+    assert "from the hub" in line_of("lm1b")
+    assert "from the hub" in line_of("openwebtext")
 
 
 def test_mnist_is_fetched_then_listed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,6 +90,14 @@ def test_cifar10_is_fetched_to_another_directory(place: Path, tmp_path: Path, mo
     assert line_of("cifar10").endswith(f"present in {place / 'cifar10'}")
 
 
+def test_text8_is_fetched_then_listed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text8, "SIZE", 1100)
+    with serve({text8.ARCHIVE: archive(b"some words " * 100)}) as url:
+        monkeypatch.setattr(text8, "MIRRORS", (url,))
+        assert said("text8") == [f"text8: 1,100 characters in {place / 'text8'}"]
+    assert line_of("text8").endswith(f"present in {place / 'text8'}")
+
+
 def test_a_part_of_cifar10_is_listed_as_such(place: Path) -> None:
     write(place / "cifar10", batches())
     assert line_of("cifar10").endswith(f"present in {place / 'cifar10'}, a part of it: 20 + 4 images")
@@ -93,7 +108,7 @@ def test_the_real_mnist_passes_the_check() -> None:
     assert said("mnist", "--dir", there) == [f"mnist: 60,000 + 10,000 images in {there}"]
 
 
-@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "text8"])
 def test_offline_the_error_says_so_and_nothing_is_left(place: Path, name: str) -> None:
     message = refusal(name)
     assert message.startswith("could not fetch ")

@@ -23,7 +23,7 @@ class _Known:
 
 def data(
     name: Annotated[
-        str | None, typer.Argument(help="Fetch this one: mnist, cifar10 or inception.", show_default=False)
+        str | None, typer.Argument(help="Fetch this one: mnist, cifar10, text8 or inception.", show_default=False)
     ] = None,
     directory: Annotated[
         Path | None,
@@ -125,6 +125,28 @@ def _fetch_inception(directory: Path | None) -> str:
         return f"in {fetch_inception()}"
 
 
+def _text8_state() -> str:
+    from vadd.data.text.text8 import text8_file
+
+    file = text8_file()
+    return f"present in {file.parent}" if file.is_file() else "fetch with: vadd data text8 (31 MB)"
+
+
+def _fetch_text8(directory: Path | None) -> str:
+    from vadd.data.text.text8 import fetch_text8
+
+    with progress_bar() as tell:
+        file = fetch_text8(directory, tell=tell)
+    return f"{file.stat().st_size:,} characters in {file.parent}"
+
+
+def _from_hub() -> str:
+    from importlib.util import find_spec
+
+    needed = "" if find_spec("datasets") else "; needs pip install 'vadd[text]'"
+    return f"fetched from the hub when used, or data.path=FILE{needed}"
+
+
 def _built_in() -> str:
     return BUILT_IN
 
@@ -137,7 +159,12 @@ KNOWN = {
     "digits": _Known("1,797 handwritten digits, 8 x 8, from scikit-learn", _built_in),
     "mnist": _Known("70,000 handwritten digits, binarized, 32 x 32", _mnist_state, _fetch_mnist),
     "cifar10": _Known("60,000 colour images of ten classes, 32 x 32", _cifar10_state, _fetch_cifar10),
+    "pydocs": _Known("text: the documentation that every Python carries", _built_in),
+    "text8": _Known("text: 100 MB of Wikipedia in 27 characters", _text8_state, _fetch_text8),
+    "lm1b": _Known("text: 30 million sentences of news", _from_hub),
+    "openwebtext": _Known("text: 8 million web pages", _from_hub),
     "inception": _Known("the network behind the FID of colour images", _inception_state, _fetch_inception),
     "images": _Known("your own folder of images", lambda: "use with: vadd train --data DIR"),
+    "text": _Known("your own text", lambda: "use with: vadd train --data FILE.txt (.jsonl, .csv, or a folder of .txt)"),
     "array": _Known("your own integers, an .npy file", lambda: "use with: vadd train --data FILE.npy"),
 }

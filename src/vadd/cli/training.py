@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vadd.cli.common import err_console, out_console
+from vadd.cli.common import err_console, out_console, progress_bar
 from vadd.errors import UserError
 from vadd.recipe import (
     MAY_CHANGE_ON_RESUME,
     ArrayData,
     FolderData,
     Recipe,
+    TextData,
     differences,
     load_recipe,
     recipe_names,
@@ -35,7 +36,9 @@ def train(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Your own data: an .npy file of integers, examples first, or a folder of images.", show_default=False
+            help="Your own data: an .npy file of integers, examples first; a folder of images; a text file, .jsonl, "
+            ".csv or a folder of .txt.",
+            show_default=False,
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's newest checkpoint.")] = False,
@@ -48,6 +51,7 @@ def train(
       vadd train checkerboard --out runs/checkers
       vadd train checkerboard model=mdlm training.steps=2000 --out runs/baseline
       vadd train --data my_codes.npy --out runs/mine
+      vadd train --data book.txt data.tokenizer=bpe --out runs/book
       vadd train --out runs/checkers --resume
       torchrun --nproc-per-node 4 -m vadd train digits training.sharding=full
     """
@@ -74,7 +78,8 @@ def train(
     if resume:
         wanted = _resumed_recipe(directory, wanted, changes)
     assert wanted is not None
-    dataset = build_dataset(wanted)  # before anything on disk changes: bad data must not cost an old run
+    with progress_bar() as tell:  # before the run's directory changes: bad data must not cost an old run
+        dataset = build_dataset(wanted, tell=tell)
     check_trainable(wanted)
     if not resume:
         on_main_process(partial(directory.create, wanted, overwrite=overwrite))
@@ -82,23 +87,38 @@ def train(
     leave()
     speed = f"{outcome.step} steps, {outcome.seconds:.0f} s"
     if outcome.finished:
-        out_console.print(f"{out}: done, {speed}. Try: vadd sample {out} -n 1000 --steps 1", soft_wrap=True)
+        settings = "-n 1000 --steps 1" if dataset.tokenizer is None else "-n 8 --steps 32"
+        out_console.print(f"{out}: done, {speed}. Try: vadd sample {out} {settings}", soft_wrap=True)
     else:
         err_console.print(f"stopped after {speed}; saved. Go on with: vadd train --out {out} --resume", soft_wrap=True)
         raise typer.Exit(130)
 
 
 def _recipe(name: str | None, data: Path | None, changes: list[str]) -> Recipe:
-    from vadd.build import recipe_for_array, recipe_for_folder
+    from vadd.build import recipe_for_array, recipe_for_folder, recipe_for_text
 
     if name is None:
         assert data is not None
-        return (recipe_for_folder(data) if data.is_dir() else recipe_for_array(data)).with_overrides(changes)
+        made = {ArrayData: recipe_for_array, FolderData: recipe_for_folder, TextData: recipe_for_text}
+        return made[_kind_of_data(data)](data).with_overrides(changes)
     recipe = load_recipe(name)
     if data is not None:
-        kind = FolderData if data.is_dir() else ArrayData
-        recipe = recipe.model_copy(update={"data": kind(path=str(data.resolve()))})
+        kind, path = _kind_of_data(data), str(data.resolve())
+        # A recipe for text says how to read it; only the text is another.
+        text_for_text = kind is TextData and isinstance(recipe.data, TextData)
+        new = recipe.data.model_copy(update={"path": path}) if text_for_text else kind(path=path)
+        recipe = recipe.model_copy(update={"data": new})
     return recipe.with_overrides(changes)
+
+
+def _kind_of_data(path: Path) -> type[ArrayData] | type[FolderData] | type[TextData]:
+    """A folder is one of images, unless it holds .txt files and no images."""
+    if path.is_dir():
+        from vadd.data.image_folder import SUFFIXES
+
+        found = {file.suffix.lower() for file in path.rglob("*")}
+        return TextData if ".txt" in found and not found & SUFFIXES else FolderData
+    return ArrayData if path.suffix == ".npy" else TextData
 
 
 def _resumed_recipe(directory: "RunDirectory", wanted: Recipe | None, changes: list[str]) -> Recipe:

@@ -1,6 +1,7 @@
 """``vadd sample``, ``vadd eval`` and ``vadd compare``."""
 
 from functools import partial
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,13 @@ from vadd.cli.common import (
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
-    from vadd.data.dataset import Array, DiscreteDataset
+    from torch import Tensor
+
+    from vadd.data.dataset import Array
+    from vadd.run import Run
+
+PLAIN_FORMATS = (".npy", ".csv", ".png")
+TEXT_FORMATS = (".npy", ".csv", ".txt", ".jsonl")
 
 RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]
 
@@ -28,11 +35,12 @@ RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_defau
 def sample(
     run: RunArgument,
     n: Annotated[
-        int | None, typer.Option("-n", help="How many samples. [default: 1000; 64 for a picture of images]")
+        int | None, typer.Option("-n", help="How many samples. [default: 1000; 64 for a picture of images; 8 texts]")
     ] = None,
     steps: Annotated[int, typer.Option(help="Sampling steps.")] = 1,
     out: Annotated[
-        Path | None, typer.Option(help="Where to: .npy, .csv, or .png for a picture.", show_default=False)
+        Path | None,
+        typer.Option(help="Where to: .npy, .csv, or .png for a picture; text also .txt or .jsonl.", show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     grid: Annotated[str | None, typer.Option(help="Step grid, uniform or cosine; by default the recipe's.")] = None,
@@ -52,14 +60,15 @@ def sample(
       vadd sample runs/checkers -n 5
       vadd sample runs/digits --steps 5 --out grid.png
       vadd sample runs/digits --steps 20 --trajectory denoising.gif
+      vadd sample runs/book -n 8 --steps 32
     """
     if n is not None and n < 1:
         raise UserError(f"-n must be at least 1, not {n}")
     if steps < 1:
         raise UserError(f"--steps must be at least 1, not {steps}")
     if out is not None:
-        if out.suffix not in {".npy", ".csv", ".png"}:
-            raise UserError(f"--out takes a file that ends in .npy, .csv or .png, not {out}")
+        if out.suffix not in PLAIN_FORMATS + TEXT_FORMATS:
+            raise UserError(f"--out takes a file that ends in .npy, .csv or .png, for text .txt or .jsonl, not {out}")
         refuse_existing(out, overwrite)
     if trajectory is not None:
         if trajectory.suffix not in {".gif", ".png", ".npz"}:
@@ -68,8 +77,13 @@ def sample(
     from vadd.run import load
 
     loaded = load(run)
+    is_text = loaded.tokenizer is not None
+    if out is not None and out.suffix not in (TEXT_FORMATS if is_text else PLAIN_FORMATS):
+        kinds = ".npy, .csv, .txt or .jsonl" if is_text else ".npy, .csv or .png"
+        raise UserError(f"the samples of this run can be written as {kinds}, not to {out}")
     if n is None:
-        n = 64 if out is not None and out.suffix == ".png" and len(loaded.data.shape) == 3 else 1000
+        picture = out is not None and out.suffix == ".png" and len(loaded.data.shape) == 3
+        n = 64 if picture else 8 if is_text else 1000
     with progress_bar() as tell:
         tokens = loaded.sample(
             n,
@@ -78,33 +92,54 @@ def sample(
             grid=grid,  # type: ignore[arg-type]  # checked by the sampler, with a readable error
             latent_policy=latent_policy,  # type: ignore[arg-type]
             progress=partial(tell, what="samples", total=n),
-        ).numpy()
+        )
     if trajectory is not None:
-        _write_trajectory(loaded.trajectory(min(n, 4), steps=steps, seed=seed).numpy(), trajectory, loaded.data)
+        _write_trajectory(loaded, loaded.trajectory(min(n, 4), steps=steps, seed=seed).numpy(), trajectory)
         out_console.print(f"how the samples come about: {trajectory}", soft_wrap=True)
     if out is None:
-        for row in tokens[:20]:
-            out_console.out(" ".join(map(str, row)))
+        shown = tokens[:20]
+        for line in _numbered(loaded.texts(shown)) if is_text else (" ".join(map(str, row)) for row in shown.tolist()):
+            out_console.out(line, highlight=False)
         if n > 20:
-            out_console.out(f"... {n - 20} more; write them all with --out FILE.npy")
+            out_console.out(f"... {n - 20} more; write them all with --out FILE{'.txt' if is_text else '.npy'}")
         return
-    _write(tokens, out, loaded.data.values, loaded.data.shape)
+    if out.suffix in {".txt", ".jsonl"}:
+        _write_texts(loaded, tokens, out)
+    else:
+        _write(tokens.numpy(), out, loaded.model.values, loaded.data.shape)
     out_console.print(f"{n} samples in {steps} steps: {out}", soft_wrap=True)
 
 
-def _write_trajectory(states: "Array", out: Path, data: "DiscreteDataset") -> None:
+def _numbered(texts: list[str]) -> list[str]:
+    return [f"--- {number} ---\n{text}\n" for number, text in enumerate(texts, start=1)]
+
+
+def _write_texts(run: "Run", tokens: "Tensor", out: Path) -> None:
+    """Texts under numbers, or for programs one JSON object a line, with the ids that the tokenizer is known by."""
+    texts = run.texts(tokens)
+    if out.suffix == ".txt":
+        out.write_text("\n".join(_numbered(texts)), encoding="utf-8")
+        return
+    assert run.tokenizer is not None
+    ids = run.tokenizer.to_ids(tokens.numpy()).tolist()
+    rows = (dumps({"text": text, "ids": row}, ensure_ascii=False) for text, row in zip(texts, ids, strict=True))
+    out.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+
+
+def _write_trajectory(run: "Run", states: "Array", out: Path) -> None:
     import numpy as np
 
+    values = run.model.values
     if out.suffix == ".npz":
-        np.savez_compressed(out, states=states, mask=data.values)
+        np.savez_compressed(out, states=states, mask=values)
         return
     from vadd.report.figures import save_figure
     from vadd.report.images import denoising_gif, denoising_strip
 
     if out.suffix == ".gif":
-        denoising_gif(out, states, data.shape, data.values)
+        denoising_gif(out, states, run.data.shape, values)
     else:
-        save_figure(denoising_strip(states, data.shape, data.values), out)
+        save_figure(denoising_strip(states, run.data.shape, values), out)
 
 
 def _write(tokens: "Array", out: Path, values: int, shape: tuple[int, ...]) -> None:

@@ -7,6 +7,7 @@ from vadd.data.dataset import DiscreteDataset
 from vadd.data.digits import load_digits
 from vadd.data.image_folder import load_image_folder
 from vadd.data.mnist import load_mnist
+from vadd.data.text import load_text
 from vadd.data.toy import load_toy, toy_distribution, toy_sample
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "load_digits",
     "load_image_folder",
     "load_mnist",
+    "load_text",
     "load_toy",
     "read_array",
     "toy_distribution",

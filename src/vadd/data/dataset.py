@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
 
 from vadd.errors import UserError
+
+if TYPE_CHECKING:
+    from vadd.data.text.tokenizers import Tokenizer
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -23,7 +26,7 @@ class DiscreteDataset:
     values: int
     shape: tuple[int, ...]
     train: Tensor
-    """(n, N) integers of any type (images are uint8, an eighth of the memory): turn batches into int64."""
+    """(n, N) integers of any type (images are uint8, text lies on disk): turn batches into int64."""
     test: Tensor
     """(m, N) integers of the same type, disjoint from ``train``."""
     distribution: Callable[[], Array] | None = None
@@ -32,6 +35,12 @@ class DiscreteDataset:
     """Where there are classes: (n,) int64. Models never see them; they serve to judge samples."""
     test_labels: Tensor | None = None
     """(m,) int64."""
+    tokenizer: "Tokenizer | None" = None
+    """Where the examples are text: what turns them back into it."""
+    pad: int | None = None
+    """Where examples are filled up: the value that does it. It is hidden and attended to like any other, and left out
+    of every score.
+    """
 
     @property
     def positions(self) -> int:

@@ -2,13 +2,17 @@
 
 from vadd.networks.mlp import MlpDenoiser, SiameseMlpRecognizer
 from vadd.networks.residual import ResidualDenoiser, ResidualRecognizer
+from vadd.networks.transformer import TRANSFORMER_SIZES, TransformerDenoiser, TransformerRecognizer
 from vadd.networks.unet import SiameseUnetRecognizer, UnetDenoiser
 
 __all__ = [
+    "TRANSFORMER_SIZES",
     "MlpDenoiser",
     "ResidualDenoiser",
     "ResidualRecognizer",
     "SiameseMlpRecognizer",
     "SiameseUnetRecognizer",
+    "TransformerDenoiser",
+    "TransformerRecognizer",
     "UnetDenoiser",
 ]

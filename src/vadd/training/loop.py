@@ -141,6 +141,8 @@ class Trainer:
                     f"training.steps was {before} and is {self.settings.steps}: from step {self.start} on the learning "
                     "rate and the KL weight follow the schedules of the new length"
                 )
+            if self.data.tokenizer is not None:
+                self.directory.keep_tokenizer(self.data.tokenizer)
             self.directory.write_recipe(self.recipe)
             self.directory.archive.sweep()
             forget_after(self.directory.metrics_file, self.start)

@@ -1,0 +1,199 @@
+"""Documents out of files: plain text, ``.jsonl`` and ``.csv``. Text is UTF-8; what is not is named by its offset.
+
+Everything is read as a stream: memory holds one document, or one piece of a running text, at a time.
+"""
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from vadd.errors import UserError
+
+Documents = Literal["file", "line", "paragraph"]
+
+ROW_SUFFIXES = frozenset({".jsonl", ".csv"})
+"""Files whose rows are documents."""
+PIECE = 1 << 20
+BYTE_ORDER_MARK = "\ufeff"
+LARGEST_CSV_FIELD = 1 << 30
+
+# Between these bytes every tokenizer splits anyway, so that pieces give the same tokens as the whole.
+_SAFE_CUTS = (re.compile(rb"[!-~]\n(?=[!-~])"), re.compile(rb"[!-~](?= [!-~])"), re.compile(rb"\n"))
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """The documents of local files, in order, blank ones left out."""
+
+    files: tuple[Path, ...]
+    documents: Documents
+    """What a document is in a file of plain text."""
+    field: str
+    """The key or the column that holds the text, in files of rows; see :func:`read_csv`."""
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """Changes whenever the documents may have changed."""
+        stats = [(file.resolve(), file.stat()) for file in self.files]
+        listed = [[str(file), stat.st_size, stat.st_mtime_ns] for file, stat in stats]
+        return {"files": listed, "documents": self.documents, "field": self.field}
+
+    @property
+    def byte_count(self) -> int:
+        return sum(file.stat().st_size for file in self.files)
+
+    def count(self) -> int:
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[str]:
+        for file in self.files:
+            yield from (document for document in self._read(file) if document.strip())
+
+    def _read(self, file: Path) -> Iterator[str]:
+        if file.suffix == ".jsonl":
+            return read_jsonl(file, self.field)
+        if file.suffix == ".csv":
+            return read_csv(file, self.field)
+        if self.documents == "line":
+            return (line.strip() for line in read_lines(file))
+        return read_paragraphs(file) if self.documents == "paragraph" else iter(["".join(read_lines(file))])
+
+
+def text_files(path: Path) -> tuple[Path, ...]:
+    """``path`` itself, or the ``.txt`` files in it and below, sorted; hidden ones are left out."""
+    if path.is_file():
+        return (path,)
+    if not path.is_dir():
+        raise UserError(f"there is no file {path}")
+    found = sorted(
+        file
+        for file in path.rglob("*.txt")
+        if not any(part.startswith(".") for part in file.relative_to(path).parts) and file.is_file()
+    )
+    if not found:
+        raise UserError(f"there are no .txt files in {path}")
+    return tuple(found)
+
+
+def read_lines(file: Path) -> Iterator[str]:
+    """The lines with their ends, as one newline each."""
+    offset = 0
+    with _opened(file) as stream:
+        for line in stream:
+            yield _decoded(line, file, offset)
+            offset += len(line)
+
+
+def read_paragraphs(file: Path) -> Iterator[str]:
+    """What blank lines separate."""
+    lines: list[str] = []
+    for line in read_lines(file):
+        if line.strip():
+            lines.append(line)
+        elif lines:
+            yield "".join(lines).strip("\n")
+            lines = []
+    if lines:
+        yield "".join(lines).strip("\n")
+
+
+def read_jsonl(file: Path, field: str) -> Iterator[str]:
+    """The texts under the key ``field``, one object a line."""
+    for number, line in enumerate(read_lines(file), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise UserError(f"{file}, line {number} is not JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise UserError(f"{file}, line {number} is not a JSON object")
+        if field not in row:
+            raise UserError(f"{file}, line {number} has no field {field!r}; it has {', '.join(map(repr, row))}")
+        if not isinstance(row[field], str):
+            raise UserError(f"{file}, line {number}: the field {field!r} is not text")
+        yield row[field]
+
+
+def read_csv(file: Path, field: str) -> Iterator[str]:
+    """The column that the first row calls ``field``. In a file without names it is given by its number, from 1 on;
+    "2+3" joins two columns with a space.
+    """
+    csv.field_size_limit(LARGEST_CSV_FIELD)
+    rows = csv.reader(read_lines(file), strict=True)
+    parts = field.split("+")
+    try:
+        if all(part.isdigit() for part in parts):
+            columns = [int(part) - 1 for part in parts]
+        else:
+            header = next(rows, [])
+            if field not in header:
+                raise UserError(f"{file} has no column {field!r}; it has {', '.join(map(repr, header)) or 'nothing'}")
+            columns = [header.index(field)]
+        for row in rows:
+            if not row:
+                continue
+            if not all(0 <= column < len(row) for column in columns):
+                raise UserError(f"{file}, line {rows.line_num} has {len(row)} columns; needed is {field}")
+            yield " ".join(row[column] for column in columns)
+    except csv.Error as error:
+        raise UserError(f"{file}, line {rows.line_num} is not CSV: {error}") from None
+
+
+def read_running(file: Path, start: int, stop: int) -> Iterator[tuple[str, int]]:
+    """The text between two byte offsets in pieces of about a megabyte, each with its number of bytes.
+
+    Offsets within a character mean the end of it.
+    """
+    with _opened(file) as stream:
+        offset, stop = character_border(stream, start), character_border(stream, stop)
+        stream.seek(offset)
+        while offset < stop:
+            block = stream.read(min(PIECE, stop - offset))
+            if not block:
+                raise UserError(f"{file} became shorter while it was read")
+            block = block if offset + len(block) >= stop else block[: _cut(block)]
+            yield _decoded(block, file, offset), len(block)
+            offset += len(block)
+            stream.seek(offset)
+
+
+def character_border(stream: BinaryIO, offset: int) -> int:
+    """``offset``, or the next one at which a character of UTF-8 begins."""
+    stream.seek(offset)
+    following = stream.read(3)
+    return offset + next((n for n, byte in enumerate(following) if byte & 0xC0 != 0x80), len(following))
+
+
+def _cut(block: bytes) -> int:
+    """Where to end a piece: as late as possible between words, in any case between characters."""
+    for pattern in _SAFE_CUTS:
+        tail = max(0, len(block) - (1 << 16))
+        ends = [match.end() for match in pattern.finditer(block, tail)]
+        if ends:
+            return ends[-1]
+    end = len(block)
+    while end > len(block) - 4 and block[end - 1] & 0xC0 == 0x80:
+        end -= 1
+    # The last byte begins a character: whole if it is ASCII, else left to the next piece.
+    return end if block[end - 1] < 0x80 or end <= 1 else end - 1
+
+
+def _decoded(content: bytes, file: Path, offset: int) -> str:
+    try:
+        text = content.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        where = offset + error.start
+        raise UserError(f"{file} is not text in UTF-8: byte {where} is 0x{content[error.start]:02x}") from None
+    return text.removeprefix(BYTE_ORDER_MARK) if offset == 0 else text
+
+
+def _opened(file: Path) -> BinaryIO:
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror}") from None

@@ -1,0 +1,225 @@
+"""Tokenise once: sequences on disk, memory-mapped, made in parallel and in parts that survive an interruption.
+
+tokens/book-train-0123456789abcdef/
+    parts/00000.npy ...  while it is being made: the tokens of about 4 MB of text each, complete or not there
+    tokens.npy           all sequences
+    index.json           written last: what they were made of, and their checksum
+
+The directory is named after everything the sequences depend on: the text, the split, the tokenizer and the wrapping.
+The borders of the parts depend on the text alone, so that neither the number of processes nor an interruption changes
+a single token.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+
+from vadd.data.dataset import Array
+from vadd.data.download import Tell, silent, whole_file
+from vadd.data.places import data_directory
+from vadd.data.text.corpora import Corpus, Part, Piece
+from vadd.data.text.tokenizers import Tokenizer
+from vadd.data.text.wrapping import Wrap, count_sequences, cut_sequences, encode_pieces, value_type
+from vadd.errors import UserError
+
+FORMAT = 1
+"""Goes up when the same text would give other tokens."""
+PART_CHARACTERS = 4 << 20
+WORTH_PROCESSES = 64 << 20
+"""Bytes of text; with less, starting processes takes longer than the work."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which sequences are wanted."""
+
+    corpus: Corpus
+    part: Part
+    tokenizer: Tokenizer
+    wrap: Wrap
+    length: int
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        told = {
+            "format": FORMAT,
+            "corpus": self.corpus.identity,
+            "part": self.part,
+            "tokenizer": self.tokenizer.fingerprint,
+            "wrap": self.wrap,
+            "length": self.length,
+        }
+        return dict(json.loads(json.dumps(told)))
+
+    @property
+    def directory(self) -> Path:
+        key = hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()
+        return data_directory("tokens") / f"{self.corpus.name}-{self.part}-{key[:16]}"
+
+
+def sequences(request: Request, *, workers: int | None = None, tell: Tell = silent) -> Array:
+    """(n, length) values on disk, mapped into memory; made first if they are not there.
+
+    ``workers`` processes tokenise; by default one for each core where there is enough text, else none beside this one.
+    """
+    directory = request.directory
+    directory.mkdir(parents=True, exist_ok=True)
+    # Processes that train together all ask for the same sequences: one makes them, the others wait.
+    with FileLock(directory / "lock"):
+        found = _open(request, tell)
+        if found is not None:
+            return found
+        _make_parts(request, _workers(request, workers), tell)
+        _assemble(request, tell)
+        made = _open(request, tell)
+    assert made is not None
+    return made
+
+
+def _workers(request: Request, asked: int | None) -> int:
+    if asked is not None:
+        return asked
+    size = request.corpus.byte_count
+    return 1 if size is not None and size < WORTH_PROCESSES else os.cpu_count() or 1
+
+
+def _open(request: Request, tell: Tell) -> Array | None:
+    """The finished sequences, unless they are missing, incomplete or damaged."""
+    directory = request.directory
+    try:
+        index = json.loads((directory / "index.json").read_text())
+        tell("checking the tokens", 0, None)
+        with (directory / "tokens.npy").open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if index["identity"] != request.identity or index["sha256"] != found:
+            return None
+        # Mapped copy-on-write: torch wants arrays it may write to, and the file stays as it is.
+        mapped: Array = np.load(directory / "tokens.npy", mmap_mode="c", allow_pickle=False)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return mapped
+
+
+def batches(pieces: Iterable[Piece], characters: int) -> Iterator[list[Piece]]:
+    """Pieces in groups of so many characters or a little more."""
+    group: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        group.append(piece)
+        size += len(piece.text)
+        if size >= characters:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _part_file(request: Request, number: int) -> Path:
+    return request.directory / "parts" / f"{number:05d}.npy"
+
+
+def _make_parts(request: Request, workers: int, tell: Tell) -> None:
+    what = f"tokenising {request.corpus.name}, {request.part}"
+    total = request.corpus.total(request.part)
+    done = 0
+    tell(what, done, total)
+    jobs = enumerate(batches(request.corpus.pieces(request.part), PART_CHARACTERS))
+    if workers <= 1:
+        for number, pieces in jobs:
+            if not _part_file(request, number).exists():
+                _make_part(_part_file(request, number), pieces, request.tokenizer, request.wrap, request.length)
+            done += sum(piece.size for piece in pieces)
+            tell(what, done, total)
+        return
+    settings = (request.tokenizer, request.wrap, request.length)
+    under_way: dict[Future[None], int] = {}
+    with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, settings) as pool:
+        try:
+            for number, pieces in jobs:
+                size = sum(piece.size for piece in pieces)
+                if _part_file(request, number).exists():
+                    done += size
+                    continue
+                under_way[pool.submit(_work, _part_file(request, number), pieces)] = size
+                if len(under_way) >= 2 * workers:  # the text in waiting is in memory
+                    done += _collect(under_way)
+                    tell(what, done, total)
+            while under_way:
+                done += _collect(under_way)
+                tell(what, done, total)
+        except BrokenProcessPool:
+            raise UserError(
+                "a process that was tokenising ended unexpectedly, for want of memory perhaps, or because the calling "
+                "script lacks `if __name__ == '__main__':`; finished parts are kept, run the same again to go on"
+            ) from None
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _collect(under_way: dict[Future[None], int]) -> int:
+    """Wait for a job to end; the size of what was done."""
+    finished, _ = wait(under_way, return_when=FIRST_COMPLETED)
+    for future in finished:
+        future.result()
+    return sum(under_way.pop(future) for future in finished)
+
+
+_settings: tuple[Tokenizer, Wrap, int]
+
+
+def _start_worker(tokenizer: Tokenizer, wrap: Wrap, length: int) -> None:
+    global _settings
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
+    _settings = (tokenizer, wrap, length)
+
+
+def _work(target: Path, pieces: list[Piece]) -> None:
+    _make_part(target, pieces, *_settings)
+
+
+def _make_part(target: Path, pieces: list[Piece], tokenizer: Tokenizer, wrap: Wrap, length: int) -> None:
+    tokens = encode_pieces(tokenizer, pieces, wrap, length)
+    with whole_file(target) as file:
+        np.save(file, tokens, allow_pickle=False)
+
+
+def _assemble(request: Request, tell: Tell) -> None:
+    """One file from all parts, then the index; then the parts can go."""
+    directory = request.directory
+    files = sorted((directory / "parts").glob("[0-9]*.npy"))
+    parts = [np.load(file, mmap_mode="r", allow_pickle=False) for file in files]
+    tokens = sum(part.size for part in parts)
+    count = count_sequences(tokens, request.wrap, request.length)
+    if count == 0:
+        raise UserError(
+            f"the {request.part} part of {request.corpus.name} has {tokens} tokens, too few for one sequence of "
+            f"{request.length}; choose a smaller data.length"
+        )
+    kind = value_type(request.tokenizer.values)
+    header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": (count, request.length)}
+    what = f"writing {request.corpus.name}, {request.part}"
+    written = 0
+    with whole_file(directory / "tokens.npy") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for block in cut_sequences(parts, request.tokenizer, request.wrap, request.length):
+            file.write(block.tobytes())
+            written += len(block)
+            tell(what, written, count)
+    with (directory / "tokens.npy").open("rb") as made:
+        checksum = hashlib.file_digest(made, "sha256").hexdigest()
+    index = {"identity": request.identity, "sequences": count, "sha256": checksum}
+    with whole_file(directory / "index.json") as file:
+        file.write(json.dumps(index, indent=2).encode())
+    shutil.rmtree(directory / "parts")

@@ -1,0 +1,69 @@
+"""text8: 100 MB of Wikipedia in 27 characters, a to z and the space. The first 90 % to train on, the last 5 % to test;
+the 5 % in between are everybody's validation set and left alone.
+
+A shorter file in the same alphabet is split in the same proportions.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from vadd.data.download import Tell, fetch, silent, whole_file
+from vadd.data.places import data_directory
+from vadd.data.text.corpora import RunningText
+from vadd.errors import UserError
+
+NAME = "text8"
+ARCHIVE = "text8.zip"
+MIRRORS = ("http://mattmahoney.net/dc/",)
+SIZE = 100_000_000
+ALPHABET = b" abcdefghijklmnopqrstuvwxyz"
+CHUNK = 1 << 20
+
+
+def text8_corpus(path: Path | None = None) -> RunningText:
+    """From the file ``path``, or the file ``text8`` in it; by default where ``vadd data text8`` puts it."""
+    file = text8_file() if path is None else path / NAME if path.is_dir() else path
+    if path is None and not file.is_file():
+        raise UserError(f"text8 is not in {file.parent}; fetch it with: vadd data text8")
+    return RunningText(NAME, file, {"train": (0.0, 0.9), "test": (0.95, 1.0)})
+
+
+def text8_file(directory: Path | None = None) -> Path:
+    return (data_directory(NAME) if directory is None else directory) / NAME
+
+
+def fetch_text8(directory: Path | None = None, *, tell: Tell = silent, mirrors: Sequence[str] | None = None) -> Path:
+    """The file, downloaded and unpacked unless it is there."""
+    target = text8_file(directory)
+    if target.is_file():
+        return target
+    archive = target.with_name(ARCHIVE)
+    was_there = archive.exists()
+    fetch([mirror + ARCHIVE for mirror in mirrors or MIRRORS], archive, tell=tell)
+    try:
+        unpack(archive, target, tell)
+    finally:
+        if not was_there:
+            archive.unlink()
+    return target
+
+
+def unpack(archive: Path, target: Path, tell: Tell = silent) -> None:
+    """Write the one file of the archive; zip's own checksum, the size and the alphabet tell whether it is right."""
+    done = 0
+    try:
+        with zipfile.ZipFile(archive) as opened, opened.open(NAME) as source, whole_file(target) as file:
+            while chunk := source.read(CHUNK):
+                if chunk.translate(None, ALPHABET):
+                    raise UserError(f"{archive} is not text8: it holds other characters than a to z and the space")
+                file.write(chunk)
+                done += len(chunk)
+                tell(f"unpacking {NAME}", done, SIZE)
+            if done != SIZE:
+                raise UserError(f"{archive} is not text8: it holds {done:,} characters, not {SIZE:,}")
+    except KeyError:
+        raise UserError(f"{archive} is not text8: it holds no file {NAME}") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise UserError(f"{archive} is not a readable archive: {error}") from None

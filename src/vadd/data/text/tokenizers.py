@@ -1,0 +1,219 @@
+"""Tokenizers: text to integers and back. A run carries its own and refuses another.
+
+A tokenizer speaks in *ids*, the numbers it was published with. A model speaks in *values*: 0..V-1, and V is the mask.
+For most tokenizers they are the same, and the mask of the diffusion is one entry more: GPT-2 has 50,257 values, 50,258
+with the mask. A tokenizer that has a mask of its own, as BERT has [MASK] = 103, lends it: its id trades places with
+the last so that it becomes V, the ids above it move down by one, and no entry is added: 30,521 values, 30,522 with the
+mask.
+"""
+
+import hashlib
+import json
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from vadd.data.dataset import Array
+from vadd.errors import UserError
+
+Special = Literal["bos", "eos", "pad"]
+ABOUT = "about.json"
+
+
+@dataclass(frozen=True)
+class Specials:
+    """The ids with a meaning of their own, where there are any."""
+
+    bos: int | None = None
+    """Begins a sequence."""
+    eos: int | None = None
+    """Ends a document."""
+    pad: int | None = None
+    """Fills a sequence up."""
+    mask: int | None = None
+    """The tokenizer's own mask; it never comes out of a text."""
+
+
+class Tokenizer(ABC):
+    name: str
+    size: int
+    """How many ids there are, the tokenizer's own mask included."""
+    specials: Specials
+
+    @abstractmethod
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, without specials: their names in a text are ordinary text."""
+
+    @abstractmethod
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of these ids; specials appear by their names."""
+
+    @abstractmethod
+    def content(self) -> dict[str, Any]:
+        """Everything that decides what the tokenizer does, for JSON."""
+
+    def framed(self, ids: Sequence[int], length: int | None = None) -> list[int]:
+        """BOS, the ids, EOS, with as many ids as fit into ``length``."""
+        before, after = ([] if special is None else [special] for special in (self.specials.bos, self.specials.eos))
+        room = len(ids) if length is None else length - len(before) - len(after)
+        return [*before, *ids[:room], *after]
+
+    @property
+    def values(self) -> int:
+        """V, the number of values a model of this tokenizer's text has beside the mask."""
+        return self.size if self.specials.mask is None else self.size - 1
+
+    def to_values(self, ids: Array) -> Array:
+        return ids if self.specials.mask is None else _mask_last(self.size, self.specials.mask)[ids]
+
+    def to_ids(self, values: Array) -> Array:
+        return values if self.specials.mask is None else np.argsort(_mask_last(self.size, self.specials.mask))[values]
+
+    def documents(self, values: Array) -> list[str]:
+        """The texts in one sequence of a model's values, cut at EOS, without BOS and pads; empty ones are left out."""
+        ids = self.to_ids(np.asarray(values))
+        bos, eos, pad = (-1 if s is None else s for s in (self.specials.bos, self.specials.eos, self.specials.pad))
+        between = np.split(ids, np.flatnonzero(ids == eos))
+        pieces = (piece[~np.isin(piece, (bos, eos, pad))] for piece in between)
+        return [self.decode(piece.tolist()) for piece in pieces if len(piece)]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A sha256 of the content: equal for tokenizers that do the same."""
+        told = {"name": self.name, "specials": asdict(self.specials), **self.content()}
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    def save(self, directory: Path) -> None:
+        """Write it into a new ``directory``: whole, or not there at all."""
+        partial = directory.with_name(f".{directory.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        about = {"name": self.name, "specials": asdict(self.specials), "sha256": self.fingerprint}
+        (partial / ABOUT).write_text(json.dumps(about, indent=2))
+        self._write(partial)
+        partial.rename(directory)
+
+    def _write(self, directory: Path) -> None:
+        (directory / "content.json").write_text(json.dumps(self.content()))
+
+
+def _mask_last(size: int, mask: int) -> Array:
+    """The value of each id: the mask's is the last, the ids above it move down by one."""
+    ids = np.arange(size)
+    values: Array = np.where(ids == mask, size - 1, ids - (ids > mask))
+    return values
+
+
+class _WithNamedSpecials(Tokenizer):
+    """Ordinary ids first, then the specials that the use of the tokenizer asks for."""
+
+    def __init__(self, ordinary: int, specials: Sequence[Special]) -> None:
+        self.ordinary = ordinary
+        self.specials = Specials(**{special: ordinary + place for place, special in enumerate(specials)})
+        self._written = [f"<{special}>" for special in specials]
+        self.size = ordinary + len(specials)
+
+    @abstractmethod
+    def _decode_ordinary(self, ids: Sequence[int]) -> str: ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        parts: list[str] = []
+        first = 0
+        for place, number in enumerate(ids):
+            if number >= self.ordinary:
+                parts += [self._decode_ordinary(ids[first:place]), self._written[number - self.ordinary]]
+                first = place + 1
+        return "".join([*parts, self._decode_ordinary(ids[first:])])
+
+
+class CharacterTokenizer(_WithNamedSpecials):
+    """One id for each character of an alphabet, in the order of their code points."""
+
+    name = "characters"
+
+    def __init__(self, alphabet: Iterable[str], specials: Sequence[Special] = ()) -> None:
+        self.alphabet = "".join(sorted(set(alphabet)))
+        super().__init__(len(self.alphabet), specials)
+        points = _code_points(self.alphabet)
+        self._table = np.full(int(points.max(initial=0)) + 2, -1, np.int32)
+        self._table[points] = np.arange(len(points))
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self._encode(text) for text in texts]
+
+    def _encode(self, text: str) -> list[int]:
+        ids = self._table[np.minimum(_code_points(text), len(self._table) - 1)]
+        if len(ids) and ids.min() < 0:
+            unknown = text[int(ids.argmin())]
+            raise UserError(
+                f"the character {unknown!r} is not among the {len(self.alphabet)} characters of this tokenizer"
+            )
+        listed: list[int] = ids.tolist()
+        return listed
+
+    def _decode_ordinary(self, ids: Sequence[int]) -> str:
+        return "".join(self.alphabet[number] for number in ids)
+
+    def content(self) -> dict[str, Any]:
+        return {"alphabet": self.alphabet}
+
+
+def _code_points(text: str) -> Array:
+    return np.frombuffer(text.encode("utf-32-le"), np.uint32)
+
+
+class ByteTokenizer(_WithNamedSpecials):
+    """The bytes of UTF-8."""
+
+    name = "bytes"
+    ordinary_ids: ClassVar[int] = 256
+
+    def __init__(self, specials: Sequence[Special] = ()) -> None:
+        super().__init__(self.ordinary_ids, specials)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return [list(text.encode()) for text in texts]
+
+    def _decode_ordinary(self, ids: Sequence[int]) -> str:
+        return bytes(ids).decode(errors="replace")
+
+    def content(self) -> dict[str, Any]:
+        return {}
+
+
+def load_tokenizer(directory: Path) -> Tokenizer:
+    """What ``save`` wrote, checked against its fingerprint."""
+    from vadd.data.text.subwords import SubwordTokenizer
+
+    try:
+        about = json.loads((directory / ABOUT).read_text())
+        name, specials, expected = about["name"], about["specials"], about["sha256"]
+        named: list[Special] = [s for s in ("bos", "eos", "pad") if specials[s] is not None]
+        tokenizer: Tokenizer
+        if name == CharacterTokenizer.name:
+            content = json.loads((directory / "content.json").read_text())
+            tokenizer = CharacterTokenizer(content["alphabet"], named)
+        elif name == ByteTokenizer.name:
+            tokenizer = ByteTokenizer(named)
+        else:
+            tokenizer = SubwordTokenizer.read(directory, name, Specials(**specials))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"the tokenizer in {directory} is damaged: {' '.join(str(error).split())}") from None
+    if tokenizer.fingerprint != expected:
+        raise UserError(f"the tokenizer in {directory} is damaged: its content does not fit its checksum")
+    return tokenizer
+
+
+def refuse_other(kept: Tokenizer, found: Tokenizer, where: str) -> None:
+    """An error unless both tokenizers do the same."""
+    if kept.fingerprint != found.fingerprint:
+        first, second = (f"{t.name}, {t.size:,} entries, sha256 {t.fingerprint[:12]}" for t in (kept, found))
+        raise UserError(f"{where} was trained with another tokenizer ({first}) than that of the data ({second})")

@@ -1,0 +1,124 @@
+"""Diffusion transformers over text: the networks of the paper's language experiments.
+
+The architecture is the one of score-entropy discrete diffusion (Lou et al. 2024): rotary positions, layer norms before
+attention and perceptron, scaled, shifted and gated by a condition (AdaLN-zero); no time input. Its counts pin what the
+paper leaves open. With 12 blocks of width 768 and conditioning width 128, 169.6M parameters for GPT-2's vocabulary and
+139.3M for BERT's mean: embedding and output layer are not tied; the norms have weights and no biases; the linear maps
+of attention have no biases, those of the perceptrons, of the conditioning and of the output have; and the last norm is
+adaptive like the others, which makes 7.33M for all of them.
+
+The paper counts these 7.33M, "around 6%", as what VADD adds to MDLM. So without a latent there is no condition; scales,
+shifts and gates stay, as plain parameters. They alone speed training up, which must not pass for a gain of the latent.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from vadd.networks.transformer_blocks import Condition, TransformerBody
+from vadd.networks.unet_blocks import zeroed
+
+TRANSFORMER_SIZES = {
+    "tiny": {"width": 256, "blocks": 4, "heads": 4},
+    "small": {"width": 768, "blocks": 12, "heads": 12},
+    "medium": {"width": 1024, "blocks": 24, "heads": 16},
+}
+"""``small`` is the paper's, the size of GPT-2 small; ``medium`` follows GPT-2 medium; ``tiny`` is for CPUs."""
+
+
+class TransformerDenoiser(nn.Module):
+    """(xt, z) -> logits at the positions asked for, without time input; see :class:`vadd.core.model.Denoiser`.
+
+    ``latent_dim=None`` is the MDLM denoiser. The output layer starts at zero, that is, from the uniform distribution;
+    so do all gates, so that every block starts as its shortcut.
+    """
+
+    uses_time = False
+
+    def __init__(
+        self,
+        positions: int,
+        values: int,
+        *,
+        width: int = 768,
+        blocks: int = 12,
+        heads: int = 12,
+        condition: int = 128,
+        latent_dim: int | None = None,
+        dropout: float = 0.1,
+        convolution: int = 0,
+        checkpointing: bool = False,
+    ) -> None:
+        super().__init__()
+        self.positions = positions
+        self.values = values
+        self.latent = (
+            None
+            if latent_dim is None
+            else nn.Sequential(nn.Linear(latent_dim, condition), nn.SiLU(), nn.Linear(condition, condition), nn.SiLU())
+        )
+        self.body = TransformerBody(
+            positions,
+            values,
+            width=width,
+            blocks=blocks,
+            heads=heads,
+            condition=None if latent_dim is None else condition,
+            zero=True,
+            dropout=dropout,
+            convolution=convolution,
+            checkpointing=checkpointing,
+        )
+        self.readout = zeroed(nn.Linear(width, values))
+
+    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+        condition = None if self.latent is None else Condition(self.latent(z))
+        # A vocabulary is large: what is not asked for never reaches the output layer.
+        wanted = where.flatten().nonzero()[:, 0]
+        logits: Tensor = self.readout(self.body(xt, condition, wanted))
+        return logits
+
+
+class TransformerRecognizer(nn.Module):
+    """(x0, xt) -> mean and log standard deviation of r(z | x0, xt), each (B, d), without time input.
+
+    One pass over x0. Where xt is masked, the norms are adapted by a learned vector, the same for all positions; where
+    it is not they are plain. The paper leaves the pooling open: the mean over positions, then a perceptron. Nothing
+    here starts at zero: a recognition model that does not see the mask lets the posterior collapse.
+    """
+
+    def __init__(
+        self,
+        positions: int,
+        values: int,
+        *,
+        latent_dim: int,
+        width: int = 768,
+        blocks: int = 12,
+        heads: int = 12,
+        condition: int = 128,
+        dropout: float = 0.1,
+        convolution: int = 0,
+        checkpointing: bool = False,
+    ) -> None:
+        super().__init__()
+        self.mask_value = values
+        self.mask = nn.Parameter(torch.randn(1, condition))
+        self.body = TransformerBody(
+            positions,
+            values,
+            width=width,
+            blocks=blocks,
+            heads=heads,
+            condition=condition,
+            zero=False,
+            dropout=dropout,
+            convolution=convolution,
+            checkpointing=checkpointing,
+        )
+        self.readout = nn.Sequential(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 2 * latent_dim))
+
+    def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        masked = (xt == self.mask_value).to(self.mask.dtype)[..., None]
+        features = self.body(x0, Condition(self.mask, only=masked))
+        mean, log_std = self.readout(features.mean(dim=1)).chunk(2, dim=-1)
+        return mean, torch.clamp(log_std, -8.0, 3.0)

@@ -1,0 +1,251 @@
+"""Corpora: what is held out, text8, and the hub by a stand-in."""
+
+import io
+import sys
+import types
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.data.test_documents import write
+from tests.data.test_download import serve
+from tests.data.test_mnist import real_data
+from tests.exact import properties
+from vadd.data.text import text8
+from vadd.data.text.corpora import Corpus, LastDocuments, Part, RandomShare
+from vadd.data.text.known import open_corpus, open_for_judging
+from vadd.data.text.text8 import ALPHABET, fetch_text8, text8_corpus, unpack
+from vadd.errors import UserError
+
+
+def texts(corpus: Corpus, part: Part) -> list[str]:
+    pieces = list(corpus.pieces(part))
+    assert sum(piece.size for piece in pieces) <= corpus.total(part)
+    return [piece.text for piece in pieces]
+
+
+@given(count=st.integers(2, 80), share=st.floats(0.01, 0.9), seed=st.integers(0, 99))
+@properties
+def test_every_document_is_on_one_side_of_the_split(
+    tmp_path_factory: pytest.TempPathFactory, count: int, share: float, seed: int
+) -> None:
+    lines = [f"document {number}" for number in range(count)]
+    path = write(tmp_path_factory.getbasetemp() / "split.txt", "\n".join(lines))
+    corpus = open_corpus("files", path, documents="line", test_fraction=share, seed=seed)
+    train, test = texts(corpus, "train"), texts(corpus, "test")
+    assert sorted(train + test) == sorted(lines)
+    assert len(test) == max(1, int(share * count))
+    assert all(piece.ends_document for piece in corpus.pieces("train"))
+    again = open_corpus("files", path, documents="line", test_fraction=share, seed=seed)
+    assert texts(again, "test") == test
+
+
+@pytest.mark.parametrize(("count", "held_out"), [(2_000_000, 100_000), (1_000, 100), (15, 1), (2, 1)])
+def test_the_last_documents_are_held_out_or_a_tenth(count: int, held_out: int) -> None:
+    chosen = LastDocuments(100_000).choose(count)
+    assert chosen.sum() == held_out
+    assert chosen[-held_out:].all()
+
+
+def test_a_single_file_is_split_by_position_and_a_single_document_cannot_be(tmp_path: Path) -> None:
+    path = write(tmp_path / "book.txt", "0123456789" * 10)
+    book = open_corpus("files", path, test_fraction=0.25)
+    assert book.running
+    assert ("".join(texts(book, "train")), "".join(texts(book, "test"))) == (
+        ("0123456789" * 10)[:75],
+        "5678901234567890123456789",
+    )
+    with pytest.raises(UserError, match=r"holds 1 document\(s\) with text; at least 2"):
+        texts(open_corpus("files", path, documents="paragraph"), "train")
+
+
+def test_rows_and_folders_are_split_by_document(tmp_path: Path) -> None:
+    write(tmp_path / "poems" / "a.txt", "aaa")
+    write(tmp_path / "poems" / "b.txt", "bbb")
+    corpus = open_corpus("files", tmp_path / "poems")
+    assert not corpus.running
+    assert sorted([texts(corpus, "train"), texts(corpus, "test")]) == [["aaa"], ["bbb"]]
+
+
+@pytest.mark.parametrize("documents", ["file", "line", "paragraph"])
+def test_an_empty_file_is_refused(tmp_path: Path, documents: Any) -> None:
+    path = write(tmp_path / "empty.txt", "")
+    with pytest.raises(UserError, match=f"{path} is empty"):
+        open_corpus("files", path, documents=documents)
+    blank = write(tmp_path / "blank.txt", " \n \n")
+    if documents != "file":
+        with pytest.raises(UserError, match=r"blank holds 0 document\(s\) with text"):
+            texts(open_corpus("files", blank, documents=documents), "train")
+
+
+def test_your_own_files_need_a_path_and_pydocs_none() -> None:
+    with pytest.raises(UserError, match=r"data\.path is missing"):
+        open_corpus("files")
+    with pytest.raises(UserError, match=r"pydocs is part of Python"):
+        open_corpus("pydocs", Path("x.txt"))
+
+
+def test_pydocs_is_what_help_shows() -> None:
+    corpus = open_corpus("pydocs")
+    train, test = texts(corpus, "train"), texts(corpus, "test")
+    assert len(train) > 5 * len(test) > 0
+    assert any('The "assert" statement' in topic for topic in train + test)
+    assert not set(train) & set(test)
+
+
+def test_real_text8_is_split_ninety_five_five() -> None:
+    file = real_data("text") / "text8_10m.txt"
+    whole = file.read_bytes()
+    corpus = text8_corpus(file)
+    assert "".join(texts(corpus, "train")).encode() == whole[:9_000_000]
+    assert "".join(texts(corpus, "test")).encode() == whole[9_500_000:]
+    assert set(whole) == set(ALPHABET)
+
+
+def archive(content: bytes, name: str = "text8") -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr(name, content)
+    return buffer.getvalue()
+
+
+def test_text8_is_fetched_and_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(text8, "SIZE", 1200)
+    content = b"some words " * 109 + b"z"
+    with serve({"text8.zip": archive(content)}) as url:
+        file = fetch_text8(tmp_path, mirrors=[url])
+    assert file.read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["text8"]
+    assert fetch_text8(tmp_path, mirrors=["http://nowhere.invalid/"]) == file
+    assert text8_corpus(tmp_path).size == 1200
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (archive(b"short"), "it holds 5 characters, not 100,000,000"),
+        (archive(b"Upper"), "other characters than a to z"),
+        (archive(b"a", "other"), "it holds no file text8"),
+        (b"PK not an archive", "is not a readable archive"),
+        (archive(b"a" * 999)[:60], "is not a readable archive"),
+    ],
+)
+def test_another_archive_is_not_text8_and_leaves_nothing(tmp_path: Path, content: bytes, told: str) -> None:
+    path = write(tmp_path / "text8.zip", content)
+    with pytest.raises(UserError, match=told):
+        unpack(path, tmp_path / "text8")
+    assert [file.name for file in tmp_path.iterdir()] == ["text8.zip"]
+
+
+def test_missing_text8_names_the_command() -> None:
+    with pytest.raises(UserError, match="fetch it with: vadd data text8"):
+        text8_corpus()
+
+
+@dataclass
+class Rows:
+    """As much of a ``datasets.Dataset`` as we use."""
+
+    columns: dict[str, list[str]]
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self.columns)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def select_columns(self, names: list[str]) -> "Rows":
+        return Rows({name: self.columns[name] for name in names})
+
+    def iter(self, batch_size: int) -> Iterator[dict[str, list[str]]]:
+        for first in range(0, len(self), batch_size):
+            yield {name: column[first : first + batch_size] for name, column in self.columns.items()}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
+    """A hub on which every corpus has 1,500 rows; what it was asked for."""
+    asked: list[tuple[object, ...]] = []
+
+    def load_dataset(repository: str, config: str | None, *, split: str, revision: str | None) -> Rows:
+        asked.append((repository, config, split, revision))
+        rows = [f"{split} {number} , so" if number % 3 else " " for number in range(1500)]
+        return Rows({"text": rows, "article": rows})
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    return asked
+
+
+def test_a_corpus_with_a_test_split_comes_from_it_detokenised(asked: list[tuple[object, ...]]) -> None:
+    corpus = open_corpus("lm1b")
+    assert texts(corpus, "train")[:2] == ["train 1, so", "train 2, so"]
+    assert len(texts(corpus, "test")) == 1000
+    assert {(repository, split) for repository, _, split, _ in asked} == {
+        ("dvruette/lm1b", "train"),
+        ("dvruette/lm1b", "test"),
+    }
+
+
+def test_of_openwebtext_the_last_documents_are_held_out(asked: list[tuple[object, ...]]) -> None:
+    corpus = open_corpus("openwebtext")
+    assert texts(corpus, "test") == [f"train {n} , so" for n in range(1350, 1500) if n % 3]
+    assert texts(corpus, "train") == [f"train {n} , so" for n in range(1350) if n % 3]
+    assert asked == [("Skylion007/openwebtext", None, "train", None)]
+
+
+@pytest.mark.parametrize("name", ["lambada", "wikitext", "ag_news", "pubmed", "arxiv", "lm1b"])
+def test_every_corpus_to_judge_by_has_a_test_part(asked: list[tuple[object, ...]], name: Any) -> None:
+    assert len(texts(open_for_judging(name), "test")) == 1000
+    assert len(asked) == 1
+
+
+def test_lambada_is_not_to_learn_from(asked: list[tuple[object, ...]]) -> None:
+    with pytest.raises(UserError, match="lambada has no train part: it is a corpus to judge by"):
+        texts(open_corpus("lambada"), "train")
+
+
+def test_of_a_local_copy_all_is_there_to_judge_by() -> None:
+    place = real_data("text")
+    counts = {
+        "lambada": ("lambada_test_plain_text.txt", 5_153),
+        "lm1b": ("lm1b_heldout_00000.txt", 6_075),
+        "ag_news": ("ag_news_test.csv", 7_600),
+    }
+    for name, (file, count) in counts.items():
+        found = texts(open_for_judging(name, place / file), "test")  # type: ignore[arg-type]
+        assert len(found) == count
+    assert found[0].startswith("Fears for T N pension after talks Unions representing workers at Turner")
+
+
+def test_without_the_package_or_the_network_the_user_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(UserError, match=r"pip install 'vadd\[text\]'; or name a local copy with data\.path"):
+        open_corpus("lm1b").total("train")
+
+    def unreachable(*arguments: object, **options: object) -> None:
+        raise ConnectionError("could not\nreach it")
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=unreachable))
+    with pytest.raises(UserError, match=r"could not fetch dvruette/lm1b from the hub \(could not reach it\)"):
+        open_corpus("lm1b").total("train")
+
+    def other_columns(*arguments: object, **options: object) -> Rows:
+        return Rows({"body": ["a"]})
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=other_columns))
+    with pytest.raises(UserError, match="dvruette/lm1b has no column 'text'; it has body"):
+        open_corpus("lm1b").total("train")
+
+
+def test_a_random_share_holds_out_at_least_one() -> None:
+    assert np.array_equal(RandomShare(0.0, 3).choose(5), RandomShare(0.0, 3).choose(5))
+    assert RandomShare(0.0, 3).choose(5).sum() == 1

@@ -1,0 +1,307 @@
+"""Text as a data set, from a file to a run that carries its tokenizer and prints what it samples."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import vadd
+from tests.conftest import SHORT_TRAINING, Command
+from tests.data.test_documents import write
+from tests.data.test_mnist import real_data
+from tests.data.test_tokenizers import real_tokenizer
+from tests.exact import properties
+from vadd.build import build_dataset, recipe_for_text
+from vadd.data.text import judging_text, load_text
+from vadd.data.text.tokenizers import CharacterTokenizer
+from vadd.errors import UserError
+from vadd.recipe import Recipe, TextData, load_recipe
+from vadd.run import RunDirectory
+from vadd.training.loop import train
+
+BOOK = "the cat sat on the mat. the dog sat on the log.\n" * 60
+TINY_NETWORK = ("network.width=16", "network.blocks=1", "network.heads=2", "network.recognizer_blocks=1")
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("text") / "book.txt", BOOK)
+
+
+@pytest.fixture(scope="module")
+def text_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on text whose corpus is gone."""
+    folder = tmp_path_factory.mktemp("gone")
+    recipe = tiny_recipe(write(folder / "book.txt", BOOK))
+    directory = RunDirectory(folder / "run")
+    directory.create(recipe)
+    train(recipe, directory, build_dataset(recipe))
+    (folder / "book.txt").unlink()
+    return directory.path
+
+
+def tiny_recipe(path: Path, *overrides: str) -> Recipe:
+    changes = [*TINY_NETWORK, *SHORT_TRAINING, "training.steps=10", "data.length=12", *overrides]
+    return recipe_for_text(path).with_overrides(changes)
+
+
+def test_a_book_becomes_sequences_of_its_characters(book: Path) -> None:
+    data = load_text("files", book, length=10, test_fraction=0.25)
+    assert (data.name, data.shape, data.positions, data.pad) == ("book", (10,), 10, None)
+    assert data.values == len(set(BOOK))
+    assert data.train.dtype == torch.uint8
+    assert data.tokenizer is not None
+    cut = round(0.75 * len(BOOK))
+    whole = {"train": BOOK[:cut], "test": BOOK[cut:]}
+    for part, text in whole.items():
+        rows = getattr(data, part)
+        assert [data.tokenizer.decode(row) for row in rows.tolist()] == [
+            text[first : first + 10] for first in range(0, len(text) - 9, 10)
+        ]
+
+
+def test_batches_are_drawn_as_the_trainer_draws_them(book: Path) -> None:
+    data = load_text("files", book, length=10)
+    batch = data.train[torch.tensor([5, 0, 5])].to(torch.int64)
+    assert batch.dtype == torch.int64
+    assert batch.equal(data.train.long()[[5, 0, 5]])
+
+
+@given(
+    count=st.integers(2, 20),
+    length=st.integers(3, 9),
+    seed=st.integers(0, 9),
+    wrap=st.sampled_from(["packed", "wrapped", "padded"]),
+)
+@properties
+def test_no_document_is_on_both_sides_of_the_split(
+    tmp_path_factory: pytest.TempPathFactory, count: int, length: int, seed: int, wrap: Any
+) -> None:
+    """Each document has a character of its own, so that tokens tell documents."""
+    lines = [chr(ord("A") + number) * 9 for number in range(count)]
+    path = write(tmp_path_factory.getbasetemp() / "own.txt", "\n".join(lines))
+    data = load_text("files", path, documents="line", length=length, wrap=wrap, test_fraction=0.3, seed=seed)
+    sides = [set(part.flatten().tolist()) & set(range(count)) for part in (data.train, data.test)]
+    assert not sides[0] & sides[1]
+    assert sides[0]
+    assert sides[1]
+
+
+def test_padded_data_name_their_pad(tmp_path: Path) -> None:
+    path = write(tmp_path / "lines.txt", "ab\na\nbb\nabab\n")
+    data = load_text("files", path, documents="line", wrap="padded", length=5)
+    assert data.tokenizer is not None
+    assert data.pad == data.tokenizer.specials.pad == 4
+    scored = data.train != data.pad
+    assert scored.sum(1).tolist() == [
+        len(text) + 2 if len(text) < 3 else 5
+        for text in (data.tokenizer.documents(row)[0] for row in data.train.numpy())
+    ]
+
+
+def test_lm1b_as_the_field_pads_it() -> None:
+    pytest.importorskip("tokenizers")
+    place = real_data("tokenizers") / "bert-base-uncased"
+    file = real_data("text") / "lm1b_heldout_00000.txt"
+    data = load_text("lm1b", file, tokenizer="bert", tokenizer_path=place, wrap="padded", length=128)
+    assert data.tokenizer is not None
+    assert (data.values, data.pad, data.train.dtype) == (30_521, 0, torch.int16)
+    assert len(data.train) + len(data.test) == 6_075
+    assert int(data.train.max()) < data.values
+    ids = data.tokenizer.to_ids(data.train.numpy())
+    assert (ids[:, 0] == 101).all()
+    assert ((ids == 102).sum(1) == 1).all()
+    after_end = np.cumsum(ids == 102, axis=1) - (ids == 102) > 0
+    assert ((ids == 0) == after_end).all()
+    assert data.tokenizer.documents(data.train[0].numpy()) == [
+        "having a little flexibility on that issue would go a long way to putting together a final package."
+    ]
+
+
+def test_openwebtext_as_the_paper_wraps_it() -> None:
+    gpt2, file = real_tokenizer("gpt2"), real_data("text") / "owt_eval_input_ctx100.jsonl"
+    data = load_text("openwebtext", file, tokenizer=gpt2, wrap="wrapped", length=1024, field="context_string")
+    assert (data.values, data.train.dtype) == (50_257, torch.int32)
+    assert (data.train[:, 0] == 50256).all()
+    assert (data.train[:, -1] == 50256).all()
+    rows = [json.loads(line)["context_string"] for line in file.read_text().splitlines()]
+    row = [number for ids in gpt2.encode(rows[:-100]) for number in (*ids, 50256)]
+    assert data.train[:, 1:-1].flatten().tolist() == row[: len(row) // 1022 * 1022]
+    with pytest.raises(UserError, match=r"line 1 has no field 'text'"):
+        load_text("openwebtext", file, tokenizer=gpt2, wrap="wrapped", length=64)
+
+
+def test_a_learnt_bpe_is_kept_for_the_next_time(book: Path) -> None:
+    pytest.importorskip("tokenizers")
+    first, again = (load_text("files", book, tokenizer="bpe", vocabulary=270, length=8) for _ in range(2))
+    assert first.tokenizer is not None
+    assert again.tokenizer is not None
+    assert first.values == 270
+    assert first.tokenizer.fingerprint == again.tokenizer.fingerprint
+    text = "".join(first.tokenizer.decode(row) for row in first.train.tolist())
+    assert text == BOOK[: len(text)]
+    assert 0.88 * len(BOOK) < len(text) <= 0.9 * len(BOOK)
+
+
+def test_a_corpus_to_judge_by_is_read_by_the_models_own_tokenizer(tmp_path: Path) -> None:
+    tokenizer = CharacterTokenizer("abc", ("eos",))
+    path = write(tmp_path / "other.txt", "abc\ncab\n")
+    examples = judging_text("files", tokenizer, path, length=4, wrap="packed")
+    assert [tokenizer.decode(row) for row in examples.tolist()] == ["abc<eos>", "cab<eos>"]
+    write(path, "abd\n")
+    with pytest.raises(UserError, match="the character 'd' is not among the 3 characters"):
+        judging_text("files", tokenizer, path, length=4, wrap="packed")
+
+
+def test_a_tokenizer_file_needs_its_path(book: Path) -> None:
+    with pytest.raises(UserError, match=r"data\.tokenizer=file needs data\.tokenizer_path"):
+        load_text("files", book, tokenizer="file")
+
+
+@pytest.mark.parametrize("name", ["pydocs", "text8", "lm1b", "lm1b-packed", "openwebtext"])
+def test_the_presets_for_text_say_how_to_read_it(name: str) -> None:
+    data = load_recipe(name).data
+    assert isinstance(data, TextData)
+    assert (data.corpus, data.tokenizer, data.length, data.wrap) == {
+        "pydocs": ("pydocs", "characters", 64, "packed"),
+        "text8": ("text8", "characters", 256, "packed"),
+        "lm1b": ("lm1b", "bert", 128, "padded"),
+        "lm1b-packed": ("lm1b", "bert", 128, "packed"),
+        "openwebtext": ("openwebtext", "gpt2", 1024, "wrapped"),
+    }[name]
+
+
+def test_a_short_text_of_ones_own_gets_a_recipe_that_fits(tmp_path: Path) -> None:
+    recipe = recipe_for_text(write(tmp_path / "note.txt", "a short note, " * 50))
+    data = build_dataset(recipe)
+    assert recipe.name == "note"
+    assert data.shape == (17,)
+    assert len(data.test) >= 2
+
+
+def test_a_run_samples_text_without_its_corpus(text_run: Path) -> None:
+    run = vadd.load(text_run)
+    assert run.tokenizer is not None
+    assert (run.data.shape, run.model.values) == ((12,), len(set(BOOK)))
+    samples = run.sample(3, steps=4)
+    texts = run.texts(samples)
+    assert [len(text) for text in texts] == [12, 12, 12]
+    assert set("".join(texts)) <= set(BOOK)
+    with pytest.raises(UserError, match="there is no file"):
+        _ = run.data
+
+
+def test_other_runs_have_no_texts(array_run: Path) -> None:
+    run = vadd.load(array_run)
+    with pytest.raises(UserError, match="is not a run on text"):
+        run.texts(run.sample(1))
+
+
+def test_a_run_refuses_another_tokenizer_and_takes_its_own_again(text_run: Path) -> None:
+    directory = RunDirectory(text_run)
+    directory.keep_tokenizer(CharacterTokenizer(BOOK))
+    with pytest.raises(UserError, match="was trained with another tokenizer"):
+        directory.keep_tokenizer(CharacterTokenizer(BOOK + "!"))
+
+
+def test_a_text_that_changed_is_noticed_when_training_goes_on(tmp_path: Path) -> None:
+    path = write(tmp_path / "book.txt", BOOK)
+    recipe = tiny_recipe(path)
+    directory = RunDirectory(tmp_path / "run")
+    directory.create(recipe)
+    assert train(recipe, directory, build_dataset(recipe)).finished
+    write(path, BOOK + "and a Zebra.\n")
+    with pytest.raises(UserError, match="was trained with another tokenizer"):
+        train(recipe, directory, build_dataset(recipe), resume=True)
+
+
+def test_the_commands_train_on_a_text_and_print_text(tmp_path: Path, vadd_command: Command) -> None:
+    path = write(
+        tmp_path / "rows.jsonl", "".join(json.dumps({"body": line}) + "\n" for line in BOOK.split("\n") if line)
+    )
+    run = tmp_path / "run"
+    wanted = [*TINY_NETWORK, "training.steps=2", "data.length=12", "data.field=body"]
+    done = vadd_command("train", *wanted, "--data", path, "--out", run)
+    assert done.code == 0, done.err
+    assert f"vadd sample {run} -n 8 --steps 32" in done.out
+    assert (run / "tokenizer" / "about.json").is_file()
+    shown = vadd_command("sample", run, "--steps", 4)
+    assert shown.code == 0, shown.err
+    assert [line for line in shown.out.splitlines() if line.startswith("---")] == [f"--- {n} ---" for n in range(1, 9)]
+    for name in ("s.txt", "s.jsonl", "s.npy", "s.csv"):
+        assert vadd_command("sample", run, "-n", 3, "--steps", 4, "--out", tmp_path / name).code == 0
+    tokens = np.load(tmp_path / "s.npy")
+    rows = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    assert [row["ids"] for row in rows] == tokens.tolist()
+    texts = vadd.load(run).texts(torch.from_numpy(tokens))
+    assert [row["text"] for row in rows] == texts
+    assert (tmp_path / "s.txt").read_text() == "\n".join(f"--- {n} ---\n{t}\n" for n, t in enumerate(texts, start=1))
+    refused = vadd_command("sample", run, "--out", tmp_path / "s.png")
+    assert refused.code == 2
+    assert "can be written as .npy, .csv, .txt or .jsonl" in refused.err
+
+
+@pytest.mark.parametrize("kind", ["folder", "csv", "code"])
+def test_text_is_recognised_by_what_it_lies_in(tmp_path: Path, vadd_command: Command, kind: str) -> None:
+    if kind == "folder":
+        path = tmp_path / "poems"
+        for number in range(4):
+            write(path / "part" / f"{number}.txt", BOOK)
+    else:
+        name, content = ("rows.csv", "text\n" + BOOK) if kind == "csv" else ("program.py", BOOK)
+        path = write(tmp_path / name, content)
+    wanted = [*TINY_NETWORK, "training.steps=1", "data.length=12"]
+    done = vadd_command("train", *wanted, "--data", path, "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    assert vadd.load(tmp_path / "run").tokenizer is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("empty.txt", b"", "is empty"),
+        ("bytes.txt", b"abc\xff" * 99, "is not text in UTF-8: byte 3 is 0xff"),
+        ("rows.jsonl", b'{"body": "a"}\n', "has no field 'text'"),
+        ("rows.csv", b"a,b\n1,2\n", "has no column 'text'"),
+        ("short.txt", b"abc", "too few for one sequence of 8"),
+    ],
+)
+def test_bad_text_costs_one_line_and_no_run(
+    tmp_path: Path, vadd_command: Command, name: str, content: bytes, told: str
+) -> None:
+    done = vadd_command("train", "--data", write(tmp_path / name, content), "--out", tmp_path / "run")
+    assert done.code == 2
+    assert told in done.err
+    assert len(done.err.strip().splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_recipe_for_text_takes_another_text(tmp_path: Path, vadd_command: Command) -> None:
+    path = write(tmp_path / "poem.txt", BOOK)
+    changes = [*TINY_NETWORK, "training.steps=1", "data.corpus=files", "data.length=16"]
+    done = vadd_command("train", "pydocs", *changes, "--data", path, "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    data = RunDirectory(tmp_path / "run").recipe().data
+    assert isinstance(data, TextData)
+    assert (data.path, data.length) == (str(path.resolve()), 16)
+
+
+def test_characters_bytes_and_pydocs_need_no_extra_package(tmp_path: Path) -> None:
+    program = """
+import sys
+for name in ("tokenizers", "datasets", "transformers"):
+    sys.modules[name] = None
+from vadd.data import load_text
+for tokenizer in ("characters", "bytes"):
+    data = load_text("pydocs", tokenizer=tokenizer, length=32)
+    print(data.tokenizer.name, data.values)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert [line.split()[0] for line in ran.stdout.splitlines()] == ["characters", "bytes"]
