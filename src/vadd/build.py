@@ -169,7 +169,7 @@ def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
 
 
 def example_shape(recipe: Recipe) -> tuple[tuple[int, ...], int]:
-    """The shape of one example and V, as the recipe tells them; only of arrays and characters the data must be asked."""
+    """The shape of one example and V, as the recipe tells them; arrays and characters must be there to be asked."""
     data = recipe.data
     match data:
         case ToyData():
