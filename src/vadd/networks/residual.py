@@ -20,7 +20,7 @@ class ResidualBlock(nn.Sequential):
         )
 
     def forward(self, hidden: Tensor) -> Tensor:
-        changed: Tensor = hidden + super().forward(hidden)
+        changed: Tensor = hidden + super().forward(hidden)  # type: ignore[no-untyped-call]
         return changed
 
 
