@@ -39,7 +39,7 @@ def reproduce_mnist(
         out,
         steps=MNIST_STEPS,
         samples=SAMPLES,
-        bounds=BoundSettings(Particles(64), steps=(1, 2, 5, 20), delbo_draws=10, limit=1000),
+        bounds=BoundSettings(Particles(64), steps=(1, 2, 5, 10), delbo_draws=10, limit=500),
         title="Binarized MNIST: MDLM and VADD beside the paper",
         introduction=(
             "Both models learn 60,000 digits of 32 x 32 pixels with the same network, batches and steps. The Frechet "
