@@ -42,7 +42,7 @@ def one_step(name: str, model: str, batch: int) -> dict[str, Any]:
         trainer = Trainer(recipe, directory, data)
         before = {key: parameter.detach().clone() for key, parameter in trainer.model.named_parameters()}
         began = time.perf_counter()
-        loss = float(trainer.step(0).loss)
+        loss = trainer.step(0).loss.item()
         seconds = time.perf_counter() - began
         moved = sum(bool((parameter != before[key]).any()) for key, parameter in trainer.model.named_parameters())
     return {
