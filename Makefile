@@ -34,5 +34,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	@$(PIP) install --constraint constraints.txt --editable '.[dev,images]'
+	@$(PIP) install --constraint constraints.txt --editable '.[dev,images,text]'
 	@touch $@

@@ -38,9 +38,7 @@ class DiscreteDataset:
     tokenizer: "Tokenizer | None" = None
     """Where the examples are text: what turns them back into it."""
     pad: int | None = None
-    """Where examples are filled up: the value that does it. It is hidden and attended to like any other, and left out
-    of every score.
-    """
+    """Where examples are filled up: the value that does it."""
 
     @property
     def positions(self) -> int:
