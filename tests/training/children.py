@@ -97,7 +97,7 @@ def member(work: Callable[..., None], arguments: Sequence[Any], rank: int, proce
     dist.destroy_process_group()
 
 
-def together(processes: int, work: Callable[..., None], *arguments: Any, seconds: float = 120) -> None:
+def together(processes: int, work: Callable[..., None], *arguments: Any, seconds: float = 600) -> None:
     """Do ``work`` in ``processes`` processes that train as one."""
     with tempfile.TemporaryDirectory() as place:
         members = [

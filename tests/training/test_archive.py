@@ -182,7 +182,7 @@ def test_a_training_outlives_a_full_disk_and_goes_on_when_there_is_room(vadd_run
     for target in (limited_training, unlimited_training):
         process = CONTEXT.Process(target=target, args=(path,))
         process.start()
-        process.join(60)
+        process.join(600)
         assert process.exitcode == 0
         assert RunDirectory(path).checkpoints() == [] or target is unlimited_training
     assert_same_state(newest(path), newest(vadd_run))

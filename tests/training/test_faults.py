@@ -38,7 +38,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 
 def finish(process: ForkServerProcess) -> int | None:
     process.start()
-    process.join(60)
+    process.join(600)
     return process.exitcode
 
 

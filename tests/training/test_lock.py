@@ -16,7 +16,7 @@ from vadd.training.lock import RunLock
 def hold(path: Path, taken: Path) -> None:
     with RunLock(path):
         taken.touch()
-        time.sleep(60)
+        time.sleep(600)
 
 
 def test_a_second_training_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:

@@ -77,3 +77,13 @@ def test_the_average_is_not_trained_and_does_not_share_memory() -> None:
     assert next(ema.averaged.parameters()).item() == 1.0
     assert not any(parameter.requires_grad for parameter in ema.averaged.parameters())
     assert next(model.parameters()).requires_grad
+
+
+def test_a_step_that_was_not_taken_leaves_the_average_alone() -> None:
+    model = one_number(1.0)
+    ema = Ema(model, 0.5)
+    nn.init.constant_(next(model.parameters()), 2.0)
+    ema.update(100, torch.zeros(()))
+    assert next(ema.averaged.parameters()).item() == 1.0
+    ema.update(100, torch.ones(()))
+    assert next(ema.averaged.parameters()).item() == 1.5

@@ -149,7 +149,7 @@ class Trainer:
             self.trackers = Trackers(self.recipe, self.directory.path, self.start)
 
     def step(self, step: int) -> Objective:
-        """One optimisation step. All the mathematics of training is in these lines and those of ``_objective``."""
+        """One optimisation step. All the mathematics of training is in these lines and those of ``_backward``."""
         seed_dropout(self.recipe.seed, step, self.processes.index, self.device)
         indices = self.batches[step]
         generator = step_generator(self.recipe.seed, MASKS, step)
@@ -173,11 +173,14 @@ class Trainer:
         x0 = self.data.train[indices[rows]].to(self.device, torch.int64)
         part = Part(rows, len(indices))
         batch = apply_mask(x0, masking[rows].to(self.device), self.model.mask_value, part)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+        with self._autocast():
             evidence = self.wrapped(batch, self._kl_weight(step), generator)
         result = objective(evidence, batch.masking)
         (result.loss / len(self.parts)).backward()  # type: ignore[no-untyped-call]
         return result
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
 
     def _kl_weight(self, step: int) -> float:
         return kl_warmup(step, round(self.settings.kl_warmup * self.settings.steps))
@@ -188,7 +191,9 @@ class Trainer:
         generator = step_generator(self.recipe.seed, MASKS, 0)
         masking = self.draw_mask(len(x0), self.data.positions, self.model.schedule, generator)
         batch = apply_mask(x0, masking.to(self.device), self.model.mask_value)
-        objective(self.model(batch, 1.0, generator), batch.masking).loss.backward()  # type: ignore[no-untyped-call]
+        with self._autocast():
+            evidence = self.model(batch, 1.0, generator)
+        objective(evidence, batch.masking).loss.backward()  # type: ignore[no-untyped-call]
         self.stepper.zero_grad()
 
     def _save_is_due(self, step: int, found: HeldOut | None) -> bool:

@@ -27,12 +27,14 @@ class MetricsLog:
 
     def flush_to_disk(self) -> None:
         """Before a checkpoint claims that the lines up to its step are there."""
-        if self.file.exists():
-            descriptor = os.open(self.file, os.O_RDWR)
+        try:
+            descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o644)
             try:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+        except OSError as error:
+            warn(f"cannot flush {self.file}: {error.strerror or error}")
 
 
 def _append_whole(file: Path, content: bytes) -> None:
