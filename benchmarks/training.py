@@ -25,7 +25,7 @@ from vadd.recipe import Recipe, load_recipe
 from vadd.run import RunDirectory
 from vadd.training.loop import Trainer
 
-RECIPES = ("checkerboard", "checkerboard-paper", "digits")
+RECIPES = ("checkerboard", "checkerboard-paper", "digits", "pydocs")
 
 
 def matmul_rate(rows: int, width: int, seconds: float = 1.0) -> float:

@@ -48,14 +48,16 @@ class ResidualDenoiser(nn.Module):
             if latent_dim is None
             else nn.Sequential(nn.Linear(latent_dim, 4 * latent_dim), nn.SiLU(), nn.Linear(4 * latent_dim, width))
         )
-        self.blocks = nn.Sequential(*(ResidualBlock(width, dropout) for _ in range(blocks)))
+        self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
         self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, positions * values))
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         hidden = self.tokens(xt)
         if self.latent is not None:
             hidden = hidden + self.latent(z)
-        logits: Tensor = self.readout(self.blocks(hidden)).view(-1, self.values)
+        for block in self.blocks:
+            hidden = block(hidden)
+        logits: Tensor = self.readout(hidden).view(-1, self.values)
         return logits.index_select(0, where.flatten().nonzero()[:, 0])
 
 
@@ -68,10 +70,12 @@ class ResidualRecognizer(nn.Module):
         super().__init__()
         self.clean = TokenEmbedding(positions, values, width)
         self.masked = TokenEmbedding(positions, values, width)
-        self.blocks = nn.Sequential(*(ResidualBlock(width, dropout) for _ in range(blocks)))
+        self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
         self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * latent_dim))
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        hidden = self.blocks(self.clean(x0) + self.masked(xt))
+        hidden = self.clean(x0) + self.masked(xt)
+        for block in self.blocks:
+            hidden = block(hidden)
         mean, log_std = self.readout(hidden).chunk(2, dim=-1)
         return mean, torch.clamp(log_std, -8.0, 3.0)
