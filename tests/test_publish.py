@@ -43,7 +43,6 @@ def test_an_evaluation_gives_the_same_numbers(vadd_run: Path, exported: Path) ->
     bounds = BoundSettings(Particles(4), steps=(1, 2), delbo_draws=2, limit=50)
     reports = [evaluate(vadd.load(path), (1, 2), 200, bounds=bounds).report for path in (vadd_run, exported)]
     assert [report.pop("run") for report in reports] == [str(vadd_run), str(exported)]
-    assert all(result.pop("seconds") > 0 for report in reports for result in report["results"])
     assert reports[0] == reports[1]
 
 

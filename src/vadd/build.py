@@ -192,6 +192,8 @@ def example_shape(recipe: Recipe) -> tuple[tuple[int, ...], int]:
             return array.shape[1:], values
         case TextData():
             known = {"gpt2": 50_257, "bert": 30_521, "bytes": 256, "bpe": data.vocabulary}
+            if data.corpus == "text8":
+                known["characters"] = 27
             if data.tokenizer in known:
                 return (data.length,), known[data.tokenizer]
             return (data.length,), build_dataset(recipe).values

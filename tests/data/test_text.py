@@ -195,7 +195,7 @@ def test_a_run_samples_text_without_its_corpus(text_run: Path) -> None:
     assert [len(text) for text in texts] == [12, 12, 12]
     assert set("".join(texts)) <= set(BOOK)
     with pytest.raises(UserError, match="there is no file"):
-        _ = run.data
+        _ = run.data.train
 
 
 def test_other_runs_have_no_texts(array_run: Path) -> None:

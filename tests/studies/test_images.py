@@ -76,7 +76,6 @@ def test_mnist_from_nothing_to_the_report(vadd_command: Command, tmp_path: Path)
     assert [[bound["steps"] for bound in report["bounds"]] for report in reports] == [[1, 2, 5, 10]] * 2 + [[1]]
     one_step = [report["results"][0]["frechet"] for report in reports]
     assert one_step[1] == one_step[2], "in one step there is one latent either way"
-    assert all(found["seconds"] > 0 for report in reports for found in report["results"])
     assert reports[0]["elbo"]["valid"] is True
     assert reports[1]["delbo"]["valid"] is False
     figures = {figure.stem for figure in (out / "figures").iterdir()}

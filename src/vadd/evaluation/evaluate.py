@@ -1,6 +1,5 @@
 """The numbers about a run: how far its samples are from the data, by number of steps."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -65,10 +64,8 @@ def evaluate(
         report["samples"] = judge.samples
         for count in steps:
             tell = partial(progress, f"samples in {plural(count, 'step')}", total=judge.samples)
-            began = time.perf_counter()
             drawn = run.sample(judge.samples, steps=count, seed=seed, progress=tell).numpy()
-            seconds = time.perf_counter() - began
-            report["results"].append({"steps": count, **judge(drawn, count), "seconds": seconds})
+            report["results"].append({"steps": count, **judge(drawn, count)})
             if run.data.positions == 2:
                 histograms[count] = histogram(drawn, run.data.values)
             if len(run.data.shape) == 3:

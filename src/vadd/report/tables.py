@@ -77,7 +77,6 @@ COLUMN_TITLES = {
     "frechet": "Frechet distance",
     "frechet_floor": "its floor",
     "classifier_accuracy": "classifier accuracy",
-    "seconds": "sampling, s",
 }
 
 NOTES = {

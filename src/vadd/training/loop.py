@@ -64,6 +64,8 @@ class Trainer:
         self.recipe, self.directory, self.settings, self.data = recipe, directory, recipe.training, data
         self.processes = Processes()
         self.device = self.processes.device
+        if data.tokenizer is not None and self.processes.is_main:
+            directory.keep_tokenizer(data.tokenizer)
         self.parts = self.processes.share(self.settings.batch, self.settings.accumulate)
         self.batches = ShuffledBatches(len(data.train), self.settings.batch, recipe.seed)
         self.draw_mask = build_mask_draw(recipe.diffusion)
@@ -141,8 +143,6 @@ class Trainer:
                     f"training.steps was {before} and is {self.settings.steps}: from step {self.start} on the learning "
                     "rate and the KL weight follow the schedules of the new length"
                 )
-            if self.data.tokenizer is not None:
-                self.directory.keep_tokenizer(self.data.tokenizer)
             self.directory.write_recipe(self.recipe)
             self.directory.archive.sweep()
             forget_after(self.directory.metrics_file, self.start)
