@@ -74,6 +74,7 @@ def sample(
         if trajectory.suffix not in {".gif", ".png", ".npz"}:
             raise UserError(f"--trajectory takes a file that ends in .gif, .png or .npz, not {trajectory}")
         refuse_existing(trajectory, overwrite)
+    from vadd.evaluation.evaluate import plural
     from vadd.run import load
 
     loaded = load(run)
@@ -107,7 +108,7 @@ def sample(
         _write_texts(loaded, tokens, out)
     else:
         _write(tokens.numpy(), out, loaded.model.values, loaded.data.shape)
-    out_console.print(f"{n} samples in {steps} steps: {out}", soft_wrap=True)
+    out_console.print(f"{plural(n, 'sample')} in {plural(steps, 'step')}: {out}", soft_wrap=True)
 
 
 def _numbered(texts: list[str]) -> list[str]:
