@@ -124,7 +124,8 @@ def bits_table(data: str, reports: Sequence[Report]) -> Table:
 
 def _few_levels(data: str, reports: Sequence[Report]) -> str:
     if data == "cifar10" and reports[0]["values"] != 256:
-        return f" The paper's images have 256 values per channel, these {reports[0]['values']}: nor do these with its."
+        levels = reports[0]["values"]
+        return f" The paper's images have 256 values per channel, these {levels}: its numbers do not compare with these."
     return ""
 
 
