@@ -145,7 +145,7 @@ def reproduce_mnist(
 def reproduce_cifar10(
     out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/cifar10"),
     scale: Annotated[
-        ImageScale, typer.Option(help="small: twenty minutes per model, 8 values per channel; paper: 1M iterations.")
+        ImageScale, typer.Option(help="small: minutes per model, 8 values per channel; paper: 1M iterations.")
     ] = ImageScale.small,
     data: DataOption = None,
     inception: Annotated[

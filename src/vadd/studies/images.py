@@ -125,7 +125,7 @@ def bits_table(data: str, reports: Sequence[Report]) -> Table:
 def _few_levels(data: str, reports: Sequence[Report]) -> str:
     if data == "cifar10" and reports[0]["values"] != 256:
         levels = reports[0]["values"]
-        return f" The paper's images have 256 values per channel, these {levels}: its numbers do not compare with these."
+        return f" The paper's images have 256 values per channel, these {levels}: its numbers do not compare."
     return ""
 
 
