@@ -233,7 +233,7 @@ def test_what_the_hub_says_is_one_line(hub: FakeHub) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["owner", "owner/name/more", "./owner/na me", "../work/owner", "/owner/name", "runs/a"]
+    "path", ["owner", "owner/name/more", "./owner/na me", "../place/owner", "/owner/name", "runs/a"]
 )
 def test_what_is_a_path_is_not_looked_for_on_the_hub(hub: FakeHub, path: str) -> None:
     Path("runs").mkdir()
