@@ -9,15 +9,32 @@ from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latent import Evidence, GaussianLatent, Latent, NoLatent, Particles, kl_warmup
 from vadd.core.masking import ExactCount, IidTimes, MaskDraw, MaskedBatch, Masking, StratifiedTimes, apply_mask
 from vadd.core.model import MaskedDiffusion
+from vadd.core.noise import Noise
 from vadd.core.objective import Objective, objective
-from vadd.core.sampler import Samples, sample, step_grid
+from vadd.core.sampler import Samples, sample
 from vadd.core.schedule import CosineSchedule, LinearSchedule, PolynomialSchedule, Schedule
+from vadd.core.strategies import (
+    SAMPLERS,
+    Ancestral,
+    EntropyBounded,
+    FirstHitting,
+    Ordered,
+    Parallel,
+    Remask,
+    Sampler,
+    step_grid,
+)
+from vadd.core.values import ValueDraw
 
 __all__ = [
+    "SAMPLERS",
+    "Ancestral",
     "CosineSchedule",
     "DiagonalGaussian",
+    "EntropyBounded",
     "Evidence",
     "ExactCount",
+    "FirstHitting",
     "GaussianLatent",
     "IidTimes",
     "Latent",
@@ -28,12 +45,18 @@ __all__ = [
     "MaskedDiffusion",
     "Masking",
     "NoLatent",
+    "Noise",
     "Objective",
+    "Ordered",
+    "Parallel",
     "Particles",
     "PolynomialSchedule",
+    "Remask",
+    "Sampler",
     "Samples",
     "Schedule",
     "StratifiedTimes",
+    "ValueDraw",
     "apply_mask",
     "elbo",
     "k_sample_delbo",
