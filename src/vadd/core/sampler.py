@@ -26,7 +26,7 @@ __all__ = ["Grid", "LatentPolicy", "Samples", "sample", "step_grid"]
 
 LatentPolicy = Literal["resample", "fixed"]
 LOGITS_AT_ONCE = 1 << 26
-"""Most logits the network writes in one call; sequences are divided accordingly."""
+"""Most logits the network writes in one call, unless a single sequence takes more."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ def sample(
     sampler.check(model.positions, steps)
     if isinstance(noise, torch.Generator):
         noise = Noise.of(noise, len(x))
+    if noise.rows != len(x):
+        raise ValueError(f"noise for {noise.rows} rows, but {len(x)} samples")
     hidden = x == model.mask_value
     plan = sampler.plan(hidden, steps, model.schedule, grid, noise)
     open_at_start = hidden
@@ -111,7 +113,7 @@ def _given(model: MaskedDiffusion, latent: LatentPolicy | Tensor, count: int) ->
     if isinstance(latent, Tensor):
         if latent.ndim != 2 or len(latent) != count:
             raise UserError(f"latents for {count} samples have the shape ({count}, d), not {tuple(latent.shape)}")
-        return latent.to(model.device)
+        return latent.to(model.device, torch.float32)  # as the prior draws it
     if latent not in get_args(LatentPolicy):
         raise UserError(f"unknown latent policy {latent!r}; choose from {', '.join(get_args(LatentPolicy))}")
     return None
@@ -142,5 +144,4 @@ def _parts(where: Tensor, values: int) -> Iterator[Tensor]:
     """The rows that ask for something, so many at a time that their logits fit."""
     counts = where.sum(dim=1)
     rows = counts.nonzero()[:, 0]
-    part = (counts[rows].cumsum(0) * values - 1) // LOGITS_AT_ONCE
-    yield from torch.split(rows, torch.unique_consecutive(part, return_counts=True)[1].tolist())
+    yield from torch.split(rows, max(1, LOGITS_AT_ONCE // (int(counts.max()) * values)))

@@ -94,16 +94,21 @@ def on_the_grid(hidden: Tensor, steps: int, schedule: Schedule, grid: Grid) -> P
     """The times only. A row starts at the time whose expected masked fraction is the row's own, and its grid shrinks
     with it; nothing is said about when a position is revealed.
     """
-    fraction = hidden.double().mean(dim=1, keepdim=True).cpu()
+    fraction = masked_share(hidden)
     times = schedule.time_at(fraction) * step_grid(steps, grid)
     # A row with nothing hidden has nothing to do; any shares will do for it.
     left = schedule.masked_fraction(times) / fraction.clamp(min=1 / hidden.shape[1])
     return Plan(torch.zeros_like(hidden, dtype=torch.int64), times, left)
 
 
+def masked_share(hidden: Tensor) -> Tensor:
+    """(n, N) -> (n, 1), float64 on the CPU."""
+    return hidden.cpu().double().mean(dim=1, keepdim=True)
+
+
 def ranks(keys: Tensor) -> Tensor:
-    """(n, N): the place of every entry in its row, smallest key first."""
-    return keys.argsort(dim=1).argsort(dim=1)
+    """(n, N): the place of every entry in its row, smallest key first; of equals the one to the left."""
+    return keys.argsort(dim=1, stable=True).argsort(dim=1)
 
 
 @dataclass(frozen=True)
@@ -158,11 +163,11 @@ class FirstHitting(Sampler):
 
     def check(self, positions: int, steps: int) -> None:
         if steps != positions:
-            raise UserError(f"the first-hitting sampler takes one step for each of the {positions} positions: {steps}")
+            raise UserError(f"the first-hitting sampler takes a step for each position: {positions} steps, not {steps}")
 
     def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> Plan:
         known = ~hidden.cpu()
-        fraction = hidden.double().mean(dim=1, keepdim=True).cpu()
+        fraction = masked_share(hidden)
         levels = (noise.uniform(hidden.shape[1]) * fraction).masked_fill(known, 0)
         # The largest level is hit first, on the way down from 1; known positions have the lowest and come never.
         step_of = (ranks(levels) + 1).masked_fill(known, 0)
@@ -201,6 +206,10 @@ class Ordered(_Adaptive):
 
     by: Order = "confidence"
 
+    def __post_init__(self) -> None:
+        if self.by not in get_args(Order):
+            raise UserError(f"unknown order {self.by!r}; choose from {', '.join(get_args(Order))}")
+
     def doubt(self, logits: Tensor, drawn: Tensor) -> Tensor:
         if self.by == "entropy":
             return entropies(logits)
@@ -225,7 +234,7 @@ class EntropyBounded(_Adaptive):
     budget: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.budget < 0:
+        if not self.budget >= 0:
             raise UserError(f"the entropy budget must be at least 0, not {self.budget}")
 
     def doubt(self, logits: Tensor, drawn: Tensor) -> Tensor:
@@ -234,7 +243,7 @@ class EntropyBounded(_Adaptive):
     def kept(self, step: int, where: Tensor, doubt: Tensor | None) -> Tensor:
         if step == 1:
             return where
-        ordered, places = spread_out(where, doubt).sort(dim=1)
+        ordered, places = spread_out(where, doubt).sort(dim=1, stable=True)
         before = ordered.cumsum(dim=1).roll(1, dims=1)  # of all that are surer: the sum without the largest
         before[:, 0] = 0
         return where & torch.zeros_like(where).scatter_(1, places, before <= self.budget)
@@ -252,6 +261,9 @@ def entropies(logits: Tensor) -> Tensor:
     return -(log_probabilities.exp() * log_probabilities).nan_to_num(nan=0.0).sum(dim=-1)
 
 
+Rule = Literal["capped", "rescaled"]
+
+
 @dataclass(frozen=True)
 class Remask(Sampler):
     r"""ReMDM (Wang et al. 2025): revealed positions may be masked again, so that mistakes can be corrected.
@@ -259,14 +271,17 @@ class Remask(Sampler):
     Between t and s a revealed position is masked with probability :math:`\sigma`, a masked one revealed with
     probability :math:`(\alpha_s - (1 - \sigma) \alpha_t) / (1 - \alpha_t)`, which leaves the expected masked
     fraction on the schedule. ``capped``: :math:`\sigma = \min(\eta, \sigma_{max})`; ``rescaled``:
-    :math:`\sigma = \eta\, \sigma_{max}`, where :math:`\sigma_{max} = \min(1, (1 - \alpha_s) / \alpha_t)`. Known positions stay.
+    :math:`\sigma = \eta\, \sigma_{max}`, where :math:`\sigma_{max} = \min(1, (1 - \alpha_s) / \alpha_t)`. Known
+    positions stay.
     """
 
     exact: ClassVar[bool] = False
-    rule: Literal["capped", "rescaled"] = "capped"
+    rule: Rule = "capped"
     eta: float = 0.02
 
     def __post_init__(self) -> None:
+        if self.rule not in get_args(Rule):
+            raise UserError(f"unknown remasking rule {self.rule!r}; choose from {', '.join(get_args(Rule))}")
         if not 0 <= self.eta <= 1:
             raise UserError(f"eta lies in [0, 1], not {self.eta}")
 
@@ -275,17 +290,22 @@ class Remask(Sampler):
 
     def asked(self, step: int, plan: Plan, hidden: Tensor, noise: Noise) -> Tensor:
         before, after = plan.left[:, step], plan.left[:, step - 1]
-        sigma = self._sigma(1 - before, 1 - after)
-        reveal = ((1 - after) - (1 - sigma) * (1 - before)) / before.clamp(min=torch.finfo(before.dtype).tiny)
+        # Written with 1 - alpha, so that it is 1 and nothing less at the last step, where ``after`` and sigma are 0.
+        reveal = (before - after + self._sigma(before, after) * (1 - before)) / positive(before)
         return hidden & (noise.uniform(hidden.shape[1]) < reveal[:, None]).to(hidden.device)
 
     def taken_back(self, step: int, plan: Plan, revealed: Tensor, noise: Noise) -> Tensor:
-        sigma = self._sigma(1 - plan.left[:, step], 1 - plan.left[:, step - 1])
+        sigma = self._sigma(plan.left[:, step], plan.left[:, step - 1])
         return revealed & (noise.uniform(revealed.shape[1]) < sigma[:, None]).to(revealed.device)
 
-    def _sigma(self, alpha_t: Tensor, alpha_s: Tensor) -> Tensor:
-        most = ((1 - alpha_s) / alpha_t.clamp(min=torch.finfo(alpha_t.dtype).tiny)).clamp(max=1)
+    def _sigma(self, before: Tensor, after: Tensor) -> Tensor:
+        most = (after / positive(1 - before)).clamp(max=1)
         return most.clamp(max=self.eta) if self.rule == "capped" else self.eta * most
+
+
+def positive(tensor: Tensor) -> Tensor:
+    """To divide by: where it is 0, what it divides does not matter."""
+    return tensor.clamp(min=torch.finfo(tensor.dtype).tiny)
 
 
 SAMPLERS: dict[str, Sampler] = {

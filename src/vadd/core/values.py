@@ -57,19 +57,20 @@ class ValueDraw:
         return torch.cat([self._draw(part, uniform) for part, uniform in pairs])
 
     def _draw(self, logits: Tensor, uniforms: Tensor) -> Tensor:
-        if self.temperature == 0:
+        if self.temperature < torch.finfo(torch.float32).tiny:  # which float32 cannot divide by
             return logits.argmax(dim=-1)
         if self.precision == "float32":
-            scaled = self._restricted(logits.float() / self.temperature)
+            scaled = self._scaled(logits.float())
             gumbel = -(-uniforms.to(logits.device, torch.float32).clamp(min=1e-10).log()).clamp(min=1e-10).log()
             return (scaled + gumbel).argmax(dim=-1)
         on_device = logits.cpu() if logits.device.type == "mps" else logits  # Apple's GPUs have no float64
-        scaled = self._restricted(on_device.double() / self.temperature)
-        return inverted(scaled, uniforms).to(logits.device)
+        return inverted(self._scaled(on_device.double()), uniforms).to(logits.device)
 
-    def _restricted(self, logits: Tensor) -> Tensor:
-        """The logits, minus infinity where a value is not to be drawn."""
+    def _scaled(self, logits: Tensor) -> Tensor:
+        """At the temperature, 0 where they are largest, minus infinity where a value is not to be drawn."""
         never = float("-inf")
+        # Shifted before they are divided: at a low temperature the largest must not overflow.
+        logits = (logits - logits.amax(dim=-1, keepdim=True)) / self.temperature
         if self.top_k is not None and self.top_k < logits.shape[1]:
             least = logits.topk(self.top_k, dim=-1).values[:, -1:]
             logits = logits.masked_fill(logits < least, never)
@@ -83,8 +84,10 @@ class ValueDraw:
 
 
 def inverted(logits: Tensor, uniforms: Tensor) -> Tensor:
-    """One value for each row of ``logits`` (M, V) float64: where its distribution function passes ``uniforms`` (M,)."""
+    """One value for each row of ``logits`` (M, V) float64, the largest 0: where its distribution function passes
+    ``uniforms`` (M,).
+    """
     # Unnormalised: scaling the uniform by the last entry also keeps rounding from pushing a draw past the end.
-    cumulative = (logits - logits.amax(dim=-1, keepdim=True)).exp_().cumsum(dim=-1)
+    cumulative = logits.exp().cumsum(dim=-1)
     levels = uniforms.to(cumulative)[:, None] * cumulative[:, -1:]
     return torch.searchsorted(cumulative, levels, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
