@@ -192,7 +192,7 @@ class Run:
                 steps,
                 step_generator(seed, SAMPLING, first // size),
                 grid=grid or self.recipe.sampling.grid,
-                latent_policy=latent_policy or self.recipe.sampling.latent_policy,
+                latent=latent_policy or self.recipe.sampling.latent_policy,
             )
             chunks.append(drawn.tokens.cpu())
             progress(done=first + len(drawn.tokens))
@@ -207,7 +207,7 @@ class Run:
             steps,
             step_generator(seed, SAMPLING, 0),
             grid=settings.grid,
-            latent_policy=settings.latent_policy,
+            latent=settings.latent_policy,
             record=True,
         )
         assert drawn.trajectory is not None

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from vadd.cli import data, inspecting, planning, publishing, studies, training, using
+from vadd.cli import data, evaluating, inspecting, planning, publishing, sampling, studies, training
 from vadd.cli.common import err_console, out_console
 from vadd.errors import Interrupted, UserError
 from vadd.version import __version__
@@ -37,9 +37,9 @@ def options(
 
 app.command()(studies.demo)
 app.command()(training.train)
-app.command()(using.sample)
-app.command("eval")(using.evaluate)
-app.command()(using.compare)
+app.command()(sampling.sample)
+app.command("eval")(evaluating.evaluate)
+app.command()(evaluating.compare)
 app.command()(inspecting.status)
 app.command()(inspecting.runs)
 app.command()(planning.plan)

@@ -25,6 +25,7 @@ JsonOption = Annotated[Path | None, typer.Option("--json", help="Also write the 
 StepsOption = Annotated[
     str, typer.Option("--steps", help="Numbers of sampling steps, separated by commas.", metavar="T,T,...")
 ]
+RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]
 ParticlesOption = Annotated[int, typer.Option("--particles", help="Latents drawn for each likelihood estimate.")]
 SamplesOption = Annotated[
     int, typer.Option("--samples", help="Samples to compare with the data, for each number of steps.")

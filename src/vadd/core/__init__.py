@@ -18,16 +18,33 @@ from vadd.core.masking import (
     apply_mask,
 )
 from vadd.core.model import MaskedDiffusion
+from vadd.core.noise import Noise
 from vadd.core.objective import Objective, objective
-from vadd.core.sampler import Samples, sample, step_grid
+from vadd.core.sampler import Samples, sample
 from vadd.core.schedule import CosineSchedule, LinearSchedule, PolynomialSchedule, Schedule
+from vadd.core.strategies import (
+    SAMPLERS,
+    Ancestral,
+    EntropyBounded,
+    FirstHitting,
+    Ordered,
+    Parallel,
+    Remask,
+    Sampler,
+    step_grid,
+)
+from vadd.core.values import ValueDraw
 
 __all__ = [
+    "SAMPLERS",
+    "Ancestral",
     "CosineSchedule",
     "DiagonalGaussian",
+    "EntropyBounded",
     "EvenWeights",
     "Evidence",
     "ExactCount",
+    "FirstHitting",
     "GaussianLatent",
     "IidTimes",
     "Latent",
@@ -38,12 +55,18 @@ __all__ = [
     "MaskedDiffusion",
     "Masking",
     "NoLatent",
+    "Noise",
     "Objective",
+    "Ordered",
+    "Parallel",
     "Particles",
     "PolynomialSchedule",
+    "Remask",
+    "Sampler",
     "Samples",
     "Schedule",
     "StratifiedTimes",
+    "ValueDraw",
     "apply_mask",
     "elbo",
     "k_sample_delbo",

@@ -1,8 +1,8 @@
 r"""What a model says of given data: valid bounds of the likelihood, and the paper's number, which is not one.
 
-**Step bound**, valid for any latent. On the sampler's own grid :math:`0 = t_0 < \dots < t_T = 1`, let :math:`U_i` be
-the positions that the forward process masks between :math:`t_{i-1}` and :math:`t_i`. The sampler with T steps reveals
-them at its i-th step, so
+**Step bound**, valid for any latent and any sampler that plans ahead. Let :math:`U_i` be the positions that the sampler
+reveals at its i-th step; for Algorithm 2 on the grid :math:`0 = t_0 < \dots < t_T = 1` those that the forward process
+masks between :math:`t_{i-1}` and :math:`t_i`. The plan does not depend on the values, so
 
 .. math:: \log p_T(x_0) \ge E \sum_{i=1}^T \log p(x_{0,U_i} \mid x_{t_i}), \qquad
           p(x_U \mid x_t) = E_{z \sim p} \prod_{j \in U} \mu_j(x_t, z, t)[x_{0,j}].
@@ -28,7 +28,8 @@ from torch import Tensor
 from vadd.core.latent import NoLatent, Particles
 from vadd.core.masking import ExactCount, MaskedBatch, Masking, apply_mask
 from vadd.core.model import MaskedDiffusion
-from vadd.core.sampler import Grid, step_grid
+from vadd.core.noise import Noise
+from vadd.core.strategies import Ancestral, Grid, Sampler
 from vadd.errors import UserError
 
 
@@ -41,14 +42,24 @@ def step_bound(
     generator: torch.Generator | None = None,
     *,
     grid: Grid = "uniform",
+    sampler: Sampler | None = None,
 ) -> Tensor:
-    """A lower bound of log p_T(x0) of the sampler with ``steps`` steps on ``grid`` and a fresh latent at each step.
+    """A lower bound of log p_T(x0) of the ``sampler`` (by default Algorithm 2) with ``steps`` steps on ``grid`` and a
+    fresh latent at each step.
 
     ``particles`` is their number, or a :class:`~vadd.core.latent.Particles` that also names the proposals.
     """
+    sampler = sampler or Ancestral()
+    if not sampler.exact:
+        raise UserError(
+            f"no bound speaks about the sampler {type(sampler).__name__}: it does not draw from the model's own "
+            "distribution; choose ancestral, parallel or first-hitting"
+        )
+    sampler.check(model.positions, steps)
     particles, generator = _with_defaults(particles, generator)
-    times = step_grid(steps, grid)
-    step_of = _reveal_steps(x0, model.schedule.masked_fraction(times), generator)
+    everything = torch.ones_like(x0, dtype=torch.bool)
+    plan = sampler.plan(everything, steps, model.schedule, grid, Noise.of(generator, len(x0)))
+    step_of = plan.step_of
     total = torch.zeros(len(x0), dtype=torch.float64)
     # Only steps that reveal something of an example contribute; short examples leave most of many steps empty.
     tasks = torch.unique(torch.stack([_rows_like(step_of).flatten(), step_of.flatten()], dim=1), dim=0)
@@ -56,7 +67,7 @@ def step_bound(
         rows, step = task[:, 0], task[:, 1]
         hidden = step_of[rows] <= step[:, None]
         revealed = step_of[rows] == step[:, None]
-        t = times.float().to(x0.device)[step]
+        t = plan.times[rows.cpu(), step.cpu()].to(x0.device, torch.float32)
         batch = apply_mask(x0[rows], Masking(hidden, t, torch.ones_like(t)), model.mask_value)
         total.index_add_(0, rows.cpu(), _log_joint(model, batch, revealed, particles, generator))
     return total
@@ -65,13 +76,6 @@ def step_bound(
 def _with_defaults(particles: Particles | int, generator: torch.Generator | None) -> tuple[Particles, torch.Generator]:
     settled = Particles(particles) if isinstance(particles, int) else particles
     return settled, torch.Generator().manual_seed(0) if generator is None else generator
-
-
-def _reveal_steps(x0: Tensor, masked_fractions: Tensor, generator: torch.Generator) -> Tensor:
-    """For every position the step, 1..T, at which the sampler reveals it: the grid interval in which it was masked."""
-    level = torch.rand(x0.shape, generator=generator, dtype=torch.float64)
-    steps = torch.searchsorted(masked_fractions, level, right=True)
-    return steps.clamp(1, len(masked_fractions) - 1).to(x0.device)
 
 
 def _rows_like(tokens: Tensor) -> Tensor:

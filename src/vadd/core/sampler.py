@@ -1,13 +1,15 @@
-r"""Algorithm 2: from all masked to data in T steps.
+r"""From all masked to data in T steps: the one loop that every sampler runs on.
 
-At each step, from t down to s, every masked position is revealed with probability :math:`\rho = (\alpha(s) -
-\alpha(t)) / (1 - \alpha(t))`, and its value is drawn from :math:`\mu(x_t, z, t)` for a fresh z from the prior. The
-coins do not depend on the values, so they are tossed first: the network sees only the sequences that reveal
-something, and its output layer only the positions revealed. That is the same distribution as drawing "value or mask"
-everywhere, and much cheaper.
+At each step a :class:`~vadd.core.strategies.Sampler` says which hidden positions the network must predict; values are
+drawn for them given a fresh latent, and revealed. Algorithm 2 (:class:`~vadd.core.strategies.Ancestral`) needs to know
+only when a position is revealed, not its value, so the network sees the sequences that reveal something, and its output
+layer the positions revealed. That is the same distribution as drawing "value or mask" everywhere, and much cheaper;
+steps that reveal nothing cost nothing.
+
+Given positions are never hidden and so never change: infilling is sampling from another start.
 """
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -15,26 +17,16 @@ import torch
 from torch import Tensor
 
 from vadd.core.model import MaskedDiffusion
+from vadd.core.noise import Noise
+from vadd.core.strategies import Ancestral, Grid, Sampler, step_grid
+from vadd.core.values import ValueDraw
 from vadd.errors import UserError
 
-Grid = Literal["uniform", "cosine"]
+__all__ = ["Grid", "LatentPolicy", "Samples", "sample", "step_grid"]
+
 LatentPolicy = Literal["resample", "fixed"]
-
-
-def step_grid(steps: int, grid: Grid = "uniform") -> Tensor:
-    """Times 0 = t_0 < ... < t_T = 1, float64 (steps + 1,). ``cosine`` takes smaller steps near t = 1, where most
-    is hidden.
-    """
-    if steps < 1:
-        raise UserError(f"sampling needs at least 1 step, not {steps}")
-    fractions = torch.linspace(0, 1, steps + 1, dtype=torch.float64)
-    if grid == "uniform":
-        return fractions
-    if grid == "cosine":
-        times = (math.pi / 2 * fractions).sin()
-        times[-1] = 1.0
-        return times
-    raise UserError(f"unknown step grid {grid!r}; choose from {', '.join(get_args(Grid))}")
+LOGITS_AT_ONCE = 1 << 26
+"""Most logits the network writes in one call, unless a single sequence takes more."""
 
 
 @dataclass(frozen=True)
@@ -42,60 +34,114 @@ class Samples:
     tokens: Tensor
     """(n, N) integers in 0..V-1."""
     evaluations: int
-    """How often the network was called: at most the number of steps."""
+    """Steps at which the network was called: at most the number of steps."""
+    sequences: int
+    """Sequences that the network was shown, over all steps: at most n times the number of steps."""
     trajectory: Tensor | None = None
-    """(steps + 1, n, N), from all masked to the sample, if it was recorded."""
+    """(steps + 1, n, N), from the start to the sample, if it was recorded."""
 
 
 @torch.no_grad()
 def sample(
     model: MaskedDiffusion,
-    count: int,
+    start: int | Tensor,
     steps: int,
-    generator: torch.Generator,
+    noise: Noise | torch.Generator,
     *,
+    sampler: Sampler | None = None,
     grid: Grid = "uniform",
-    latent_policy: LatentPolicy = "resample",
+    latent: LatentPolicy | Tensor = "resample",
+    values: ValueDraw | None = None,
     record: bool = False,
 ) -> Samples:
-    """Draw ``count`` samples in ``steps`` steps.
+    """Draw samples in ``steps`` steps.
 
-    ``latent_policy`` is ``resample`` (a new z at each step, the paper's) or ``fixed`` (one z for a whole trajectory).
+    ``start`` is their number, or sequences (n, N) in which the mask value marks what is to be filled. ``latent`` is
+    ``resample`` (a new z at each step, the paper's), ``fixed`` (one z for a whole trajectory) or the z to use, (n, d).
     """
-    if count < 1:
-        raise UserError(f"the number of samples must be at least 1, not {count}")
-    if latent_policy not in get_args(LatentPolicy):
-        raise UserError(f"unknown latent policy {latent_policy!r}; choose from {', '.join(get_args(LatentPolicy))}")
-    times = step_grid(steps, grid)
-    rho = model.schedule.reveal_probability(times[1:], times[:-1])
-    device = model.device
-    x = torch.full((count, model.positions), model.mask_value, device=device)
+    sampler, values = sampler or Ancestral(), values or ValueDraw()
+    x = _start(model, start)
+    sampler.check(model.positions, steps)
+    if isinstance(noise, torch.Generator):
+        noise = Noise.of(noise, len(x))
+    if noise.rows != len(x):
+        raise ValueError(f"noise for {noise.rows} rows, but {len(x)} samples")
+    hidden = x == model.mask_value
+    plan = sampler.plan(hidden, steps, model.schedule, grid, noise)
+    open_at_start = hidden
+    z = _given(model, latent, len(x))
     states = [x.clone()] if record else []
-    evaluations = 0
+    evaluations = sequences = 0
     for step in range(steps, 0, -1):
-        t = torch.full((count,), float(times[step]), device=device)
-        if latent_policy == "resample" or step == steps:
-            z = model.latent.draw(x, t, generator)
-        coins = torch.rand(x.shape, generator=generator, dtype=torch.float64) < rho[step - 1]
-        revealed = coins.to(device) & (x == model.mask_value)
-        rows = revealed.any(dim=1).nonzero()[:, 0]
-        if len(rows):
-            logits = model.denoiser(x[rows], None if z is None else z[rows], t[rows], revealed[rows])
-            x[revealed] = draw_categorical(logits, generator)
+        t = plan.times[:, step].to(x.device, torch.float32)
+        if isinstance(latent, str) and (latent == "resample" or step == steps):
+            z = noise.each(lambda rows, generator, t=t: model.latent.draw(x[rows], t[rows], generator))  # type: ignore[misc]
+        revealed = open_at_start & ~hidden
+        where = sampler.asked(step, plan, hidden, noise)
+        if where.any():
+            uniforms = noise.uniform_at(where, *values.noise_per_value(model.values))
+            drawn, doubt = _predict(model, x, z, t, where, uniforms, sampler, values)
+            kept = sampler.kept(step, where, doubt)
+            x[kept] = drawn[kept[where]]
             evaluations += 1
+            sequences += int(where.any(dim=1).sum())
+        back = sampler.taken_back(step, plan, revealed, noise)
+        if back is not None:
+            x[back] = model.mask_value
+        hidden = x == model.mask_value
         if record:
             states.append(x.clone())
-    return Samples(x, evaluations, torch.stack(states) if record else None)
+    return Samples(x, evaluations, sequences, torch.stack(states) if record else None)
 
 
-def draw_categorical(logits: Tensor, generator: torch.Generator) -> Tensor:
-    """One value for each row of ``logits`` (M, V), by inversion in float64.
+def _start(model: MaskedDiffusion, start: int | Tensor) -> Tensor:
+    if isinstance(start, int):
+        if start < 1:
+            raise UserError(f"the number of samples must be at least 1, not {start}")
+        return torch.full((start, model.positions), model.mask_value, device=model.device)
+    if start.ndim != 2 or start.shape[1] != model.positions or len(start) == 0:
+        raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(start.shape)}")
+    low, high = int(start.min()), int(start.max())
+    if low < 0 or high > model.mask_value:
+        wrong = low if low < 0 else high
+        raise UserError(f"the sequences to fill hold the value {wrong}; the model knows 0..{model.values - 1}")
+    return start.to(model.device, torch.int64, copy=True)
 
-    In float32 the tail of a large vocabulary is unreachable, which silently sharpens the distribution.
-    """
-    on_device = logits.cpu() if logits.device.type == "mps" else logits  # Apple's GPUs have no float64
-    cumulative = on_device.double().softmax(dim=-1).cumsum(dim=-1)
-    uniforms = torch.rand(len(logits), 1, generator=generator, dtype=torch.float64).to(cumulative.device)
-    # Scaling by the last entry, instead of trusting it to be 1, keeps rounding from pushing a draw past the end.
-    drawn = torch.searchsorted(cumulative, uniforms * cumulative[:, -1:], right=True)[:, 0]
-    return drawn.clamp(max=logits.shape[1] - 1).to(logits.device)
+
+def _given(model: MaskedDiffusion, latent: LatentPolicy | Tensor, count: int) -> Tensor | None:
+    """The z that was given, if one was."""
+    if isinstance(latent, Tensor):
+        if latent.ndim != 2 or len(latent) != count:
+            raise UserError(f"latents for {count} samples have the shape ({count}, d), not {tuple(latent.shape)}")
+        return latent.to(model.device, torch.float32)  # as the prior draws it
+    if latent not in get_args(LatentPolicy):
+        raise UserError(f"unknown latent policy {latent!r}; choose from {', '.join(get_args(LatentPolicy))}")
+    return None
+
+
+def _predict(
+    model: MaskedDiffusion,
+    x: Tensor,
+    z: Tensor | None,
+    t: Tensor,
+    where: Tensor,
+    uniforms: Tensor,
+    sampler: Sampler,
+    values: ValueDraw,
+) -> tuple[Tensor, Tensor | None]:
+    """Values drawn for the M positions ``where``, and how doubtful each is, both (M,)."""
+    drawn, doubts, first = [], [], 0
+    for rows in _parts(where, model.values):
+        logits = model.denoiser(x[rows], None if z is None else z[rows], t[rows], where[rows])
+        drawn.append(values(logits, uniforms[first : first + len(logits)]))
+        first += len(logits)
+        doubts.append(sampler.doubt(logits, drawn[-1]))
+    sure = [doubt for doubt in doubts if doubt is not None]
+    return torch.cat(drawn), torch.cat(sure) if sure else None
+
+
+def _parts(where: Tensor, values: int) -> Iterator[Tensor]:
+    """The rows that ask for something, so many at a time that their logits fit."""
+    counts = where.sum(dim=1)
+    rows = counts.nonzero()[:, 0]
+    yield from torch.split(rows, max(1, LOGITS_AT_ONCE // (int(counts.max()) * values)))
