@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from vadd.cli import data, evaluating, inspecting, planning, publishing, sampling, studies, training
+from vadd.cli import data, evaluating, infilling, inspecting, latent, planning, publishing, sampling, studies, training
 from vadd.cli.common import err_console, out_console
 from vadd.errors import Interrupted, UserError
 from vadd.version import __version__
@@ -38,6 +38,8 @@ def options(
 app.command()(studies.demo)
 app.command()(training.train)
 app.command()(sampling.sample)
+app.command()(infilling.infill)
+app.command()(latent.latent)
 app.command("eval")(evaluating.evaluate)
 app.command()(evaluating.compare)
 app.command()(inspecting.status)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vadd.cli.common import RunArgument, out_console, progress_bar, refuse_existing
+from vadd.cli.trajectories import TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
@@ -33,10 +34,7 @@ def sample(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     grid: Annotated[str | None, typer.Option(help="Step grid, uniform or cosine; by default the recipe's.")] = None,
     latent_policy: Annotated[str | None, typer.Option(help="resample or fixed; by default the recipe's.")] = None,
-    trajectory: Annotated[
-        Path | None,
-        typer.Option(help="Also how the first 4 samples come about: .gif or .png for images, .npz for any data."),
-    ] = None,
+    trajectory: TrajectoryOption = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
 ) -> None:
     """Draw samples from a trained model.
@@ -48,7 +46,7 @@ def sample(
       vadd sample runs/checkers -n 5
       vadd sample runs/digits --steps 5 --out grid.png
       vadd sample runs/digits --steps 20 --trajectory denoising.gif
-      vadd sample runs/book -n 8 --steps 32
+      vadd sample runs/book -n 8 --steps 32 --trajectory denoising.html
     """
     if n is not None and n < 1:
         raise UserError(f"-n must be at least 1, not {n}")
@@ -58,14 +56,12 @@ def sample(
         if out.suffix not in PLAIN_FORMATS + TEXT_FORMATS:
             raise UserError(f"--out takes a file that ends in .npy, .csv or .png, for text .txt or .jsonl, not {out}")
         refuse_existing(out, overwrite)
-    if trajectory is not None:
-        if trajectory.suffix not in {".gif", ".png", ".npz"}:
-            raise UserError(f"--trajectory takes a file that ends in .gif, .png or .npz, not {trajectory}")
-        refuse_existing(trajectory, overwrite)
+    check_trajectory(trajectory, overwrite)
     from vadd.evaluation.evaluate import plural
     from vadd.run import load
 
     loaded = load(run)
+    refuse_strip(loaded, trajectory)
     is_text = loaded.tokenizer is not None
     if out is not None and out.suffix not in (TEXT_FORMATS if is_text else PLAIN_FORMATS):
         kinds = ".npy, .csv, .txt or .jsonl" if is_text else ".npy, .csv or .png"
@@ -83,7 +79,7 @@ def sample(
             progress=partial(tell, what="samples", total=n),
         )
     if trajectory is not None:
-        _write_trajectory(loaded, loaded.trajectory(min(n, 4), steps=steps, seed=seed).numpy(), trajectory)
+        write_trajectory(loaded, loaded.trajectory(min(n, 4), steps=steps, seed=seed).numpy(), trajectory)
         out_console.print(f"how the samples come about: {trajectory}", soft_wrap=True)
     if out is None:
         shown = tokens[:20]
@@ -113,22 +109,6 @@ def _write_texts(run: "Run", tokens: "Tensor", out: Path) -> None:
     ids = run.tokenizer.to_ids(tokens.numpy()).tolist()
     rows = (dumps({"text": text, "ids": row}, ensure_ascii=False) for text, row in zip(texts, ids, strict=True))
     out.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-
-
-def _write_trajectory(run: "Run", states: "Array", out: Path) -> None:
-    import numpy as np
-
-    values = run.model.values
-    if out.suffix == ".npz":
-        np.savez_compressed(out, states=states, mask=values)
-        return
-    from vadd.report.figures import save_figure
-    from vadd.report.images import denoising_gif, denoising_strip
-
-    if out.suffix == ".gif":
-        denoising_gif(out, states, run.data.shape, values)
-    else:
-        save_figure(denoising_strip(states, run.data.shape, values), out)
 
 
 def _write(tokens: "Array", out: Path, values: int, shape: tuple[int, ...]) -> None:

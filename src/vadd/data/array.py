@@ -12,8 +12,8 @@ from vadd.data.dataset import Array, DiscreteDataset
 from vadd.errors import UserError
 
 
-def read_array(path: Path, values: int | None = None) -> tuple[Array, int]:
-    """The array, checked, and its V: ``values`` if given, else one more than the largest value."""
+def read_integers(path: Path) -> Array:
+    """Any array of integers, as it is."""
     try:
         with path.open("rb") as file:
             array = np.load(file, allow_pickle=False)
@@ -22,9 +22,15 @@ def read_array(path: Path, values: int | None = None) -> tuple[Array, int]:
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"{path} is not a readable .npy file: {error}") from None
     if not isinstance(array, np.ndarray):
-        raise UserError(f"{path} holds several arrays; save the one to learn from as .npy")
+        raise UserError(f"{path} holds several arrays; save the one to read as .npy")
     if array.dtype.kind not in "iub":
         raise UserError(f"{path} holds {array.dtype} values; integers are needed")
+    return array
+
+
+def read_array(path: Path, values: int | None = None) -> tuple[Array, int]:
+    """The array, checked, and its V: ``values`` if given, else one more than the largest value."""
+    array = read_integers(path)
     if array.ndim < 2 or array.size == 0:
         raise UserError(
             f"{path} has shape {array.shape}; needed is (examples, positions) or (examples, height, width, ...)"

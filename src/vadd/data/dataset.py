@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+TO_FILL = -1
+"""Stands in unfinished examples where a value is missing."""
+
 
 @dataclass(frozen=True)
 class DiscreteDataset:

@@ -64,7 +64,16 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def read_image(path: Path, size: int, channels: int) -> Array:
-    """(size, size, channels) bytes."""
+    """Cut to a square and resized, (size, size, channels) bytes."""
+    image = open_image(path, channels)
+    from PIL import Image, ImageOps
+
+    fitted = ImageOps.fit(image, (size, size), method=Image.Resampling.LANCZOS)
+    return np.asarray(fitted).reshape(size, size, channels)
+
+
+def open_image(path: Path, channels: int) -> "Image":
+    """Upright, opaque and in its own size, in grey (1 channel) or colour (3)."""
     try:
         from PIL import Image, ImageOps
     except ImportError:
@@ -72,12 +81,10 @@ def read_image(path: Path, size: int, channels: int) -> Array:
     try:
         with Image.open(path) as opened:
             upright = ImageOps.exif_transpose(opened)
-            plain = _opaque(_eight_bits(upright)).convert("L" if channels == 1 else "RGB")
-            fitted = ImageOps.fit(plain, (size, size), method=Image.Resampling.LANCZOS)
+            return _opaque(_eight_bits(upright)).convert("L" if channels == 1 else "RGB")
     except Exception as error:  # the decoders of damaged files raise whatever they stumble over
         told = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{path} is not a readable image: {told}") from None
-    return np.asarray(fitted).reshape(size, size, channels)
 
 
 def _eight_bits(image: "Image") -> "Image":

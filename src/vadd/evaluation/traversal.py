@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from vadd.core.masking import Masking, apply_mask
 from vadd.data.dataset import Array
+from vadd.evaluation.latent_paths import cross, posterior_of, telling_dimensions
 from vadd.run import Run
 
 
@@ -29,27 +29,15 @@ def traverse(
     None for a model without a recognition model.
     """
     model = run.model
-    x0 = run.data.test[:1000].long().to(model.device)
-    hidden = Masking(
-        torch.ones_like(x0, dtype=torch.bool),
-        torch.ones(len(x0), device=x0.device),
-        torch.ones(len(x0), device=x0.device),
-    )
-    batch = apply_mask(x0, hidden, model.mask_value)
-    posterior = model.latent.posterior(x0, batch.xt, batch.t)
+    posterior = posterior_of(model, run.data.test[example : example + 1])
     if posterior is None:
         return None
-    told = posterior.kl_to_standard_normal().mean(0)
-    chosen = told.argsort(descending=True)[:dimensions].tolist()
-    values = torch.linspace(-span, span, columns)
-    z = posterior.mean[example].repeat(len(chosen), columns, 1)
-    for row, dimension in enumerate(chosen):
-        z[row, :, dimension] = values.to(z.device)
-    flat = z.flatten(0, 1)
-    states = batch.xt[:1].expand(len(flat), -1)
-    logits = model.denoiser(
-        states, flat, torch.ones(len(flat), device=z.device), torch.ones_like(states, dtype=torch.bool)
-    )
+    chosen = telling_dimensions(run, dimensions)
+    values = torch.linspace(-span, span, columns).tolist()
+    z = cross(posterior.mean[0].cpu(), chosen, values).flatten(0, 1).to(model.device)
+    states = torch.full((len(z), model.positions), model.mask_value, device=z.device)
+    everywhere = torch.ones_like(states, dtype=torch.bool)
+    logits = model.denoiser(states, z, torch.ones(len(z), device=z.device), everywhere)
     levels = torch.arange(model.values, dtype=torch.float32, device=z.device)
     expected = (logits.float().softmax(-1) @ levels).view(len(chosen), columns, model.positions)
-    return Traversal(chosen, values.tolist(), np.asarray(expected.cpu()))
+    return Traversal(chosen, values, np.asarray(expected.cpu()))

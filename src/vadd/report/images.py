@@ -150,10 +150,16 @@ def denoising_gif(
     states = as_trajectory(trajectory)
     grids = [square_grid(tokens_to_images(state, shape, values, masks=True)) for state in states]
     scale = max(1, round(GIF_SIDE / max(grids[0].shape[:2])))
-    first, *others = [as_pillow(enlarged(grid, scale)) for grid in grids]
-    durations = [milliseconds] * len(others) + [hold]
+    return save_animation(
+        path, [as_pillow(enlarged(grid, scale)) for grid in grids], [milliseconds] * (len(grids) - 1) + [hold]
+    )
+
+
+def save_animation(path: Path, frames: Sequence[Any], milliseconds: Sequence[int]) -> Path:
+    """Pillow's images one after the other, each for its time, for ever."""
+    first, *others = frames
     path.parent.mkdir(parents=True, exist_ok=True)
-    first.save(path, format="GIF", save_all=True, append_images=others, duration=durations, loop=0)
+    first.save(path, format="GIF", save_all=True, append_images=others, duration=list(milliseconds), loop=0)
     return path
 
 

@@ -1,0 +1,140 @@
+"""The work of ``vadd latent``: examples by name, paths through the latent, and how they are shown."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vadd.cli.common import out_console
+from vadd.cli.infill_tasks import held_out, templates_of
+from vadd.cli.trajectories import is_images
+from vadd.core import ValueDraw
+from vadd.data.array import read_integers
+from vadd.data.dataset import TO_FILL, Array
+from vadd.data.inpainting import read_pictures
+from vadd.errors import UserError
+from vadd.evaluation.latent_paths import cross, decode, encode, line, telling_dimensions
+from vadd.report.figures import save_figure
+from vadd.report.images import as_pillow, enlarged, image_grid, save_animation, tokens_to_images, traversal_figure
+from vadd.run import Run
+
+SIDE = 256
+FRAME, TURN = 120, 700
+"""Milliseconds of an animation's frames, and of those at its ends."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    z: Tensor
+    """(rows, columns, d)"""
+    rows: list[str]
+    columns: list[str]
+
+
+def interpolation(run: Run, first: str, last: str, points: int) -> Walk:
+    ends = encode(run, torch.cat([_one_example(run, first), _one_example(run, last)]))
+    shares = torch.linspace(0, 1, points).tolist()
+    return Walk(line(ends[0], ends[1], points)[None], [""], [f"{share:.2f}" for share in shares])
+
+
+def traversal(run: Run, around: str | None, dimensions: int, span: float, points: int) -> Walk:
+    if points < 2 or not span > 0:
+        raise UserError(f"a traversal takes at least 2 points and a span above 0, not {points} and {span}")
+    chosen = telling_dimensions(run, dimensions)
+    found = encode(run, _one_example(run, "0" if around is None else around))[0]
+    centre = torch.zeros_like(found) if around is None else found
+    values = torch.linspace(-span, span, points).tolist()
+    return Walk(cross(centre, chosen, values), [f"z{d}" for d in chosen], [f"{value:+.2f}" for value in values])
+
+
+def points_of(run: Run, name: str) -> Tensor:
+    """The latents of some examples, (n, d)."""
+    return encode(run, examples(run, name))
+
+
+def examples(run: Run, name: str) -> Tensor:
+    """Held-out examples by their numbers, all rows or one of an .npy, an image, or a text of which what follows is
+    missing: (n, N), V where something is missing.
+    """
+    positions, shape = run.model.positions, run.data.shape
+    array = re.fullmatch(r"(.+\.npy)(?::(\d+))?", name)
+    if re.fullmatch(r"\d+(,\d+)*", name):
+        found = held_out(run, name)
+    elif array is not None:
+        found = read_integers(Path(array[1]))
+        found = found[None] if found.shape in (shape, (positions,)) else found
+        if found.shape[1:] not in (shape, (positions,)) or not len(found):
+            raise UserError(f"{array[1]} has the shape {found.shape}; examples have {shape}")
+        found = found.reshape(len(found), -1)
+        if array[2] is not None and int(array[2]) >= len(found):
+            raise UserError(f"{array[1]} has no row {array[2]}; it has {len(found)}")
+        found = found if array[2] is None else found[int(array[2])][None]
+    elif is_images(run):
+        found = read_pictures(Path(name), shape, run.model.values)
+    elif run.tokenizer is not None:
+        found = templates_of(run)[1].whole(name).values[None]
+    else:
+        raise UserError(f"{name!r} names no example: give the number of a held-out one or a row of a file, x.npy:0")
+    low, high = int(found.min()), int(found.max())
+    if low < TO_FILL or high >= run.model.values:
+        raise UserError(f"{name} holds the value {low if low < TO_FILL else high}, outside 0..{run.model.values - 1}")
+    return torch.from_numpy(np.where(found == TO_FILL, run.model.values, found).astype(np.int64))
+
+
+def _one_example(run: Run, name: str) -> Tensor:
+    """(1, N)"""
+    found = examples(run, name)
+    if len(found) != 1:
+        raise UserError(f"{name} holds {len(found)} examples; name one of them")
+    return found
+
+
+def write_points(z: Tensor, out: Path | None) -> None:
+    if out is None:
+        for row in z.tolist():
+            out_console.out(" ".join(f"{value:.4f}" for value in row))
+    elif out.suffix == ".npy":
+        np.save(out, z.numpy())
+    elif out.suffix == ".csv":
+        np.savetxt(out, z.numpy(), fmt="%.6f", delimiter=",")
+    else:
+        raise UserError(f"the points z can be written as .npy or .csv, not to {out}")
+
+
+def present(run: Run, walk: Walk, out: Path | None, *, steps: int, seed: int, values: ValueDraw) -> None:
+    """Samples at all points of the walk, printed or written."""
+    images, text = is_images(run), run.tokenizer is not None
+    formats = [".png", ".gif", ".npy"] if images else [".txt", ".npy"] if text else [".csv", ".npy"]
+    if (images and out is None) or (out is not None and out.suffix not in formats):
+        raise UserError(f"this needs a file that ends in {', '.join(formats)}" + (f", not {out}" if out else ": --out"))
+    tokens = decode(run, walk.z.flatten(0, 1), steps=steps, seed=seed, values=values)
+    shape = run.data.shape
+    names = [f"{row} {column}".strip() for row in walk.rows for column in walk.columns]
+    if out is None:
+        written = run.texts(tokens) if text else [" ".join(map(str, row)) for row in tokens.tolist()]
+        for name, content in zip(names, written, strict=True):
+            out_console.out(f"--- {name} ---\n{content}" if text else f"{name}: {content}", highlight=False)
+    elif out.suffix == ".npy":
+        np.save(out, tokens.numpy().reshape(*walk.z.shape[:2], *shape))
+    elif out.suffix == ".csv":
+        np.savetxt(out, tokens.numpy(), fmt="%d", delimiter=",")
+    elif out.suffix == ".txt":
+        parts = (f"--- {name} ---\n{content}\n" for name, content in zip(names, run.texts(tokens), strict=True))
+        out.write_text("\n".join(parts), encoding="utf-8")
+    else:
+        _draw(tokens.numpy().reshape(*walk.z.shape[:2], -1), walk, shape, run.model.values, out)
+
+
+def _draw(tokens: Array, walk: Walk, shape: tuple[int, ...], values: int, out: Path) -> None:
+    """Rows and columns as a picture, or as an animation that goes along the columns and back."""
+    if out.suffix == ".png":
+        save_figure(traversal_figure(tokens, shape, values, walk.rows, walk.columns), out)
+        return
+    grids = [image_grid(tokens_to_images(column, shape, values), len(walk.rows)) for column in tokens.swapaxes(0, 1)]
+    scale = max(1, SIDE // shape[0] // 2)
+    there = [as_pillow(enlarged(grid, scale)) for grid in grids]
+    back = there[-2:0:-1]
+    save_animation(out, there + back, [TURN, *[FRAME] * (len(there) - 2), TURN, *[FRAME] * len(back)])

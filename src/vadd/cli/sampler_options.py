@@ -1,0 +1,67 @@
+"""What the commands that draw share: how to sample, and the defaults of it."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vadd.errors import UserError
+
+if TYPE_CHECKING:
+    from vadd.core import Sampler, ValueDraw
+
+SAMPLING_STEPS = 16
+
+StepCountOption = Annotated[
+    int | None,
+    typer.Option("--steps", help="Sampling steps. [default: 16; first-hitting: one for each position]"),
+]
+SamplerOption = Annotated[
+    str,
+    typer.Option(
+        "--sampler",
+        help="ancestral, parallel or first-hitting (the model's own distribution); confidence, margin, entropy or "
+        "entropy-bounded (the surest first); remask or remask-rescaled (with second thoughts).",
+    ),
+]
+TemperatureOption = Annotated[float, typer.Option("--temperature", help="Below 1 sharpens, 0 takes the likeliest.")]
+TopKOption = Annotated[
+    int | None, typer.Option("--top-k", help="Draw from the k likeliest values only.", show_default=False)
+]
+TopPOption = Annotated[
+    float | None, typer.Option("--top-p", help="Draw from the likeliest values that reach p only.", show_default=False)
+]
+PrecisionOption = Annotated[
+    str, typer.Option("--precision", help="float64, or float32 as in the paper's text figure, which sharpens.")
+]
+GridOption = Annotated[
+    str | None, typer.Option("--grid", help="Step grid, uniform or cosine; by default the recipe's.")
+]
+LatentPolicyOption = Annotated[
+    str | None, typer.Option("--latent-policy", help="resample or fixed; by default the recipe's.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", min=0)]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
+
+
+def sampler_settings(
+    sampler: str,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    precision: str = "float64",
+) -> "tuple[Sampler, ValueDraw]":
+    """Which positions are revealed when, and how their values are drawn."""
+    from vadd.core import SAMPLERS, ValueDraw
+
+    if sampler not in SAMPLERS:
+        raise UserError(f"unknown sampler {sampler!r}; choose from {', '.join(SAMPLERS)}")
+    values = ValueDraw(temperature=temperature, top_k=top_k, top_p=top_p, precision=precision)  # type: ignore[arg-type]  # checked on construction
+    return SAMPLERS[sampler], values
+
+
+def step_count(steps: int | None, sampler: str, positions: int) -> int:
+    if steps is not None and steps < 1:
+        raise UserError(f"--steps must be at least 1, not {steps}")
+    if steps is None:
+        return {"first-hitting": positions, "parallel": min(SAMPLING_STEPS, positions)}.get(sampler, SAMPLING_STEPS)
+    return steps

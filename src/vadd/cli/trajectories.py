@@ -1,0 +1,107 @@
+"""``--trajectory``: how samples come about, in the form that fits the data and the file's name."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vadd.cli.common import refuse_existing
+from vadd.errors import UserError
+
+if TYPE_CHECKING:
+    from vadd.data.dataset import Array
+    from vadd.report.trajectory import Token
+    from vadd.run import Run
+
+FORMATS = (".html", ".gif", ".png", ".npz")
+PAD = "·"
+
+TrajectoryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--trajectory",
+        help="Also how the first 4 come about: .html, a page with a slider; .gif; .png for images; .npz, the states.",
+        show_default=False,
+    ),
+]
+
+
+def check_trajectory(out: Path | None, overwrite: bool) -> None:
+    """Before the work, not after."""
+    if out is not None:
+        if out.suffix not in FORMATS:
+            raise UserError(f"--trajectory takes a file that ends in .html, .gif, .png or .npz, not {out}")
+        refuse_existing(out, overwrite)
+
+
+def refuse_strip(run: "Run", out: Path | None) -> None:
+    """Also before the work."""
+    if out is not None and out.suffix == ".png" and not is_images(run):
+        raise UserError(f"a trajectory as .png is for images; write this one as .html, .gif or .npz, not {out}")
+
+
+def write_trajectory(run: "Run", states: "Array", out: Path, extents: Sequence[slice] | None = None) -> None:
+    """States (steps + 1, n, N) of samples of ``run``, the value V for the mask. ``extents`` tells which part of each
+    sample a page or an animation of text shows, by default the whole.
+    """
+    import numpy as np
+
+    refuse_strip(run, out)
+    values, shape, steps = run.model.values, run.data.shape, len(states) - 1
+    title = f"{run.directory.path.name}: {steps} steps"
+    if out.suffix == ".npz":
+        np.savez_compressed(out, states=states, mask=values)
+        return
+    if is_images(run):
+        from vadd.report.figures import save_figure
+        from vadd.report.images import denoising_gif, denoising_strip
+        from vadd.report.trajectory import image_page
+
+        if out.suffix == ".gif":
+            denoising_gif(out, states, shape, values)
+        elif out.suffix == ".png":
+            save_figure(denoising_strip(states, shape, values), out)
+        else:
+            out.write_text(image_page(states, shape, values, title), encoding="utf-8")
+        return
+    from vadd.report.text_animation import text_gif
+    from vadd.report.trajectory import text_page
+
+    histories = _histories(run, states)
+    if extents is not None:
+        histories = [row[extent] for row, extent in zip(histories, extents, strict=True)]
+    if out.suffix == ".gif":
+        text_gif(out, histories, steps)
+    else:
+        out.write_text(text_page(histories, steps, title), encoding="utf-8")
+
+
+def is_images(run: "Run") -> bool:
+    shape = run.data.shape
+    return len(shape) == 3 and shape[2] in (1, 3)
+
+
+def _histories(run: "Run", states: "Array") -> "list[list[Token]]":
+    """Texts token by token, anything else number by number."""
+    import numpy as np
+
+    from vadd.data.text.pieces import pieces
+    from vadd.report.trajectory import token_histories
+
+    tokenizer = run.tokenizer
+    if tokenizer is None:
+        return token_histories(states, run.model.values, [[f"{v} " for v in row] for row in states[-1]], "{} ".format)
+
+    def piece_of(value: int) -> str:
+        number = int(tokenizer.to_ids(np.array([value]))[0])
+        return PAD if number == tokenizer.specials.pad else tokenizer.decode([number])
+
+    written = [
+        [
+            PAD if number == tokenizer.specials.pad else piece
+            for number, piece in zip(ids, pieces(tokenizer, ids), strict=True)
+        ]
+        for ids in tokenizer.to_ids(states[-1]).tolist()
+    ]
+    return token_histories(states, run.model.values, written, piece_of)

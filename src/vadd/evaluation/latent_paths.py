@@ -1,0 +1,70 @@
+"""The latent as a control: from examples to points z, along a path of points, and from points to samples."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from vadd.core import MaskedDiffusion, Noise, ValueDraw
+from vadd.core.gaussian import DiagonalGaussian
+from vadd.core.sampler import sample
+from vadd.errors import UserError
+from vadd.run import Run
+from vadd.training.randomness import SAMPLING, step_generator
+
+JUDGED = 1000
+"""Held-out examples that tell which dimensions matter."""
+
+
+@torch.no_grad()
+def posterior_of(model: MaskedDiffusion, x0: Tensor) -> DiagonalGaussian | None:
+    """r(z | x0, everything masked) at t = 1 for examples (n, N), of which positions may be missing (the value V)."""
+    x0 = x0.to(model.device, torch.int64)
+    return model.posterior(x0, torch.full_like(x0, model.mask_value), torch.ones(len(x0), device=model.device))
+
+
+def encode(run: Run, x0: Tensor) -> Tensor:
+    """The posterior means of examples (n, N), (n, d)."""
+    means = []
+    for part in torch.split(x0, run.recipe.network.rows_at_once):
+        posterior = posterior_of(run.model, part)
+        if posterior is None:
+            raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM)")
+        means.append(posterior.mean.cpu())
+    return torch.cat(means)
+
+
+def telling_dimensions(run: Run, count: int) -> list[int]:
+    """Those in which the recognition model says most about held-out examples, by their KL, the most telling first."""
+    posterior = posterior_of(run.model, run.data.test[:JUDGED])
+    if posterior is None:
+        raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM)")
+    chosen: list[int] = posterior.kl_to_standard_normal().mean(0).argsort(descending=True)[:count].tolist()
+    return chosen
+
+
+def line(first: Tensor, last: Tensor, points: int) -> Tensor:
+    """Evenly from one point (d,) to another, both included: (points, d)."""
+    if points < 2:
+        raise UserError(f"a path has at least 2 points, not {points}")
+    return first + torch.linspace(0, 1, points)[:, None] * (last - first)
+
+
+def cross(centre: Tensor, dimensions: Sequence[int], values: Sequence[float]) -> Tensor:
+    """``centre`` (d,) with one dimension set to each of the values: (dimensions, values, d)."""
+    points = centre.repeat(len(dimensions), len(values), 1)
+    for row, dimension in enumerate(dimensions):
+        points[row, :, dimension] = torch.tensor(values, dtype=centre.dtype)
+    return points
+
+
+def decode(run: Run, z: Tensor, *, steps: int, seed: int = 0, values: ValueDraw | None = None) -> Tensor:
+    """A sample for each point z (n, d), (n, N), drawn with one z for all steps and with the same random numbers for
+    all: where two differ, it is z that makes the difference.
+    """
+    samples = []
+    for part in torch.split(z, run.recipe.network.rows_at_once):
+        noise = Noise([step_generator(seed, SAMPLING, 0) for _ in part], len(part), block=1)
+        drawn = sample(run.model, len(part), steps, noise, grid=run.recipe.sampling.grid, latent=part, values=values)
+        samples.append(drawn.tokens.cpu())
+    return torch.cat(samples)
