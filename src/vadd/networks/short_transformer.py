@@ -7,7 +7,8 @@ They differ from the paper's (:mod:`vadd.networks.transformer`) in what a latent
   embeddings, and the latent is decoded by a residual perceptron into something else for every position.
 - Nothing but the latent's last layer starts at zero. With all gates and the output layer shut as well, the way from
   the recognition model to the loss is closed when the latent must prove useful, before the KL term has closed it for
-  good. Opened wide at once, on the other hand, its noise drowns what the neighbours say.
+  good. Opened wide at once, on the other hand, its noise drowns what the neighbours say; so the latent is silent at
+  first, and the tokens are loud: their embeddings start with variance one.
 - The recognition model reads the whole sequence into one vector and works on that. It costs next to nothing beside the
   denoiser, and learns to tell sequences apart far sooner than attention does.
 
@@ -72,6 +73,7 @@ class ShortTransformerDenoiser(nn.Module):
             convolution=convolution,
             checkpointing=False,
         )
+        nn.init.normal_(self.body.embedding.weight)
         self.readout = nn.Linear(width, values)
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
