@@ -43,6 +43,8 @@ from vadd.networks import (
     MlpDenoiser,
     ResidualDenoiser,
     ResidualRecognizer,
+    ShortTransformerDenoiser,
+    ShortTransformerRecognizer,
     SiameseMlpRecognizer,
     SiameseUnetRecognizer,
     TransformerDenoiser,
@@ -62,6 +64,7 @@ from vadd.recipe import (
     Network,
     Recipe,
     ResidualNetwork,
+    ShortTransformerNetwork,
     TextData,
     ToyData,
     Training,
@@ -104,7 +107,8 @@ def build_schedule(diffusion: Diffusion) -> Schedule:
 def build_mask_draw(diffusion: Diffusion) -> MaskDraw:
     draws: dict[str, MaskDraw] = {"iid": IidTimes(), "stratified": StratifiedTimes(), "exact-count": ExactCount()}
     draw = draws[diffusion.mask_draw]
-    return EvenWeights(draw) if diffusion.weighting == "even" else draw
+    powers = {"root": 0.5, "even": 0.0}
+    return draw if diffusion.weighting == "integral" else EvenWeights(draw, powers[diffusion.weighting])
 
 
 def build_model(recipe: Recipe, shape: Sequence[int], values: int) -> MaskedDiffusion:
@@ -134,6 +138,8 @@ def build_denoiser(network: Network, shape: Sequence[int], values: int, latent_d
         case TransformerNetwork():
             settings = transformer_settings(network)
             return TransformerDenoiser(math.prod(shape), values, latent_dim=latent_dim, **settings)
+        case ShortTransformerNetwork():
+            return ShortTransformerDenoiser(math.prod(shape), values, latent_dim=latent_dim, **settings)
 
 
 def build_recognizer(network: Network, shape: Sequence[int], values: int, latent_dim: int) -> nn.Module:
@@ -153,6 +159,9 @@ def build_recognizer(network: Network, shape: Sequence[int], values: int, latent
             settings = transformer_settings(network)
             settings["blocks"] = network.recognizer_blocks or settings["blocks"]
             return TransformerRecognizer(math.prod(shape), values, latent_dim=latent_dim, **settings)
+        case ShortTransformerNetwork():
+            settings = network.model_dump(include={"latent_width", "recognizer_blocks", "dropout"})
+            return ShortTransformerRecognizer(math.prod(shape), values, latent_dim=latent_dim, **settings)
 
 
 def transformer_settings(network: TransformerNetwork) -> dict[str, Any]:

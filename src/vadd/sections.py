@@ -180,7 +180,25 @@ class TransformerNetwork(Section):
     checkpointing: bool = Field(False, description="recompute activations in the backward pass, to save memory")
 
 
-Network = Annotated[MlpNetwork | ResidualNetwork | UnetNetwork | TransformerNetwork, Field(discriminator="kind")]
+class ShortTransformerNetwork(Section):
+    """Small transformers over short sequences, for CPUs."""
+
+    rows_at_once: ClassVar[int] = 512
+    kind: Literal["short-transformer"] = "short-transformer"
+    width: PositiveInt = 128
+    blocks: PositiveInt = 3
+    heads: PositiveInt = 4
+    convolution: int = Field(7, ge=0, description="odd width of a convolution beside each attention; 0: none")
+    dropout: Fraction = 0.0
+    latent_width: PositiveInt = Field(512, description="of the perceptrons that read and write the latent")
+    latent_blocks: PositiveInt = 2
+    recognizer_blocks: PositiveInt = 2
+
+
+Network = Annotated[
+    MlpNetwork | ResidualNetwork | UnetNetwork | TransformerNetwork | ShortTransformerNetwork,
+    Field(discriminator="kind"),
+]
 
 
 class GaussianLatentSpec(Section):
@@ -194,8 +212,8 @@ class Diffusion(Section):
     schedule: Literal["linear", "cosine", "polynomial"] = "linear"
     power: PositiveFloat = Field(2.0, description="of the polynomial schedule")
     mask_draw: Literal["iid", "stratified", "exact-count"] = "exact-count"
-    weighting: Literal["integral", "even"] = Field(
-        "integral", description="how masks count in training: by w(t) as in the paper, or all alike"
+    weighting: Literal["integral", "root", "even"] = Field(
+        "integral", description="how masks count in training: by w(t) as in the paper, by its root, or all alike"
     )
 
 
@@ -214,6 +232,9 @@ class Training(Section):
         0.999, ge=0, lt=1, description="decay of the averaged weights that sampling uses; 0: no averaging"
     )
     kl_warmup: Fraction = Field(0.2, description="share of the steps over which the KL weight rises from 0 to 1")
+    kl_power: PositiveFloat = Field(
+        1.0, description="it rises as this power of the step: 1 as in the paper; larger leaves the latent more time"
+    )
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="of the networks' arithmetic; weights, logits and losses are float32 always"
     )

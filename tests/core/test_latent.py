@@ -124,6 +124,7 @@ def test_the_kl_weight_rises_linearly_to_one_and_stays(step: int, warmup: int) -
     weight = kl_warmup(step, warmup)
     assert weight == pytest.approx(step / warmup if step < warmup else 1.0)
     assert kl_warmup(step + 1, warmup) >= weight
+    assert kl_warmup(step, warmup, power=3.0) == pytest.approx(weight**3)
 
 
 @pytest.mark.parametrize("step", [0, 1, 1000])

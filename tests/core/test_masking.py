@@ -154,6 +154,9 @@ def test_even_weights_leave_the_masks_alone_and_count_all_alike() -> None:
     assert torch.equal(plain.t, even.t)
     assert torch.equal(even.weight, torch.ones(50))
     assert not torch.equal(plain.weight, even.weight)
+    between = EvenWeights(ExactCount(), power=0.5)(50, 7, LinearSchedule(), seeded(0))
+    assert torch.equal(between.masked, plain.masked)
+    torch.testing.assert_close(between.weight**2, plain.weight)
 
 
 @given(batch=batches, seed=seeds, data=st.data())

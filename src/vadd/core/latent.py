@@ -27,9 +27,9 @@ Score = Callable[[Tensor | None], Tensor]
 """z of shape (K, B, d) -> (K, B): log prod_{i in S} mu_i(x_t, z, t)[x0_i]. Without a latent z is None and K = 1."""
 
 
-def kl_warmup(step: int, warmup_steps: int) -> float:
-    """The KL weight lambda: rises linearly from 0 to 1 over ``warmup_steps`` and stays there."""
-    return 1.0 if warmup_steps <= 0 else min(1.0, step / warmup_steps)
+def kl_warmup(step: int, warmup_steps: int, power: float = 1.0) -> float:
+    """The KL weight lambda: rises from 0 to 1 over ``warmup_steps``, as a ``power`` of the step, and stays there."""
+    return 1.0 if warmup_steps <= 0 else float(min(1.0, step / warmup_steps) ** power)
 
 
 Proposal = Literal["recognition", "revealed", "prior"]

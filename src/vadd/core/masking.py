@@ -146,18 +146,19 @@ class ExactCount:
 
 @dataclass(frozen=True)
 class EvenWeights:
-    """Any draw, with every example counted alike instead of by w(t).
+    """Any draw, with examples counted more alike than by w(t): by its power ``power``, 0 for all alike.
 
-    The objective is then the mean of log p(x_S | x_t) over masks, no longer the integral. Each mask poses a problem of
-    its own, so the best model is the same; but one that is short of time spends it where much is hidden, where few-step
-    sampling begins and the latent matters.
+    The objective is then another mean of log p(x_S | x_t) over masks, no longer the integral. Each mask poses a problem
+    of its own, so the best model is the same; but one that is short of time spends it where much is hidden, where
+    few-step sampling begins and the latent matters.
     """
 
     draw: MaskDraw
+    power: float = 0.0
 
     def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
         masking = self.draw(batch, positions, schedule, generator)
-        return replace(masking, weight=torch.ones_like(masking.weight))
+        return replace(masking, weight=masking.weight**self.power)
 
 
 def _stratified_uniforms(batch: int, generator: torch.Generator) -> Tensor:

@@ -2,6 +2,7 @@
 
 from vadd.networks.mlp import MlpDenoiser, SiameseMlpRecognizer
 from vadd.networks.residual import ResidualDenoiser, ResidualRecognizer
+from vadd.networks.short_transformer import ShortTransformerDenoiser, ShortTransformerRecognizer
 from vadd.networks.transformer import TRANSFORMER_SIZES, TransformerDenoiser, TransformerRecognizer
 from vadd.networks.unet import SiameseUnetRecognizer, UnetDenoiser
 
@@ -10,6 +11,8 @@ __all__ = [
     "MlpDenoiser",
     "ResidualDenoiser",
     "ResidualRecognizer",
+    "ShortTransformerDenoiser",
+    "ShortTransformerRecognizer",
     "SiameseMlpRecognizer",
     "SiameseUnetRecognizer",
     "TransformerDenoiser",

@@ -62,16 +62,29 @@ class ResidualDenoiser(nn.Module):
 
 
 class ResidualRecognizer(nn.Module):
-    """(x0, xt) -> mean and log standard deviation of r(z | x0, xt), each (B, d); one pass over both."""
+    """(x0, xt) -> mean and log standard deviation of r(z | x0, xt), each (B, d); one pass over both.
+
+    ``log_std`` is where the latter starts, on average.
+    """
 
     def __init__(
-        self, positions: int, values: int, *, latent_dim: int, width: int = 768, blocks: int = 2, dropout: float = 0.0
+        self,
+        positions: int,
+        values: int,
+        *,
+        latent_dim: int,
+        width: int = 768,
+        blocks: int = 2,
+        dropout: float = 0.0,
+        log_std: float = 0.0,
     ) -> None:
         super().__init__()
         self.clean = TokenEmbedding(positions, values, width)
         self.masked = TokenEmbedding(positions, values, width)
         self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
-        self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * latent_dim))
+        last = nn.Linear(width, 2 * latent_dim)
+        self.readout = nn.Sequential(nn.LayerNorm(width), last)
+        nn.init.constant_(last.bias[latent_dim:], log_std)
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self.clean(x0) + self.masked(xt)

@@ -166,12 +166,17 @@ class TransformerBody(nn.Module):
         self.perceptrons = nn.ModuleList(branch(perceptron(width)) for _ in range(blocks))
         self.norm = AdaptiveNorm(width, condition, gated=False, zero=zero)
 
-    def forward(self, tokens: Tensor, condition: Condition | None, wanted: Tensor | None = None) -> Tensor:
+    def forward(
+        self, tokens: Tensor, condition: Condition | None, wanted: Tensor | None = None, added: Tensor | None = None
+    ) -> Tensor:
         """Features (B, N, W), or (M, W) at the M positions ``wanted``, numbered b * N + n.
 
-        From the last attention on each position is by itself, and the others are left out.
+        ``added``, (N, W) or (B, N, W), joins the embeddings of the tokens. From the last attention on each position is
+        by itself, and the others are left out.
         """
         h: Tensor = self.embedding(tokens)
+        if added is not None:
+            h = h + added
         for attention, reflection in zip(self.attentions, self.perceptrons, strict=True):
             h = self._through(attention, h, condition, self.rotation)
             if attention is self.attentions[-1] and wanted is not None:

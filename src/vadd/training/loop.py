@@ -183,7 +183,8 @@ class Trainer:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
 
     def _kl_weight(self, step: int) -> float:
-        return kl_warmup(step, round(self.settings.kl_warmup * self.settings.steps))
+        warmup = round(self.settings.kl_warmup * self.settings.steps)
+        return kl_warmup(step, warmup, self.settings.kl_power)
 
     def _trial(self) -> None:
         """One pass forward and back that changes nothing."""
