@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from vadd.build import build_model
 from vadd.core import ExactCount, MaskedDiffusion, apply_mask, objective, sample
 from vadd.data import DiscreteDataset
+from vadd.networks import TRANSFORMER_SIZES
 from vadd.recipe import Recipe, load_recipe
 from vadd.run import RunDirectory
 from vadd.training.loop import Trainer
@@ -117,9 +118,17 @@ def main() -> None:
             f"{task:10} {unit:26} gathered {few:6.2f} s  everywhere {all_of_them:6.2f} s  x {all_of_them / few:.2f}",
             flush=True,
         )
-    results |= iterations(recipe, shape, arguments.values, arguments.repeats)
-    mdlm, vadd = results["mdlm_seconds"], results["vadd_seconds"]
-    print(f"iterations MDLM {1 / mdlm:.3f} it/s  VADD {1 / vadd:.3f} it/s = {mdlm / vadd:.2f} of MDLM")
+    blocks = TRANSFORMER_SIZES[arguments.size]["blocks"]
+    for recognizer in (blocks, blocks // 2):
+        changed = recipe.with_overrides([f"network.recognizer_blocks={recognizer}"])
+        found = iterations(changed, shape, arguments.values, arguments.repeats)
+        results[f"iterations_recognizer_{recognizer}"] = found
+        mdlm, vadd = found["mdlm_seconds"], found["vadd_seconds"]
+        print(
+            f"iterations MDLM {1 / mdlm:.3f} it/s  VADD with {recognizer} blocks of recognition {1 / vadd:.3f} it/s "
+            f"= {mdlm / vadd:.2f} of MDLM",
+            flush=True,
+        )
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=2, default=str) + "\n")
 

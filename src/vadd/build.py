@@ -70,6 +70,7 @@ from vadd.recipe import (
     Training,
     TransformerNetwork,
     UnetNetwork,
+    load_recipe,
 )
 
 
@@ -236,14 +237,16 @@ def recipe_for_array(path: Path, values: int | None = None) -> Recipe:
 def recipe_for_text(path: Path) -> Recipe:
     """A recipe for somebody's own text: its characters, for minutes on a laptop."""
     size = sum(file.stat().st_size for file in text_files(path))
+    like = load_recipe("pydocs")
     return Recipe(
         name=path.resolve().stem,
         about=f"text, {size:,} bytes",
         # Of a short text the tenth that is held out should still make some sequences.
-        data=TextData(path=str(path.resolve()), length=max(8, min(128, size // 40))),
-        network=TransformerNetwork(size="tiny", width=128, recognizer_blocks=2),
-        latent=GaussianLatentSpec(dim=32),
-        training=Training(steps=3000, batch=32, learning_rate=1e-3, warmup_steps=100, clip=1.0),
+        data=TextData(path=str(path.resolve()), length=max(8, min(64, size // 40))),
+        network=like.network,
+        latent=like.latent,
+        diffusion=like.diffusion,
+        training=like.training,
     )
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from tests.exact import seeded
-from vadd.networks.short_transformer import ShortTransformerDenoiser, ShortTransformerRecognizer
+from vadd.networks.short_transformer import TABLE_VALUES, ShortTransformerDenoiser, ShortTransformerRecognizer
 
 POSITIONS, VALUES, LATENT = 9, 4, 3
 
@@ -81,12 +81,13 @@ def test_without_a_latent_only_its_perceptron_is_missing() -> None:
     assert set(plain) == set(with_latent) - extra
 
 
-def test_the_recognizer_sees_tokens_and_mask_and_starts_narrow(tokens: Tensor) -> None:
+@pytest.mark.parametrize("values", [VALUES, TABLE_VALUES, TABLE_VALUES + 1])
+def test_the_recognizer_sees_tokens_and_mask_and_starts_narrow(tokens: Tensor, values: int) -> None:
     torch.manual_seed(0)
-    recognizer = ShortTransformerRecognizer(POSITIONS, VALUES, latent_dim=LATENT, latent_width=64).eval()
+    recognizer = ShortTransformerRecognizer(POSITIONS, values, latent_dim=LATENT, latent_width=64).eval()
     x0 = tokens.clamp(max=VALUES - 1)
-    hidden, half = torch.full_like(x0, VALUES), x0.clone()
-    half[:, ::2] = VALUES
+    hidden, half = torch.full_like(x0, values), x0.clone()
+    half[:, ::2] = values
     mean, log_std = recognizer(x0, hidden, torch.ones(5))
     assert mean.shape == log_std.shape == (5, LATENT)
     last = recognizer.readout[-1]
@@ -94,3 +95,8 @@ def test_the_recognizer_sees_tokens_and_mask_and_starts_narrow(tokens: Tensor) -
     assert (last.bias[LATENT:] == -1).all()
     assert not torch.allclose(mean, recognizer(x0, half, torch.ones(5))[0])
     assert not torch.allclose(mean, recognizer((x0 + 1) % VALUES, hidden, torch.ones(5))[0])
+
+
+def test_a_large_vocabulary_does_not_make_the_recognizer_large() -> None:
+    recognizer = ShortTransformerRecognizer(64, 10_000, latent_dim=LATENT)
+    assert sum(parameter.numel() for parameter in recognizer.parameters()) < 5_000_000

@@ -12,16 +12,21 @@ They differ from the paper's (:mod:`vadd.networks.transformer`) in what a latent
 - The recognition model reads the whole sequence into one vector and works on that. It costs next to nothing beside the
   denoiser, and learns to tell sequences apart far sooner than attention does.
 
-All of this is in proportion to the length of the sequence and, in the recognition model, to the vocabulary: it is meant
-for some hundred positions and some thousand values.
+The perceptrons grow in proportion to the length of the sequence: this is meant for some hundred positions.
 """
 
 import torch
 from torch import Tensor, nn
 
+from vadd.networks.mlp import TokenEmbedding
 from vadd.networks.residual import ResidualBlock, ResidualRecognizer
 from vadd.networks.transformer_blocks import TransformerBody
 from vadd.networks.unet_blocks import zeroed
+
+TABLE_VALUES = 256
+"""Up to so many values the recognition model has an embedding table for every position."""
+SHARED_FEATURES = 32
+"""Of each value, where the values are more."""
 
 
 class ShortTransformerDenoiser(nn.Module):
@@ -107,4 +112,12 @@ class ShortTransformerRecognizer(ResidualRecognizer):
             blocks=recognizer_blocks,
             dropout=dropout,
             log_std=-1.0,
+            reading=TokenEmbedding if values <= TABLE_VALUES else shared_embedding,
         )
+
+
+def shared_embedding(positions: int, values: int, width: int) -> nn.Module:
+    """Tokens (B, N) -> (B, width): a few features of each value, the same everywhere, then a linear map of them all."""
+    return nn.Sequential(
+        nn.Embedding(values + 1, SHARED_FEATURES), nn.Flatten(), nn.Linear(positions * SHARED_FEATURES, width)
+    )
