@@ -35,7 +35,7 @@ from vadd.data import (
     read_array,
 )
 from vadd.data.download import Tell, silent
-from vadd.data.text import Tokenizer
+from vadd.data.text import Tokenizer, pad_value
 from vadd.data.text.documents import text_files
 from vadd.errors import UserError
 from vadd.networks import (
@@ -112,9 +112,15 @@ def build_mask_draw(diffusion: Diffusion) -> MaskDraw:
     return draw if diffusion.weighting == "integral" else EvenWeights(draw, powers[diffusion.weighting])
 
 
-def build_model(recipe: Recipe, shape: Sequence[int], values: int) -> MaskedDiffusion:
+def known_pad(recipe: Recipe, tokenizer: Tokenizer | None) -> int | None:
+    """The value that fills up the examples of a recipe, without reading them."""
+    padded = isinstance(recipe.data, TextData) and recipe.data.wrap == "padded"
+    return pad_value(tokenizer) if padded and tokenizer is not None else None
+
+
+def build_model(recipe: Recipe, shape: Sequence[int], values: int, pad: int | None = None) -> MaskedDiffusion:
     """The untrained model for examples of ``shape``, initialised from the recipe's seed without touching the global
-    generator.
+    generator. The value ``pad`` it will not score.
     """
     latent_dim = recipe.latent.dim if recipe.model == "vadd" else None
     with torch.random.fork_rng(devices=[]):
@@ -122,9 +128,10 @@ def build_model(recipe: Recipe, shape: Sequence[int], values: int) -> MaskedDiff
         denoiser = build_denoiser(recipe.network, shape, values, latent_dim)
         schedule = build_schedule(recipe.diffusion)
         if latent_dim is None:
-            return MaskedDiffusion(denoiser, schedule)
+            return MaskedDiffusion(denoiser, schedule, pad=pad)
         recognizer = build_recognizer(recipe.network, shape, values, latent_dim)
-        return MaskedDiffusion(denoiser, schedule, GaussianLatent(recognizer, latent_dim, recipe.latent.particles))
+        latent = GaussianLatent(recognizer, latent_dim, recipe.latent.particles)
+        return MaskedDiffusion(denoiser, schedule, latent, pad)
 
 
 def build_denoiser(network: Network, shape: Sequence[int], values: int, latent_dim: int | None) -> nn.Module:

@@ -23,11 +23,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from vadd.build import build_dataset
+from vadd.build import build_dataset, known_pad
 from vadd.data import DiscreteDataset
 from vadd.data.text import Tokenizer
 from vadd.errors import UserError
-from vadd.recipe import Recipe, load_recipe
+from vadd.recipe import Recipe, TextData, load_recipe
 
 FORMAT = 1
 WEIGHTS, RECIPE, CONFIG, CARD, TOKENIZER = "model.safetensors", "recipe.yaml", "config.json", "README.md", "tokenizer"
@@ -35,22 +35,28 @@ READ_FROM_HUB = (WEIGHTS, RECIPE, CONFIG, f"{TOKENIZER}/*.json")
 """Nothing else is downloaded: there is nothing to execute and nothing to unpickle in it."""
 
 
-_KNOWN_AT_ONCE = {"name", "shape", "values", "tokenizer"}
-_READ_LATER = {field.name for field in fields(DiscreteDataset)} - _KNOWN_AT_ONCE
+_OF_A_DATASET = {field.name for field in fields(DiscreteDataset)}
 
 
 class DataWhenNeeded(DiscreteDataset):
-    """A data set of which the shape and the values are known; the rest is read when somebody asks for it."""
+    """A data set of which the shape and the values are known; the rest is read when somebody asks for it.
+
+    Of text everything but the text itself is known.
+    """
 
     recipe: Recipe
 
     def __init__(self, recipe: Recipe, shape: tuple[int, ...], values: int, tokenizer: Tokenizer | None = None) -> None:
-        known = {"name": recipe.name, "shape": shape, "values": values, "tokenizer": tokenizer, "recipe": recipe}
+        known: dict[str, Any] = {"name": recipe.name, "shape": shape, "values": values, "tokenizer": tokenizer}
+        known |= {"recipe": recipe, "pad": known_pad(recipe, tokenizer)}
+        if isinstance(recipe.data, TextData):
+            known |= {"distribution": None, "train_labels": None, "test_labels": None}
         for name, value in known.items():
             object.__setattr__(self, name, value)
 
     def __getattribute__(self, name: str) -> Any:
-        return getattr(self._whole, name) if name in _READ_LATER else super().__getattribute__(name)
+        later = name in _OF_A_DATASET and name not in super().__getattribute__("__dict__")
+        return getattr(self._whole, name) if later else super().__getattribute__(name)
 
     @property
     def positions(self) -> int:

@@ -8,8 +8,9 @@ import yaml
 
 from vadd.errors import UserError
 from vadd.overview import latent_verdict
-from vadd.recipe import Recipe, flatten
+from vadd.recipe import Recipe, TextData, flatten
 from vadd.report.tables import Cell, Table, bound_table, divergence_table, latent_table
+from vadd.report.zero_shot import zero_shot_table
 
 METHODS = {
     "vadd": "VADD: a masked diffusion model whose denoiser is conditioned on a Gaussian latent. The latent lets it "
@@ -24,6 +25,12 @@ OBJECTIVES = {
     "mdlm": "The objective is an estimate of the ELBO on held-out examples, as a loss: the negative log-likelihood "
     "is at most that, up to the noise of the estimate.",
 }
+
+PADDED_OBJECTIVE = (
+    "The objective is what the model was trained on, at full KL weight, on held-out examples. Pads count as positions "
+    "but are not scored: it is **not** a bound of the likelihood of the padded sequences. Nor has the model learnt to "
+    "draw pads: a sample ends at its first EOS."
+)
 
 
 @dataclass(frozen=True)
@@ -100,13 +107,17 @@ def _numbers(recipe: Recipe, measured: Measured) -> str:
         rows.append(["latent", latent_verdict(latent)])
         rows.append(["KL of the latent when everything is masked, nats", latent.get("kl_all_masked")])
     at_step = f"at step {test['step']}"
-    return f"{_rows([at_step, ''], rows)}\n\n{OBJECTIVES[recipe.model]}"
+    objective = OBJECTIVES[recipe.model]
+    if isinstance(recipe.data, TextData) and recipe.data.wrap == "padded":
+        objective = PADDED_OBJECTIVE
+    return f"{_rows([at_step, ''], rows)}\n\n{objective}"
 
 
 def _tables(report: Mapping[str, Any]) -> str:
     try:
         tables = [divergence_table([report])] if report["results"] else []
         tables += [bound_table([report])] if "bounds" in report else []
+        tables += [zero_shot_table(report)] if "zero_shot" in report else []
         tables += [latent_table([report])] if report.get("latent") else []
         return "\n\n".join(table.to_markdown().strip() for table in tables)
     except (KeyError, TypeError, AttributeError, ValueError):

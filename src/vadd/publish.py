@@ -15,7 +15,7 @@ from vadd.errors import UserError
 from vadd.exported import CARD, CONFIG, FORMAT, RECIPE, TOKENIZER, WEIGHTS, ExportedModel, checksum, read_exported
 from vadd.model_card import Measured, model_card
 from vadd.overview import read_records
-from vadd.recipe import Recipe
+from vadd.recipe import Recipe, TextData
 from vadd.run import Checkpoint, RunDirectory
 from vadd.training.checkpoint import read_weights, verify_checkpoint
 from vadd.version import __version__
@@ -35,7 +35,7 @@ def export(
     report = None if results is None else read_results(results, recipe)
     chosen = directory.chosen_checkpoint(checkpoint)
     step, weights = verify_checkpoint(chosen), read_weights(chosen)
-    shape, values = example_shape(recipe)
+    shape, values = _shape_of(directory, recipe)
     check_fit(weights, recipe, shape, values, chosen)
     published = without_paths(recipe)
     partial = out.with_name(f".{out.name}.partial")
@@ -67,6 +67,13 @@ def export(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return read_exported(out)
+
+
+def _shape_of(directory: RunDirectory, recipe: Recipe) -> tuple[tuple[int, ...], int]:
+    """Of an example, and V; a run on text knows it from its tokenizer, without the text."""
+    if isinstance(recipe.data, TextData) and (tokenizer := directory.tokenizer()) is not None:
+        return (recipe.data.length,), tokenizer.values
+    return example_shape(recipe)
 
 
 def check_fit(weights: Mapping[str, Tensor], recipe: Recipe, shape: tuple[int, ...], values: int, source: Path) -> None:

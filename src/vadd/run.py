@@ -240,7 +240,7 @@ def load(path: str | Path, device: str | torch.device | None = None, *, checkpoi
         directory, recipe, chosen = RunDirectory(exported.path), exported.recipe, exported.path
         weights, tokenizer = exported.weights(), directory.tokenizer()
         data = DataWhenNeeded(recipe, exported.shape, exported.values, tokenizer)
-    model = build_model(recipe, data.shape, data.values)
+    model = build_model(recipe, data.shape, data.values, data.pad)
     try:
         model.load_state_dict(weights)
     except RuntimeError:

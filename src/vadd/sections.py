@@ -108,7 +108,7 @@ class TextData(Section):
     wrap: Literal["packed", "wrapped", "padded"] = Field(
         "packed",
         description="packed: documents in a row, EOS after each; wrapped: the same, each sequence between BOS and EOS; "
-        "padded: one document a sequence, filled up with pads that count like any token",
+        "padded: one document a sequence, filled up with pads, which are masked and seen but not scored",
     )
     test_fraction: float = Field(
         0.1, gt=0, lt=1, description="of the documents; the published corpora have splits of their own"

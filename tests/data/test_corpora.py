@@ -226,6 +226,23 @@ def test_of_a_local_copy_all_is_there_to_judge_by() -> None:
     assert found[0].startswith("Fears for T N pension after talks Unions representing workers at Turner")
 
 
+def test_what_is_judged_can_be_one_running_text(tmp_path: Path) -> None:
+    """Documents as lines; a single plain file, where a file is a document, to the letter."""
+    path = write(tmp_path / "two.txt", "first\n\nsecond\n")
+    joined = open_for_judging("files", path, running=True)
+    assert joined.running
+    assert [(piece.text, piece.ends_document) for piece in joined.pieces("test")] == [
+        ("first\n", False),
+        ("second\n", False),
+    ]
+    assert joined.identity != open_for_judging("files", path).identity
+    whole = open_for_judging("files", path, documents="file")
+    assert whole.running
+    assert texts(whole, "test") == ["first\n\nsecond\n"]
+    detokenised = open_for_judging("lm1b", write(tmp_path / "lm1b.txt", "we 're here\n"), running=True)
+    assert texts(detokenised, "test") == ["we're here\n"]
+
+
 def test_without_the_package_or_the_network_the_user_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(UserError, match=r"pip install 'vadd\[text\]'; or name a local copy with data\.path"):

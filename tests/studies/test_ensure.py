@@ -1,14 +1,19 @@
 """A study that is run again picks up what is there: finished runs are kept, interrupted ones continued."""
 
+import os
 import signal
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from tests.conftest import tiny_recipe
+from tests.training.children import together
 from vadd.core import Objective
 from vadd.errors import Interrupted, UserError
+from vadd.recipe import Recipe
 from vadd.run import RunDirectory
 from vadd.studies.ensure import both_models, ensure_trained
 from vadd.training.loop import Trainer
@@ -51,6 +56,36 @@ def test_a_run_of_another_recipe_is_refused_and_kept(tmp_path: Path) -> None:
     RunDirectory(tmp_path / "run").create(tiny_recipe())
     with pytest.raises(UserError, match=r"trained with another recipe \(seed was 0, now 1\)"):
         ensure_trained(tiny_recipe("seed=1"), tmp_path / "run")
+    assert RunDirectory(tmp_path / "run").recipe() == tiny_recipe()
+
+
+def only_the_main_process_creates(path: Path, recipe: Recipe) -> None:
+    undisturbed = RunDirectory.create
+
+    def create(self: RunDirectory, *arguments: Any, **named: Any) -> None:
+        assert os.environ["RANK"] == "0"
+        time.sleep(0.2)  # the other process is here by now, and waits
+        undisturbed(self, *arguments, **named)
+
+    RunDirectory.create = create  # type: ignore[method-assign]
+    assert ensure_trained(recipe, path).sample(3).shape == (3, 2)
+
+
+def test_several_processes_make_one_run_and_find_it_again(tmp_path: Path) -> None:
+    together(2, only_the_main_process_creates, tmp_path / "run", tiny_recipe("training.steps=4"))
+    log = (tmp_path / "run/metrics.jsonl").read_bytes()
+    together(2, only_the_main_process_creates, tmp_path / "run", tiny_recipe("training.steps=4"))
+    assert (tmp_path / "run/metrics.jsonl").read_bytes() == log
+
+
+def refused(path: Path, recipe: Recipe) -> None:
+    with pytest.raises(UserError, match="trained with another recipe"):
+        ensure_trained(recipe, path)
+
+
+def test_a_run_of_another_recipe_is_refused_by_every_process(tmp_path: Path) -> None:
+    RunDirectory(tmp_path / "run").create(tiny_recipe())
+    together(2, refused, tmp_path / "run", tiny_recipe("seed=1"))
     assert RunDirectory(tmp_path / "run").recipe() == tiny_recipe()
 
 

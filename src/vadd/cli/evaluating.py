@@ -16,6 +16,11 @@ from vadd.cli.common import (
     parse_steps,
     progress_bar,
 )
+from vadd.errors import UserError
+
+PARTICLES, ZERO_SHOT_PARTICLES = 64, 8
+ZERO_SHOT_STEPS, ZERO_SHOT_LIMIT = 32, 500
+"""What minutes allow: T x K evaluations of the network for each sequence (T for a model without a latent)."""
 
 
 def evaluate(
@@ -27,20 +32,44 @@ def evaluate(
     bound: Annotated[
         str | None, typer.Option(help="Bound the likelihood of held-out examples, for the sampler with so many steps.")
     ] = None,
-    particles: ParticlesOption = 64,
+    particles: Annotated[
+        int | None,
+        typer.Option(help="Latents drawn for each likelihood estimate. [default: 64; with --zero-shot 8]"),
+    ] = None,
     proposals: Annotated[
         str, typer.Option(help="Where the particles come from; any choice is valid, some are tighter.")
     ] = "recognition,revealed,prior",
     delbo: Annotated[
         bool, typer.Option("--delbo", help="Also the paper's DELBO, which is not a likelihood bound (MDLM: the ELBO).")
     ] = False,
+    delbo_particles: Annotated[
+        str | None,
+        typer.Option(help="The same with so many latents each, as in the paper's ablation.", metavar="K,K,..."),
+    ] = None,
     draws: Annotated[int, typer.Option(min=1, help="Masks drawn for each example in the DELBO or ELBO.")] = 20,
-    limit: Annotated[int | None, typer.Option(min=1, help="Judge by the first so many held-out examples.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Judge by the first so many held-out examples. [default: all; with --zero-shot 500 of each corpus]",
+        ),
+    ] = None,
+    score_pads: Annotated[
+        bool, typer.Option("--score-pads", help="Score pads too: a valid bound for padded text, but not the custom.")
+    ] = False,
     grid: Annotated[
         str | None, typer.Option(help="Step grid of the bound, uniform or cosine. [default: the recipe's]")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Bound the likelihood of this .npy instead of the held-out part.")
+        Path | None, typer.Option(help="Bound the likelihood of this .npy or text instead of the held-out part.")
+    ] = None,
+    zero_shot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Perplexities of every corpus in this folder; names that begin like lambada, lm1b, wikitext, ag_news, "
+            "pubmed or arxiv are read as these, the rest as plain text. --bound is 32 by default.",
+            show_default=False,
+        ),
     ] = None,
     fid: Annotated[
         bool, typer.Option("--fid", help="Judge images by FID (clean-fid protocol); `vadd data inception` first.")
@@ -59,45 +88,67 @@ def evaluate(
       vadd eval runs/checkers --bound 1,2,4,8,16 --particles 64
       vadd eval runs/checkers --bound 1 --delbo --particles 1000 --limit 1000
       vadd eval runs/cifar10 --fid --steps 10,50 --samples 2000
+      vadd eval runs/book --data another_book.txt --bound 32 --delbo-particles 1,10,100
+      vadd eval runs/openwebtext --zero-shot corpora/ --bound 64 --limit 200
     """
-    if steps is None and bound is None and not delbo and data is None:
+    if zero_shot is not None and data is not None:
+        raise UserError("--data and --zero-shot both say what to judge by: give one of them")
+    judging = bound is not None or delbo or delbo_particles is not None or data is not None or zero_shot is not None
+    if steps is None and not judging:
         steps = "1,2,5,20"
     counts = [] if steps is None else parse_steps(steps)
     check_json(json)
     from vadd.core import Particles
-    from vadd.data import examples_from
-    from vadd.evaluation import BoundSettings
+    from vadd.evaluation import BoundSettings, division
     from vadd.evaluation import evaluate as measure
+    from vadd.evaluation.evaluate import report_of
     from vadd.evaluation.inception import fetched_inception
+    from vadd.evaluation.reading import read_examples
+    from vadd.evaluation.zero_shot import zero_shot as judge_corpora
     from vadd.report.tables import bound_table, divergence_table, latent_table
+    from vadd.report.zero_shot import zero_shot_table
     from vadd.run import load
     from vadd.studies.comparison import write_json
 
-    settings = None
-    if bound is not None or delbo or data is not None:
+    settings, few = None, zero_shot is not None
+    if judging:
+        if particles is None:
+            particles = ZERO_SHOT_PARTICLES if few else PARTICLES
         settings = BoundSettings(
             Particles(particles, tuple(proposals.split(","))),  # type: ignore[arg-type]  # checked on construction
-            steps=[1] if bound is None else parse_steps(bound, "--bound"),
-            delbo_draws=draws if delbo else 0,
-            limit=limit,
+            steps=[ZERO_SHOT_STEPS if few else 1] if bound is None else parse_steps(bound, "--bound"),
+            delbo_draws=draws if delbo or delbo_particles is not None or few else 0,
+            delbo_particles=[] if delbo_particles is None else parse_steps(delbo_particles, "--delbo-particles"),
+            limit=ZERO_SHOT_LIMIT if few and limit is None else limit,
+            score_pads=score_pads,
             grid=grid,  # type: ignore[arg-type]  # checked by the step grid
         )
     if fid and inception is None:
         inception = fetched_inception()
+    division.meet()
     loaded = load(run)
-    examples = None if data is None else examples_from(data)
     with progress_bar() as tell:
-        report = measure(
-            loaded, counts, samples, bounds=settings, examples=examples, inception=inception, progress=tell
-        ).report
+        examples = None if data is None else read_examples(loaded, data, tell)
+        if counts or not few:
+            own = None if few else settings
+            report = measure(
+                loaded, counts, samples, bounds=own, examples=examples, inception=inception, progress=tell
+            ).report
+        else:
+            report = report_of(loaded)
+        if zero_shot is not None and settings is not None:
+            report["zero_shot"] = judge_corpora(loaded, zero_shot, settings, tell)
     if counts:
         divergence_table([report]).print(out_console)
-    if settings is not None:
+    if "bounds" in report:
         bound_table([report]).print(out_console)
-    if report["latent"] is not None:
+    if "zero_shot" in report:
+        zero_shot_table(report).print(out_console)
+    if report.get("latent") is not None:
         latent_table([report]).print(out_console)
     if json is not None:
         write_json(json, report)
+    division.part()
 
 
 def compare(
@@ -123,12 +174,13 @@ def compare(
     check_json(json)
     bound_counts = [] if bound == "none" else parse_steps(bound, "--bound")
     from vadd.core import Particles
-    from vadd.evaluation import BoundSettings
+    from vadd.evaluation import BoundSettings, division
     from vadd.report.tables import bound_table, divergence_table
     from vadd.run import load
     from vadd.studies.comparison import compare as compare_runs
     from vadd.studies.comparison import write_json
 
+    division.meet()
     with progress_bar() as tell:
         comparison = compare_runs(
             [load(run) for run in runs],
@@ -147,3 +199,4 @@ def compare(
     if json is not None:
         write_json(json, comparison.reports)
     out_console.print(f"report: {comparison.page}", soft_wrap=True)
+    division.part()

@@ -17,6 +17,10 @@ denoiser in place of the sum. It counts dependence between positions once for ev
 together, and its optimum lies *above* the log-likelihood of the data. It is here for parity with the paper's tables
 and for nothing else.
 
+For a model with a pad all three count the other positions only: of what is revealed, what is scored. Pads are masked,
+revealed and seen all the same. The step bound then speaks about a sampler that is given the pads instead of drawing
+them, and no longer about the likelihood of the sequence; ``model.scoring_pads()`` has a bound of that.
+
 All functions return one draw of the estimate for each example, (B,) float64 nats; average over examples.
 """
 
@@ -57,16 +61,16 @@ def step_bound(
         )
     sampler.check(model.positions, steps)
     particles, generator = _with_defaults(particles, generator)
-    everything = torch.ones_like(x0, dtype=torch.bool)
+    everything, scored = torch.ones_like(x0, dtype=torch.bool), model.scored(x0)
     plan = sampler.plan(everything, steps, model.schedule, grid, Noise.of(generator, len(x0)))
     step_of = plan.step_of
     total = torch.zeros(len(x0), dtype=torch.float64)
     # Only steps that reveal something of an example contribute; short examples leave most of many steps empty.
-    tasks = torch.unique(torch.stack([_rows_like(step_of).flatten(), step_of.flatten()], dim=1), dim=0)
-    for task in tasks.split(particles.rows_per_call):
-        rows, step = task[:, 0], task[:, 1]
+    tasks = torch.unique(torch.stack([_rows_like(step_of)[scored], step_of[scored]], dim=1), dim=0)
+    for first in range(0, len(tasks), particles.rows_per_call):
+        rows, step = tasks[first : first + particles.rows_per_call].T
         hidden = step_of[rows] <= step[:, None]
-        revealed = step_of[rows] == step[:, None]
+        revealed = (step_of[rows] == step[:, None]) & scored[rows]
         t = plan.times[rows.cpu(), step.cpu()].to(x0.device, torch.float32)
         batch = apply_mask(x0[rows], Masking(hidden, t, torch.ones_like(t)), model.mask_value)
         total.index_add_(0, rows.cpu(), _log_joint(model, batch, revealed, particles, generator))
@@ -120,7 +124,7 @@ def k_sample_delbo(
 def _integral(
     model: MaskedDiffusion, x0: Tensor, draws: int, particles: Particles, generator: torch.Generator
 ) -> Tensor:
-    """The mean over ``draws`` masks of w(t) log p(x_S | x_t), all masked positions at once."""
+    """The mean over ``draws`` masks of w(t) log p(x_S | x_t), all masked positions that are scored at once."""
     if draws < 1:
         raise UserError(f"the number of masks drawn for each example must be at least 1, not {draws}")
     total = torch.zeros(len(x0), dtype=torch.float64)
@@ -129,10 +133,11 @@ def _integral(
     shifts = torch.rand(len(x0), 1, generator=generator, dtype=torch.float64)
     uniforms = ((shifts + torch.arange(draws)) / draws).flatten()
     masking = ExactCount().from_uniforms(uniforms, x0.shape[1], model.schedule, generator).to(x0.device)
-    for first in range(0, len(repeated), particles.rows_per_call):
-        part = slice(first, first + particles.rows_per_call)
+    scored = masking.masked & model.scored(x0)[repeated]
+    counted = scored.any(dim=1).nonzero()[:, 0]  # where only pads are masked there is nothing to explain
+    for part in torch.split(counted, particles.rows_per_call) if len(counted) else ():
         rows, chosen = repeated[part], masking[part]
         batch = apply_mask(x0[rows], chosen, model.mask_value)
-        joint = _log_joint(model, batch, chosen.masked, particles, generator)
+        joint = _log_joint(model, batch, scored[part], particles, generator)
         total.index_add_(0, rows.cpu(), chosen.weight.cpu().double() * joint)
     return total / draws

@@ -34,11 +34,22 @@ class LatentHealth:
         return f"{self.active_units} of {self.dimensions} dimensions active"
 
 
-def latent_health(model: MaskedDiffusion, x0: Tensor, generator: torch.Generator) -> LatentHealth | None:
-    """For examples x0 (B, N); None for a model without a recognition model."""
+def latent_health(
+    model: MaskedDiffusion, x0: Tensor, generator: torch.Generator, rows_at_once: int | None = None
+) -> LatentHealth | None:
+    """For examples x0 (B, N), so many at a time; None for a model without a recognition model."""
     some_masked = ExactCount()(len(x0), x0.shape[1], model.schedule, generator).to(x0.device)
-    found = posteriors(model, x0, some_masked)
-    return None if found is None else health_of(*found)
+    found: list[tuple[DiagonalGaussian, DiagonalGaussian]] = []
+    for rows in torch.split(torch.arange(len(x0)), rows_at_once or len(x0)):
+        both = posteriors(model, x0[rows], some_masked[rows])
+        if both is None:
+            return None
+        found.append(both)
+    at_one, anywhere = (
+        DiagonalGaussian(torch.cat([part.mean for part in parts]), torch.cat([part.log_std for part in parts]))
+        for parts in zip(*found, strict=True)
+    )
+    return health_of(at_one, anywhere)
 
 
 @torch.no_grad()

@@ -59,7 +59,7 @@ class Particles:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the model says of the masked values of each example, all (B,), in nats."""
+    """What the model says of the masked values of each example that are scored, all (B,), in nats."""
 
     bound: Tensor
     """The (annealed) lower bound of log p(x_S | x_t) that training maximises."""
@@ -67,6 +67,10 @@ class Evidence:
     """E_r log p(x_S | x_t, z)."""
     kl: Tensor
     """KL(r(z | x0, xt) || p(z)), or an estimate of it."""
+
+    def only(self, examples: Tensor) -> "Evidence":
+        """Zero for all other examples; ``examples`` (B,) bool."""
+        return Evidence(*(torch.where(examples, nats, 0.0) for nats in (self.bound, self.reconstruction, self.kl)))
 
 
 class Latent(nn.Module, ABC):
@@ -94,7 +98,8 @@ class Latent(nn.Module, ABC):
     ) -> Tensor:
         """An estimate of log E_z exp score(z), (B,) float64, that does not exceed it in expectation, to judge by.
 
-        ``score`` counts the positions of ``revealed`` (B, N) only, a part of the masked ones.
+        ``score`` counts the positions of ``revealed`` (B, N) only, a part of the masked ones; at least one in every
+        example.
         """
 
     def posterior(self, x0: Tensor, xt: Tensor, t: Tensor) -> DiagonalGaussian | None:

@@ -3,7 +3,7 @@
 With the latent it is VADD; without, the same code is MDLM.
 """
 
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 import torch.nn.functional as F
@@ -34,11 +34,15 @@ class Denoiser(Protocol):
 class MaskedDiffusion(nn.Module):
     denoiser: Denoiser
 
-    def __init__(self, denoiser: nn.Module, schedule: Schedule, latent: Latent | None = None) -> None:
+    def __init__(
+        self, denoiser: nn.Module, schedule: Schedule, latent: Latent | None = None, pad: int | None = None
+    ) -> None:
         super().__init__()
         self.denoiser = denoiser  # type: ignore[assignment]  # a Module that satisfies the protocol
         self.schedule = schedule
         self.latent = NoLatent() if latent is None else latent
+        self.pad = pad
+        """A value that only fills examples up: masked and seen like any other, but never scored."""
 
     @property
     def positions(self) -> int:
@@ -56,6 +60,14 @@ class MaskedDiffusion(nn.Module):
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
+
+    def scored(self, x0: Tensor) -> Tensor:
+        """Which positions of x0 (B, N) count: (B, N) bool."""
+        return torch.ones_like(x0, dtype=torch.bool) if self.pad is None else x0 != self.pad
+
+    def scoring_pads(self) -> "MaskedDiffusion":
+        """The same networks, with pads scored like any other value."""
+        return MaskedDiffusion(cast(nn.Module, self.denoiser), self.schedule, self.latent)
 
     def log_likelihood(self, batch: MaskedBatch, z: Tensor | None, where: Tensor) -> Tensor:
         r"""sum_{i in where} log mu_i(x_t, z, t)[x0_i], for K latents at once: z (K, B, d) or None (K = 1) gives
@@ -80,9 +92,16 @@ class MaskedDiffusion(nn.Module):
         return self.latent.posterior(x0, xt, t)
 
     def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
-        """The evidence for the masked values of a batch: the network's part of a training step."""
+        """The evidence for the masked values of a batch that are scored: the network's part of a training step.
+
+        Of an example whose masked values are all pads there is nothing to explain: it is zero, KL included.
+        """
+        where = batch.masking.masked
+        if self.pad is not None:
+            where = where & self.scored(batch.x0)
 
         def score(z: Tensor | None) -> Tensor:
-            return self.log_likelihood(batch, z, batch.masking.masked)
+            return self.log_likelihood(batch, z, where)
 
-        return self.latent.evidence(score, batch, kl_weight, generator)
+        evidence = self.latent.evidence(score, batch, kl_weight, generator)
+        return evidence if self.pad is None else evidence.only(where.any(dim=1))

@@ -41,7 +41,9 @@ class DiscreteDataset:
     tokenizer: "Tokenizer | None" = None
     """Where the examples are text: what turns them back into it."""
     pad: int | None = None
-    """Where examples are filled up: the value that does it."""
+    """Where examples are filled up: the value that does it. Models mask and see it like any other, but it is not
+    scored, neither in training nor in judging.
+    """
 
     @property
     def positions(self) -> int:

@@ -53,12 +53,8 @@ def evaluate(
         raise UserError(f"the numbers of steps must be at least 1, not {min(steps)}")
     if samples < 2:
         raise UserError(f"a comparison needs at least 2 samples, not {samples}")
-    report: Report = {"run": str(run.directory.path), "recipe": run.recipe.name, "model": run.recipe.model}
-    report["values"] = run.data.values
-    if has_latent(run):
-        report["latent_policy"] = run.recipe.sampling.latent_policy
+    report = report_of(run)
     histograms, images = {}, {}
-    report["results"] = []
     if steps:
         judge = choose_judge(run, samples, seed, inception, progress)
         report["samples"] = judge.samples
@@ -77,6 +73,16 @@ def evaluate(
         report |= measure_bounds(run, held_out, bounds, progress)
     report["latent"] = health_report(run, held_out)
     return Evaluation(report, histograms, images)
+
+
+def report_of(run: Run) -> Report:
+    """What every report begins with: which run it is about, and no results yet."""
+    report: Report = {"run": str(run.directory.path), "recipe": run.recipe.name, "model": run.recipe.model}
+    report["values"] = run.data.values
+    if has_latent(run):
+        report["latent_policy"] = run.recipe.sampling.latent_policy
+    report["results"] = []
+    return report
 
 
 def plural(count: int, noun: str) -> str:

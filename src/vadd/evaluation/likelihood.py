@@ -1,6 +1,7 @@
 """Likelihood bounds of a run over a data set, with standard errors, in every unit people use.
 
 Numbers are *negative* log-likelihoods: smaller is better, and a valid one cannot lie below the entropy of the data.
+Started with ``torchrun``, the processes share the batches; each has the whole report.
 """
 
 import math
@@ -16,15 +17,19 @@ from vadd.core.bounds import elbo, k_sample_delbo, step_bound
 from vadd.core.health import latent_health
 from vadd.core.latent import NoLatent, Particles
 from vadd.core.sampler import Grid
+from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer
 from vadd.errors import UserError
+from vadd.evaluation.division import in_shares
 from vadd.evaluation.progress import Progress, silent
 from vadd.run import Run
 from vadd.training.randomness import BOUNDS, HEALTH, step_generator
 
-BATCH = 1000
-HEALTH_EXAMPLES = 10_000
+BATCH, TEXT_BATCH = 1000, 32
+"""Examples that share a generator; part of what a seed means, and the portions that several processes divide."""
+HEALTH_EXAMPLES, HEALTH_TEXTS = 10_000, 1000
 LARGEST_EXPONENT = 700.0
 NOT_A_BOUND = "not a likelihood bound"
+PADS_NOT_SCORED = "pads not scored"
 
 
 @dataclass(frozen=True)
@@ -34,12 +39,17 @@ class NegativeLogLikelihood:
     stderr: float | None
     """Of ``nats``, over examples; the randomness of the estimate is part of it. None for a single example."""
     bpd: float
-    """Bits per position."""
+    """Bits per scored position: of all examples, over the scored positions of all examples."""
     perplexity: float | None
-    """exp(nats per position); None where that is beyond a float."""
+    """exp(nats per scored position), likewise; None where that is beyond a float."""
+    perplexity_stderr: float | None
     examples: int
+    scored: int
+    """Positions that count, in all examples together: all of them, but for pads."""
     valid: bool
-    """Whether it bounds the negative log-likelihood from above."""
+    """Whether it bounds the negative log-likelihood of the examples from above."""
+    bits_per_character: float | None = None
+    """Of the text that the scored tokens stand for, where a token is not a character."""
     excess: float | None = None
     """Nats above the true distribution's own score on the same examples, where that is known.
 
@@ -49,13 +59,38 @@ class NegativeLogLikelihood:
 
     @classmethod
     def from_draws(
-        cls, log_likelihood: Tensor, positions: int, *, valid: bool, log_truth: Tensor | None = None
+        cls,
+        log_likelihood: Tensor,
+        positions: int | Tensor,
+        *,
+        valid: bool,
+        log_truth: Tensor | None = None,
+        characters: int | None = None,
     ) -> "NegativeLogLikelihood":
+        """``positions`` is the number of scored positions of every example, or of each (n,)."""
+        counts = torch.as_tensor(positions).expand(len(log_likelihood)).double()
         nats, stderr = mean_and_error(-log_likelihood)
-        per_position = nats / positions
+        each = float(counts.mean())
+        if each == 0:
+            raise UserError("the examples hold nothing but pads, which are not scored")
+        per_position = nats / each
+        # A ratio of two means: its error is that of what each example adds beyond its share.
+        _, beyond = mean_and_error(-log_likelihood - per_position * counts)
         perplexity = math.exp(per_position) if per_position < LARGEST_EXPONENT else None
-        excess = (None, None) if log_truth is None else mean_and_error(log_truth - log_likelihood)
-        return cls(nats, stderr, per_position / math.log(2), perplexity, len(log_likelihood), valid, *excess)
+        excess, excess_stderr = (None, None) if log_truth is None else mean_and_error(log_truth - log_likelihood)
+        return cls(
+            nats=nats,
+            stderr=stderr,
+            bpd=per_position / math.log(2),
+            perplexity=perplexity,
+            perplexity_stderr=None if perplexity is None or beyond is None else perplexity * beyond / each,
+            examples=len(log_likelihood),
+            scored=int(counts.sum()),
+            valid=valid,
+            bits_per_character=nats * len(log_likelihood) / math.log(2) / characters if characters else None,
+            excess=excess,
+            excess_stderr=excess_stderr,
+        )
 
 
 def mean_and_error(values: Tensor) -> tuple[float, float | None]:
@@ -75,12 +110,22 @@ class BoundSettings:
     grid: Grid | None = None
     """The recipe's by default."""
     seed: int = 0
+    delbo_particles: Sequence[int] = ()
+    """Numbers of particles for the DELBO; by default that of the bounds."""
+    score_pads: bool = False
+    """Score pads like any other value: then the bounds are valid for padded examples too."""
 
     def for_one_latent(self) -> "BoundSettings":
         """What of it holds when one latent is kept for all steps: one step."""
         return replace(self, steps=[count for count in self.steps if count == 1], delbo_draws=0)
 
+    @property
+    def delbo_counts(self) -> list[int]:
+        return sorted({*self.delbo_particles} or {self.particles.count})
+
     def __post_init__(self) -> None:
+        for count in self.delbo_particles:
+            replace(self.particles, count=count)  # which refuses numbers that do not exist
         if self.limit is not None and self.limit < 1:
             raise UserError(f"the number of examples to judge by must be at least 1, not {self.limit}")
 
@@ -88,38 +133,72 @@ class BoundSettings:
 def measure_bounds(
     run: Run, examples: Tensor, settings: BoundSettings, progress: Progress = silent
 ) -> dict[str, object]:
-    """The entries ``bounds`` and ``delbo`` (for MDLM ``elbo``) of an evaluation's report."""
-    x0 = check_examples(run, examples)[: settings.limit]
+    """The entries ``bounds``, ``delbo`` and ``delbo_by_particles`` (for MDLM ``elbo``) of an evaluation's report.
+
+    ``delbo`` is the one with most particles. For text the entry ``unit`` says what a position holds. Where pads are not
+    scored, every number has a ``convention`` that says so and none is valid: see ``docs/likelihood.md``.
+    """
+    x0 = check_examples(run, examples[: settings.limit])
     grid = settings.grid or run.recipe.sampling.grid
     if run.recipe.sampling.latent_policy == "fixed" and max(settings.steps, default=1) > 1 and has_latent(run):
         raise UserError("the step bound is for latent_policy=resample; this recipe keeps one latent for all steps")
-    log_truth = true_log_probability(run, x0)
+    log_truth, characters = true_log_probability(run, x0), character_count(run, x0)
+    model = run.model.scoring_pads() if settings.score_pads else run.model
+    convention = {} if model.pad is None else {"convention": PADS_NOT_SCORED}
+    batches = torch.split(x0, BATCH if run.tokenizer is None else TEXT_BATCH)
 
     def over_batches(what: str, estimate: Callable[..., Tensor], *, valid: bool) -> dict[str, object]:
-        draws: list[Tensor] = []
-        progress(what, 0, len(x0))
-        for number, batch in enumerate(torch.split(x0, BATCH)):
+        def draw(number: int) -> Tensor:
             generator = step_generator(settings.seed, BOUNDS, number)
-            draws.append(estimate(x0=batch.to(run.model.device), generator=generator))
-            progress(what, sum(map(len, draws)), len(x0))
-        found = NegativeLogLikelihood.from_draws(torch.cat(draws), x0.shape[1], valid=valid, log_truth=log_truth)
-        return asdict(found)
+            found: Tensor = estimate(x0=batches[number].to(model.device), generator=generator)
+            progress(what, sum(map(len, batches[: number + 1])), len(x0))
+            return found
+
+        progress(what, 0, len(x0))
+        found = NegativeLogLikelihood.from_draws(
+            in_shares([len(batch) for batch in batches], draw),
+            model.scored(x0).sum(1),
+            valid=valid and not convention,
+            log_truth=log_truth,
+            characters=characters,
+        )
+        return asdict(found) | convention
 
     particles = replace(settings.particles, rows_per_call=2 * run.recipe.network.rows_at_once)
     bounds = []
     for steps in settings.steps:
-        estimate = partial(step_bound, run.model, steps=steps, particles=particles, grid=grid)
+        estimate = partial(step_bound, model, steps=steps, particles=particles, grid=grid)
         found = over_batches(f"step bound, T = {steps}", estimate, valid=True)
         bounds.append({"steps": steps, **found, "particles": particles.count})
     report: dict[str, object] = {"bounds": bounds}
+    if (unit := text_unit(run)) is not None:
+        report["unit"] = unit
     if settings.delbo_draws and has_latent(run):
-        estimate = partial(k_sample_delbo, run.model, particles=particles, draws=settings.delbo_draws)
-        found = over_batches(f"DELBO ({NOT_A_BOUND})", estimate, valid=False)
-        report["delbo"] = {**found, "particles": particles.count, "draws": settings.delbo_draws, "warning": NOT_A_BOUND}
+        delbos = []
+        for count in settings.delbo_counts:
+            drawn = replace(particles, count=count)
+            estimate = partial(k_sample_delbo, model, particles=drawn, draws=settings.delbo_draws)
+            found = over_batches(f"DELBO, K = {count} ({NOT_A_BOUND})", estimate, valid=False)
+            delbos.append({**found, "particles": count, "draws": settings.delbo_draws, "warning": NOT_A_BOUND})
+        report |= {"delbo": delbos[-1], "delbo_by_particles": delbos}
     elif settings.delbo_draws:
-        found = over_batches("ELBO", partial(elbo, run.model, draws=settings.delbo_draws), valid=True)
+        found = over_batches("ELBO", partial(elbo, model, draws=settings.delbo_draws), valid=True)
         report["elbo"] = {**found, "draws": settings.delbo_draws}
     return report
+
+
+def text_unit(run: Run) -> str | None:
+    """What a position of text holds: a perplexity per character is another thing than one per word."""
+    if run.tokenizer is None:
+        return None
+    return {CharacterTokenizer.name: "character", ByteTokenizer.name: "byte"}.get(run.tokenizer.name, "token")
+
+
+def character_count(run: Run, x0: Tensor) -> int | None:
+    """Of the text that these tokens stand for, where a token is not a character; BOS, EOS and pads stand for none."""
+    if run.tokenizer is None or text_unit(run) == "character":
+        return None
+    return sum(len(text) for row in x0.numpy() for text in run.tokenizer.documents(row))
 
 
 def true_log_probability(run: Run, x0: Tensor) -> Tensor | None:
@@ -133,8 +212,9 @@ def true_log_probability(run: Run, x0: Tensor) -> Tensor | None:
 
 def health_report(run: Run, examples: Tensor) -> dict[str, object] | None:
     """The entry ``latent`` of an evaluation's report."""
-    x0 = check_examples(run, examples)[:HEALTH_EXAMPLES].to(run.model.device)
-    health = latent_health(run.model, x0, step_generator(0, HEALTH))
+    most = HEALTH_EXAMPLES if run.tokenizer is None else HEALTH_TEXTS
+    x0 = check_examples(run, examples[:most]).to(run.model.device)
+    health = latent_health(run.model, x0, step_generator(0, HEALTH), 2 * run.recipe.network.rows_at_once)
     return (
         None
         if health is None

@@ -1,5 +1,6 @@
 """Tables as plain rows, and the same rows as text for the terminal, Markdown for documents and cells for the page."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,25 +114,59 @@ def divergence_table(
     )
 
 
+PADS_NOTE = (
+    "Pads are not scored: the numbers are those of the text given its pads, the custom of the field, and do not bound "
+    "the likelihood of the padded sequence; --score-pads gives one that does."
+)
+
+
 def bound_table(reports: Sequence[Mapping[str, Any]]) -> Table:
     """Valid bounds first; the paper's DELBO, where it was measured, in rows that say what it is."""
+    bounds = [bound for report in reports for bound in report["bounds"]]
+    units = {report.get("unit", "position") for report in reports}
+    each = units.pop() if len(units) == 1 else "position"
+    note = f"Negative log-likelihood per example, in nats, as bits per {each} and as exp(nats per {each}). "
+    if each == "position":
+        titles = {"nats": "nats", "stderr": "± std. error", "bpd": "bits/dim", "perplexity": "perplexity"}
+        if any(bound["excess"] is not None for bound in bounds):
+            titles |= {"excess": "excess", "excess_stderr": "± std. error"}
+    else:
+        note = f"Negative log-likelihood in bits and as perplexity, exp(nats per {each}), ± standard errors. "
+        titles = {"bpd": f"bits per {each}", "perplexity": f"perplexity per {each}"}
+        if any(bound.get("bits_per_character") is not None for bound in bounds):
+            titles |= {"bits_per_character": "bits per character"}
     rows: list[list[Cell]] = []
-    titles = {"nats": "nats", "stderr": "± std. error", "bpd": "bits/dim", "perplexity": "perplexity"}
-    if any(bound["excess"] is not None for report in reports for bound in report["bounds"]):
-        titles |= {"excess": "excess", "excess_stderr": "± std. error"}
     for name, report in zip(report_names(reports), reports, strict=True):
-        measured = [(f"step bound, T = {bound['steps']}", bound) for bound in report["bounds"]]
-        measured += [("ELBO", report["elbo"])] if "elbo" in report else []
-        measured += [("the paper's DELBO", report["delbo"])] if "delbo" in report else []
-        for what, found in measured:
-            valid = "yes" if found["valid"] else "no: not a likelihood bound"
-            rows.append([name, what, valid, *(found[key] for key in titles)])
+        for what, found in _measured(report):
+            problem = found.get("warning") or found.get("convention") or "not a likelihood bound"
+            cells = {**found, "perplexity": perplexity_cell(found)} if each != "position" else found
+            valid = "yes" if found["valid"] else f"no: {problem}"
+            rows.append([name, what, valid, *(cells.get(key) for key in titles)])
     entropies = {report["recipe"]: report["entropy"] for report in reports if "entropy" in report}
     known = "; ".join(f"entropy of {recipe}: {value:.4f} nats" for recipe, value in entropies.items())
-    note = "Negative log-likelihood per example, in nats, as bits per position and as exp(nats per position). " + (
-        f"Excess: above what the true distribution itself scores on the same examples; {known}." if known else ""
-    )
+    note += f"Excess: above what the true distribution itself scores on the same examples; {known}." if known else ""
+    note += PADS_NOTE if any("convention" in bound for bound in bounds) else ""
     return Table("Likelihood of held-out examples", ["run", "", "valid", *titles.values()], rows, note)
+
+
+def _measured(report: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Every number of a report under its name."""
+    delbos = report.get("delbo_by_particles") or ([report["delbo"]] if "delbo" in report else [])
+    many = len(delbos) > 1
+    return [
+        *((f"step bound, T = {bound['steps']}", bound) for bound in report["bounds"]),
+        *([("ELBO", report["elbo"])] if "elbo" in report else []),
+        *(("the paper's DELBO" + (f", K = {found['particles']}" if many else ""), found) for found in delbos),
+    ]
+
+
+def perplexity_cell(found: Mapping[str, Any]) -> Cell:
+    """Four digits, and the error to as many places."""
+    perplexity, error = found["perplexity"], found.get("perplexity_stderr")
+    if perplexity is None:
+        return None
+    places = max(0, 3 - math.floor(math.log10(perplexity)))
+    return f"{perplexity:.{places}f}" + ("" if error is None else f" ± {error:.{places}f}")
 
 
 def latent_table(reports: Sequence[Mapping[str, Any]]) -> Table:

@@ -16,6 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from vadd.evaluation import BoundSettings, Report, evaluate, histogram
+from vadd.evaluation.division import is_main
 from vadd.evaluation.evaluate import Evaluation, plural
 from vadd.evaluation.likelihood import has_latent
 from vadd.evaluation.progress import Progress, silent
@@ -32,7 +33,7 @@ from vadd.report.figures import (
 )
 from vadd.report.images import denoising_strip, grids_by_steps, tokens_to_images, traversal_figure
 from vadd.report.page import Section, write_page
-from vadd.report.tables import bound_table, divergence_table, latent_table, report_names
+from vadd.report.tables import PADS_NOTE, bound_table, divergence_table, latent_table, report_names
 from vadd.run import Run
 
 STRIP_STEPS = 10
@@ -45,7 +46,9 @@ class Comparison:
 
 
 def write_json(path: Path, content: object) -> None:
-    """Atomically, so that a crash leaves the old file or the new one."""
+    """Atomically, so that a crash leaves the old file or the new one. Of several processes the main one writes."""
+    if not is_main():
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".partial")
     beside.write_text(json.dumps(content, indent=2) + "\n")
@@ -74,8 +77,10 @@ def compare(
         allowed = bounds.for_one_latent() if bounds is not None and one_latent else bounds
         evaluations.append(evaluate(run, steps, samples, bounds=allowed, inception=inception, progress=tell))
         write_json(out / "results.json", [evaluation.report for evaluation in evaluations])
-    progress("the figures")
     reports = [evaluation.report for evaluation in evaluations]
+    if not is_main():
+        return Comparison(reports, out / "report.html")
+    progress("the figures")
     pictures = {
         name: (alternative, save_figure(figure, out / "figures" / f"{name}.png"))
         for name, (alternative, figure) in _figures(runs, evaluations).items()
@@ -84,6 +89,7 @@ def compare(
     def shown(*names: str) -> list[tuple[str, Path]]:
         return [pictures[name] for name in names if name in pictures]
 
+    pads = f" {PADS_NOTE}" if any(run.model.pad is not None for run in runs) else ""
     sections = [
         *first_sections(reports),
         Section("Samples", figures=shown("one-step", "by-steps", "grids", "denoising")),
@@ -91,11 +97,13 @@ def compare(
             "Distance from the data", tables=[divergence_table(reports)], figures=shown("divergence"), commands=commands
         ),
         Section("The latent", figures=shown("traversal"), text=TRAVERSAL_NOTE),
-        Section("Training", figures=shown("training"), text=TRAINING_NOTE),
+        Section("Training", figures=shown("training"), text=TRAINING_NOTE + pads),
     ]
     if bounds is not None:
         likelihoods = [bound_table(reports), latent_table(reports)]
-        sections.insert(-2, Section("Likelihood", text=LIKELIHOOD_NOTE, tables=likelihoods, figures=shown("bounds")))
+        sections.insert(
+            -2, Section("Likelihood", text=LIKELIHOOD_NOTE + pads, tables=likelihoods, figures=shown("bounds"))
+        )
     kept = [section for section in sections if section.figures or section.tables]
     tables = [table.to_markdown() for section in kept for table in section.tables]
     (out / "tables.md").write_text("\n".join(tables))

@@ -8,6 +8,7 @@ from vadd.errors import Interrupted, UserError
 from vadd.recipe import Recipe, differences, load_recipe
 from vadd.run import Run, RunDirectory, load
 from vadd.training.loop import train
+from vadd.training.processes import on_main_process
 
 
 def both_models(name: str, overrides: Sequence[str] = ()) -> list[Recipe]:
@@ -16,15 +17,22 @@ def both_models(name: str, overrides: Sequence[str] = ()) -> list[Recipe]:
 
 
 def ensure_trained(recipe: Recipe, path: Path) -> Run:
+    """The finished run in ``path``; of several processes the main one looks there and makes what is missing."""
     directory = RunDirectory(path)
-    if directory.is_run():
-        changed = differences(directory.recipe(), recipe)
+
+    def refuse_another_recipe() -> None:
+        changed = differences(directory.recipe(), recipe) if directory.is_run() else {}
         if changed:
             told = ", ".join(f"{key} was {old!r}, now {new!r}" for key, (old, new) in changed.items())
             raise UserError(f"{path} was trained with another recipe ({told}); choose another --out")
+
+    def create_what_is_missing() -> None:
+        if not directory.is_run():
+            directory.create(recipe)
+
+    on_main_process(refuse_another_recipe)
     data = build_dataset(recipe)
-    if not directory.is_run():
-        directory.create(recipe)
+    on_main_process(create_what_is_missing)
     outcome = train(recipe, directory, data, resume=True)
     if not outcome.finished:
         raise Interrupted(f"stopped at step {outcome.step}, saved in {path}")

@@ -71,7 +71,7 @@ class Trainer:
         self.draw_mask = build_mask_draw(recipe.diffusion)
         state = self._saved_state() if resume else None
         self.start = 0 if state is None else state.step
-        self.model: MaskedDiffusion = build_model(recipe, data.shape, data.values).to(self.device)
+        self.model: MaskedDiffusion = build_model(recipe, data.shape, data.values, data.pad).to(self.device)
         self.ema = Ema(self.model, self.settings.ema)
         if state is not None:
             self.model.load_state_dict(state.model)

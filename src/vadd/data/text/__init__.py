@@ -23,7 +23,7 @@ from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer, Special
 from vadd.data.text.wrapping import Wrap, check_wrapping, needed_specials
 from vadd.errors import UserError
 
-__all__ = ["Tokenizer", "TokenizerName", "judging_text", "load_text", "load_tokenizer", "make_tokenizer"]
+__all__ = ["Tokenizer", "TokenizerName", "judging_text", "load_text", "load_tokenizer", "make_tokenizer", "pad_value"]
 
 TokenizerName = Literal["characters", "bytes", "bpe", "gpt2", "bert", "file"]
 
@@ -83,8 +83,12 @@ def judging_text(
     workers: int | None = None,
     tell: Tell = silent,
 ) -> Tensor:
-    """The held-out part of a corpus that a model has not learnt from, (n, length), as its own tokenizer reads it."""
-    opened = open_for_judging(corpus, path, documents=documents, field=field)
+    """The held-out part of a corpus that a model has not learnt from, (n, length), as its own tokenizer reads it.
+
+    A tokenizer without EOS reads everything as one running text.
+    """
+    running = tokenizer.specials.eos is None
+    opened = open_for_judging(corpus, path, documents=documents, field=field, running=running)
     check_wrapping(tokenizer, wrap, length, running=opened.running)
     return torch.from_numpy(sequences(Request(opened, "test", tokenizer, wrap, length), workers=workers, tell=tell))
 

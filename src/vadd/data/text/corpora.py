@@ -185,6 +185,20 @@ class DividedDocuments(Corpus):
         return self._source(part).count()
 
 
+class JoinedDocuments(DividedDocuments):
+    """The same as one running text, with a line break after each: for tokenizers that have no EOS."""
+
+    running = True
+
+    @property
+    def identity(self) -> dict[str, object]:
+        return {**super().identity, "joined": True}
+
+    def pieces(self, part: Part) -> Iterator[Piece]:
+        for piece in super().pieces(part):
+            yield Piece(piece.text + "\n", False, piece.size)
+
+
 class PythonTopics:
     """The documentation that every Python carries for ``help()``, one document a topic. It differs by version."""
 

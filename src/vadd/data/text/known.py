@@ -10,6 +10,7 @@ from vadd.data.text.corpora import (
     Corpus,
     DividedDocuments,
     HubRows,
+    JoinedDocuments,
     LastDocuments,
     PythonTopics,
     RandomShare,
@@ -98,9 +99,8 @@ def open_corpus(
     known = HUB_CORPORA.get(name)
     held_out = LastDocuments(HELD_OUT_OPENWEBTEXT) if name == "openwebtext" else RandomShare(test_fraction, seed)
     source = _local_source(files, known, documents, field)
-    plain = len(files) == 1 and files[0].suffix not in ROW_SUFFIXES
     label = path.resolve().stem
-    if known is None and plain and source.documents == "file":
+    if known is None and _is_plain(files) and source.documents == "file":
         return RunningText(label, files[0], {"train": (0.0, 1 - test_fraction), "test": (1 - test_fraction, 1.0)})
     if source.byte_count == 0:
         raise UserError(f"{path} is empty")
@@ -108,16 +108,30 @@ def open_corpus(
 
 
 def open_for_judging(
-    name: CorpusName, path: Path | None = None, *, documents: Documents | None = None, field: str | None = None
+    name: CorpusName,
+    path: Path | None = None,
+    *,
+    documents: Documents | None = None,
+    field: str | None = None,
+    running: bool = False,
 ) -> Corpus:
-    """The same, but all of a local copy is the test part: for judging models that learnt from something else."""
+    """The same, but all of a local copy is the test part: for judging models that learnt from something else.
+
+    With ``running`` the documents are joined to one running text.
+    """
     if path is None or name == "text8":
         return open_corpus(name, path)
-    files, known = text_files(path), HUB_CORPORA.get(name)
+    files, known, label = text_files(path), HUB_CORPORA.get(name), path.resolve().stem
+    if known is None and documents == "file" and _is_plain(files):
+        return RunningText(label, files[0], {"test": (0.0, 1.0)})
     source = _local_source(files, known, documents or "line", field)
-    return DividedDocuments(
-        path.resolve().stem, {"test": source}, known.detokenize if known else detokenizers.unchanged
-    )
+    kind = JoinedDocuments if running else DividedDocuments
+    return kind(label, {"test": source}, known.detokenize if known else detokenizers.unchanged)
+
+
+def _is_plain(files: tuple[Path, ...]) -> bool:
+    """One file of plain text."""
+    return len(files) == 1 and files[0].suffix not in ROW_SUFFIXES
 
 
 def _from_hub(name: str) -> Corpus:

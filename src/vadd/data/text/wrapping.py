@@ -2,7 +2,7 @@
 
 ``packed``   every document followed by EOS, all in a row, cut every N tokens (SEDD's OpenWebText, LM1B in D3PM)
 ``wrapped``  the same row cut every N - 2 tokens, each cut between BOS and EOS (the paper's OpenWebText)
-``padded``   one document a sequence: BOS, its first N - 2 tokens, EOS, then pads (the paper's LM1B)
+``padded``   one document a sequence: BOS, its first N - 2 tokens, EOS, then pads that nobody scores (the paper's LM1B)
 
 A rest too short for a sequence is left out. A running text has no documents and so no EOS between them.
 """
