@@ -16,6 +16,7 @@ from vadd.cli.common import (
     parse_steps,
     progress_bar,
 )
+from vadd.cli.judging import ConventionName, ConventionOption, JudgeOption, open_judge
 
 
 def evaluate(
@@ -23,7 +24,7 @@ def evaluate(
     steps: Annotated[
         str | None, typer.Option(help="Compare samples drawn in so many steps with the data. [default: 1,2,5,20]")
     ] = None,
-    samples: SamplesOption = 100_000,
+    samples: SamplesOption = None,
     bound: Annotated[
         str | None, typer.Option(help="Bound the likelihood of held-out examples, for the sampler with so many steps.")
     ] = None,
@@ -48,6 +49,8 @@ def evaluate(
     inception: Annotated[
         Path | None, typer.Option(help="The same with this TorchScript InceptionV3.", show_default=False)
     ] = None,
+    judge: JudgeOption = None,
+    convention: ConventionOption = ConventionName.corpus,
     json: JsonOption = None,
 ) -> None:
     """Measure a model: the distance of its samples from the data, and bounds of the likelihood.
@@ -59,8 +62,9 @@ def evaluate(
       vadd eval runs/checkers --bound 1,2,4,8,16 --particles 64
       vadd eval runs/checkers --bound 1 --delbo --particles 1000 --limit 1000
       vadd eval runs/cifar10 --fid --steps 10,50 --samples 2000
+      vadd eval runs/book --judge gpt2-large --steps 4,8,16,32,64 --samples 256
     """
-    if steps is None and bound is None and not delbo and data is None:
+    if steps is None and (judge is not None or (bound is None and not delbo and data is None)):
         steps = "1,2,5,20"
     counts = [] if steps is None else parse_steps(steps)
     check_json(json)
@@ -69,7 +73,8 @@ def evaluate(
     from vadd.evaluation import BoundSettings
     from vadd.evaluation import evaluate as measure
     from vadd.evaluation.inception import fetched_inception
-    from vadd.report.tables import bound_table, divergence_table, latent_table
+    from vadd.report.tables import bound_table, latent_table
+    from vadd.report.text_tables import quality_table
     from vadd.run import load
     from vadd.studies.comparison import write_json
 
@@ -87,11 +92,19 @@ def evaluate(
     loaded = load(run)
     examples = None if data is None else examples_from(data)
     with progress_bar() as tell:
+        language = open_judge(judge, convention, [loaded], tell) if counts else None
         report = measure(
-            loaded, counts, samples, bounds=settings, examples=examples, inception=inception, progress=tell
+            loaded,
+            counts,
+            samples,
+            bounds=settings,
+            examples=examples,
+            inception=inception,
+            language=language,
+            progress=tell,
         ).report
     if counts:
-        divergence_table([report]).print(out_console)
+        quality_table([report]).print(out_console)
     if settings is not None:
         bound_table([report]).print(out_console)
     if report["latent"] is not None:
@@ -104,12 +117,14 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run directories.", show_default=False)],
     out: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("runs/comparison"),
     steps: StepsOption = "1,2,5,20",
-    samples: SamplesOption = 100_000,
+    samples: SamplesOption = None,
     bound: Annotated[
         str, typer.Option(help="Steps at which the likelihood is bounded; 'none' leaves it out.")
     ] = "1,2,4,8,16",
     particles: ParticlesOption = 64,
     limit: Annotated[int | None, typer.Option(min=1, help="Held-out examples to bound the likelihood of.")] = 2000,
+    judge: JudgeOption = None,
+    convention: ConventionOption = ConventionName.corpus,
     json: JsonOption = None,
 ) -> None:
     """Compare runs: numbers, figures and one HTML page.
@@ -124,24 +139,27 @@ def compare(
     bound_counts = [] if bound == "none" else parse_steps(bound, "--bound")
     from vadd.core import Particles
     from vadd.evaluation import BoundSettings
-    from vadd.report.tables import bound_table, divergence_table
+    from vadd.report.tables import bound_table
+    from vadd.report.text_tables import quality_table
     from vadd.run import load
     from vadd.studies.comparison import compare as compare_runs
     from vadd.studies.comparison import write_json
 
+    loaded = [load(run) for run in runs]
     with progress_bar() as tell:
         comparison = compare_runs(
-            [load(run) for run in runs],
+            loaded,
             out,
             steps=counts,
             samples=samples,
             bounds=BoundSettings(Particles(particles), steps=bound_counts, limit=limit) if bound_counts else None,
+            language=open_judge(judge, convention, loaded, tell),
             title="Comparison of " + " and ".join(run.name for run in runs),
             introduction="The same measurements for every run, by number of sampling steps.",
             commands=[f"vadd compare {' '.join(map(str, runs))} --out {out} --steps {steps} --bound {bound}"],
             progress=tell,
         )
-    divergence_table(comparison.reports).print(out_console)
+    quality_table(comparison.reports).print(out_console)
     if bound_counts:
         bound_table(comparison.reports).print(out_console)
     if json is not None:

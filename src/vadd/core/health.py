@@ -1,5 +1,6 @@
 """Is the latent alive? What the recognition model puts into z, dimension by dimension."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -34,11 +35,18 @@ class LatentHealth:
         return f"{self.active_units} of {self.dimensions} dimensions active"
 
 
-def latent_health(model: MaskedDiffusion, x0: Tensor, generator: torch.Generator) -> LatentHealth | None:
-    """For examples x0 (B, N); None for a model without a recognition model."""
+def latent_health(
+    model: MaskedDiffusion, x0: Tensor, generator: torch.Generator, rows_at_once: int | None = None
+) -> LatentHealth | None:
+    """For examples x0 (B, N), all at once by default; None for a model without a recognition model."""
     some_masked = ExactCount()(len(x0), x0.shape[1], model.schedule, generator).to(x0.device)
-    found = posteriors(model, x0, some_masked)
-    return None if found is None else health_of(*found)
+    parts = torch.split(torch.arange(len(x0), device=x0.device), rows_at_once or len(x0))
+    found = [both for rows in parts if (both := posteriors(model, x0[rows], some_masked[rows])) is not None]
+    return health_of(*(_joined(part) for part in zip(*found, strict=True))) if found else None
+
+
+def _joined(parts: Sequence[DiagonalGaussian]) -> DiagonalGaussian:
+    return DiagonalGaussian(torch.cat([part.mean for part in parts]), torch.cat([part.log_std for part in parts]))
 
 
 @torch.no_grad()

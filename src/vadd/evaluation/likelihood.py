@@ -23,6 +23,8 @@ from vadd.training.randomness import BOUNDS, HEALTH, step_generator
 
 BATCH = 1000
 HEALTH_EXAMPLES = 10_000
+HEALTH_CALLS = 128
+"""Networks that see few examples at a time are asked about fewer."""
 LARGEST_EXPONENT = 700.0
 NOT_A_BOUND = "not a likelihood bound"
 
@@ -133,8 +135,10 @@ def true_log_probability(run: Run, x0: Tensor) -> Tensor | None:
 
 def health_report(run: Run, examples: Tensor) -> dict[str, object] | None:
     """The entry ``latent`` of an evaluation's report."""
-    x0 = check_examples(run, examples)[:HEALTH_EXAMPLES].to(run.model.device)
-    health = latent_health(run.model, x0, step_generator(0, HEALTH))
+    rows_at_once = run.recipe.network.rows_at_once
+    some = examples[: min(HEALTH_EXAMPLES, HEALTH_CALLS * rows_at_once)]
+    x0 = check_examples(run, some).to(run.model.device)
+    health = latent_health(run.model, x0, step_generator(0, HEALTH), rows_at_once)
     return (
         None
         if health is None
