@@ -93,3 +93,13 @@ def test_a_posterior_that_ignores_the_data_has_collapsed_whatever_its_kl(
 def test_without_a_latent_there_is_nothing_to_report() -> None:
     model = MaskedDiffusion(TableDenoiser(POSITIONS, VALUES), LinearSchedule())
     assert latent_health(model, examples(), seeded(0)) is None
+
+
+def test_how_many_examples_are_shown_at_once_does_not_matter() -> None:
+    recognizer = LinearRecognizer(slopes(1.0, 0.3), log_std=-0.7, per_mask=0.2)
+    model = MaskedDiffusion(
+        TableDenoiser(POSITIONS, VALUES, latent=True), LinearSchedule(), GaussianLatent(recognizer, DIM)
+    )
+    whole, in_parts = (latent_health(model, examples(), seeded(0), rows) for rows in (None, 7))
+    assert whole is not None
+    assert in_parts == whole

@@ -114,3 +114,9 @@ def test_the_measures_of_the_report_are_those_of_the_package(run: Run) -> None:
     result, found = evaluation.report["results"][0], evaluation.histograms[2]
     assert result["jsd"] == pytest.approx(jsd(truth, found), abs=0.01)
     assert result["paper_js"] == pytest.approx(paper_js(truth, found), rel=0.05)
+
+
+def test_numbers_are_shown_as_soon_as_they_are_known(run: Run) -> None:
+    seen: list[list[int]] = []
+    evaluate(run, [1, 2], SAMPLES, grown=lambda report: seen.append([r["steps"] for r in report["results"]]))
+    assert seen == [[1], [1, 2], [1, 2]]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vadd.run import RunDirectory
-from vadd.training.metrics import MetricsLog, forget_after
+from vadd.training.metrics import MetricsLog, forget_after, training_seconds
 
 
 def filled(path: Path, *steps: int) -> Path:
@@ -100,3 +100,13 @@ def test_lines_that_a_full_disk_refuses_are_written_later(
     assert capsys.readouterr().err.count("warning: cannot write to") == 1
     log.append({"step": 20, "split": "train"})
     assert steps_in(file) == [5, 10, 15, 20]
+
+
+def test_the_seconds_of_training_are_its_steps_over_their_speeds() -> None:
+    def line(step: int, speed: float, split: str = "train") -> dict[str, object]:
+        return {"step": step, "split": split, "steps_per_second": speed}
+
+    lines = [line(10, 5.0), line(10, 999.0, "test"), line(30, 10.0), line(40, float("nan")), line(50, 2.0)]
+    assert training_seconds(lines) == 10 / 5 + 20 / 10 + 10 / 2
+    assert training_seconds([]) is None
+    assert training_seconds([{"step": 5, "split": "train"}]) is None

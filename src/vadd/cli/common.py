@@ -28,7 +28,12 @@ StepsOption = Annotated[
 RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]
 ParticlesOption = Annotated[int, typer.Option("--particles", help="Latents drawn for each likelihood estimate.")]
 SamplesOption = Annotated[
-    int, typer.Option("--samples", help="Samples to compare with the data, for each number of steps.")
+    int | None,
+    typer.Option(
+        "--samples",
+        help="Samples to compare with the data, for each number of steps. [default: 100000; texts: 256]",
+        show_default=False,
+    ),
 ]
 
 

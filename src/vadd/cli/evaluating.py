@@ -16,6 +16,7 @@ from vadd.cli.common import (
     parse_steps,
     progress_bar,
 )
+from vadd.cli.judging import ConventionName, ConventionOption, JudgeOption, open_judge
 from vadd.errors import UserError
 
 PARTICLES, ZERO_SHOT_PARTICLES = 64, 8
@@ -28,7 +29,7 @@ def evaluate(
     steps: Annotated[
         str | None, typer.Option(help="Compare samples drawn in so many steps with the data. [default: 1,2,5,20]")
     ] = None,
-    samples: SamplesOption = 100_000,
+    samples: SamplesOption = None,
     bound: Annotated[
         str | None, typer.Option(help="Bound the likelihood of held-out examples, for the sampler with so many steps.")
     ] = None,
@@ -77,6 +78,8 @@ def evaluate(
     inception: Annotated[
         Path | None, typer.Option(help="The same with this TorchScript InceptionV3.", show_default=False)
     ] = None,
+    judge: JudgeOption = None,
+    convention: ConventionOption = ConventionName.corpus,
     json: JsonOption = None,
 ) -> None:
     """Measure a model: the distance of its samples from the data, and bounds of the likelihood.
@@ -89,12 +92,13 @@ def evaluate(
       vadd eval runs/checkers --bound 1 --delbo --particles 1000 --limit 1000
       vadd eval runs/cifar10 --fid --steps 10,50 --samples 2000
       vadd eval runs/book --data another_book.txt --bound 32 --delbo-particles 1,10,100
+      vadd eval runs/book --judge gpt2-large --steps 4,8,16,32,64 --samples 256
       vadd eval runs/openwebtext --zero-shot corpora/ --bound 64 --limit 200
     """
     if zero_shot is not None and data is not None:
         raise UserError("--data and --zero-shot both say what to judge by: give one of them")
     judging = bound is not None or delbo or delbo_particles is not None or data is not None or zero_shot is not None
-    if steps is None and not judging:
+    if steps is None and (judge is not None or not judging):
         steps = "1,2,5,20"
     counts = [] if steps is None else parse_steps(steps)
     check_json(json)
@@ -105,7 +109,8 @@ def evaluate(
     from vadd.evaluation.inception import fetched_inception
     from vadd.evaluation.reading import read_examples
     from vadd.evaluation.zero_shot import zero_shot as judge_corpora
-    from vadd.report.tables import bound_table, divergence_table, latent_table
+    from vadd.report.tables import bound_table, latent_table
+    from vadd.report.text_tables import quality_table
     from vadd.report.zero_shot import zero_shot_table
     from vadd.run import load
     from vadd.studies.comparison import write_json
@@ -130,16 +135,23 @@ def evaluate(
     with progress_bar() as tell:
         examples = None if data is None else read_examples(loaded, data, tell)
         if counts or not few:
-            own = None if few else settings
+            language = open_judge(judge, convention, [loaded], tell) if counts else None
             report = measure(
-                loaded, counts, samples, bounds=own, examples=examples, inception=inception, progress=tell
+                loaded,
+                counts,
+                samples,
+                bounds=None if few else settings,
+                examples=examples,
+                inception=inception,
+                language=language,
+                progress=tell,
             ).report
         else:
             report = report_of(loaded)
         if zero_shot is not None and settings is not None:
             report["zero_shot"] = judge_corpora(loaded, zero_shot, settings, tell)
     if counts:
-        divergence_table([report]).print(out_console)
+        quality_table([report]).print(out_console)
     if "bounds" in report:
         bound_table([report]).print(out_console)
     if "zero_shot" in report:
@@ -155,12 +167,14 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run directories.", show_default=False)],
     out: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("runs/comparison"),
     steps: StepsOption = "1,2,5,20",
-    samples: SamplesOption = 100_000,
+    samples: SamplesOption = None,
     bound: Annotated[
         str, typer.Option(help="Steps at which the likelihood is bounded; 'none' leaves it out.")
     ] = "1,2,4,8,16",
     particles: ParticlesOption = 64,
     limit: Annotated[int | None, typer.Option(min=1, help="Held-out examples to bound the likelihood of.")] = 2000,
+    judge: JudgeOption = None,
+    convention: ConventionOption = ConventionName.corpus,
     json: JsonOption = None,
 ) -> None:
     """Compare runs: numbers, figures and one HTML page.
@@ -175,25 +189,28 @@ def compare(
     bound_counts = [] if bound == "none" else parse_steps(bound, "--bound")
     from vadd.core import Particles
     from vadd.evaluation import BoundSettings, division
-    from vadd.report.tables import bound_table, divergence_table
+    from vadd.report.tables import bound_table
+    from vadd.report.text_tables import quality_table
     from vadd.run import load
     from vadd.studies.comparison import compare as compare_runs
     from vadd.studies.comparison import write_json
 
     division.meet()
+    loaded = [load(run) for run in runs]
     with progress_bar() as tell:
         comparison = compare_runs(
-            [load(run) for run in runs],
+            loaded,
             out,
             steps=counts,
             samples=samples,
             bounds=BoundSettings(Particles(particles), steps=bound_counts, limit=limit) if bound_counts else None,
+            language=open_judge(judge, convention, loaded, tell),
             title="Comparison of " + " and ".join(run.name for run in runs),
             introduction="The same measurements for every run, by number of sampling steps.",
             commands=[f"vadd compare {' '.join(map(str, runs))} --out {out} --steps {steps} --bound {bound}"],
             progress=tell,
         )
-    divergence_table(comparison.reports).print(out_console)
+    quality_table(comparison.reports).print(out_console)
     if bound_counts:
         bound_table(comparison.reports).print(out_console)
     if json is not None:

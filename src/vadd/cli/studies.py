@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vadd.cli.common import JsonOption, Narrator, check_json, out_console, parse_steps
+from vadd.cli.judging import ConventionName, ConventionOption, JudgeOption, open_judge
 
 if TYPE_CHECKING:
     from vadd.report.tables import Table
@@ -178,3 +179,54 @@ def reproduce_cifar10(
         out, scale.value, Narrator(), data=data, inception=inception, steps=counts, samples=samples
     )
     _show(comparison, fid_table(comparison.reports), json)
+
+
+@reproduce.command("text")
+def reproduce_text(
+    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/text"),
+    scale: Annotated[
+        ImageScale, typer.Option(help="small: text8-small, for a CPU; paper: openwebtext, 1M iterations on GPUs.")
+    ] = ImageScale.small,
+    recipe: Annotated[
+        str | None, typer.Option(help="Another recipe for text, like pydocs or lm1b.", show_default=False)
+    ] = None,
+    data: DataOption = None,
+    judge: JudgeOption = None,
+    convention: ConventionOption = ConventionName.corpus,
+    steps: Annotated[
+        str | None, typer.Option(help="Numbers of sampling steps. [default: 1,2,...,32; paper: 16,32,...,1024]")
+    ] = None,
+    samples: Annotated[int, typer.Option(min=2, help="Texts for each number of steps.")] = 256,
+    json: JsonOption = None,
+) -> None:
+    """Text: both models, bounds, generative perplexity with entropy by steps and their ratio, samples side by side.
+
+    Finished trainings are kept and interrupted ones continued, and no text is judged twice.
+
+    \b
+    Examples:
+      vadd reproduce text --judge gpt2-large
+      vadd reproduce text --recipe pydocs --steps 1,4,16 --samples 64
+      vadd reproduce text --scale paper --judge gpt2-large --out runs/openwebtext
+    """
+    check_json(json)
+    counts = None if steps is None else parse_steps(steps)
+    from vadd.report.text_tables import text_table
+    from vadd.studies.text import bits_table, ratio_table
+    from vadd.studies.text import reproduce_text as run_text
+
+    narrator = Narrator()
+    comparison = run_text(
+        out,
+        scale.value,
+        narrator,
+        recipe=recipe,
+        data=data,
+        language=open_judge(judge, convention, (), narrator),
+        steps=counts,
+        samples=samples,
+    )
+    text_table(comparison.reports).print(out_console)
+    if judge is not None:
+        ratio_table(comparison.reports).print(out_console)
+    _show(comparison, bits_table(comparison.reports), json)

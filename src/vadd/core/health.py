@@ -1,5 +1,6 @@
 """Is the latent alive? What the recognition model puts into z, dimension by dimension."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -37,19 +38,15 @@ class LatentHealth:
 def latent_health(
     model: MaskedDiffusion, x0: Tensor, generator: torch.Generator, rows_at_once: int | None = None
 ) -> LatentHealth | None:
-    """For examples x0 (B, N), so many at a time; None for a model without a recognition model."""
+    """For examples x0 (B, N), all at once by default; None for a model without a recognition model."""
     some_masked = ExactCount()(len(x0), x0.shape[1], model.schedule, generator).to(x0.device)
-    found: list[tuple[DiagonalGaussian, DiagonalGaussian]] = []
-    for rows in torch.split(torch.arange(len(x0)), rows_at_once or len(x0)):
-        both = posteriors(model, x0[rows], some_masked[rows])
-        if both is None:
-            return None
-        found.append(both)
-    at_one, anywhere = (
-        DiagonalGaussian(torch.cat([part.mean for part in parts]), torch.cat([part.log_std for part in parts]))
-        for parts in zip(*found, strict=True)
-    )
-    return health_of(at_one, anywhere)
+    parts = torch.split(torch.arange(len(x0), device=x0.device), rows_at_once or len(x0))
+    found = [both for rows in parts if (both := posteriors(model, x0[rows], some_masked[rows])) is not None]
+    return health_of(*(_joined(part) for part in zip(*found, strict=True))) if found else None
+
+
+def _joined(parts: Sequence[DiagonalGaussian]) -> DiagonalGaussian:
+    return DiagonalGaussian(torch.cat([part.mean for part in parts]), torch.cat([part.log_std for part in parts]))
 
 
 @torch.no_grad()

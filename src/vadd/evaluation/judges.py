@@ -1,6 +1,9 @@
-"""How samples are compared with the data: by its distribution, by features of images, or pair by pair of positions."""
+"""How samples are compared with the data: by its distribution, by features of images, as text, or pair by pair of
+positions.
+"""
 
 import hashlib
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -17,8 +20,10 @@ from vadd.evaluation.divergence import draw_histogram, histogram, jsd, paper_js,
 from vadd.evaluation.exact import ExactDistributions
 from vadd.evaluation.frechet import FeatureStatistics, feature_statistics, frechet_distance, kept_statistics
 from vadd.evaluation.inception import InceptionFeatures
+from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.pairs import pair_jsd, position_pairs
 from vadd.evaluation.progress import Progress
+from vadd.evaluation.text_statistics import text_statistics
 from vadd.run import Run
 
 FRECHET_SAMPLES = 10_000
@@ -33,14 +38,29 @@ class Judge(Protocol):
     samples: int
     """How many samples it wants to see."""
 
+    @property
+    def about(self) -> Mapping[str, object]:
+        """Entries of the report that do not depend on the number of steps."""
+
     def __call__(self, drawn: Array, steps: int) -> Result: ...
 
 
-def choose_judge(run: Run, samples: int, seed: int, inception: Path | None, progress: Progress) -> Judge:
-    """By FID if an Inception network is given, else by what the data allow."""
+def choose_judge(
+    run: Run,
+    samples: int,
+    seed: int,
+    inception: Path | None,
+    progress: Progress,
+    language: LanguageJudge | None = None,
+) -> Judge:
+    """By FID if an Inception network is given, by generative perplexity if a language model is, else by what the data
+    allow.
+    """
     progress("the sampling floor")
     if inception is not None:
         return InceptionJudge(run, samples, inception, progress)
+    if language is not None or run.tokenizer is not None:
+        return TextJudge(run, samples, seed, language, progress)
     if run.data.distribution is not None:
         return DistributionJudge(run, samples, seed)
     if run.data.train_labels is not None and run.data.shape[-1] == 1:
@@ -54,6 +74,7 @@ class DistributionJudge:
     def __init__(self, run: Run, samples: int, seed: int) -> None:
         assert run.data.distribution is not None
         self.samples = samples
+        self.about: dict[str, object] = {}
         self.run = run
         self.truth = run.data.distribution()
         self.true_sample = draw_histogram(self.truth, samples, np.random.default_rng([seed, 1]))
@@ -91,6 +112,7 @@ class FrechetJudge:
         assert data.train_labels is not None
         assert data.test_labels is not None
         self.samples = min(samples, FRECHET_SAMPLES)
+        self.about: dict[str, object] = {}
         self.features = classifier_features(
             data.train,
             data.train_labels,
@@ -124,11 +146,12 @@ class InceptionJudge:
         if len(run.data.shape) != 3:
             raise UserError(f"the FID is for images; the examples of this run have the shape {run.data.shape}")
         self.run = run
-        self.samples = samples = min(samples, FID_SAMPLES)
+        self.samples = min(samples, FID_SAMPLES)
+        self.about: dict[str, object] = {}
         self.features = InceptionFeatures(network, device=run.model.device)
         self.progress = progress
-        self.truth = self._statistics_of_data(run.data.train[:samples], "training images")
-        held_out = self._statistics_of_data(run.data.test[:samples], "test images")
+        self.truth = self._statistics_of_data(run.data.train[: self.samples], "training images")
+        held_out = self._statistics_of_data(run.data.test[: self.samples], "test images")
         self.floor = frechet_distance(self.truth, held_out)
 
     def _statistics_of_data(self, tokens: Tensor, name: str) -> FeatureStatistics:
@@ -154,6 +177,34 @@ class InceptionJudge:
         return {"fid": distance, "fid_floor": self.floor, "fid_reference": self.truth.count}
 
 
+class TextJudge:
+    """How varied texts are, beside as many held-out ones; with a language model also their generative perplexity."""
+
+    def __init__(self, run: Run, samples: int, seed: int, language: LanguageJudge | None, progress: Progress) -> None:
+        if run.tokenizer is None:
+            raise UserError(f"generative perplexity is for runs on text; {run.directory.path} is not one")
+        self.run, self.samples, self.language, self.progress = run, samples, language, progress
+        held_out = run.data.test
+        # Samples have nothing to do with each other; of neighbouring held-out texts that is not true.
+        chosen = np.random.default_rng([seed, 2]).permutation(len(held_out))[:samples]
+        real = held_out[torch.from_numpy(np.sort(chosen))].long()
+        self.about: dict[str, object] = {} if language is None else {"judge": language.about()}
+        self.about["real_text"] = {"texts": len(real), **self._measure(real, "the judge reads real text")}
+
+    def _measure(self, tokens: Tensor, what: str) -> Result:
+        texts = self.run.texts(tokens)
+        found: Result = {}
+        if self.language is not None:
+            scores = self.language.score(texts, what=what, progress=self.progress)
+            perplexity, error = scores.perplexity(self.language.convention)
+            found |= {"gen_ppl": perplexity, "gen_ppl_stderr": error}
+            found |= {"judged_tokens": int(scores.tokens.sum()), "empty_texts": scores.empty, "cut_texts": scores.cut}
+        return {**found, **text_statistics(tokens.numpy(), texts)}
+
+    def __call__(self, drawn: Array, steps: int) -> Result:
+        return self._measure(torch.from_numpy(drawn), f"the judge reads samples, T = {steps}")
+
+
 class PairJudge:
     """Compares samples with held-out examples pair by pair of positions, see :mod:`vadd.evaluation.pairs`."""
 
@@ -161,6 +212,7 @@ class PairJudge:
         data = run.data
         # As many samples as held-out examples, so that the floor has the noise of the measurement.
         self.samples = min(samples, len(data.test), len(data.train))
+        self.about: dict[str, object] = {}
         self.values = data.values
         self.pairs = position_pairs(data.positions)
         self.held_out = data.test.numpy()[: self.samples]

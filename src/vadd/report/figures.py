@@ -88,7 +88,7 @@ def _colour(report: Mapping[str, Any], runs_in_panel: int, number: int) -> str:
     return MODEL_COLOURS.get(report["model"], f"C{number}") if runs_in_panel <= 2 else f"C{number}"
 
 
-def _label_step_axis(axis: Axes, steps: Iterable[int], y_label: str) -> None:
+def label_step_axis(axis: Axes, steps: Iterable[int], y_label: str) -> None:
     ticks = sorted(set(steps))
     axis.set_xscale("log")
     axis.set_xticks(ticks, [str(step) for step in ticks])
@@ -110,7 +110,7 @@ def divergence_by_steps(reports: Sequence[Mapping[str, Any]], names: Sequence[st
         floor = members[0][1]["results"][0][f"{metric}_floor"]
         axis.axhline(floor, linestyle="--", linewidth=1, color="grey", label="floor: data against data")
         axis.set_yscale("log")
-        _label_step_axis(axis, (result["steps"] for _, report in members for result in report["results"]), metric)
+        label_step_axis(axis, (result["steps"] for _, report in members for result in report["results"]), metric)
     return figure
 
 
@@ -136,5 +136,5 @@ def bound_by_steps(reports: Sequence[Mapping[str, Any]], names: Sequence[str]) -
                 members[0][1]["entropy"], linestyle="--", linewidth=1, color="grey", label="entropy of the data"
             )
         steps_shown = (bound["steps"] for _, report in members for bound in report["bounds"])
-        _label_step_axis(axis, steps_shown, "negative log-likelihood bound, nats")
+        label_step_axis(axis, steps_shown, "negative log-likelihood bound, nats")
     return figure

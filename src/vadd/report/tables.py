@@ -26,7 +26,7 @@ class Table:
 
     def to_markdown(self) -> str:
         lines = [self.columns, ["---"] * len(self.columns), *self.text_rows()]
-        table = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+        table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in lines)
         return f"### {self.title}\n\n{table}\n" + (f"\n{self.note}\n" if self.note else "")
 
     def print(self, console: Console) -> None:

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from vadd.evaluation import BoundSettings, Report, evaluate, histogram
 from vadd.evaluation.division import is_main
 from vadd.evaluation.evaluate import Evaluation, plural
+from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.likelihood import has_latent
 from vadd.evaluation.progress import Progress, silent
 from vadd.evaluation.traversal import traverse
@@ -33,7 +34,9 @@ from vadd.report.figures import (
 )
 from vadd.report.images import denoising_strip, grids_by_steps, tokens_to_images, traversal_figure
 from vadd.report.page import Section, write_page
-from vadd.report.tables import PADS_NOTE, bound_table, divergence_table, latent_table, report_names
+from vadd.report.tables import PADS_NOTE, Table, bound_table, latent_table, report_names
+from vadd.report.text_figures import text_by_steps
+from vadd.report.text_tables import quality_table, side_by_side
 from vadd.run import Run
 
 STRIP_STEPS = 10
@@ -60,23 +63,28 @@ def compare(
     out: Path,
     *,
     steps: Sequence[int],
-    samples: int,
+    samples: int | None = None,
     bounds: BoundSettings | None = None,
     inception: Path | None = None,
+    language: LanguageJudge | None = None,
     title: str,
     introduction: str,
     commands: Sequence[str] = (),
     first_sections: Callable[[list[Report]], Sequence[Section]] = lambda reports: (),
     progress: Progress = silent,
 ) -> Comparison:
-    """Evaluate every run at every number of steps and write the report; a run's numbers are on disk once it is done."""
+    """Evaluate every run at every number of steps and write the report; numbers are on disk once they are known."""
     evaluations: list[Evaluation] = []
     for run in runs:
         tell = partial(_with_name, progress, f"{run.recipe.name} {label(run.recipe.model)}")
         one_latent = has_latent(run) and run.recipe.sampling.latent_policy == "fixed"
         allowed = bounds.for_one_latent() if bounds is not None and one_latent else bounds
-        evaluations.append(evaluate(run, steps, samples, bounds=allowed, inception=inception, progress=tell))
-        write_json(out / "results.json", [evaluation.report for evaluation in evaluations])
+        keep = partial(_keep, out / "results.json", [evaluation.report for evaluation in evaluations])
+        evaluations.append(
+            evaluate(
+                run, steps, samples, bounds=allowed, inception=inception, language=language, grown=keep, progress=tell
+            )
+        )
     reports = [evaluation.report for evaluation in evaluations]
     if not is_main():
         return Comparison(reports, out / "report.html")
@@ -92,9 +100,12 @@ def compare(
     pads = f" {PADS_NOTE}" if any(run.model.pad is not None for run in runs) else ""
     sections = [
         *first_sections(reports),
-        Section("Samples", figures=shown("one-step", "by-steps", "grids", "denoising")),
+        Section("Samples", tables=_texts(evaluations), figures=shown("one-step", "by-steps", "grids", "denoising")),
         Section(
-            "Distance from the data", tables=[divergence_table(reports)], figures=shown("divergence"), commands=commands
+            "Distance from the data",
+            tables=[quality_table(reports)],
+            figures=shown("divergence", "texts"),
+            commands=commands,
         ),
         Section("The latent", figures=shown("traversal"), text=TRAVERSAL_NOTE),
         Section("Training", figures=shown("training"), text=TRAINING_NOTE + pads),
@@ -108,6 +119,16 @@ def compare(
     tables = [table.to_markdown() for section in kept for table in section.tables]
     (out / "tables.md").write_text("\n".join(tables))
     return Comparison(reports, write_page(out / "report.html", title, introduction, kept))
+
+
+def _keep(file: Path, before: list[Report], report: Report) -> None:
+    write_json(file, [*before, report])
+
+
+def _texts(evaluations: Sequence[Evaluation]) -> list[Table]:
+    names = report_names([evaluation.report for evaluation in evaluations])
+    texts = {name: evaluation.texts for name, evaluation in zip(names, evaluations, strict=True) if evaluation.texts}
+    return [side_by_side(texts)] if texts else []
 
 
 def _figures(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -> dict[str, tuple[str, Figure]]:
@@ -143,6 +164,8 @@ def _figures(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -> dict[str
         if all(metric in result for report in reports for result in report["results"]):
             figures["divergence"] = f"{metric} by number of steps", divergence_by_steps(reports, names, metric)
             break
+    if all("real_text" in report for report in reports):
+        figures["texts"] = "Texts by number of steps, beside real text", text_by_steps(reports, names)
     if all(report.get("bounds") for report in reports):
         figures["bounds"] = "Likelihood bound by number of steps", bound_by_steps(reports, names)
     paths = [run.directory.path for run in runs]

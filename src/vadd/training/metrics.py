@@ -2,8 +2,9 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from vadd.training.display import warn
 
@@ -46,6 +47,18 @@ def _append_whole(file: Path, content: bytes) -> None:
             raise OSError("only a part could be written")
     finally:
         os.close(descriptor)
+
+
+def training_seconds(records: Iterable[Mapping[str, Any]]) -> float | None:
+    """What the steps of a ``metrics.jsonl`` took, evaluations and pauses left out; None where no speed was logged."""
+    seconds, before = 0.0, 0
+    for record in records:
+        if record["split"] == "train":
+            speed = record.get("steps_per_second", 0)
+            if speed > 0:  # not NaN either
+                seconds += (record["step"] - before) / speed
+            before = record["step"]
+    return seconds or None
 
 
 def forget_after(file: Path, step: int) -> None:

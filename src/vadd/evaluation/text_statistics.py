@@ -1,0 +1,39 @@
+"""What can be counted in texts without a language model: how varied they are."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vadd.data.dataset import Array
+
+DISTINCT = (1, 2, 3)
+
+
+def sample_entropy(tokens: Array) -> float:
+    """The entropy, in nats, of the token counts of each sample, averaged over the samples; ``tokens`` (n, N).
+
+    A text that repeats itself has a low one, and a judge likes it all the same: a generative perplexity means nothing
+    without it.
+    """
+    return float(np.mean([_entropy(np.unique(row, return_counts=True)[1]) for row in tokens]))
+
+
+def _entropy(counts: Array) -> float:
+    shares = counts / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
+def distinct_n(texts: Sequence[str], n: int) -> float | None:
+    """Distinct n-grams of words over all n-grams of words in all texts; None where no text has n words.
+
+    Words are what white space parts, and no n-gram goes over the end of a text. It falls with the amount of text, so
+    it compares only between equal amounts.
+    """
+    split = [text.split() for text in texts]
+    found = [tuple(words[first : first + n]) for words in split for first in range(len(words) - n + 1)]
+    return len(set(found)) / len(found) if found else None
+
+
+def text_statistics(tokens: Array, texts: Sequence[str]) -> dict[str, float | None]:
+    """Of samples (n, N) in the run's own tokens and of the texts that they are."""
+    return {"sample_entropy": sample_entropy(tokens), **{f"distinct_{n}": distinct_n(texts, n) for n in DISTINCT}}

@@ -1,0 +1,101 @@
+"""``vadd eval`` and ``vadd compare`` on runs of text, with a judge and without."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Command, train_in
+from tests.evaluation.judge_helpers import save_judge
+from vadd.build import recipe_for_text
+
+BOOK = "the cat sat on the mat. the dog sat on the log.\n" * 60
+TINY = (
+    "network.width=16",
+    "network.blocks=1",
+    "network.heads=2",
+    "network.recognizer_blocks=1",
+    "training.steps=4",
+    "training.batch=8",
+    "data.length=12",
+)
+
+
+@pytest.fixture(scope="module")
+def text_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("text")
+    (folder / "book.txt").write_text(BOOK)
+    assert train_in(folder / "run", recipe_for_text(folder / "book.txt").with_overrides(TINY)).finished
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_judge(tmp_path_factory.mktemp("judges") / "tiny")
+
+
+def test_texts_are_judged_beside_as_many_real_ones(
+    vadd_command: Command, text_run: Path, judge: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "numbers.json"
+    done = vadd_command("eval", text_run, "--judge", judge, "--steps", "1,4", "--samples", 6, "--json", file)
+    assert done.code == 0, done.err
+    report = json.loads(file.read_text())
+    assert report["samples"] == report["real_text"]["texts"] == 6
+    assert report["judge"]["convention"].startswith("corpus")
+    assert report["latent_policy"] == "resample"
+    for found in [*report["results"], report["real_text"]]:
+        assert found["gen_ppl"] > 1
+        assert found["judged_tokens"] > 0
+        assert found["sample_entropy"] > 0
+    assert "6 real texts" in done.out
+    assert "corpus: exp(sum of nats / sum of tokens)" in " ".join(done.out.split())
+    assert "…" not in done.out.partition("Health of the latent")[0], "every number is whole at eighty columns"
+    mean = vadd_command("eval", text_run, "--judge", judge, "--steps", "1", "--samples", 6, "--convention", "sedd")
+    assert "sedd: the mean of the texts' own perplexities" in " ".join(mean.out.split())
+
+
+def test_without_a_judge_texts_are_counted_and_it_is_said_how_to_get_more(
+    vadd_command: Command, text_run: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "numbers.json"
+    done = vadd_command("eval", text_run, "--steps", "2", "--samples", 5, "--json", file)
+    assert done.code == 0, done.err
+    assert "add --judge" in done.err
+    report = json.loads(file.read_text())
+    (found,) = report["results"]
+    assert found.keys() == {"steps", "sample_entropy", "distinct_1", "distinct_2", "distinct_3"}
+    assert "judge" not in report
+
+
+def test_runs_on_text_are_compared_on_one_page(
+    vadd_command: Command, text_run: Path, judge: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "report"
+    options = ("--steps", "1,2", "--samples", 4, "--bound", "none", "--judge", judge)
+    done = vadd_command("compare", text_run, text_run, "--out", out, *options)
+    assert done.code == 0, done.err
+    assert (out / "figures" / "texts.png").is_file()
+    assert "Samples side by side" in (out / "report.html").read_text()
+    assert len(json.loads((out / "results.json").read_text())) == 2
+
+
+def test_bad_judges_are_one_line(
+    vadd_command: Command, text_run: Path, vadd_run: Path, judge: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF" + b"\x00" * 30)
+    (tmp_path / "folder").mkdir()
+    cases = [
+        (vadd_run, judge, "--judge is for runs on text"),
+        (text_run, tmp_path / "nowhere", "no such file or folder"),
+        (text_run, tmp_path / "folder", "it has no config.json"),
+        (text_run, tmp_path / "broken.gguf", "broken.gguf"),
+    ]
+    for run, source, told in cases:
+        refused = vadd_command("eval", run, "--judge", source, "--steps", "1")
+        assert refused.code == 2
+        assert told in refused.err
+        assert len(refused.err.strip().splitlines()) == 1
+    unknown = vadd_command("eval", text_run, "--judge", judge, "--convention", "mean")
+    assert unknown.code == 2
+    assert "'mean'" in unknown.err

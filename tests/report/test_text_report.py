@@ -1,0 +1,120 @@
+"""Tables and figures about texts, from reports made by hand."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vadd.report.figures import save_figure
+from vadd.report.tables import Table
+from vadd.report.text_figures import text_by_steps
+from vadd.report.text_tables import SHOWN_CHARACTERS, quality_table, side_by_side, text_table
+
+JUDGE = {"name": "gpt", "convention": "corpus: all together", "first_token": "context only", "max_length": 9}
+
+
+def result(**more: Any) -> dict[str, Any]:
+    shares = {"distinct_1": 0.5, "distinct_2": 0.75, "distinct_3": None}
+    return {"sample_entropy": 2.5, **shares, "empty_texts": 0, "cut_texts": 0, **more}
+
+
+def report(model: str, *perplexities: float | None, **more: Any) -> dict[str, Any]:
+    found = [
+        result(steps=2**n, gen_ppl=value, gen_ppl_stderr=1.25, sample_entropy=2.0 + n)
+        for n, value in enumerate(perplexities)
+    ]
+    real = result(texts=7, gen_ppl=20.0, gen_ppl_stderr=2.0)
+    return {
+        "run": f"runs/{model}",
+        "recipe": "book",
+        "model": model,
+        "samples": 8,
+        "judge": JUDGE,
+        "real_text": real,
+        "results": found,
+        **more,
+    }
+
+
+def unjudged(model: str) -> dict[str, Any]:
+    made = report(model, 1.0, 2.0)
+    del made["judge"]
+    for found in [*made["results"], made["real_text"]]:
+        for key in ("gen_ppl", "gen_ppl_stderr", "empty_texts", "cut_texts"):
+            found.pop(key)
+    return made
+
+
+def test_every_number_stands_beside_those_of_real_text() -> None:
+    table = text_table([report("mdlm", 300.0, 100.0), report("vadd", 200.0, None, latent_policy="fixed")])
+    assert table.columns == ["run", "steps", "gen. PPL", "entropy", "distinct-1,2,3"]
+    assert [list(row) for row in table.rows] == [
+        ["book MDLM", 1, "300.0 ± 1.2", "2.000", "0.50 0.75 -"],
+        ["book MDLM", 2, "100.0 ± 1.2", "3.000", "0.50 0.75 -"],
+        ["book VADD, one z", 1, "200.0 ± 1.2", "2.000", "0.50 0.75 -"],
+        ["book VADD, one z", 2, None, "3.000", "0.50 0.75 -"],
+        ["7 real texts", None, "20.0 ± 2.0", "2.500", "0.50 0.75 -"],
+    ]
+    for told in ("under gpt", "corpus: all together", "context only", "after 9 of its tokens", "8 samples"):
+        assert told in table.note
+    assert "no token to score" not in table.note
+
+
+def test_empty_and_cut_texts_are_told() -> None:
+    made = report("mdlm", 300.0)
+    made["results"][0] |= {"empty_texts": 3, "cut_texts": 2}
+    assert "3 had no token to score" in text_table([made]).note
+    assert "2 were longer and cut" in text_table([made]).note
+
+
+def test_without_a_judge_there_is_no_perplexity_and_it_is_said_why() -> None:
+    table = text_table([unjudged("mdlm")])
+    assert table.columns == ["run", "steps", "entropy", "distinct-1,2,3"]
+    assert "needs a judge" in table.note
+
+
+def test_text_and_other_data_have_tables_of_their_own() -> None:
+    other = {"run": "r", "recipe": "circles", "model": "vadd", "results": [{"steps": 1, "jsd": 0.25}]}
+    assert quality_table([unjudged("vadd")]).columns[2] == "entropy"
+    assert quality_table([other]).columns == ["run", "steps", "jsd"]
+
+
+def test_samples_stand_side_by_side_on_a_line_each() -> None:
+    table = side_by_side({"MDLM": {1: ["a |\n b", "other"], 4: ["c" * 400]}, "VADD": {1: ["d"]}})
+    assert table.columns == ["", "MDLM", "VADD"]
+    assert [list(row) for row in table.rows] == [
+        ["T = 1", "a | b", "d"],
+        ["T = 4", "c" * SHOWN_CHARACTERS + " ...", None],
+    ]
+    assert "| T = 1 | a \\| b | d |" in table.to_markdown()
+
+
+def test_a_bar_in_a_cell_does_not_break_a_markdown_table() -> None:
+    assert "| x \\| y | 1.0000 |" in Table("t", ["a", "b"], [["x | y", 1.0]]).to_markdown()
+
+
+def test_the_figure_has_a_line_for_each_run_and_real_text_dashed(tmp_path: Path) -> None:
+    reports = [report("mdlm", 300.0, 100.0), report("vadd", 200.0, 90.0), report("vadd", 200.0, 80.0)]
+    reports[2]["latent_policy"] = "fixed"
+    figure = text_by_steps(reports, ["MDLM", "VADD", "VADD, one z"])
+    perplexity, entropy = figure.axes
+    assert (perplexity.get_xscale(), perplexity.get_yscale()) == ("log", "log")
+    assert [line.get_label() for line in perplexity.lines] == ["MDLM", "VADD", "VADD, one z", "real text"]
+    assert [list(line.get_ydata()) for line in perplexity.lines[:3]] == [[300, 100], [200, 90], [200, 80]]  # type: ignore[arg-type]
+    assert perplexity.lines[-1].get_linestyle() == "--"
+    assert perplexity.lines[1].get_color() == perplexity.lines[2].get_color() != perplexity.lines[0].get_color()
+    assert perplexity.lines[1].get_linestyle() != perplexity.lines[2].get_linestyle()
+    assert list(entropy.lines[0].get_ydata()) == [2.0, 3.0]  # type: ignore[arg-type]
+    assert save_figure(figure, tmp_path / "texts.png").stat().st_size > 1000
+
+
+def test_without_a_judge_the_figure_shows_diversity_only() -> None:
+    figure = text_by_steps([unjudged("mdlm"), unjudged("mdlm")], ["a", "b"])
+    assert [axis.get_ylabel() for axis in figure.axes] == ["entropy of a sample's tokens, nats", "distinct-2"]
+    assert figure.axes[0].lines[0].get_color() != figure.axes[0].lines[1].get_color()
+
+
+@pytest.mark.parametrize("value", [None, 50.0])
+def test_a_perplexity_that_is_no_number_leaves_a_gap(value: float | None) -> None:
+    figure = text_by_steps([report("mdlm", 300.0, value)], ["MDLM"])
+    assert list(figure.axes[0].lines[0].get_xdata()) == ([1] if value is None else [1, 2])  # type: ignore[arg-type]

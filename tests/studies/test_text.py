@@ -1,0 +1,163 @@
+"""``vadd reproduce text``, shrunk to seconds, with a tiny judge and without, and its tables."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Command
+from tests.evaluation.judge_helpers import save_judge
+from vadd.core import Particles
+from vadd.evaluation import BoundSettings
+from vadd.recipe import Recipe
+from vadd.studies import text
+from vadd.studies.ensure import both_models
+from vadd.studies.text import bits_table, ratio_table, training_table
+
+BOOK = "the cat sat on the mat. the dog sat on the log.\n" * 60
+TINY = (
+    "network.width=16",
+    "network.blocks=1",
+    "network.heads=2",
+    "network.recognizer_blocks=1",
+    "latent.dim=3",
+    "data.corpus=files",
+    "data.length=12",
+    "training.steps=6",
+    "training.batch=8",
+    "training.evaluate_every=3",
+    "training.log_every=3",
+)
+
+
+@pytest.fixture(autouse=True)
+def _shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tiny(name: str, overrides: tuple[str, ...] = ()) -> list[Recipe]:
+        return both_models(name, [*overrides, *TINY] if name == "pydocs" else overrides)
+
+    def little(particles: Particles, **settings: Any) -> BoundSettings:
+        return BoundSettings(Particles(2), **{**settings, "steps": (1, 2), "limit": 3, "delbo_draws": 1})
+
+    monkeypatch.setattr(text, "both_models", tiny)
+    monkeypatch.setattr(text, "BoundSettings", little)
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    path = tmp_path / "book.txt"
+    path.write_text(BOOK)
+    return path
+
+
+def test_text_from_nothing_to_the_report(vadd_command: Command, tmp_path: Path, book: Path) -> None:
+    out, file, judge = tmp_path / "out", tmp_path / "numbers.json", save_judge(tmp_path / "tiny-judge")
+    options = ("--recipe", "pydocs", "--data", book, "--steps", "1,4", "--samples", 5, "--judge", judge)
+    result = vadd_command("reproduce", "text", "--out", out, "--json", file, *options)
+    assert result.code == 0, result.err
+    reports = json.loads(file.read_text())
+    assert reports == json.loads((out / "results.json").read_text())
+    assert [report["model"] for report in reports] == ["mdlm", "vadd", "vadd"]
+    assert [report.get("latent_policy") for report in reports] == [None, "resample", "fixed"]
+    assert [[found["steps"] for found in report["results"]] for report in reports] == [[1, 4]] * 3
+    assert all(found["gen_ppl"] > 1 for report in reports for found in [*report["results"], report["real_text"]])
+    assert all(report["judge"]["name"] == "tiny-judge" for report in reports)
+    assert all(report["training_seconds"] > 0 for report in reports)
+    assert [[bound["steps"] for bound in report["bounds"]] for report in reports] == [[1, 2], [1, 2], [1]]
+    one_step = [report["results"][0]["gen_ppl"] for report in reports]
+    assert one_step[1] == one_step[2], "in one step there is one latent either way"
+    assert reports[0]["elbo"]["valid"] is True
+    assert reports[1]["delbo"]["valid"] is False
+    assert {figure.stem for figure in (out / "figures").iterdir()} >= {"texts", "bounds", "training"}
+    page = (out / "report.html").read_text()
+    for part in ("VADD / MDLM", "Samples side by side", "Time of training", "DELBO, invalid", "real text"):
+        assert part in page
+    assert "--judge tiny-judge" in page
+    assert str(tmp_path) not in page
+    assert "VADD, one z / MDLM" in result.out
+    assert "…" not in result.out, "every number is whole at eighty columns"
+
+
+def test_without_a_judge_it_is_said_how_to_give_one(vadd_command: Command, tmp_path: Path, book: Path) -> None:
+    options = ("--recipe", "pydocs", "--data", book, "--steps", "2", "--samples", 3)
+    result = vadd_command("reproduce", "text", "--out", tmp_path / "out", *options)
+    assert result.code == 0, result.err
+    assert "add --judge" in result.err
+    assert "entropy" in result.out
+    assert "gen. PPL" not in result.out
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--recipe", "checkerboard"), "is not one for text"),
+        (("--recipe", "pydocs", "--judge", "none.gguf"), "there is no judge none.gguf"),
+        (("--recipe", "pydoc"), "did you mean 'pydocs'"),
+    ],
+)
+def test_bad_input_costs_one_line_and_no_training(
+    vadd_command: Command, tmp_path: Path, options: tuple[str, ...], told: str
+) -> None:
+    result = vadd_command("reproduce", "text", "--out", tmp_path / "out", *options)
+    assert result.code == 2
+    assert told in result.err.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
+
+
+def report(model: str, *perplexities: float | None, recipe: str = "book", judge: str = "small", **more: Any) -> Any:
+    found = [{"steps": 16 * 2**n, "gen_ppl": value} for n, value in enumerate(perplexities)]
+    about = {"name": judge, "convention": "corpus: ...", "first_token": "...", "max_length": 1024}
+    integral = {"bpd": 2.0, "perplexity": 4.0}
+    return {
+        "model": model,
+        "recipe": recipe,
+        "judge": about,
+        "results": found,
+        "real_text": {"gen_ppl": 20.0},
+        "bounds": [{"steps": 1, "bpd": 4.0}, {"steps": 2, "bpd": 3.0}],
+        "delbo" if model == "vadd" else "elbo": integral,
+        "training_seconds": 61.4,
+        **more,
+    }
+
+
+def test_the_ratio_stands_below_the_perplexities() -> None:
+    table = ratio_table([report("mdlm", 300.0, None), report("vadd", 150.0, 90.0)])
+    assert [list(row) for row in table.rows] == [
+        ["MDLM", "300.0", None],
+        ["VADD", "150.0", "90.0"],
+        ["VADD / MDLM", "0.500", None],
+        ["real text", "20.0", "20.0"],
+    ]
+    assert "do not compare with these" in table.note
+
+
+@pytest.mark.parametrize(
+    ("recipe", "judge", "beside"),
+    [
+        ("openwebtext", "openai-community/gpt2-large", True),
+        ("openwebtext", "gpt2", False),
+        ("pydocs", "gpt2-large", False),
+    ],
+)
+def test_the_papers_generative_perplexities_stand_only_beside_what_was_measured_alike(
+    recipe: str, judge: str, beside: bool
+) -> None:
+    reports = [report(model, 300.0, 200.0, recipe=recipe, judge=judge) for model in ("mdlm", "vadd")]
+    table = ratio_table(reports)
+    rows = {row[0]: list(row[1:]) for row in table.rows}
+    assert rows.get("MDLM, the paper") == ([330.39, 191.96] if beside else None)
+    assert rows.get("VADD, the paper") == ([194.08, 124.23] if beside else None)
+    assert ("do not compare" in table.note.replace("It compares", "")) is not beside
+
+
+def test_every_number_of_bits_stands_under_its_own_name() -> None:
+    reports = [report("mdlm"), report("vadd"), report("vadd", latent_policy="fixed")]
+    table = bits_table(reports)
+    assert [list(row) for row in table.rows] == [
+        ["MDLM", "4.000", "3.000", "2.000", "ELBO, valid"],
+        ["VADD", "4.000", "3.000", "2.000", "DELBO, invalid"],
+    ]
+    published = bits_table([report(model, recipe="openwebtext") for model in ("mdlm", "vadd")])
+    assert [list(row[-2:]) for row in published.rows] == [[4.0, 23.07], [4.0, 22.33]]
+    assert [list(row) for row in training_table(reports).rows] == [["MDLM", 61], ["VADD", 61]]
