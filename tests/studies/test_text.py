@@ -63,6 +63,7 @@ def test_text_from_nothing_to_the_report(vadd_command: Command, tmp_path: Path, 
     assert all(found["gen_ppl"] > 1 for report in reports for found in [*report["results"], report["real_text"]])
     assert all(report["judge"]["name"] == "tiny-judge" for report in reports)
     assert all(report["training_seconds"] > 0 for report in reports)
+    assert [report["training_steps"] for report in reports] == [8, 6, 6], "MDLM is given the same time"
     assert [[bound["steps"] for bound in report["bounds"]] for report in reports] == [[1, 2], [1, 2], [1]]
     one_step = [report["results"][0]["gen_ppl"] for report in reports]
     assert one_step[1] == one_step[2], "in one step there is one latent either way"
@@ -116,6 +117,7 @@ def report(model: str, *perplexities: float | None, recipe: str = "book", judge:
         "real_text": {"gen_ppl": 20.0},
         "bounds": [{"steps": 1, "bpd": 4.0}, {"steps": 2, "bpd": 3.0}],
         "delbo" if model == "vadd" else "elbo": integral,
+        "training_steps": 500,
         "training_seconds": 61.4,
         **more,
     }
@@ -160,4 +162,4 @@ def test_every_number_of_bits_stands_under_its_own_name() -> None:
     ]
     published = bits_table([report(model, recipe="openwebtext") for model in ("mdlm", "vadd")])
     assert [list(row[-2:]) for row in published.rows] == [[4.0, 23.07], [4.0, 22.33]]
-    assert [list(row) for row in training_table(reports).rows] == [["MDLM", 61], ["VADD", 61]]
+    assert [list(row) for row in training_table(reports).rows] == [["MDLM", 500, 61], ["VADD", 500, 61]]

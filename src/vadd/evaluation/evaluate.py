@@ -96,6 +96,7 @@ def report_of(run: Run) -> Report:
     """What every report begins with: which run it is about, and no results yet."""
     report: Report = {"run": str(run.directory.path), "recipe": run.recipe.name, "model": run.recipe.model}
     report["values"] = run.data.values
+    report["training_steps"] = run.recipe.training.steps
     report["training_seconds"] = training_seconds(run.directory.metrics())
     if has_latent(run):
         report["latent_policy"] = run.recipe.sampling.latent_policy
