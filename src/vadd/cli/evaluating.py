@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from vadd.cli.common import (
+    CheckpointOption,
     JsonOption,
     ParticlesOption,
     RunArgument,
@@ -13,6 +14,7 @@ from vadd.cli.common import (
     StepsOption,
     check_json,
     out_console,
+    parse_checkpoint,
     parse_steps,
     progress_bar,
 )
@@ -20,6 +22,7 @@ from vadd.cli.common import (
 
 def evaluate(
     run: RunArgument,
+    checkpoint: CheckpointOption = "latest",
     steps: Annotated[
         str | None, typer.Option(help="Compare samples drawn in so many steps with the data. [default: 1,2,5,20]")
     ] = None,
@@ -56,6 +59,7 @@ def evaluate(
     Examples:
       vadd eval runs/checkers
       vadd eval runs/checkers --steps 1,2,5,20 --json checkers.json
+      vadd eval runs/checkers --checkpoint best
       vadd eval runs/checkers --bound 1,2,4,8,16 --particles 64
       vadd eval runs/checkers --bound 1 --delbo --particles 1000 --limit 1000
       vadd eval runs/cifar10 --fid --steps 10,50 --samples 2000
@@ -63,6 +67,7 @@ def evaluate(
     if steps is None and bound is None and not delbo and data is None:
         steps = "1,2,5,20"
     counts = [] if steps is None else parse_steps(steps)
+    which = parse_checkpoint(checkpoint)
     check_json(json)
     from vadd.core import Particles
     from vadd.data import examples_from
@@ -84,12 +89,13 @@ def evaluate(
         )
     if fid and inception is None:
         inception = fetched_inception()
-    loaded = load(run)
+    loaded = load(run, checkpoint=which)
     examples = None if data is None else examples_from(data)
     with progress_bar() as tell:
         report = measure(
             loaded, counts, samples, bounds=settings, examples=examples, inception=inception, progress=tell
         ).report
+    report["step"] = loaded.step
     if counts:
         divergence_table([report]).print(out_console)
     if settings is not None:
