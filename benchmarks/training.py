@@ -2,16 +2,19 @@
 
     python benchmarks/training.py [--recipes checkerboard] [--steps 100] [--json FILE]
 
-All figures come from one run: the rate of plain matrix products of the network's shape, then the steps of each recipe
-and model. The arithmetic counted is that of the linear layers (forward, and twice that backward), nothing else. Outside
+All figures come from one run: the steps of each recipe and model, and the rate of plain matrix products of the shape
+that most of the network's are of. The arithmetic counted is that of the linear layers (forward, and twice that
+backward), nothing else; the benchmark is for networks made of them, and says little of convolutions. Outside
 the network are the draws of examples and masks, the optimiser, the averaged weights and the sums for the log. The cost
 of a checkpoint every minute is the time of one, written and flushed to the temporary directory's disk, over a minute.
 """
 
 import argparse
 import json
+import math
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -28,26 +31,31 @@ from vadd.training.loop import Trainer
 RECIPES = ("checkerboard", "checkerboard-paper", "digits", "pydocs")
 
 
-def matmul_rate(rows: int, width: int, seconds: float = 1.0) -> float:
-    """GFLOP/s of (rows, width) @ (width, width) in float32."""
-    a, b = torch.randn(rows, width), torch.randn(width, width)
+Shape = tuple[int, int, int]
+"""Of a matrix product, (rows, inner) @ (inner, columns)."""
+
+
+def matmul_rate(shape: Shape, seconds: float = 1.0) -> float:
+    """GFLOP/s of a product in float32."""
+    rows, inner, columns = shape
+    a, b = torch.randn(rows, inner), torch.randn(inner, columns)
     for _ in range(20):
         a @ b
     began, count = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:
         a @ b
         count += 1
-    return 2 * rows * width * width * count / (time.perf_counter() - began) / 1e9
+    return 2 * rows * inner * columns * count / (time.perf_counter() - began) / 1e9
 
 
-def linear_flops(trainer: Trainer) -> int:
-    """FLOP of one step's linear layers, counted by watching what passes through them."""
-    flops = 0
+def linear_flops(trainer: Trainer) -> Counter[Shape]:
+    """FLOP of one step's linear layers by their shape, counted by watching what passes through them."""
+    flops: Counter[Shape] = Counter()
 
     def count(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        nonlocal flops
         assert isinstance(module, nn.Linear)
-        flops += 3 * 2 * inputs[0].numel() // module.in_features * module.weight.numel()
+        shape = inputs[0].numel() // module.in_features, module.in_features, module.out_features
+        flops[shape] += 3 * 2 * math.prod(shape)
 
     hooks = [m.register_forward_hook(count) for m in trainer.model.modules() if isinstance(m, nn.Linear)]
     trainer.step(0)
@@ -79,11 +87,12 @@ def seconds_per_checkpoint(trainer: Trainer, count: int = 5) -> float:
 
 
 def measure(recipe: Recipe, steps: int) -> dict[str, Any]:
+    data = build_dataset(recipe)
     with tempfile.TemporaryDirectory() as place:
         directory = RunDirectory(Path(place) / "run")
         directory.create(recipe)
-        trainer = Trainer(recipe, directory, build_dataset(recipe))
-        flops = linear_flops(trainer)
+        trainer = Trainer(recipe, directory, data)
+        by_shape = linear_flops(trainer)
         for step in range(10):
             trainer.step(step)
         network = NetworkTime(trainer)
@@ -98,8 +107,8 @@ def measure(recipe: Recipe, steps: int) -> dict[str, Any]:
         saving = seconds_per_checkpoint(trainer)
     times = {event.key: event.self_cpu_time_total for event in record.key_averages()}
     products = sum(value for key, value in times.items() if key in {"aten::mm", "aten::addmm", "aten::bmm"})
-    rows = recipe.training.batch * (recipe.latent.particles if recipe.model == "vadd" else 1)
-    rate = matmul_rate(rows, getattr(recipe.network, "width", 512))
+    flops, (most, _) = by_shape.total(), by_shape.most_common(1)[0]
+    rate = matmul_rate(most)
     return {
         "recipe": recipe.name,
         "model": recipe.model,

@@ -108,6 +108,22 @@ def test_the_flops_of_a_convolution_are_those_counted_by_hand() -> None:
     assert sampling_flops(on_meta(recipe)) == 3 * block + 2 * wide + attention + ends + time
 
 
+def test_the_flops_of_a_transformer_are_those_counted_by_hand() -> None:
+    """Sampling with N positions and width W: linear layers, attention over N, and what adapts the norms."""
+    width, blocks, condition, dim = 16, 2, 6, 3
+    network = {"kind": "transformer", "width": width, "blocks": blocks, "heads": 2, "condition": condition}
+    mdlm = tiny_recipe("model=mdlm", f"latent.dim={dim}").model_dump(mode="json") | {"network": network}
+    recipe = Recipe.model_validate(mdlm)
+    (positions,), values = example_shape(recipe)
+    attention = 2 * width * 4 * width + 2 * 2 * positions * width
+    perceptron = 2 * 2 * width * 4 * width
+    plain = positions * (blocks * (attention + perceptron) + 2 * width * values)
+    assert sampling_flops(on_meta(recipe)) == plain
+    # Two norms a block with shift, scale and gate and the last one without a gate, once for all positions.
+    adapted = 2 * condition * width * (2 * blocks * 3 + 2) + 2 * (dim * condition + condition * condition)
+    assert sampling_flops(on_meta(recipe.with_overrides(["model=vadd"]))) == plain + adapted
+
+
 @pytest.mark.parametrize("recipe", ["digits", "copies", "unet"])
 def test_what_the_backward_pass_remembers_is_what_autograd_really_saves(recipe: str) -> None:
     chosen = load_recipe("digits" if recipe == "unet" else recipe).with_overrides(["training.batch=8"])

@@ -57,9 +57,11 @@ def training_cost(model: MaskedDiffusion, recipe: Recipe) -> TrainingCost:
     return TrainingCost(counter.get_total_flops() / examples, sum(remembered.values()) / examples)
 
 
-@torch.no_grad()
 def sampling_flops(model: MaskedDiffusion) -> int:
-    """One evaluation of the denoiser for one sample, with the logits of all positions."""
+    """One evaluation of the denoiser for one sample, with the logits of all positions.
+
+    Gradients stay on: without them the counter fails at modules that return a part of their parameters.
+    """
     tokens = torch.zeros(1, model.positions, dtype=torch.int64, device=META)
     t = torch.zeros(1, device=META)
     z = model.latent.draw(tokens, t, torch.Generator())

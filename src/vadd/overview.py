@@ -1,7 +1,6 @@
 """How runs are doing, told by their files alone. No model is built, torch is not imported, and nothing is written."""
 
 import contextlib
-import errno
 import json
 import math
 import os
@@ -15,7 +14,7 @@ from typing import Any, Literal
 import yaml
 
 from vadd.errors import UserError
-from vadd.training.lock import RunLock
+from vadd.training.lock import TAKEN, RunLock
 
 RECIPE, METRICS, CHECKPOINTS, MANIFEST = "recipe.yaml", "metrics.jsonl", "checkpoints", "checkpoint.json"
 """The layout of :class:`vadd.run.RunDirectory`, which cannot be imported without torch."""
@@ -94,11 +93,15 @@ class RunStatus:
 
 def read_status(path: Path, *, all_lines: bool = True) -> RunStatus:
     """Of one run. Without ``all_lines`` only the newest metrics are read, however long the file is."""
-    if not (path / RECIPE).is_file():
-        hint = "there is no such directory" if not path.exists() else f"it has no {RECIPE}"
-        raise UserError(f"{path} is not a run: {hint}")
-    if (path / EXPORTED).is_file():
-        raise UserError(f"{path} is not a run: it is an exported model, which does not tell of its training")
+    problem = None
+    if not path.is_dir():
+        problem = "it is not a directory" if path.exists() else "there is no such directory"
+    elif not (path / RECIPE).is_file():
+        problem = f"it has no {RECIPE}"
+    elif (path / EXPORTED).is_file():
+        problem = "it is an exported model, which does not tell of its training"
+    if problem is not None:
+        raise UserError(f"{path} is not a run: {problem}")
     name, model, steps = _recipe(path)
     records = read_records(path / METRICS, None if all_lines else TAIL_BYTES)
     if not all_lines and not any(record["split"] == "test" for record in records):
@@ -142,7 +145,7 @@ def find_runs(root: Path) -> list[Path]:
         raise UserError(f"there is no directory {root}")
     found = []
     for folder, below, files in os.walk(root):
-        if RECIPE in files and CHECKPOINTS in below:
+        if RECIPE in files and CHECKPOINTS in below and EXPORTED not in files:
             found.append(Path(folder))
             below.clear()
         below[:] = [name for name in below if not name.startswith(".")]
@@ -236,7 +239,7 @@ def is_locked(directory: Path) -> bool | None:
     try:
         _try(descriptor)
     except OSError as error:
-        return True if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK) else None
+        return True if error.errno in TAKEN else None
     else:
         return False
     finally:
@@ -253,5 +256,6 @@ else:
     import fcntl
 
     def _try(descriptor: int) -> None:
-        # Shared: two who look at the same time do not take each other for a training. Closing the file gives it back.
+        # Shared: two who look at the same time do not take each other for a training. Closing the file gives it back,
+        # and a training that starts at this very moment tries again.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

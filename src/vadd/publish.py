@@ -35,6 +35,8 @@ def export(
     report = None if results is None else read_results(results, recipe)
     chosen = directory.chosen_checkpoint(checkpoint)
     step, weights = verify_checkpoint(chosen), read_weights(chosen)
+    if report is not None and report.get("step", step) != step:
+        raise UserError(f"{results} is about the weights of step {report['step']}; those chosen are of step {step}")
     shape, values = _shape_of(directory, recipe)
     check_fit(weights, recipe, shape, values, chosen)
     published = without_paths(recipe)

@@ -124,6 +124,8 @@ def _read(name_or_path: str, seen: tuple[str, ...]) -> dict[str, Any]:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
             raise UserError(f"cannot read the recipe {name_or_path}: {reason}") from None
+    elif (Path(name_or_path) / "recipe.yaml").is_file():
+        raise UserError(f"{name_or_path} is a directory; its recipe is {Path(name_or_path) / 'recipe.yaml'}")
     else:
         raise UserError(
             f"unknown recipe {name_or_path!r}{suggestion(name_or_path, recipe_names())}; see `vadd recipes`"
@@ -168,7 +170,11 @@ def _explain(error: Any) -> str:
     tags |= {"mlp", "residual", "unet", "transformer"}
     key = ".".join(str(part) for part in error["loc"] if part not in tags)
     if error["type"] == "extra_forbidden":
-        return f"unknown key {key!r}{suggestion(key, (name for name, _ in _all_fields(Recipe)))}"
+        known = [name for name, _ in _all_fields(Recipe)]
+        if key in known:  # of another kind of data or network
+            section, kind, *_ = error["loc"]
+            return f"{key} does not go with {section}.kind={kind}"
+        return f"unknown key {key!r}{suggestion(key, known)}"
     return (
         f"{key}: {error['msg'].lower()}, not {error['input']!r}" if error["type"] != "missing" else f"{key} is missing"
     )

@@ -26,9 +26,9 @@ from vadd.core.sampler import Grid, LatentPolicy, sample
 from vadd.data import DiscreteDataset
 from vadd.data.text.tokenizers import Tokenizer, load_tokenizer, refuse_other
 from vadd.errors import UserError
-from vadd.exported import DataWhenNeeded, find_exported
+from vadd.exported import CONFIG, DataWhenNeeded, find_exported
 from vadd.recipe import Recipe, TextData, load_recipe
-from vadd.training.archive import Archive
+from vadd.training.archive import Archive, step_of
 from vadd.training.checkpoint import read_weights
 from vadd.training.lock import RunLock
 from vadd.training.randomness import SAMPLING, step_generator
@@ -52,19 +52,26 @@ class RunDirectory:
     @classmethod
     def open(cls, path: str | Path) -> "RunDirectory":
         directory = cls(path)
-        if not directory.is_run():
-            hint = "there is no such directory" if not directory.path.exists() else "it has no recipe.yaml"
-            raise UserError(f"{path} is not a run: {hint}")
+        if (problem := directory._no_run()) is not None:
+            raise UserError(f"{path} is not a run: {problem}")
         return directory
 
     def is_run(self) -> bool:
-        return self.recipe_file.is_file()
+        return self._no_run() is None
+
+    def _no_run(self) -> str | None:
+        """Why this is not a run; an exported model has a recipe too, but nothing to go on from."""
+        if not self.path.is_dir():
+            return "it is not a directory" if self.path.exists() else "there is no such directory"
+        if not self.recipe_file.is_file():
+            return "it has no recipe.yaml"
+        return "it is an exported model" if (self.path / CONFIG).is_file() else None
 
     def create(self, recipe: Recipe, *, overwrite: bool = False) -> None:
         """Make the directory. An existing run is replaced only when asked to, anything else never."""
         if self.path.exists() and (not self.path.is_dir() or any(c.name != PARTIAL for c in self.path.iterdir())):
-            if not self.is_run():
-                raise UserError(f"{self.path} exists and is not a run; choose another --out")
+            if (problem := self._no_run()) is not None:
+                raise UserError(f"{self.path} exists and is not a run ({problem}); choose another --out")
             if not overwrite:
                 raise UserError(
                     f"{self.path} holds a run already; continue it with --resume or replace it with --overwrite"
@@ -149,6 +156,8 @@ class Run:
         self.recipe = recipe
         self.tokenizer = tokenizer
         """What makes text of samples, where the data are text."""
+        self.step: int | None = None
+        """Of the training, that the weights are from."""
 
     @cached_property
     def data(self) -> DiscreteDataset:
@@ -227,7 +236,7 @@ def load(path: str | Path, device: str | torch.device | None = None, *, checkpoi
         directory = RunDirectory.open(path)
         recipe = directory.recipe()
         chosen = directory.chosen_checkpoint(checkpoint)
-        weights, tokenizer = read_weights(chosen), directory.tokenizer()
+        step, weights, tokenizer = step_of(chosen), read_weights(chosen), directory.tokenizer()
         if isinstance(recipe.data, TextData) and tokenizer is not None:
             # A corpus is large and may be elsewhere; all that the model needs to know of it is here.
             data: DiscreteDataset = DataWhenNeeded(recipe, (recipe.data.length,), tokenizer.values, tokenizer)
@@ -238,7 +247,7 @@ def load(path: str | Path, device: str | torch.device | None = None, *, checkpoi
         if checkpoint not in ("latest", exported.step):
             raise UserError(f"{path} is an exported model: it holds the weights of step {exported.step} only")
         directory, recipe, chosen = RunDirectory(exported.path), exported.recipe, exported.path
-        weights, tokenizer = exported.weights(), directory.tokenizer()
+        step, weights, tokenizer = exported.step, exported.weights(), directory.tokenizer()
         data = DataWhenNeeded(recipe, exported.shape, exported.values, tokenizer)
     model = build_model(recipe, data.shape, data.values, data.pad)
     try:
@@ -246,7 +255,7 @@ def load(path: str | Path, device: str | torch.device | None = None, *, checkpoi
     except RuntimeError:
         raise UserError(f"the weights in {chosen} do not fit the recipe of {path}") from None
     run = Run(directory, model.to(device or default_device()).eval().requires_grad_(False), recipe, tokenizer)
-    run.data = data
+    run.data, run.step = data, step
     return run
 
 

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import TINY, Command
+from vadd.publish import export
+from vadd.run import RunDirectory
 
 TRAIN = ("train", "checkerboard", *TINY, "--out", "new")
 
@@ -21,6 +23,7 @@ def place(tmp_path: Path, vadd_run: Path, array_run: Path, monkeypatch: pytest.M
         copy = shutil.copytree(vadd_run, tmp_path / f"truncated-{name}")
         for file in copy.rglob(f"{name}.safetensors"):
             file.write_bytes(file.read_bytes()[:-100])
+    export(RunDirectory("run"), Path("exported"))
     shutil.copytree(vadd_run, "no-checkpoint")
     shutil.rmtree("no-checkpoint/checkpoints")
     Path("thesis").mkdir()
@@ -68,8 +71,22 @@ BAD_INPUT: list[tuple[str, tuple[object, ...], str]] = [
     ("existing run", ("train", "checkerboard", *TINY, "--out", "run"), "--resume or replace it with --overwrite"),
     ("not a run", ("train", "checkerboard", *TINY, "--out", "thesis"), "is not a run"),
     ("not a run, overwrite", ("train", "checkerboard", *TINY, "--out", "thesis", "--overwrite"), "is not a run"),
+    ("an exported model", ("train", "checkerboard", *TINY, "--out", "exported"), "it is an exported model"),
+    (
+        "an exported model, overwrite",
+        ("train", "checkerboard", *TINY, "--out", "exported", "--overwrite"),
+        "exported exists and is not a run (it is an exported model); choose another --out",
+    ),
+    ("resume an exported model", ("train", "--out", "exported", "--resume"), "it is an exported model"),
+    ("resume it by its recipe", ("train", "checkerboard", *TINY, "--out", "exported", "--resume"), "exported model"),
+    ("export an exported model", ("export", "exported", "new"), "exported is not a run: it is an exported model"),
     ("a file as a run", ("train", "checkerboard", *TINY, "--out", "good.npy", "--overwrite"), "is not a run"),
     ("resume and overwrite", ("train", "--out", "run", "--resume", "--overwrite"), "exclude each other"),
+    ("a run for a recipe", ("train", "run", "--resume"), "vadd train --out run --resume"),
+    ("a run for a recipe, anew", ("train", "run", "--out", "new"), "run is a directory; its recipe is run/recipe.yaml"),
+    ("resume forgotten", ("train", "--out", "run"), "to go on with a run: vadd train --out run --resume"),
+    ("resume a file", ("train", "--out", "run/recipe.yaml", "--resume"), "it is not a directory"),
+    ("keys of another network", (*TRAIN, "network.kind=unet"), "network.depth does not go with network.kind=unet"),
     ("resume nothing", ("train", "--out", "nowhere", "--resume"), "there is no such directory"),
     ("resume where", ("train", "--resume"), "--out"),
     ("resume another recipe", ("train", "--out", "run", "--resume", "seed=3"), "seed is 0 there, 3 here"),
@@ -77,6 +94,9 @@ BAD_INPUT: list[tuple[str, tuple[object, ...], str]] = [
     ("resume truncated", ("train", "--out", "truncated-model", "--resume"), "model.safetensors"),
     ("sample truncated", ("sample", "truncated-ema"), "ema.safetensors"),
     ("eval truncated", ("eval", "truncated-ema"), "ema.safetensors"),
+    ("eval no such checkpoint", ("eval", "run", "--checkpoint", "7"), "one of the steps"),
+    ("eval which checkpoint", ("eval", "run", "--checkpoint", "-1"), "takes latest, best or a step, not '-1'"),
+    ("eval exported checkpoint", ("eval", "exported", "--checkpoint", "best"), "the weights of step 30 only"),
     ("compare truncated", ("compare", "run", "truncated-ema", "--out", "new"), "ema.safetensors"),
     ("sample no run", ("sample", "thesis"), "it has no recipe.yaml"),
     ("sample without checkpoint", ("sample", "no-checkpoint"), "no checkpoint"),

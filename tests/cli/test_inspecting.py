@@ -126,6 +126,8 @@ def test_runs_are_found_at_any_depth_and_nothing_else_is(copy: Path) -> None:
     root = copy.parent
     deep = shutil.copytree(copy, root / "a" / "b" / "deep")
     shutil.copytree(copy, root / ".hidden")
+    shutil.copytree(copy, root / "exported")
+    (root / "exported" / "config.json").touch()
     shutil.copytree(copy, copy / "inside")
     (root / "mine").mkdir()
     shutil.copy(copy / "recipe.yaml", root / "mine")
@@ -174,6 +176,7 @@ def test_a_directory_without_runs_is_told(vadd_command: Command, tmp_path: Path)
     [
         (("status", "nowhere"), "nowhere is not a run: there is no such directory"),
         (("status", "empty"), "empty is not a run: it has no recipe.yaml"),
+        (("status", "file"), "file is not a run: it is not a directory"),
         (("runs", "nowhere"), "there is no directory nowhere"),
         (("runs",), "there is no directory runs"),
         (("runs", "empty", "--json", "no/x.json"), "--json"),
@@ -184,6 +187,7 @@ def test_bad_input_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("empty").mkdir()
+    Path("file").touch()
     ended = vadd_command(*arguments)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert told in ended.err

@@ -63,11 +63,12 @@ def test_the_results_of_eval_come_into_the_card_under_their_names(
         (("thesis", "new"), "it has no recipe.yaml"),
         (("run", "thesis"), "nothing is overwritten"),
         (("run", "thesis/chapter.tex"), "nothing is overwritten"),
-        (("run", "new", "--checkpoint", "first"), "best, latest or a step, not 'first'"),
+        (("run", "new", "--checkpoint", "first"), "latest, best or a step, not 'first'"),
         (("run", "new", "--checkpoint", "7"), "has no checkpoint 7"),
         (("run", "new", "--results", "none.json"), "there is no file none.json"),
         (("run", "new", "--results", "thesis/chapter.tex"), "not what `vadd eval --json` writes"),
         (("run", "new", "--results", "other.json"), "is about circles mdlm; this run is checkerboard vadd"),
+        (("run", "new", "--results", "step.json"), "about the weights of step 20; those chosen are of step 30"),
         (("run", "new", "--results", "half.json"), "not what `vadd eval --json` writes"),
         (("damaged", "new"), "ema.safetensors"),
     ],
@@ -87,6 +88,7 @@ def test_bad_input_is_one_line_and_loses_nothing(
     Path("thesis").mkdir()
     Path("thesis/chapter.tex").write_text("years of work")
     Path("other.json").write_text('{"recipe": "circles", "model": "mdlm", "results": []}')
+    Path("step.json").write_text('{"recipe": "checkerboard", "model": "vadd", "step": 20, "results": []}')
     Path("half.json").write_text('{"recipe": "checkerboard", "model": "vadd", "results": [{"jsd": 1}]}')
     before = sorted(Path().rglob("*"))
     ended = vadd_command("export", *arguments)

@@ -131,8 +131,9 @@ def test_what_may_change_on_resume_is_a_key_of_the_recipe(key: str) -> None:
 
 
 def test_a_run_in_which_a_training_runs_is_neither_resumed_nor_replaced(
-    vadd_command: Command, vadd_run: Path, tmp_path: Path
+    vadd_command: Command, vadd_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("vadd.training.lock.PAUSE", 0.0)
     copy = shutil.copytree(vadd_run, tmp_path / "run")
     before = {file: file.read_bytes() for file in copy.rglob("*") if file.is_file()}
     with RunLock(copy):

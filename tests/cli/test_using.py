@@ -8,6 +8,9 @@ import pytest
 
 import vadd
 from tests.conftest import Command
+from vadd.core import Particles
+from vadd.evaluation import BoundSettings, evaluate
+from vadd.run import RunDirectory
 
 
 def test_samples_are_written_as_an_array(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
@@ -64,6 +67,27 @@ def test_eval_writes_the_numbers_it_shows(vadd_command: Command, vadd_run: Path,
     for result in report["results"]:
         assert result.keys() == {"steps", "jsd", "paper_js", "jsd_floor", "paper_js_floor", "jsd_exact"}
         assert f"{result['paper_js']:.4f}" in done.out
+
+
+def test_eval_judges_the_checkpoint_that_is_asked_for(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
+    steps = [int(path.name.removeprefix("step-")) for path in RunDirectory(vadd_run).checkpoints()]
+    best = RunDirectory(vadd_run).chosen_checkpoint("best")
+    wanted = {"latest": steps[-1], "best": int(best.name.removeprefix("step-")), str(steps[0]): steps[0]}
+    measured = {}
+    for which, step in wanted.items():
+        file = tmp_path / f"{which}.json"
+        done = vadd_command(
+            "eval", vadd_run, "--checkpoint", which, "--bound", 1, "--particles", 2, "--limit", 20, "--json", file
+        )
+        assert (done.code, done.err) == (0, "")
+        report = json.loads(file.read_text())
+        assert report["step"] == step
+        expected = evaluate(
+            vadd.load(vadd_run, checkpoint=step), [], bounds=BoundSettings(Particles(2), steps=[1], limit=20)
+        ).report
+        assert report["bounds"] == expected["bounds"]
+        measured[step] = report["bounds"][0]["nats"]
+    assert len(set(measured.values())) == len(measured) > 1
 
 
 def test_compare_writes_a_page_and_a_list(

@@ -15,6 +15,7 @@ from vadd.errors import UserError
 
 if TYPE_CHECKING:
     from vadd.evaluation.progress import Progress
+    from vadd.run import Checkpoint
 
 # Of the processes of a distributed training only the first one speaks.
 _silent = os.environ.get("RANK", "0") != "0"
@@ -26,6 +27,9 @@ StepsOption = Annotated[
     str, typer.Option("--steps", help="Numbers of sampling steps, separated by commas.", metavar="T,T,...")
 ]
 RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]
+CheckpointOption = Annotated[
+    str, typer.Option("--checkpoint", help="Whose averaged weights: latest, best or a step.", metavar="WHICH")
+]
 ParticlesOption = Annotated[int, typer.Option("--particles", help="Latents drawn for each likelihood estimate.")]
 SamplesOption = Annotated[
     int | None,
@@ -46,6 +50,16 @@ def parse_steps(text: str, option: str = "--steps") -> list[int]:
     if min(steps) < 1:
         raise UserError(f"{option} takes numbers of at least 1, not {min(steps)}")
     return sorted(set(steps))
+
+
+def parse_checkpoint(text: str) -> "Checkpoint":
+    """ "latest", "best" or a step, as :func:`vadd.run.load` takes them."""
+    match text:
+        case "latest" | "best":
+            return text
+        case _ if text.isdecimal():
+            return int(text)
+    raise UserError(f"--checkpoint takes latest, best or a step, not {text!r}")
 
 
 def refuse_existing(file: Path, overwrite: bool) -> None:

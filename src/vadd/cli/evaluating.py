@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from vadd.cli.common import (
+    CheckpointOption,
     JsonOption,
     ParticlesOption,
     RunArgument,
@@ -13,6 +14,7 @@ from vadd.cli.common import (
     StepsOption,
     check_json,
     out_console,
+    parse_checkpoint,
     parse_steps,
     progress_bar,
 )
@@ -26,6 +28,7 @@ ZERO_SHOT_STEPS, ZERO_SHOT_LIMIT = 32, 500
 
 def evaluate(
     run: RunArgument,
+    checkpoint: CheckpointOption = "latest",
     steps: Annotated[
         str | None, typer.Option(help="Compare samples drawn in so many steps with the data. [default: 1,2,5,20]")
     ] = None,
@@ -88,6 +91,7 @@ def evaluate(
     Examples:
       vadd eval runs/checkers
       vadd eval runs/checkers --steps 1,2,5,20 --json checkers.json
+      vadd eval runs/checkers --checkpoint best
       vadd eval runs/checkers --bound 1,2,4,8,16 --particles 64
       vadd eval runs/checkers --bound 1 --delbo --particles 1000 --limit 1000
       vadd eval runs/cifar10 --fid --steps 10,50 --samples 2000
@@ -101,6 +105,7 @@ def evaluate(
     if steps is None and (judge is not None or not judging):
         steps = "1,2,5,20"
     counts = [] if steps is None else parse_steps(steps)
+    which = parse_checkpoint(checkpoint)
     check_json(json)
     from vadd.core import Particles
     from vadd.evaluation import BoundSettings, division
@@ -131,7 +136,7 @@ def evaluate(
     if fid and inception is None:
         inception = fetched_inception()
     division.meet()
-    loaded = load(run)
+    loaded = load(run, checkpoint=which)
     with progress_bar() as tell:
         examples = None if data is None else read_examples(loaded, data, tell)
         if counts or not few:
@@ -150,6 +155,7 @@ def evaluate(
             report = report_of(loaded)
         if zero_shot is not None and settings is not None:
             report["zero_shot"] = judge_corpora(loaded, zero_shot, settings, tell)
+    report["step"] = loaded.step
     if counts:
         quality_table([report]).print(out_console)
     if "bounds" in report:

@@ -20,6 +20,8 @@ def status(
 ) -> None:
     """Tell how far a training is, how fast, and how it is doing. Nothing is changed, running or not.
 
+    A run is new, running, stopped (go on with --resume), finished, or unknown where its lock cannot be read.
+
     \b
     Examples:
       vadd status runs/checkers

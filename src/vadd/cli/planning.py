@@ -15,13 +15,18 @@ if TYPE_CHECKING:
 def plan(
     recipe: Annotated[str, typer.Argument(help="A preset (see `vadd recipes`) or a YAML file.", show_default=False)],
     overrides: Annotated[
-        list[str] | None, typer.Argument(help="Changes to the recipe, key=value.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            help="Changes to the recipe, key=value; `vadd recipes RECIPE` shows every key.", show_default=False
+        ),
     ] = None,
     devices: Annotated[int, typer.Option(metavar="N", help="Devices that train together.")] = 1,
     flops: Annotated[
         float | None,
         typer.Option(
-            metavar="RATE", help="FLOP per second of one device. [default: a matrix product's, measured here]"
+            metavar="RATE",
+            help="FLOP per second that one device really reaches, like 50e12. [default: a matrix product's, measured "
+            "here]",
         ),
     ] = None,
     json: JsonOption = None,

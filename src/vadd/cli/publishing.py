@@ -1,24 +1,23 @@
 """``vadd export``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from vadd.cli.common import out_console
-from vadd.errors import UserError
-
-if TYPE_CHECKING:
-    from vadd.run import Checkpoint
+from vadd.cli.common import CheckpointOption, out_console, parse_checkpoint
 
 
 def export(
     run: Annotated[Path, typer.Argument(help="A run directory.", show_default=False)],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.", show_default=False)],
-    checkpoint: Annotated[str, typer.Option(metavar="WHICH", help="best, latest or a step.")] = "latest",
+    checkpoint: CheckpointOption = "latest",
     results: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Put the numbers of `vadd eval --json FILE` into the model card."),
+        typer.Option(
+            metavar="FILE",
+            help="Put the numbers of `vadd eval --json FILE`, of the same checkpoint, into the model card.",
+        ),
     ] = None,
 ) -> None:
     """Write a model to a folder that can be published: weights, recipe and a model card.
@@ -31,7 +30,7 @@ def export(
       vadd export runs/checkers published/checkers --checkpoint best --results checkers.json
       vadd sample published/checkers -n 5
     """
-    which = _parse(checkpoint)
+    which = parse_checkpoint(checkpoint)
     from vadd.publish import export as write
     from vadd.run import RunDirectory
 
@@ -42,12 +41,3 @@ def export(
         f"try: vadd sample {directory} -n 5",
         soft_wrap=True,
     )
-
-
-def _parse(text: str) -> "Checkpoint":
-    match text:
-        case "latest" | "best":
-            return text
-        case _ if text.isdecimal():
-            return int(text)
-    raise UserError(f"--checkpoint takes best, latest or a step, not {text!r}")

@@ -28,7 +28,10 @@ def train(
         str | None, typer.Argument(help="A preset (see `vadd recipes`) or a YAML file.", show_default=False)
     ] = None,
     overrides: Annotated[
-        list[str] | None, typer.Argument(help="Changes to the recipe, key=value.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            help="Changes to the recipe, key=value; `vadd recipes RECIPE` shows every key.", show_default=False
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run directory; by default runs/RECIPE-MODEL.", show_default=False)
@@ -41,8 +44,12 @@ def train(
             show_default=False,
         ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's newest checkpoint.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that is there.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest checkpoint of the run in --out.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Delete the run that is in --out and start anew.")
+    ] = False,
 ) -> None:
     """Train a model.
 
@@ -67,9 +74,12 @@ def train(
         recipe = None
     if resume and overwrite:
         raise UserError("--resume and --overwrite exclude each other")
+    if resume and out is None and recipe is not None and RunDirectory(recipe).is_run():
+        raise UserError(f"a run is named with --out: vadd train --out {recipe} --resume")
     wanted = None if recipe is None and data is None else _recipe(recipe, data, changes)
     if wanted is None and not resume:
-        raise UserError("name a recipe (see `vadd recipes`) or give your own --data")
+        hint = "" if out is None else f"; to go on with a run: vadd train --out {out} --resume"
+        raise UserError(f"name a recipe (see `vadd recipes`) or give your own --data{hint}")
     if out is None:
         if wanted is None:
             raise UserError("--resume needs the run directory: --out DIR")

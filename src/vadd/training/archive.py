@@ -27,8 +27,8 @@ class Archive:
     def all(self, upto: int | None = None) -> list[Path]:
         """Oldest first; those up to the step ``upto`` if it is given."""
         # By number: beyond a hundred million steps the names have different lengths.
-        found = sorted(self.root.glob("step-*"), key=_step)
-        return found if upto is None else [path for path in found if _step(path) <= upto]
+        found = sorted(self.root.glob("step-*"), key=step_of)
+        return found if upto is None else [path for path in found if step_of(path) <= upto]
 
     def newest(self) -> Path | None:
         """The newest that is whole, with a warning if it is not the newest; None if there is none at all."""
@@ -82,6 +82,7 @@ class Archive:
             remove_tree(path)
 
 
-def _step(path: Path) -> int:
+def step_of(path: Path) -> int:
+    """The step of a checkpoint, told by its name; -1 if that is not one of a checkpoint."""
     number = path.name.removeprefix("step-")
     return int(number) if number.isdigit() else -1
