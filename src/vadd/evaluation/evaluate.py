@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from vadd.evaluation.judges import choose_judge
 from vadd.evaluation.likelihood import BoundSettings, has_latent, health_report, measure_bounds
 from vadd.evaluation.progress import Progress, silent
 from vadd.run import Run
+from vadd.sampling import Progress as SamplingProgress
 
 DEFAULT_STEPS = (1, 2, 5, 20)
 DEFAULT_SAMPLES = 100_000
@@ -57,13 +57,14 @@ def evaluate(
     report["values"] = run.data.values
     if has_latent(run):
         report["latent_policy"] = run.recipe.sampling.latent_policy
+    report["sampler"] = run.recipe.sampling.sampler
     histograms, images = {}, {}
     report["results"] = []
     if steps:
         judge = choose_judge(run, samples, seed, inception, progress)
         report["samples"] = judge.samples
         for count in steps:
-            tell = partial(progress, f"samples in {plural(count, 'step')}", total=judge.samples)
+            tell = counted(progress, f"samples in {plural(count, 'step')}", judge.samples)
             drawn = run.sample(judge.samples, steps=count, seed=seed, progress=tell).numpy()
             report["results"].append({"steps": count, **judge(drawn, count)})
             if run.data.positions == 2:
@@ -77,6 +78,15 @@ def evaluate(
         report |= measure_bounds(run, held_out, bounds, progress)
     report["latent"] = health_report(run, held_out)
     return Evaluation(report, histograms, images)
+
+
+def counted(progress: Progress, what: str, total: int) -> SamplingProgress:
+    """Tells of samples what ``progress`` wants to know."""
+
+    def tell(*, done: int, evaluations: int) -> None:
+        progress(what, done, total)
+
+    return tell
 
 
 def plural(count: int, noun: str) -> str:

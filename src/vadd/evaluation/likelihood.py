@@ -19,6 +19,7 @@ from vadd.core.sampler import Grid
 from vadd.errors import UserError
 from vadd.evaluation.progress import Progress, silent
 from vadd.run import Run
+from vadd.sampling import choose
 from vadd.training.randomness import BOUNDS, HEALTH, step_generator
 
 BATCH = 1000
@@ -90,7 +91,7 @@ def measure_bounds(
 ) -> dict[str, object]:
     """The entries ``bounds`` and ``delbo`` (for MDLM ``elbo``) of an evaluation's report."""
     x0 = check_examples(run, examples)[: settings.limit]
-    grid = settings.grid or run.recipe.sampling.grid
+    sampler, grid = choose(run.recipe.sampling, grid=settings.grid)
     if run.recipe.sampling.latent_policy == "fixed" and max(settings.steps, default=1) > 1 and has_latent(run):
         raise UserError("the step bound is for latent_policy=resample; this recipe keeps one latent for all steps")
     log_truth = true_log_probability(run, x0)
@@ -108,7 +109,7 @@ def measure_bounds(
     particles = replace(settings.particles, rows_per_call=2 * run.recipe.network.rows_at_once)
     bounds = []
     for steps in settings.steps:
-        estimate = partial(step_bound, run.model, steps=steps, particles=particles, grid=grid)
+        estimate = partial(step_bound, run.model, steps=steps, particles=particles, grid=grid, sampler=sampler)
         found = over_batches(f"step bound, T = {steps}", estimate, valid=True)
         bounds.append({"steps": steps, **found, "particles": particles.count})
     report: dict[str, object] = {"bounds": bounds}
