@@ -197,3 +197,10 @@ def test_what_cannot_be_filled_is_told_in_one_line(x: Tensor, known: Tensor | No
 def test_impossible_settings_are_refused(settings: dict[str, int], told: str) -> None:
     with pytest.raises(UserError, match=told):
         infill(run_of(TableDenoiser(4, 3)), torch.full((1, 4), -1), **{"steps": 2, **settings})  # type: ignore[arg-type]
+
+
+def test_a_run_fills_in_by_itself() -> None:
+    torch.manual_seed(0)
+    run = run_of(TableDenoiser(3, 2))
+    x = torch.tensor([[1, -1, 0], [-1, -1, 1]])
+    assert torch.equal(run.infill(x, steps=2, count=5, seed=3), infill(run, x, steps=2, count=5, seed=3))

@@ -9,12 +9,9 @@ from torch import nn
 
 import vadd
 from tests.conftest import tiny_recipe
-from vadd.core import sample
 from vadd.errors import UserError
-from vadd.recipe import MlpNetwork
 from vadd.run import Run, RunDirectory
 from vadd.training.checkpoint import read_checkpoint
-from vadd.training.randomness import SAMPLING, step_generator
 
 
 @pytest.fixture(scope="module")
@@ -76,22 +73,6 @@ def test_samples_do_not_depend_on_the_global_generator_nor_disturb_it(run: Run) 
     assert torch.equal(first, run.sample(50))
 
 
-CHUNK = MlpNetwork.rows_at_once
-
-
-def test_more_samples_than_one_chunk_are_drawn_chunk_by_chunk(run: Run) -> None:
-    """No chunk repeats another, and a larger request begins with the same whole chunks."""
-    count = 2 * CHUNK + 10
-    told: list[int] = []
-    drawn = run.sample(count, steps=2, progress=lambda done: told.append(done))
-    assert drawn.shape == (count, 2)
-    assert told == [CHUNK, 2 * CHUNK, count]
-    first, second, rest = drawn[:CHUNK], drawn[CHUNK:-10], drawn[-10:]
-    assert not torch.equal(first, second)
-    assert torch.equal(first, run.sample(CHUNK, steps=2))
-    assert torch.equal(rest, sample(run.model, 10, 2, step_generator(0, SAMPLING, 2)).tokens)
-
-
 def test_grid_and_latent_policy_are_those_of_the_recipe_unless_given(run: Run, copy: Path) -> None:
     recipe = run.recipe.with_overrides(["sampling.grid=cosine", "sampling.latent_policy=fixed"])
     (copy / "recipe.yaml").write_text(recipe.to_yaml())
@@ -108,8 +89,6 @@ def test_grid_and_latent_policy_are_those_of_the_recipe_unless_given(run: Run, c
         ({"n": 0}, "at least 1"),
         ({"n": -3}, "at least 1"),
         ({"n": 2, "steps": 0}, "at least 1 step"),
-        ({"n": 2, "grid": "square"}, "unknown step grid 'square'"),
-        ({"n": 2, "latent_policy": "new"}, "unknown latent policy 'new'"),
     ],
 )
 def test_impossible_requests_are_refused(run: Run, arguments: dict[str, int], told: str) -> None:

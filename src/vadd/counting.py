@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
 from vadd.build import build_mask_draw, build_model
-from vadd.core import MaskedBatch, MaskedDiffusion, Masking
+from vadd.core import MaskedBatch, MaskedDiffusion, Masking, Noise
 from vadd.recipe import Recipe
 
 META = torch.device("meta")
@@ -64,7 +64,7 @@ def sampling_flops(model: MaskedDiffusion) -> int:
     """
     tokens = torch.zeros(1, model.positions, dtype=torch.int64, device=META)
     t = torch.zeros(1, device=META)
-    z = model.latent.draw(tokens, t, torch.Generator())
+    z = model.latent.draw(tokens, t, Noise.of(torch.Generator(), 1))
     with _counting() as counter:
         model.denoiser(tokens, z, t, torch.ones(1, model.positions, dtype=torch.bool))
     return int(counter.get_total_flops())

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.core import MaskedDiffusion, Noise, Sampler, ValueDraw
+from vadd.core import MaskedDiffusion, Sampler, ValueDraw
 from vadd.core.noise import BLOCK
 from vadd.core.sampler import Grid, LatentPolicy, sample
 from vadd.data.dataset import TO_FILL, Array
 from vadd.errors import UserError
-from vadd.training.randomness import SAMPLING, step_generator
+from vadd.sampling import noise_for
 
 if TYPE_CHECKING:
     from vadd.run import Run
@@ -50,13 +50,11 @@ def infill(
     policy = _one_for_each_row(chosen, len(starts) // count, count)
     chunks: list[Tensor] = []
     for first, last in pairwise(_borders(len(starts), run.recipe.network.rows_at_once, record is not None)):
-        # A generator for each block: what a row is given does not depend on how many rows fit into memory.
-        blocks = range(first // BLOCK, -(-last // BLOCK))
         drawn = sample(
             run.model,
             starts[first:last],
             steps,
-            Noise([step_generator(seed, SAMPLING, block) for block in blocks], last - first),
+            noise_for(seed, range(first, last)),
             sampler=sampler,
             grid=grid or run.recipe.sampling.grid,
             latent=policy[first:last] if isinstance(policy, Tensor) else policy,

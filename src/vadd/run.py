@@ -12,26 +12,29 @@ runs/checkerboard-vadd/
 import copy
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from vadd import sampling
 from vadd.build import build_dataset, build_model
-from vadd.core import MaskedDiffusion
-from vadd.core.sampler import Grid, LatentPolicy, sample
+from vadd.core import MaskedDiffusion, Samples
 from vadd.data import DiscreteDataset
+from vadd.data.dataset import Array
 from vadd.data.text.tokenizers import Tokenizer, load_tokenizer, refuse_other
 from vadd.errors import UserError
 from vadd.exported import CONFIG, DataWhenNeeded, find_exported
 from vadd.recipe import Recipe, TextData, load_recipe
+from vadd.sampling import Options, Progress, untold
+from vadd.team import Team
 from vadd.training.archive import Archive, step_of
 from vadd.training.checkpoint import read_weights
 from vadd.training.lock import RunLock
-from vadd.training.randomness import SAMPLING, step_generator
 
 Checkpoint = Literal["latest", "best"] | int
 
@@ -163,11 +166,11 @@ class Run:
     def data(self) -> DiscreteDataset:
         return build_dataset(self.recipe, tokenizer=self.tokenizer)
 
-    def texts(self, tokens: Tensor) -> list[str]:
+    def texts(self, tokens: Tensor | Array) -> list[str]:
         """Samples (n, N) of a run on text as text; where a sample holds several documents, blank lines part them."""
         if self.tokenizer is None:
             raise UserError(f"{self.directory.path} is not a run on text")
-        return ["\n\n".join(self.tokenizer.documents(row)) for row in tokens.numpy()]
+        return ["\n\n".join(self.tokenizer.documents(row)) for row in np.asarray(tokens)]
 
     def with_sampling(self, **changes: Any) -> "Run":
         """The same model under other habits of sampling, like ``latent_policy="fixed"``."""
@@ -176,51 +179,48 @@ class Run:
         other.recipe = self.recipe.model_copy(update={"sampling": settings})
         return other
 
-    def sample(
-        self,
-        n: int = 1,
-        *,
-        steps: int = 1,
-        seed: int = 0,
-        grid: Grid | None = None,
-        latent_policy: LatentPolicy | None = None,
-        progress: Callable[..., object] = lambda done: None,
-    ) -> Tensor:
-        """``n`` samples in ``steps`` steps, (n, N) integers; grid and latent policy are the recipe's unless given.
+    @cached_property
+    def _bytes_per_row(self) -> int:
+        return sampling.bytes_per_row(self.model)
 
-        ``progress`` is told how many are done.
+    def stream(
+        self, n: int = 1, *, team: Team | None = None, progress: Progress = untold, **options: Unpack[Options]
+    ) -> Iterator[Samples]:
+        """``n`` samples chunk by chunk, in memory that does not grow with ``n``; see :class:`vadd.sampling.Options`.
+
+        ``progress`` is told how many are done and how often the network was called. Processes that were started
+        together may share the work as a ``team``: the samples then come out in its main process.
         """
-        if n < 1:
-            raise UserError(f"the number of samples must be at least 1, not {n}")
-        chunks = []
-        size = self.recipe.network.rows_at_once
-        for first in range(0, n, size):
-            drawn = sample(
-                self.model,
-                min(size, n - first),
-                steps,
-                step_generator(seed, SAMPLING, first // size),
-                grid=grid or self.recipe.sampling.grid,
-                latent=latent_policy or self.recipe.sampling.latent_policy,
-            )
-            chunks.append(drawn.tokens.cpu())
-            progress(done=first + len(drawn.tokens))
-        return torch.cat(chunks)
+        settings = sampling.settle(self.model, self.recipe.sampling, **options)
+        sampling.check_count(self.model, settings, n)
+        size = 1 if n == 1 else sampling.chunk_size(self._bytes_per_row, self.model.positions, settings.steps)
+        return sampling.stream(self.model, settings, n, size, team=team, progress=progress)
 
-    def trajectory(self, n: int = 1, *, steps: int, seed: int = 0) -> Tensor:
-        """How ``n`` samples come about: (steps + 1, n, N), from all masked (the value V) to the samples."""
-        settings = self.recipe.sampling
-        drawn = sample(
-            self.model,
-            n,
-            steps,
-            step_generator(seed, SAMPLING, 0),
-            grid=settings.grid,
-            latent=settings.latent_policy,
-            record=True,
-        )
-        assert drawn.trajectory is not None
-        return drawn.trajectory.cpu()
+    def sample(self, n: int = 1, *, progress: Progress = untold, **options: Unpack[Options]) -> Tensor:
+        """``n`` samples, (n, N) integers. They are the first of those that the seed stands for: a larger ``n`` begins
+        with the same ones. See :class:`vadd.sampling.Options`, for example ``steps=8, sampler="parallel"``.
+        """
+        return torch.cat([part.tokens for part in self.stream(n, progress=progress, **options)])
+
+    def infill(
+        self, x: Tensor | Array, known: Tensor | Array | None = None, *, steps: int = 1, count: int = 1, **options: Any
+    ) -> Tensor:
+        """``count`` completions of each of the n sequences ``x``, (n, count, N); what is ``known`` stays, or, without
+        it, all but -1. The ``options`` are those of :func:`vadd.infilling.infill`: seed, sampler, grid, latent, values.
+        """
+        from vadd.infilling import infill  # which speaks of runs
+
+        return infill(self, x, known, steps=steps, count=count, **options)
+
+    def trajectory(self, n: int = 1, **options: Unpack[Options]) -> Tensor:
+        """How the ``n`` samples that :meth:`sample` gives come about: (steps + 1, n, N), from all masked (the value V)
+        to the samples.
+        """
+        settings = sampling.settle(self.model, self.recipe.sampling, **options)
+        sampling.check_count(self.model, settings, n)
+        states = sampling.draw(self.model, settings, range(n), record=True).trajectory
+        assert states is not None
+        return states
 
 
 def load(path: str | Path, device: str | torch.device | None = None, *, checkpoint: Checkpoint = "latest") -> Run:

@@ -125,7 +125,7 @@ class MlpNetwork(Section):
     """The networks of the paper's toy experiments."""
 
     rows_at_once: ClassVar[int] = 8192
-    """Examples that sampling and judging show the network at a time; part of what a seed means."""
+    """Examples that judging shows the network at a time; part of what the seed of a bound means."""
     kind: Literal["mlp"] = "mlp"
     width: PositiveInt = 256
     depth: PositiveInt = 4
@@ -277,5 +277,16 @@ the learning rate and the KL weight follow the schedules of that length from the
 
 
 class Sampling(Section):
+    sampler: Literal[
+        "ancestral",
+        "parallel",
+        "first-hitting",
+        "confidence",
+        "margin",
+        "entropy",
+        "entropy-bounded",
+        "remask",
+        "remask-rescaled",
+    ] = Field("ancestral", description="the first three draw from the model's own distribution and have bounds")
     grid: Literal["uniform", "cosine"] = "uniform"
     latent_policy: Literal["resample", "fixed"] = "resample"

@@ -20,7 +20,7 @@ from tests.exact import (
     quantile_nodes,
     sampler_distribution,
 )
-from vadd.core import Evidence, Latent, MaskedBatch, MaskedDiffusion, Particles, step_bound, step_grid
+from vadd.core import Evidence, Latent, MaskedBatch, MaskedDiffusion, Noise, Particles, step_bound, step_grid
 from vadd.core.latent import Score
 from vadd.core.model import Denoiser
 from vadd.core.sampler import Grid
@@ -189,8 +189,10 @@ class GridLatent(Latent):
         super().__init__()
         self.prior = prior
 
-    def draw(self, xt: Tensor, t: Tensor, generator: torch.Generator) -> Tensor:
-        return torch.randn(len(xt), 1, generator=generator)
+    dim = 1
+
+    def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> Tensor:
+        return noise.normal(1)
 
     def prior_nodes(self, count: int) -> tuple[Tensor, Tensor]:
         return self.prior.z, self.prior.weights

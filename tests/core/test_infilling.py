@@ -174,7 +174,12 @@ def test_values_that_the_model_does_not_know_are_refused(wrong: int) -> None:
         sample(model_of(TableDenoiser(3, 2), LINEAR), torch.tensor([[0, 1, wrong]]), 2, seeded(0))
 
 
-@pytest.mark.parametrize("shape", [(5,), (4, 1), (5, 1, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(5,), (4, 1), (5, 1, 1), (5, 2)], ids=str)
 def test_latents_of_a_wrong_shape_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(UserError, match=r"latents for 5 samples have the shape \(5, d\), not"):
+    with pytest.raises(UserError, match=r"latents for 5 samples have the shape \(5, 1\), not"):
         sample(model_of(TableDenoiser(3, 2, latent=True), LINEAR), 5, 2, seeded(0), latent=torch.zeros(shape))
+
+
+def test_a_latent_for_a_model_without_one_is_refused() -> None:
+    with pytest.raises(UserError, match="has no latent"):
+        sample(model_of(TableDenoiser(3, 2), LINEAR), 5, 2, seeded(0), latent=torch.zeros(5, 1))

@@ -12,7 +12,7 @@ from torch.distributions import Normal, kl_divergence
 from torch.testing import assert_close
 
 from tests.exact import ConstantRecognizer, gauss_hermite, normal_log_density, properties, seeded
-from vadd.core import DiagonalGaussian, GaussianLatent, Latent, NoLatent, kl_warmup
+from vadd.core import DiagonalGaussian, GaussianLatent, Latent, Noise, NoLatent, kl_warmup
 from vadd.core.gaussian import standard_normal_log_prob
 
 GRID = torch.linspace(-14, 14, 20_001, dtype=torch.float64)
@@ -77,7 +77,8 @@ def test_the_reparameterised_gradient_is_the_gradient_of_the_expectation(mean: f
 
 def test_the_prior_is_drawn_as_a_standard_normal() -> None:
     """Kolmogorov-Smirnov for each dimension at level 1e-6, correlation within 5 standard errors."""
-    z = GaussianLatent(ConstantRecognizer(0, 0), dim=2).draw(torch.zeros(20_000, 2), torch.ones(20_000), seeded(2))
+    latent, noise = GaussianLatent(ConstantRecognizer(0, 0), dim=2), Noise.of(seeded(2), 20_000)
+    z = latent.draw(torch.zeros(20_000, 2), torch.ones(20_000), noise)
     assert z.shape == (20_000, 2)
     for dimension in z.T:
         assert stats.kstest(dimension.numpy(), stats.norm.cdf).pvalue > 1e-6
@@ -114,7 +115,8 @@ def test_without_a_latent_there_is_nothing_to_draw() -> None:
     latent: Latent = NoLatent()
     generator = seeded(0)
     before = generator.get_state()
-    assert latent.draw(torch.zeros(3, 2), torch.ones(3), generator) is None
+    assert latent.draw(torch.zeros(3, 2), torch.ones(3), Noise.of(generator, 3)) is None
+    assert latent.dim == 0
     assert generator.get_state().equal(before)
 
 

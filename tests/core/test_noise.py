@@ -2,10 +2,13 @@
 sequences the network is shown at a time.
 """
 
+import itertools
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from torch import Tensor
 
 from tests.core.plan_helpers import model_of
@@ -13,6 +16,7 @@ from tests.exact import LINEAR, TableDenoiser, properties, seeded
 from vadd.core import SAMPLERS, Ancestral, Noise, ValueDraw, sample, sampler
 from vadd.core.noise import BLOCK
 from vadd.core.sampler import LatentPolicy
+from vadd.core.values import Precision
 
 POSITIONS, VALUES = 4, 3
 MASK = VALUES
@@ -20,40 +24,54 @@ BLOCK_OF_FOUR, ROWS = 4, 10
 every_sampler = pytest.mark.parametrize("name", SAMPLERS)
 
 
-def blocks(*, rows: int, block: int, seed: int) -> list[tuple[Noise, slice]]:
-    """Each block of the rows on its own."""
-    parts = [slice(first, min(first + block, rows)) for first in range(0, rows, block)]
-    return [(Noise([seeded(seed + i)], part.stop - part.start, block), part) for i, part in enumerate(parts)]
+def noise_of(part: slice, *, block: int, seed: int) -> Noise:
+    """For some rows, the generator of block number i seeded with seed + i."""
+    numbers = range(part.start // block, -(-part.stop // block))
+    return Noise([seeded(seed + i) for i in numbers], part.stop - part.start, block, first=part.start % block)
 
 
 def together(*, rows: int, block: int, seed: int) -> Noise:
-    return Noise([seeded(seed + i) for i in range(-(-rows // block))], rows, block)
+    return noise_of(slice(0, rows), block=block, seed=seed)
 
 
-sizes = {"rows": st.integers(1, 30), "block": st.integers(1, 12), "seed": st.integers(0, 2**31)}
+@st.composite
+def cuts(draw: st.DrawFn) -> list[slice]:
+    """Rows in chunks of any sizes."""
+    ends = [0]
+    for size in draw(st.lists(st.integers(1, 30), min_size=1, max_size=5)):
+        ends.append(ends[-1] + size)
+    return [slice(first, last) for first, last in itertools.pairwise(ends)]
 
 
-@given(**sizes, density=st.floats(0, 1))
+@given(parts=cuts(), block=st.integers(1, 12), seed=st.integers(0, 2**31))
 @properties
-def test_every_block_gives_the_same_numbers_alone(rows: int, block: int, seed: int, density: float) -> None:
-    where = torch.rand(rows, POSITIONS, generator=seeded(seed)) < density
-    whole = together(rows=rows, block=block, seed=seed)
-    uniform, shaped, at, again = whole.uniform(3), whole.uniform(), whole.uniform_at(where, 2), whole.uniform(1)
-    normal = whole.each(lambda part, generator: torch.randn(part.stop - part.start, 2, generator=generator))
-    assert uniform.shape == (rows, 3)
-    assert shaped.shape == (rows,)
-    assert at.shape == (int(where.sum()), 2)
-    assert normal is not None
-    ends = where.sum(1).cumsum(0).tolist()
-    for noise, part in blocks(rows=rows, block=block, seed=seed):
-        here = slice(ends[part.start - 1] if part.start else 0, ends[part.stop - 1])
-        assert noise.uniform(3).equal(uniform[part])
-        assert noise.uniform().equal(shaped[part])
-        assert noise.uniform_at(where[part], 2).equal(at[here])
-        assert noise.uniform(1).equal(again[part])
-        alone = noise.each(lambda rows, generator: torch.randn(rows.stop - rows.start, 2, generator=generator))
-        assert alone is not None
-        assert alone.equal(normal[part])
+def test_every_chunk_gives_the_same_numbers_alone(parts: list[slice], block: int, seed: int) -> None:
+    """Wherever it begins and ends, and after any number of draws."""
+    rows = parts[-1].stop
+
+    def drawn(noise: Noise) -> list[Tensor]:
+        return [noise.uniform(3), noise.uniform(), noise.normal(2), noise.seeds(), noise.normal(5), noise.uniform(1)]
+
+    whole = drawn(together(rows=rows, block=block, seed=seed))
+    assert [tuple(numbers.shape) for numbers in whole] == [(rows, 3), (rows,), (rows, 2), (rows,), (rows, 5), (rows, 1)]
+    for part in parts:
+        alone = drawn(noise_of(part, block=block, seed=seed))
+        assert all(mine.equal(numbers[part]) for mine, numbers in zip(alone, whole, strict=True))
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_the_numbers_of_a_row_do_not_depend_on_what_others_ask_for(precision: Precision) -> None:
+    draw, numbers = ValueDraw(precision=precision), Noise.of(seeded(1), 3).uniform(POSITIONS)
+    if precision == "float32":
+        numbers = Noise.of(seeded(1), 3).seeds()
+    where = torch.tensor([[1, 0, 1, 0], [0, 0, 0, 0], [0, 1, 1, 1]]).bool()
+    uniforms = draw.uniforms(numbers, where, VALUES)
+    assert uniforms.shape == ((5,) if precision == "float64" else (5, VALUES))
+    assert len(set(uniforms.flatten().tolist())) == uniforms.numel()
+    for row, part in [(0, slice(0, 2)), (1, slice(2, 2)), (2, slice(2, 5))]:
+        assert draw.uniforms(numbers[row : row + 1], where[row : row + 1], VALUES).equal(uniforms[part])
+    everything = draw.uniforms(numbers, torch.ones_like(where), VALUES)
+    assert uniforms[2:].equal(everything[9:12]) == (precision == "float64")
 
 
 def test_numbers_are_uniform_in_float64_and_never_one() -> None:
@@ -68,27 +86,23 @@ def test_one_generator_serves_all_rows() -> None:
     assert Noise.of(seeded(3), 200).uniform(5).equal(torch.rand(200, 5, generator=seeded(3), dtype=torch.float64))
 
 
-def test_what_draws_nothing_gives_nothing() -> None:
-    assert together(rows=9, block=4, seed=0).each(lambda rows, generator: None) is None
-
-
-def test_blocks_are_given_their_rows_in_order() -> None:
-    seen: list[slice] = []
-
-    def draw(rows: slice, generator: torch.Generator) -> Tensor:
-        seen.append(rows)
-        return torch.arange(rows.start, rows.stop)
-
-    drawn = together(rows=9, block=4, seed=0).each(draw)
-    assert drawn is not None
-    assert drawn.tolist() == list(range(9))
-    assert seen == [slice(0, 4), slice(4, 8), slice(8, 9)]
+def test_normal_numbers_are_standard_normal_in_float32() -> None:
+    """Kolmogorov-Smirnov at level 1e-6."""
+    normal = together(rows=100, block=BLOCK, seed=0).normal(50)
+    assert normal.dtype == torch.float32
+    assert stats.kstest(normal.flatten().numpy(), stats.norm.cdf).pvalue > 1e-6
 
 
 @pytest.mark.parametrize(("generators", "rows", "needed"), [(1, 65, 2), (3, 128, 2), (0, 1, 1)])
 def test_a_wrong_number_of_generators_is_refused(generators: int, rows: int, needed: int) -> None:
     with pytest.raises(ValueError, match=f"{rows} rows in blocks of 64 need {needed} generators"):
         Noise([seeded(0)] * generators, rows)
+
+
+@pytest.mark.parametrize("first", [-1, 64])
+def test_a_row_beyond_the_first_block_is_refused(first: int) -> None:
+    with pytest.raises(ValueError, match=f"a block of 64 rows has no row {first}"):
+        Noise([seeded(0)], 1, first=first)
 
 
 def test_noise_for_another_number_of_samples_is_refused() -> None:
@@ -119,8 +133,10 @@ def test_rows_are_the_same_whether_drawn_together_or_apart(
         return sample(model, some, steps_of(name), noise, sampler=SAMPLERS[name], latent=latent, values=values).tokens
 
     whole = drawn(start, together(rows=ROWS, block=BLOCK_OF_FOUR, seed=7))
-    apart = [drawn(start[part], noise) for noise, part in blocks(rows=ROWS, block=BLOCK_OF_FOUR, seed=7)]
-    assert whole.equal(torch.cat(apart))
+    for size in (1, 3, 4, 7):
+        parts = [slice(first, min(first + size, ROWS)) for first in range(0, ROWS, size)]
+        apart = [drawn(start[part], noise_of(part, block=BLOCK_OF_FOUR, seed=7)) for part in parts]
+        assert whole.equal(torch.cat(apart))
 
 
 def test_blocks_draw_independently_of_each_other() -> None:

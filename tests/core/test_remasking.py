@@ -72,7 +72,7 @@ def test_without_remasking_it_is_algorithm_2_in_distribution(rule: Rule) -> None
     law = planned_law(denoiser, SQUARE, ancestral([0, 1 / 3, 2 / 3, 1]))
 
     def p_with(eta: float) -> float:
-        tokens = sample(model_of(denoiser, SQUARE), 20_000, 3, seeded(5), sampler=Remask(rule, eta)).tokens
+        tokens = sample(model_of(denoiser, SQUARE), 40_000, 3, seeded(5), sampler=Remask(rule, eta)).tokens
         return p_value(tokens, law, 2)
 
     assert p_with(0.0) > 1e-5

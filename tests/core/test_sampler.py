@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from tests.exact import ConstantRecognizer, TableDenoiser, properties, seeded
-from vadd.core import GaussianLatent, LinearSchedule, MaskedDiffusion, NoLatent, Samples, sample, step_grid
+from vadd.core import GaussianLatent, LinearSchedule, MaskedDiffusion, Noise, NoLatent, Samples, sample, step_grid
 from vadd.core.sampler import Grid, LatentPolicy
 from vadd.errors import UserError
 from vadd.networks import MlpDenoiser
@@ -155,7 +155,7 @@ class PriorOfTheState(NoLatent):
         super().__init__()
         self.seen: list[tuple[Tensor, Tensor]] = []
 
-    def draw(self, xt: Tensor, t: Tensor, generator: torch.Generator) -> None:
+    def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> None:
         self.seen.append((xt.clone(), t.clone()))
 
 

@@ -5,9 +5,12 @@ changed, a correct sampler fails one of them with probability below 6e-4.
 """
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from tests.exact import (
     COSINE,
@@ -21,7 +24,7 @@ from tests.exact import (
     sampler_distribution,
     seeded,
 )
-from vadd.core import GaussianLatent, MaskedDiffusion, sample
+from vadd.core import GaussianLatent, MaskedDiffusion, Noise, sample
 from vadd.core.sampler import Grid, LatentPolicy
 
 SAMPLES = 30_000
@@ -108,3 +111,41 @@ def test_in_one_step_the_latent_makes_positions_dependent() -> None:
     assert float((law - product).abs().sum()) / 2 > 0.05
     without = sampler_distribution(TableDenoiser(2, 4, seed=1), LINEAR, [0.0, 1.0], fixed_z=False).view(4, 4)
     assert torch.allclose(without, without.sum(1, keepdim=True) * without.sum(0, keepdim=True))
+
+
+@torch.no_grad()
+def plain_samples(model: MaskedDiffusion, count: int, times: list[float], known: KnownSchedule) -> torch.Tensor:
+    """As samplers are usually written: at every step one draw of "value or mask" at all positions, from V + 1."""
+    generator = seeded(99)
+    x = torch.full((count, model.positions), model.mask_value)
+    for t, s in zip(times[:0:-1], times[-2::-1], strict=True):
+        told = torch.full((count,), t)
+        z = model.latent.draw(x, told, Noise.of(generator, count))
+        logits = model.denoiser(x, z, told, torch.ones_like(x, dtype=torch.bool))
+        values = logits.double().softmax(-1) * known.reveal(t, s)
+        both = torch.cat([values, torch.full((len(values), 1), 1 - known.reveal(t, s), dtype=torch.float64)], dim=1)
+        drawn = torch.multinomial(both, 1, generator=generator).view_as(x)
+        x = torch.where(x == model.mask_value, drawn, x)
+    return x
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("latent", [False, True], ids=["mdlm", "vadd"])
+def test_drawing_only_what_is_revealed_is_the_plain_sampler_in_distribution(steps: int, latent: bool) -> None:
+    """Two samples of equal size, chi-square for homogeneity; against another number of steps it is sharp."""
+    denoiser = TableDenoiser(3, 3, seed=5, latent=latent, timed=True)
+    prior = GaussianLatent(ConstantRecognizer(0.0, 0.0), dim=1) if latent else None
+    model = MaskedDiffusion(denoiser, COSINE.schedule, prior)
+
+    def counts(tokens: torch.Tensor) -> np.ndarray[Any, np.dtype[Any]]:
+        return index_of(tokens, 3).bincount(minlength=27).numpy()
+
+    def p_of(ours_steps: int) -> float:
+        plain = plain_samples(model, SAMPLES, grid_times(steps, "uniform"), COSINE)
+        ours = sample(model, SAMPLES, ours_steps, seeded(steps)).tokens
+        both = np.stack([counts(plain), counts(ours)])
+        return float(stats.chi2_contingency(both[:, both.sum(0) > 0]).pvalue)
+
+    assert p_of(steps) > LEVEL
+    if steps == 1:
+        assert p_of(2) < 1e-8

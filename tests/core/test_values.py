@@ -31,7 +31,7 @@ def softmax(logits: list[float], temperature: float = 1.0) -> Tensor:
 
 
 def uniforms_for(draw: ValueDraw, logits: Tensor, seed: int = 0) -> Tensor:
-    shape = (len(logits), *draw.noise_per_value(logits.shape[1]))
+    shape = logits.shape if draw.precision == "float32" else logits.shape[:1]
     return torch.rand(shape, generator=seeded(seed), dtype=torch.float64)
 
 
@@ -95,10 +95,14 @@ def test_a_tail_out_of_reach_of_float32_is_still_drawn(dtype: torch.dtype) -> No
 
 
 def test_the_float32_draw_never_reaches_that_tail() -> None:
-    """Its Gumbel numbers end at 23.03 and -3.14, so what lies 27 nats below the first is not drawn."""
-    draw, extremes = ValueDraw(precision="float32"), torch.tensor([[0.0, math.nextafter(1.0, 0.0)]])
-    assert draw(torch.tensor([[0.0, -27.0]]), extremes.double()).tolist() == [0]
-    assert draw(torch.tensor([[0.0, -25.0]]), extremes.double()).tolist() == [1]
+    """Uniform numbers in single precision end at 1 - 2^-24, their Gumbel numbers at 16.64 and -3.14: what lies 20 nats
+    below the first is not drawn. No number near 1 is taken for infinite.
+    """
+    draw, last = ValueDraw(precision="float32"), [1 - 2**-24, math.nextafter(1.0, 0.0)]
+    for uniform in last:
+        extremes = torch.tensor([[0.0, uniform]], dtype=torch.float64)
+        assert draw(torch.tensor([[0.0, -20.0]]), extremes).tolist() == [0]
+        assert draw(torch.tensor([[0.0, -19.5]]), extremes).tolist() == [1]
 
 
 @for_each_precision

@@ -1,14 +1,17 @@
-"""Trainings in processes of their own: to be killed, or to train together.
+"""Trainings and samplings in processes of their own: to be killed, to be measured, or to work together.
 
 The children are forked from a server that has imported everything and run nothing, so each starts in an instant.
 """
 
 import multiprocessing
 import os
+import resource
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -17,10 +20,11 @@ import torch
 import torch._dynamo  # optimisers import it when they are made; here, once for all children
 import torch.distributed as dist
 
-from vadd.build import build_dataset
-from vadd.core import Objective
+from vadd import sampling
+from vadd.build import build_dataset, build_model
+from vadd.core import Objective, Samples
 from vadd.recipe import Recipe
-from vadd.run import RunDirectory
+from vadd.run import Run, RunDirectory
 from vadd.training import archive, checkpoint, display
 from vadd.training.loop import Trainer, train
 from vadd.training.processes import on_main_process
@@ -76,6 +80,40 @@ def dying_training(path: Path, recipe: Recipe, place: str, call: int, after: boo
 
     setattr(owner, place, disturbed)
     train_or_resume(path, recipe)
+
+
+def writing_samples(recipe: Recipe, out: Path, n: int, undrawn: int, answer: Connection) -> None:
+    """``n`` digits and, into the same file, some that cost nothing to draw; tells the peak memory in bytes."""
+    torch.set_num_threads(1)
+    run = Run(RunDirectory("nowhere"), build_model(recipe, (8, 8, 1), 2).eval().requires_grad_(False), recipe)
+    write_samples(run, n, out)
+
+    def zeros(model: object, settings: object, rows: range, **_: object) -> Samples:
+        return Samples(torch.zeros(len(rows), 64, dtype=torch.int64), 1, len(rows))
+
+    if undrawn:
+        sampling.draw = zeros
+        write_samples(run, undrawn, out)
+    answer.send(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def write_samples(run: Run, n: int, out: Path) -> None:
+    from vadd.cli.writing import NpyFile
+
+    with NpyFile(out, (n, run.model.positions)) as file:
+        for part in run.stream(n):
+            file.write(part.tokens.numpy())
+
+
+def sampling_command(rows: int, *arguments: object) -> None:
+    """``vadd sample`` in chunks of ``rows``."""
+    from vadd.cli import main  # here, where it can see which of the processes it is in
+
+    torch.set_num_threads(1)
+    sampling.MOST_ROWS = rows
+    sys.argv = ["vadd", "sample", *map(str, arguments)]
+    with suppress(SystemExit):
+        main()
 
 
 def member(work: Callable[..., None], arguments: Sequence[Any], rank: int, processes: int, meeting_point: str) -> None:

@@ -1,24 +1,43 @@
 """``vadd sample``."""
 
-from functools import partial
-from json import dumps
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vadd.cli.common import RunArgument, out_console, progress_bar, refuse_existing
+from vadd.cli.common import (
+    CheckpointOption,
+    RunArgument,
+    err_console,
+    out_console,
+    parse_checkpoint,
+    progress_bar,
+    refuse_existing,
+)
+from vadd.cli.sampler_options import (
+    LatentPolicyOption,
+    OverwriteOption,
+    PrecisionOption,
+    TemperatureOption,
+    TopKOption,
+    TopPOption,
+)
 from vadd.cli.trajectories import TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vadd.data.dataset import Array
     from vadd.run import Run
+    from vadd.sampling import Options, Settings
+    from vadd.team import Team
 
-PLAIN_FORMATS = (".npy", ".csv", ".png")
-TEXT_FORMATS = (".npy", ".csv", ".txt", ".jsonl")
+FORMATS = (".npy", ".csv", ".png", ".txt", ".jsonl")
+SHOWN = 20
+"""Samples that are printed where no file is named."""
 
 
 def sample(
@@ -26,18 +45,37 @@ def sample(
     n: Annotated[
         int | None, typer.Option("-n", help="How many samples. [default: 1000; 64 for a picture of images; 8 texts]")
     ] = None,
-    steps: Annotated[int, typer.Option(help="Sampling steps.")] = 1,
+    steps: Annotated[
+        int | None, typer.Option(help="Sampling steps. [default: 1; first-hitting: one for each position]")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Where to: .npy, .csv, or .png for a picture; text also .txt or .jsonl.", show_default=False),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    grid: Annotated[str | None, typer.Option(help="Step grid, uniform or cosine; by default the recipe's.")] = None,
-    latent_policy: Annotated[str | None, typer.Option(help="resample or fixed; by default the recipe's.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The first n of the samples it stands for are drawn.")] = 0,
+    sampler: Annotated[
+        str | None,
+        typer.Option(
+            help="ancestral, parallel, first-hitting (these follow the model's own distribution), confidence, margin, "
+            "entropy, entropy-bounded, remask, remask-rescaled. [default: the recipe's]"
+        ),
+    ] = None,
+    grid: Annotated[
+        str | None,
+        typer.Option(help="Step grid: uniform, cosine, or the times, like 0,0.2,1. [default: the recipe's]"),
+    ] = None,
+    latent_policy: LatentPolicyOption = None,
+    temperature: TemperatureOption = 1.0,
+    top_k: TopKOption = None,
+    top_p: TopPOption = None,
+    precision: PrecisionOption = "float64",
+    checkpoint: CheckpointOption = "latest",
     trajectory: TrajectoryOption = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Draw samples from a trained model.
+
+    Any number of them, in memory that does not grow with it; started with torchrun, on several devices.
 
     \b
     Examples:
@@ -45,90 +83,133 @@ def sample(
       vadd sample runs/checkers -n 100000 --steps 5 --out points.png
       vadd sample runs/checkers -n 5
       vadd sample runs/digits --steps 5 --out grid.png
+      vadd sample runs/digits --steps 8 --sampler parallel --checkpoint best --out grid.png
       vadd sample runs/digits --steps 20 --trajectory denoising.gif
-      vadd sample runs/book -n 8 --steps 32 --trajectory denoising.html
+      vadd sample runs/book -n 8 --steps 32 --temperature 0.9 --top-p 0.95 --trajectory denoising.html
+      vadd sample runs/book --grid 0,0.1,0.4,1
+      torchrun --nproc-per-node 4 -m vadd sample runs/book -n 5000 --steps 64 --out texts.jsonl
     """
     if n is not None and n < 1:
         raise UserError(f"-n must be at least 1, not {n}")
-    if steps < 1:
+    if steps is not None and steps < 1:
         raise UserError(f"--steps must be at least 1, not {steps}")
     if out is not None:
-        if out.suffix not in PLAIN_FORMATS + TEXT_FORMATS:
+        if out.suffix not in FORMATS:
             raise UserError(f"--out takes a file that ends in .npy, .csv or .png, for text .txt or .jsonl, not {out}")
         refuse_existing(out, overwrite)
     check_trajectory(trajectory, overwrite)
+    times = parse_grid(grid)
+    from vadd.cli.writing import check_format
+    from vadd.core import ValueDraw
     from vadd.evaluation.evaluate import plural
     from vadd.run import load
+    from vadd.sampling import Options, settle
+    from vadd.team import Team
 
-    loaded = load(run)
+    values = ValueDraw(temperature=temperature, top_k=top_k, top_p=top_p, precision=precision)  # type: ignore[arg-type]
+    team = Team.join()
+    loaded = load(run, None if team is None else team.device, checkpoint=parse_checkpoint(checkpoint))
     refuse_strip(loaded, trajectory)
     is_text = loaded.tokenizer is not None
-    if out is not None and out.suffix not in (TEXT_FORMATS if is_text else PLAIN_FORMATS):
-        kinds = ".npy, .csv, .txt or .jsonl" if is_text else ".npy, .csv or .png"
-        raise UserError(f"the samples of this run can be written as {kinds}, not to {out}")
     if n is None:
         picture = out is not None and out.suffix == ".png" and len(loaded.data.shape) == 3
         n = 64 if picture else 8 if is_text else 1000
-    with progress_bar() as tell:
-        tokens = loaded.sample(
-            n,
-            steps=steps,
-            seed=seed,
-            grid=grid,  # type: ignore[arg-type]  # checked by the sampler, with a readable error
-            latent_policy=latent_policy,  # type: ignore[arg-type]
-            progress=partial(tell, what="samples", total=n),
-        )
-    if trajectory is not None:
-        write_trajectory(loaded, loaded.trajectory(min(n, 4), steps=steps, seed=seed).numpy(), trajectory)
+    options: Options = {
+        "steps": steps,
+        "seed": seed,
+        "sampler": sampler,
+        "grid": times,  # type: ignore[typeddict-item]  # checked by the sampler, with a readable error
+        "latent_policy": latent_policy,  # type: ignore[typeddict-item]
+        "values": values,
+    }
+    settings = settle(loaded.model, loaded.recipe.sampling, **options)  # refused before a file is begun
+    if out is not None:
+        check_format(loaded, out, n)
+    drawn = _draw(loaded, n, options, out, team)
+    if trajectory is not None and (team is None or team.is_main):
+        states = loaded.trajectory(min(n, 4), **options)
+        write_trajectory(loaded, states.numpy(), trajectory)
         out_console.print(f"how the samples come about: {trajectory}", soft_wrap=True)
-    if out is None:
-        shown = tokens[:20]
-        for line in _numbered(loaded.texts(shown)) if is_text else (" ".join(map(str, row)) for row in shown.tolist()):
-            out_console.out(line, highlight=False)
-        if n > 20:
-            out_console.out(f"... {n - 20} more; write them all with --out FILE{'.txt' if is_text else '.npy'}")
-        return
-    if out.suffix in {".txt", ".jsonl"}:
-        _write_texts(loaded, tokens, out)
-    else:
-        _write(tokens.numpy(), out, loaded.model.values, loaded.data.shape)
-    out_console.print(f"{plural(n, 'sample')} in {plural(steps, 'step')}: {out}", soft_wrap=True)
+    if team is not None:
+        team.leave()
+    for line in drawn.shown:
+        out_console.out(line, highlight=False)
+    if out is None and n > SHOWN:
+        out_console.out(f"... {n - SHOWN} more; write them all with --out FILE{'.txt' if is_text else '.npy'}")
+    told = [
+        f"{plural(n, 'sample')} in {plural(settings.steps, 'step')}" + ("" if out is None else f": {out}"),
+        f"{drawn.seconds:.1f} s, {n / drawn.seconds:.3g} samples/s",
+        f"{plural(drawn.evaluations, 'evaluation')} of the network, {plural(drawn.sequences, 'sequence')} shown to it",
+        *_inexact(settings, sampler or loaded.recipe.sampling.sampler),
+    ]
+    # Where samples are printed they have the output for themselves.
+    (err_console if out is None else out_console).print("; ".join(told), soft_wrap=True)
 
 
-def _numbered(texts: list[str]) -> list[str]:
-    return [f"--- {number} ---\n{text}\n" for number, text in enumerate(texts, start=1)]
+@dataclass
+class Drawn:
+    """What there is to tell of the samples."""
+
+    shown: list[str] = field(default_factory=list)
+    evaluations: int = 0
+    sequences: int = 0
+    seconds: float = 0.0
 
 
-def _write_texts(run: "Run", tokens: "Tensor", out: Path) -> None:
-    """Texts under numbers, or for programs one JSON object a line, with the ids that the tokenizer is known by."""
-    texts = run.texts(tokens)
-    if out.suffix == ".txt":
-        out.write_text("\n".join(_numbered(texts)), encoding="utf-8")
-        return
-    assert run.tokenizer is not None
-    ids = run.tokenizer.to_ids(tokens.numpy()).tolist()
-    rows = (dumps({"text": text, "ids": row}, ensure_ascii=False) for text, row in zip(texts, ids, strict=True))
-    out.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+def _draw(run: "Run", n: int, options: "Options", out: Path | None, team: "Team | None") -> Drawn:
+    """The samples into the file, or the first of them to be shown; of a team, the main process does that."""
+    from vadd.cli.writing import sample_file
+    from vadd.evaluation.evaluate import plural
+
+    drawn, began = Drawn(), time.perf_counter()
+    with ExitStack() as stack:
+        is_main = team is None or team.is_main
+        file = stack.enter_context(sample_file(run, out, n)) if out is not None and is_main else None
+        tell = stack.enter_context(progress_bar())
+
+        def progress(*, done: int, evaluations: int) -> None:
+            rate = done / (time.perf_counter() - began)
+            tell(f"samples, {rate:.3g}/s, {plural(evaluations, 'evaluation')} of the network", done, n)
+
+        for part in run.stream(n, team=team, progress=progress, **options):
+            drawn.evaluations += part.evaluations
+            drawn.sequences += part.sequences
+            if file is not None:
+                file.write(part.tokens.numpy())
+            elif len(drawn.shown) < SHOWN:
+                few = part.tokens[: SHOWN - len(drawn.shown)]
+                drawn.shown += _lines(run, few, first=len(drawn.shown) + 1)
+    drawn.seconds = time.perf_counter() - began
+    return drawn
 
 
-def _write(tokens: "Array", out: Path, values: int, shape: tuple[int, ...]) -> None:
-    import numpy as np
+def parse_grid(text: str | None) -> str | list[float] | None:
+    """ "0,0.2,1" -> the times; a name stays as it is."""
+    if text is None or "," not in text:
+        return text
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"--grid takes uniform, cosine or times like 0,0.2,1; not {text!r}") from None
 
-    if out.suffix == ".npy":
-        np.save(out, tokens.reshape(-1, *shape))
-    elif out.suffix == ".csv":
-        np.savetxt(out, tokens, fmt="%d", delimiter=",")
-    elif len(shape) == 3:
-        from vadd.report.images import save_image, square_grid, tokens_to_images
 
-        save_image(square_grid(tokens_to_images(tokens, shape, values)), out, scale=max(1, 64 // shape[0]))
-    else:
-        if tokens.shape[1] != 2:
-            raise UserError(
-                f"a picture is drawn of images and of examples with 2 positions; these have {tokens.shape[1]}: "
-                "write them as .npy"
-            )
-        from vadd.evaluation import histogram
-        from vadd.report.figures import histogram_panels, save_figure
+def _inexact(settings: "Settings", sampler: str) -> list[str]:
+    """Why the samples do not follow the model's own distribution, if they do not."""
+    values = settings.values
+    reasons = {
+        f"the sampler {sampler}": not settings.sampler.exact,
+        f"temperature {values.temperature:g}": values.temperature != 1,
+        f"top-k {values.top_k}": values.top_k is not None,
+        f"top-p {values.top_p}": values.top_p is not None,
+        "float32 draws (parity mode)": values.precision == "float32",
+    }
+    return [] if settings.exact else ["not exact: " + ", ".join(why for why, holds in reasons.items() if holds)]
 
-        save_figure(histogram_panels({"": [(f"{len(tokens)} samples", histogram(tokens, values))]}), out)
+
+def _lines(run: "Run", tokens: "Tensor", first: int) -> list[str]:
+    """Samples to be printed, numbered from ``first`` if they are texts."""
+    from vadd.cli.writing import numbered
+
+    if run.tokenizer is not None:
+        return numbered(run.texts(tokens), first)
+    return [" ".join(map(str, row)) for row in tokens.tolist()]

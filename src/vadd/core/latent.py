@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from vadd.core.gaussian import DiagonalGaussian, standard_normal_log_prob
 from vadd.core.importance import MixtureProposal, log_mean_weight
 from vadd.core.masking import MaskedBatch
+from vadd.core.noise import Noise
 from vadd.core.precision import at_least_single, precise
 from vadd.errors import UserError
 
@@ -78,9 +79,14 @@ class Evidence:
 
 
 class Latent(nn.Module, ABC):
+    dim: int
+    """The width d of z; 0 where there is none."""
+
     @abstractmethod
-    def draw(self, xt: Tensor, t: Tensor, generator: torch.Generator) -> Tensor | None:
-        """One draw from the prior p(z | xt, t) for each of the states xt (B, N) at times t (B,): (B, d)."""
+    def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> Tensor | None:
+        """One draw from the prior p(z | xt, t) for each of the states xt (B, N) at times t (B,), with the noise of
+        these B rows: (B, d).
+        """
 
     @abstractmethod
     def prior_nodes(self, count: int) -> tuple[Tensor | None, Tensor]:
@@ -114,7 +120,9 @@ class Latent(nn.Module, ABC):
 class NoLatent(Latent):
     """No latent at all: the masked positions are predicted independently (MDLM)."""
 
-    def draw(self, xt: Tensor, t: Tensor, generator: torch.Generator) -> None:
+    dim = 0
+
+    def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> None:
         return None
 
     def prior_nodes(self, count: int) -> tuple[None, Tensor]:
@@ -154,8 +162,8 @@ class GaussianLatent(Latent):
         mean, log_std = self.recognizer(x0, xt, t)
         return DiagonalGaussian(at_least_single(mean), at_least_single(log_std))
 
-    def draw(self, xt: Tensor, t: Tensor, generator: torch.Generator) -> Tensor:
-        return torch.randn(len(xt), self.dim, generator=generator).to(xt.device)
+    def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> Tensor:
+        return noise.normal(self.dim).to(xt.device)
 
     def prior_nodes(self, count: int) -> tuple[Tensor, Tensor]:
         """Equal weights at the quantile midpoints in one and two dimensions, at a scrambled Sobol sequence in more."""

@@ -1,7 +1,8 @@
 """Random numbers for many samples, each sample's own.
 
 Samples are drawn in chunks as large as memory allows. So that the chunks do not matter, the rows come in blocks, every
-block with a generator of its own: what a row is given depends on its block alone, not on the rows drawn beside it.
+block with a generator of its own, which always draws for the whole block: what a row is given depends on its block and
+its place in it, not on the rows drawn beside it nor on what these ask for.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,17 +15,21 @@ BLOCK = 64
 
 
 class Noise:
-    """Uniform and other random numbers for ``rows`` samples. All are made on the CPU, in float64, and mean the same on
-    every device.
+    """Random numbers for ``rows`` samples, the first of which is the ``first`` of its block. All are made on the CPU
+    and mean the same on every device.
     """
 
-    def __init__(self, generators: Sequence[torch.Generator], rows: int, block: int = BLOCK) -> None:
-        if len(generators) != -(-rows // block):
-            raise ValueError(f"{rows} rows in blocks of {block} need {-(-rows // block)} generators")
+    def __init__(self, generators: Sequence[torch.Generator], rows: int, block: int = BLOCK, *, first: int = 0) -> None:
+        if not 0 <= first < block:
+            raise ValueError(f"a block of {block} rows has no row {first}")
+        needed = -(-(first + rows) // block)
+        if len(generators) != needed:
+            raise ValueError(f"{rows} rows in blocks of {block} need {needed} generators")
         self.rows = rows
+        self._block = block
         self._parts = [
-            (generator, slice(first, min(first + block, rows)))
-            for generator, first in zip(generators, range(0, rows, block), strict=True)
+            (generator, slice(max(first - start, 0), min(first + rows - start, block)))
+            for generator, start in zip(generators, range(0, first + rows, block), strict=True)
         ]
 
     @classmethod
@@ -32,26 +37,17 @@ class Noise:
         """All rows from one generator."""
         return cls([generator], rows, max(1, rows))
 
-    def each(self, draw: Callable[[slice, torch.Generator], Tensor | None]) -> Tensor | None:
-        """``draw(rows, generator)`` for every block, one below the other."""
-        drawn = [found for generator, rows in self._parts if (found := draw(rows, generator)) is not None]
-        return torch.cat(drawn) if drawn else None
-
     def uniform(self, *shape: int) -> Tensor:
-        """(rows, *shape), in [0, 1)."""
-        return torch.cat(
-            [
-                torch.rand(rows.stop - rows.start, *shape, generator=generator, dtype=torch.float64)
-                for generator, rows in self._parts
-            ]
-        )
+        """(rows, *shape) float64, in [0, 1)."""
+        return self._each(lambda g: torch.rand(self._block, *shape, generator=g, dtype=torch.float64))
 
-    def uniform_at(self, where: Tensor, *shape: int) -> Tensor:
-        """(M, *shape), for the M true entries of ``where`` (rows, N) in row-major order."""
-        counts = where.sum(dim=1).cpu()
-        return torch.cat(
-            [
-                torch.rand(int(counts[rows].sum()), *shape, generator=generator, dtype=torch.float64)
-                for generator, rows in self._parts
-            ]
-        )
+    def normal(self, *shape: int) -> Tensor:
+        """(rows, *shape) float32, from the standard normal distribution."""
+        return self._each(lambda g: torch.randn(self._block, *shape, generator=g))
+
+    def seeds(self) -> Tensor:
+        """(rows,) integers, for generators of a row's own."""
+        return self._each(lambda g: torch.randint(2**62, (self._block,), generator=g))
+
+    def _each(self, draw: Callable[[torch.Generator], Tensor]) -> Tensor:
+        return torch.cat([draw(generator)[rows] for generator, rows in self._parts])

@@ -9,7 +9,7 @@ steps that reveal nothing cost nothing.
 Given positions are never hidden and so never change: infilling is sampling from another start.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -53,11 +53,13 @@ def sample(
     latent: LatentPolicy | Tensor = "resample",
     values: ValueDraw | None = None,
     record: bool = False,
+    watch: Callable[[int], object] = lambda evaluations: None,
 ) -> Samples:
     """Draw samples in ``steps`` steps.
 
     ``start`` is their number, or sequences (n, N) in which the mask value marks what is to be filled. ``latent`` is
     ``resample`` (a new z at each step, the paper's), ``fixed`` (one z for a whole trajectory) or the z to use, (n, d).
+    ``watch`` is told after every step how often the network has been called.
     """
     sampler, values = sampler or Ancestral(), values or ValueDraw()
     x = _start(model, start)
@@ -69,18 +71,23 @@ def sample(
     hidden = x == model.mask_value
     plan = sampler.plan(hidden, steps, model.schedule, grid, noise)
     open_at_start = hidden
-    z = _given(model, latent, len(x))
+    z: Tensor | None = None
+    if isinstance(latent, Tensor):
+        z = given_latents(model, latent, len(x))
+    else:
+        check_policy(latent)
     states = [x.clone()] if record else []
     evaluations = sequences = 0
     for step in range(steps, 0, -1):
         t = plan.times[:, step].to(x.device, torch.float32)
         if isinstance(latent, str) and (latent == "resample" or step == steps):
-            z = noise.each(lambda rows, generator, t=t: model.latent.draw(x[rows], t[rows], generator))  # type: ignore[misc]
+            z = model.latent.draw(x, t, noise)
         revealed = open_at_start & ~hidden
         where = sampler.asked(step, plan, hidden, noise)
+        # Drawn even where nothing is asked: the generators must not depend on which rows are here.
+        numbers = values.numbers(noise, model.positions)
         if where.any():
-            uniforms = noise.uniform_at(where, *values.noise_per_value(model.values))
-            drawn, doubt = _predict(model, x, z, t, where, uniforms, sampler, values)
+            drawn, doubt = _predict(model, x, z, t, where, numbers, sampler, values)
             kept = sampler.kept(step, where, doubt)
             x[kept] = drawn[kept[where]]
             evaluations += 1
@@ -91,6 +98,7 @@ def sample(
         hidden = x == model.mask_value
         if record:
             states.append(x.clone())
+        watch(evaluations)
     return Samples(x, evaluations, sequences, torch.stack(states) if record else None)
 
 
@@ -108,15 +116,19 @@ def _start(model: MaskedDiffusion, start: int | Tensor) -> Tensor:
     return start.to(model.device, torch.int64, copy=True)
 
 
-def _given(model: MaskedDiffusion, latent: LatentPolicy | Tensor, count: int) -> Tensor | None:
-    """The z that was given, if one was."""
-    if isinstance(latent, Tensor):
-        if latent.ndim != 2 or len(latent) != count:
-            raise UserError(f"latents for {count} samples have the shape ({count}, d), not {tuple(latent.shape)}")
-        return latent.to(model.device, torch.float32)  # as the prior draws it
-    if latent not in get_args(LatentPolicy):
-        raise UserError(f"unknown latent policy {latent!r}; choose from {', '.join(get_args(LatentPolicy))}")
-    return None
+def check_policy(policy: str) -> None:
+    if policy not in get_args(LatentPolicy):
+        raise UserError(f"unknown latent policy {policy!r}; choose from {', '.join(get_args(LatentPolicy))}")
+
+
+def given_latents(model: MaskedDiffusion, z: Tensor, count: int) -> Tensor:
+    """The z that was given for ``count`` samples, as the prior draws it."""
+    dim = model.latent.dim
+    if dim == 0:
+        raise UserError("this model has no latent: there is no z to give")
+    if z.shape != (count, dim):
+        raise UserError(f"latents for {count} samples have the shape ({count}, {dim}), not {tuple(z.shape)}")
+    return z.to(model.device, torch.float32)
 
 
 def _predict(
@@ -125,16 +137,15 @@ def _predict(
     z: Tensor | None,
     t: Tensor,
     where: Tensor,
-    uniforms: Tensor,
+    numbers: Tensor,
     sampler: Sampler,
     values: ValueDraw,
 ) -> tuple[Tensor, Tensor | None]:
     """Values drawn for the M positions ``where``, and how doubtful each is, both (M,)."""
-    drawn, doubts, first = [], [], 0
+    drawn, doubts = [], []
     for rows in _parts(where, model.values):
         logits = model.denoiser(x[rows], None if z is None else z[rows], t[rows], where[rows])
-        drawn.append(values(logits, uniforms[first : first + len(logits)]))
-        first += len(logits)
+        drawn.append(values(logits, values.uniforms(numbers[rows.cpu()], where[rows], model.values)))
         doubts.append(sampler.doubt(logits, drawn[-1]))
     sure = [doubt for doubt in doubts if doubt is not None]
     return torch.cat(drawn), torch.cat(sure) if sure else None

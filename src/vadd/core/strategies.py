@@ -63,6 +63,8 @@ class Plan:
 class Sampler(ABC):
     exact: ClassVar[bool]
     """Whether it samples the model's own distribution for its plan, the one that the step bound speaks about."""
+    uses_grid: ClassVar[bool] = True
+    """Whether a grid of times means anything to it."""
 
     def check(self, positions: int, steps: int) -> None:
         """Refuse a number of steps that makes no sense."""
@@ -132,6 +134,7 @@ class Parallel(Sampler):
     """Exactly ceil(left / steps left) positions at every step, in random order."""
 
     exact: ClassVar[bool] = True
+    uses_grid: ClassVar[bool] = False
 
     def check(self, positions: int, steps: int) -> None:
         super().check(positions, steps)
@@ -160,6 +163,7 @@ class FirstHitting(Sampler):
     """
 
     exact: ClassVar[bool] = True
+    uses_grid: ClassVar[bool] = False
 
     def check(self, positions: int, steps: int) -> None:
         if steps != positions:
@@ -320,3 +324,9 @@ SAMPLERS: dict[str, Sampler] = {
     "remask-rescaled": Remask("rescaled"),
 }
 """By the names that users know, with their default settings."""
+
+
+def sampler_named(name: str) -> Sampler:
+    if name not in SAMPLERS:
+        raise UserError(f"unknown sampler {name!r}; choose from {', '.join(SAMPLERS)}")
+    return SAMPLERS[name]

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from vadd.core.noise import Noise
 from vadd.errors import UserError
 
 Precision = Literal["float64", "float32"]
@@ -44,12 +45,28 @@ class ValueDraw:
         kept = self.top_k is None and self.top_p in (None, 1.0)
         return kept and self.temperature == 1 and self.precision == "float64"
 
-    def noise_per_value(self, values: int) -> tuple[int, ...]:
-        """The shape of the uniform numbers that one draw takes."""
-        return () if self.precision == "float64" else (values,)
+    def numbers(self, noise: Noise, positions: int) -> Tensor:
+        """What the draws of one step are made from: a uniform number for each position, (rows, N). In float32 a single
+        draw takes V of them, and there is a seed for each row instead, (rows,).
+        """
+        return noise.uniform(positions) if self.precision == "float64" else noise.seeds()
+
+    def uniforms(self, numbers: Tensor, where: Tensor, values: int) -> Tensor:
+        """Of the ``numbers`` of some rows those of the M true entries of ``where`` (rows, N): (M,), float32 (M, V)."""
+        where = where.cpu()
+        if self.precision == "float64":
+            return numbers[where]
+        counts = where.sum(dim=1).tolist()
+        generator = torch.Generator()
+        return torch.cat(
+            [
+                torch.rand(count, values, generator=generator.manual_seed(seed))
+                for seed, count in zip(numbers.tolist(), counts, strict=True)
+            ]
+        )
 
     def __call__(self, logits: Tensor, uniforms: Tensor) -> Tensor:
-        """(M, V) and (M, ``*noise_per_value(V)``) -> (M,) integers."""
+        """Logits (M, V) and :meth:`uniforms` -> (M,) integers."""
         if len(logits) == 0:
             return torch.zeros(0, dtype=torch.int64, device=logits.device)
         size = max(1, ELEMENTS_AT_ONCE // logits.shape[1])
@@ -61,8 +78,9 @@ class ValueDraw:
             return logits.argmax(dim=-1)
         if self.precision == "float32":
             scaled = self._scaled(logits.float())
-            gumbel = -(-uniforms.to(logits.device, torch.float32).clamp(min=1e-10).log()).clamp(min=1e-10).log()
-            return (scaled + gumbel).argmax(dim=-1)
+            # Single precision ends at 1 - 2^-24; what would round to 1 must not become an infinite number.
+            single = uniforms.to(logits.device, torch.float32).clamp(1e-10, 1 - 2**-24)
+            return (scaled - (-single.log()).log()).argmax(dim=-1)
         on_device = logits.cpu() if logits.device.type == "mps" else logits  # Apple's GPUs have no float64
         return inverted(self._scaled(on_device.double()), uniforms).to(logits.device)
 

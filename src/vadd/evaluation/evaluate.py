@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.likelihood import BoundSettings, has_latent, health_report, measure_bounds
 from vadd.evaluation.progress import Progress, silent
 from vadd.run import Run
+from vadd.sampling import Progress as SamplingProgress
 from vadd.training.metrics import training_seconds
 
 DEFAULT_STEPS = (1, 2, 5, 20)
@@ -72,7 +72,7 @@ def evaluate(
         judge = choose_judge(run, samples, seed, inception, progress, language)
         report |= {"samples": judge.samples, **judge.about}
         for count in steps:
-            tell = partial(progress, f"samples in {plural(count, 'step')}", total=judge.samples)
+            tell = counted(progress, f"samples in {plural(count, 'step')}", judge.samples)
             drawn = run.sample(judge.samples, steps=count, seed=seed, progress=tell).numpy()
             report["results"].append({"steps": count, **judge(drawn, count)})
             grown(report)
@@ -100,8 +100,18 @@ def report_of(run: Run) -> Report:
     report["training_seconds"] = training_seconds(run.directory.metrics())
     if has_latent(run):
         report["latent_policy"] = run.recipe.sampling.latent_policy
+    report["sampler"] = run.recipe.sampling.sampler
     report["results"] = []
     return report
+
+
+def counted(progress: Progress, what: str, total: int) -> SamplingProgress:
+    """Tells of samples what ``progress`` wants to know."""
+
+    def tell(*, done: int, evaluations: int) -> None:
+        progress(what, done, total)
+
+    return tell
 
 
 def plural(count: int, noun: str) -> str:

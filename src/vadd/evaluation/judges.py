@@ -95,7 +95,7 @@ class DistributionJudge:
 
     def _exact_jsd(self, steps: int) -> float | None:
         settings = self.run.recipe.sampling
-        if self.exact is None or (settings.latent_policy == "fixed" and steps > 1):
+        if self.exact is None or settings.sampler != "ancestral" or (settings.latent_policy == "fixed" and steps > 1):
             return None
         return jsd(self.truth, self.exact.after(steps, settings.grid).cpu().numpy())
 

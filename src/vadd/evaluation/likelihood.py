@@ -22,6 +22,7 @@ from vadd.errors import UserError
 from vadd.evaluation.division import in_shares
 from vadd.evaluation.progress import Progress, silent
 from vadd.run import Run
+from vadd.sampling import choose
 from vadd.training.randomness import BOUNDS, HEALTH, step_generator
 
 BATCH, TEXT_BATCH = 1000, 32
@@ -139,7 +140,7 @@ def measure_bounds(
     scored, every number has a ``convention`` that says so and none is valid: see ``docs/likelihood.md``.
     """
     x0 = check_examples(run, examples[: settings.limit])
-    grid = settings.grid or run.recipe.sampling.grid
+    sampler, grid = choose(run.recipe.sampling, grid=settings.grid)
     if run.recipe.sampling.latent_policy == "fixed" and max(settings.steps, default=1) > 1 and has_latent(run):
         raise UserError("the step bound is for latent_policy=resample; this recipe keeps one latent for all steps")
     log_truth, characters = true_log_probability(run, x0), character_count(run, x0)
@@ -167,7 +168,7 @@ def measure_bounds(
     particles = replace(settings.particles, rows_per_call=2 * run.recipe.network.rows_at_once)
     bounds = []
     for steps in settings.steps:
-        estimate = partial(step_bound, model, steps=steps, particles=particles, grid=grid)
+        estimate = partial(step_bound, model, steps=steps, particles=particles, grid=grid, sampler=sampler)
         found = over_batches(f"step bound, T = {steps}", estimate, valid=True)
         bounds.append({"steps": steps, **found, "particles": particles.count})
     report: dict[str, object] = {"bounds": bounds}
