@@ -43,6 +43,7 @@ def test_an_evaluation_gives_the_same_numbers(vadd_run: Path, exported: Path) ->
     bounds = BoundSettings(Particles(4), steps=(1, 2), delbo_draws=2, limit=50)
     reports = [evaluate(vadd.load(path), (1, 2), 200, bounds=bounds).report for path in (vadd_run, exported)]
     assert [report.pop("run") for report in reports] == [str(vadd_run), str(exported)]
+    assert [report.pop("training_seconds") is None for report in reports] == [False, True], "metrics are not exported"
     assert reports[0] == reports[1]
 
 

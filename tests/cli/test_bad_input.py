@@ -120,7 +120,7 @@ BAD_INPUT: list[tuple[str, tuple[object, ...], str]] = [
     ("a cold temperature", ("sample", "run", "--temperature", -1), "temperature must be at least 0, not -1.0"),
     ("unknown precision", ("sample", "run", "--precision", "float16"), "choose from float64, float32"),
     ("unknown checkpoint", ("sample", "run", "--checkpoint", 7), "has no checkpoint 7"),
-    ("no such checkpoint", ("sample", "run", "--checkpoint", "first"), "no checkpoint 'first'; take latest, best or"),
+    ("no such checkpoint", ("sample", "run", "--checkpoint", "first"), "takes latest, best or a step, not 'first'"),
     ("steps not numbers", ("eval", "run", "--steps", "1,x"), "like 1,2,5; not '1,x'"),
     ("steps below one", ("eval", "run", "--steps", "1,0"), "at least 1, not 0"),
     ("steps empty", ("compare", "run", "--steps", "", "--out", "new"), "like 1,2,5"),

@@ -67,7 +67,8 @@ def test_an_interpolation_of_images_is_a_picture_an_animation_or_an_array(
     with Image.open(tmp_path / "path.png") as picture:
         assert picture.width > 3 * picture.height / 2
     with Image.open(tmp_path / "path.gif") as animation:
-        assert getattr(animation, "n_frames", 1) > 1
+        moves = bool((expected[1:] != expected[:-1]).any())  # frames that are alike are kept once
+        assert (getattr(animation, "n_frames", 1) > 1) == moves
 
 
 def test_a_traversal_moves_the_most_telling_dimensions(vadd_command: Command, digits_run: Path, tmp_path: Path) -> None:

@@ -16,7 +16,14 @@ from vadd.core.sampler import Grid
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, Report, evaluate
 from vadd.evaluation.exact import ExactDistributions
-from vadd.evaluation.likelihood import NOT_A_BOUND, NegativeLogLikelihood, check_examples, measure_bounds
+from vadd.evaluation.likelihood import (
+    CANDIDATES,
+    NOT_A_BOUND,
+    NegativeLogLikelihood,
+    check_examples,
+    measure_bounds,
+    tightest,
+)
 from vadd.run import Run, load
 from vadd.training.randomness import BOUNDS, step_generator
 
@@ -270,3 +277,24 @@ def test_examples_of_another_form_are_refused(vadd_run: Path, shape: tuple[int, 
 def test_a_limit_below_one_is_refused(limit: int) -> None:
     with pytest.raises(UserError, match="at least 1"):
         BoundSettings(Particles(1), limit=limit)
+
+
+def test_proposals_are_chosen_on_training_examples_and_judge_as_if_they_had_been_named(vadd: Run) -> None:
+    chosen = evaluate(
+        vadd, steps=(), bounds=BoundSettings(Particles(4), (1, 3), limit=50, choose_proposals=True)
+    ).report["bounds"]
+    for bound in chosen:
+        proposals = tuple(bound["proposals"])
+        assert proposals in (Particles(4).proposals, *CANDIDATES)
+        named = BoundSettings(Particles(4, proposals), (bound["steps"],), limit=50)
+        assert evaluate(vadd, steps=(), bounds=named).report["bounds"] == [bound]
+
+
+def test_the_tightest_proposals_win(vadd: Run) -> None:
+    worth = {("recognition", "revealed", "prior"): -3.0, ("recognition", "prior"): -2.0, ("prior",): -2.5}
+
+    def bound(x0: Tensor, particles: Particles, generator: torch.Generator) -> Tensor:
+        assert torch.equal(x0, vadd.data.train[: len(x0)]), "not by the examples that are judged"
+        return torch.full((len(x0),), worth[particles.proposals])
+
+    assert tightest(vadd, bound, Particles(9)) == Particles(9, ("recognition", "prior"))

@@ -15,7 +15,7 @@ JUDGE = {"name": "gpt", "convention": "corpus: all together", "first_token": "co
 
 def result(**more: Any) -> dict[str, Any]:
     shares = {"distinct_1": 0.5, "distinct_2": 0.75, "distinct_3": None}
-    return {"sample_entropy": 2.5, **shares, "empty_texts": 0, "cut_texts": 0, **more}
+    return {"sample_entropy": 2.5, "judge_bits": 3.5, **shares, "empty_texts": 0, "cut_texts": 0, **more}
 
 
 def report(model: str, *perplexities: float | None, **more: Any) -> dict[str, Any]:
@@ -40,20 +40,20 @@ def unjudged(model: str) -> dict[str, Any]:
     made = report(model, 1.0, 2.0)
     del made["judge"]
     for found in [*made["results"], made["real_text"]]:
-        for key in ("gen_ppl", "gen_ppl_stderr", "empty_texts", "cut_texts"):
+        for key in ("gen_ppl", "gen_ppl_stderr", "judge_bits", "empty_texts", "cut_texts"):
             found.pop(key)
     return made
 
 
 def test_every_number_stands_beside_those_of_real_text() -> None:
     table = text_table([report("mdlm", 300.0, 100.0), report("vadd", 200.0, None, latent_policy="fixed")])
-    assert table.columns == ["run", "steps", "gen. PPL", "entropy", "distinct-1,2,3"]
+    assert table.columns == ["run", "steps", "gen. PPL", "bits/char", "entropy", "distinct-2"]
     assert [list(row) for row in table.rows] == [
-        ["book MDLM", 1, "300.0 ± 1.2", "2.000", "0.50 0.75 -"],
-        ["book MDLM", 2, "100.0 ± 1.2", "3.000", "0.50 0.75 -"],
-        ["book VADD, one z", 1, "200.0 ± 1.2", "2.000", "0.50 0.75 -"],
-        ["book VADD, one z", 2, None, "3.000", "0.50 0.75 -"],
-        ["7 real texts", None, "20.0 ± 2.0", "2.500", "0.50 0.75 -"],
+        ["book MDLM", 1, "300.0 ± 1.2", "3.500", "2.000", "0.750"],
+        ["book MDLM", 2, "100.0 ± 1.2", "3.500", "3.000", "0.750"],
+        ["book VADD, one z", 1, "200.0 ± 1.2", "3.500", "2.000", "0.750"],
+        ["book VADD, one z", 2, None, "3.500", "3.000", "0.750"],
+        ["7 real texts", None, "20.0 ± 2.0", "3.500", "2.500", "0.750"],
     ]
     for told in ("under gpt", "corpus: all together", "context only", "after 9 of its tokens", "8 samples"):
         assert told in table.note
@@ -69,7 +69,7 @@ def test_empty_and_cut_texts_are_told() -> None:
 
 def test_without_a_judge_there_is_no_perplexity_and_it_is_said_why() -> None:
     table = text_table([unjudged("mdlm")])
-    assert table.columns == ["run", "steps", "entropy", "distinct-1,2,3"]
+    assert table.columns == ["run", "steps", "entropy", "distinct-2"]
     assert "needs a judge" in table.note
 
 
@@ -97,7 +97,8 @@ def test_the_figure_has_a_line_for_each_run_and_real_text_dashed(tmp_path: Path)
     reports = [report("mdlm", 300.0, 100.0), report("vadd", 200.0, 90.0), report("vadd", 200.0, 80.0)]
     reports[2]["latent_policy"] = "fixed"
     figure = text_by_steps(reports, ["MDLM", "VADD", "VADD, one z"])
-    perplexity, entropy = figure.axes
+    perplexity, bits, entropy = figure.axes
+    assert [list(line.get_ydata()) for line in bits.lines[:3]] == [[3.5, 3.5]] * 3  # type: ignore[arg-type]
     assert (perplexity.get_xscale(), perplexity.get_yscale()) == ("log", "log")
     assert [line.get_label() for line in perplexity.lines] == ["MDLM", "VADD", "VADD, one z", "real text"]
     assert [list(line.get_ydata()) for line in perplexity.lines[:3]] == [[300, 100], [200, 90], [200, 80]]  # type: ignore[arg-type]

@@ -41,7 +41,10 @@ def evaluate(
         typer.Option(help="Latents drawn for each likelihood estimate. [default: 64; with --zero-shot 8]"),
     ] = None,
     proposals: Annotated[
-        str, typer.Option(help="Where the particles come from; any choice is valid, some are tighter.")
+        str,
+        typer.Option(
+            help="Where the particles come from; any choice is valid, some are tighter. auto: try on training examples."
+        ),
     ] = "recognition,revealed,prior",
     delbo: Annotated[
         bool, typer.Option("--delbo", help="Also the paper's DELBO, which is not a likelihood bound (MDLM: the ELBO).")
@@ -125,12 +128,13 @@ def evaluate(
         if particles is None:
             particles = ZERO_SHOT_PARTICLES if few else PARTICLES
         settings = BoundSettings(
-            Particles(particles, tuple(proposals.split(","))),  # type: ignore[arg-type]  # checked on construction
+            Particles(particles) if proposals == "auto" else Particles(particles, tuple(proposals.split(","))),  # type: ignore[arg-type]  # checked on construction
             steps=[ZERO_SHOT_STEPS if few else 1] if bound is None else parse_steps(bound, "--bound"),
             delbo_draws=draws if delbo or delbo_particles is not None or few else 0,
             delbo_particles=[] if delbo_particles is None else parse_steps(delbo_particles, "--delbo-particles"),
             limit=ZERO_SHOT_LIMIT if few and limit is None else limit,
             score_pads=score_pads,
+            choose_proposals=proposals == "auto",
             grid=grid,  # type: ignore[arg-type]  # checked by the step grid
         )
     if fid and inception is None:

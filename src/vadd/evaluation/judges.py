@@ -3,7 +3,8 @@ positions.
 """
 
 import hashlib
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -20,7 +21,7 @@ from vadd.evaluation.divergence import draw_histogram, histogram, jsd, paper_js,
 from vadd.evaluation.exact import ExactDistributions
 from vadd.evaluation.frechet import FeatureStatistics, feature_statistics, frechet_distance, kept_statistics
 from vadd.evaluation.inception import InceptionFeatures
-from vadd.evaluation.language_judge import LanguageJudge
+from vadd.evaluation.language_judge import LanguageJudge, Scores
 from vadd.evaluation.pairs import pair_jsd, position_pairs
 from vadd.evaluation.progress import Progress
 from vadd.evaluation.text_statistics import text_statistics
@@ -197,12 +198,20 @@ class TextJudge:
         if self.language is not None:
             scores = self.language.score(texts, what=what, progress=self.progress)
             perplexity, error = scores.perplexity(self.language.convention)
-            found |= {"gen_ppl": perplexity, "gen_ppl_stderr": error}
+            found |= {"gen_ppl": perplexity, "gen_ppl_stderr": error, "judge_bits": bits_per_character(scores, texts)}
             found |= {"judged_tokens": int(scores.tokens.sum()), "empty_texts": scores.empty, "cut_texts": scores.cut}
         return {**found, **text_statistics(tokens.numpy(), texts)}
 
     def __call__(self, drawn: Array, steps: int) -> Result:
         return self._measure(torch.from_numpy(drawn), f"the judge reads samples, T = {steps}")
+
+
+def bits_per_character(scores: Scores, texts: Sequence[str]) -> float | None:
+    """What the judge needs for a character. Unlike the perplexity per token it does not depend on how the texts fall
+    into tokens: letters without sense fall into many that are each easy to guess. None where texts were cut.
+    """
+    characters = sum(len(text) for text, tokens in zip(texts, scores.tokens, strict=True) if tokens)
+    return None if scores.cut or not characters else float(scores.nats.sum()) / (characters * math.log(2))
 
 
 class PairJudge:

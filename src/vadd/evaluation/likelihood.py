@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
 from vadd.core.health import latent_health
-from vadd.core.latent import NoLatent, Particles
+from vadd.core.latent import NoLatent, Particles, Proposal
 from vadd.core.sampler import Grid
 from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer
 from vadd.errors import UserError
@@ -28,6 +28,8 @@ from vadd.training.randomness import BOUNDS, HEALTH, step_generator
 BATCH, TEXT_BATCH = 1000, 32
 """Examples that share a generator; part of what a seed means, and the portions that several processes divide."""
 HEALTH_EXAMPLES, HEALTH_TEXTS = 10_000, 1000
+PILOT_EXAMPLES = 16
+CANDIDATES: tuple[tuple[Proposal, ...], ...] = (("recognition", "prior"), ("prior",))
 LARGEST_EXPONENT = 700.0
 NOT_A_BOUND = "not a likelihood bound"
 PADS_NOT_SCORED = "pads not scored"
@@ -115,6 +117,8 @@ class BoundSettings:
     """Numbers of particles for the DELBO; by default that of the bounds."""
     score_pads: bool = False
     """Score pads like any other value: then the bounds are valid for padded examples too."""
+    choose_proposals: bool = False
+    """Try several proposals on a few training examples first, and judge with the tightest, for each number of steps."""
 
     def for_one_latent(self) -> "BoundSettings":
         """What of it holds when one latent is kept for all steps: one step."""
@@ -168,9 +172,10 @@ def measure_bounds(
     particles = replace(settings.particles, rows_per_call=2 * run.recipe.network.rows_at_once)
     bounds = []
     for steps in settings.steps:
-        estimate = partial(step_bound, model, steps=steps, particles=particles, grid=grid, sampler=sampler)
-        found = over_batches(f"step bound, T = {steps}", estimate, valid=True)
-        bounds.append({"steps": steps, **found, "particles": particles.count})
+        bound = partial(step_bound, model, steps=steps, grid=grid, sampler=sampler)
+        chosen = tightest(run, bound, particles) if settings.choose_proposals and has_latent(run) else particles
+        found = over_batches(f"step bound, T = {steps}", partial(bound, particles=chosen), valid=True)
+        bounds.append({"steps": steps, **found, "particles": chosen.count, "proposals": list(chosen.proposals)})
     report: dict[str, object] = {"bounds": bounds}
     if (unit := text_unit(run)) is not None:
         report["unit"] = unit
@@ -186,6 +191,22 @@ def measure_bounds(
         found = over_batches("ELBO", partial(elbo, model, draws=settings.delbo_draws), valid=True)
         report["elbo"] = {**found, "draws": settings.delbo_draws}
     return report
+
+
+def tightest(run: Run, bound: Callable[..., Tensor], particles: Particles) -> Particles:
+    """With those proposals that give the largest bound for a few training examples.
+
+    The examples that are judged have no part in the choice, so the bound stays valid in expectation. With many steps
+    few positions are revealed together, and what is known of z is little more than the prior; with one step the prior
+    alone is of no use.
+    """
+    x0 = check_examples(run, run.data.train[:PILOT_EXAMPLES]).to(run.model.device)
+
+    def found(proposals: tuple[Proposal, ...]) -> float:
+        tried = replace(particles, proposals=proposals)
+        return float(bound(x0=x0, particles=tried, generator=step_generator(0, HEALTH)).mean())
+
+    return replace(particles, proposals=max(dict.fromkeys([particles.proposals, *CANDIDATES]), key=found))
 
 
 def text_unit(run: Run) -> str | None:

@@ -11,20 +11,21 @@ from vadd.report.figures import MODEL_COLOURS, label_step_axis
 
 PANELS = {
     "gen_ppl": "generative perplexity",
+    "judge_bits": "the judge's bits per character",
     "sample_entropy": "entropy of a sample's tokens, nats",
     "distinct_2": "distinct-2",
 }
 
 
 def text_by_steps(reports: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Figure:
-    """Generative perplexity (both axes logarithmic, two standard errors shaded) and the entropy beside it, a line per
-    run, real text dashed.
+    """Generative perplexity (both axes logarithmic, two standard errors shaded), per token and in bits per character,
+    and the entropy beside it, a line per run, real text dashed.
 
     Without a judge distinct-2 stands in the place of the perplexity.
     """
     judged = any(result.get("gen_ppl") is not None for report in reports for result in report["results"])
-    metrics = ["gen_ppl", "sample_entropy"] if judged else ["sample_entropy", "distinct_2"]
-    figure = Figure(figsize=(5.0 * len(metrics), 3.9), layout="constrained")
+    metrics = ["gen_ppl", "judge_bits", "sample_entropy"] if judged else ["sample_entropy", "distinct_2"]
+    figure = Figure(figsize=(4.6 * len(metrics), 3.9), layout="constrained")
     for axis, metric in zip(figure.subplots(1, len(metrics)), metrics, strict=True):
         for number, (name, report) in enumerate(zip(names, reports, strict=True)):
             found = [result for result in report["results"] if result.get(metric) is not None]

@@ -9,8 +9,8 @@ SHOWN_CHARACTERS = 300
 
 STATISTICS_NOTE = (
     "Entropy: of the token counts of each sample, in nats and in the run's own tokens, averaged; what repeats itself "
-    "has a low one. distinct-1,2,3: distinct n-grams of words over all of them. The closer to real text the better, "
-    "all of them at once."
+    "has a low one. distinct-2: distinct pairs of neighbouring words over all of them. The closer to real text the "
+    "better, all of them at once."
 )
 WITHOUT_A_JUDGE = "No generative perplexity: that needs a judge, a causal language model."
 
@@ -25,8 +25,9 @@ def text_table(reports: Sequence[Mapping[str, Any]]) -> Table:
     judged = any("judge" in report for report in reports)
 
     def cells(result: Mapping[str, Any]) -> list[Cell]:
-        distinct = " ".join("-" if (share := result[f"distinct_{n}"]) is None else f"{share:.2f}" for n in (1, 2, 3))
-        return [*([_perplexity(result)] if judged else []), f"{result['sample_entropy']:.3f}", distinct]
+        distinct = "-" if (share := result["distinct_2"]) is None else f"{share:.3f}"
+        heard = [_perplexity(result), _bits(result)] if judged else []
+        return [*heard, f"{result['sample_entropy']:.3f}", distinct]
 
     rows: list[list[Cell]] = [
         [name, result["steps"], *cells(result)]
@@ -40,13 +41,19 @@ def text_table(reports: Sequence[Mapping[str, Any]]) -> Table:
             rows.append([*row, *cells(real)])
     samples = " or ".join(dict.fromkeys(str(report["samples"]) for report in reports))
     note = f"{samples} samples for each number of steps. {judge_note(reports)}{_odd_texts(reports)} {STATISTICS_NOTE}"
-    columns = ["run", "steps", *(["gen. PPL"] if judged else []), "entropy", "distinct-1,2,3"]
+    columns = ["run", "steps", *(["gen. PPL", "bits/char"] if judged else []), "entropy", "distinct-2"]
     return Table("Texts by number of steps", columns, rows, note)
 
 
 def _perplexity(result: Mapping[str, Any]) -> str | None:
     value, error = result.get("gen_ppl"), result.get("gen_ppl_stderr")
-    return None if value is None else f"{value:.1f}" + ("" if error is None else f" ± {error:.1f}")
+    digits = 0 if value is not None and value >= 1000 else 1
+    return None if value is None else f"{value:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}")
+
+
+def _bits(result: Mapping[str, Any]) -> str | None:
+    value = result.get("judge_bits")
+    return None if value is None else f"{value:.3f}"
 
 
 def _odd_texts(reports: Sequence[Mapping[str, Any]]) -> str:
@@ -67,7 +74,8 @@ def _about(judge: Mapping[str, Any]) -> str:
     return (
         f"Generative perplexity under {judge['name']} by the convention {judge['convention']}; the first token of a "
         f"text is {judge['first_token']}; texts are cut after {judge['max_length']} of its tokens. It compares only "
-        "between numbers of the same judge and convention."
+        "between numbers of the same judge and convention. Letters without sense fall into many of the judge's tokens, "
+        "each easy to guess; the judge's bits per character do not depend on that."
     )
 
 

@@ -21,8 +21,9 @@ from vadd.studies.paper import GENERATIVE_JUDGE, OPENWEBTEXT_GENERATIVE_PERPLEXI
 Scale = Literal["small", "paper"]
 RECIPES: dict[Scale, str] = {"small": "text8-small", "paper": "openwebtext"}
 STEPS: dict[Scale, tuple[int, ...]] = {"small": (1, 2, 4, 8, 16, 32), "paper": (16, 32, 64, 128, 256, 512, 1024)}
-BOUND_STEPS = (1, 2, 4, 8, 16)
-BOUND_EXAMPLES = 100
+BOUND_STEPS = (1, 2, 4, 8)
+BOUND_EXAMPLES = 128
+BOUND_PARTICLES = 32
 EQUAL_TIME = 1.25
 """So many steps more does MDLM take in the time of VADD's, with the short transformer: it has no latent to learn."""
 PARTICLES = 10
@@ -51,7 +52,14 @@ def reproduce_text(
         out,
         steps=steps or STEPS[scale],
         samples=samples,
-        bounds=BoundSettings(Particles(PARTICLES), steps=BOUND_STEPS, delbo_draws=10, limit=BOUND_EXAMPLES),
+        bounds=BoundSettings(
+            Particles(BOUND_PARTICLES),
+            steps=BOUND_STEPS,
+            delbo_draws=10,
+            delbo_particles=[PARTICLES],
+            limit=BOUND_EXAMPLES,
+            choose_proposals=True,
+        ),
         language=language,
         title=f"Text, {recipes[0].name}: MDLM and VADD",
         introduction=(
@@ -88,7 +96,7 @@ def _command(scale: Scale, recipe: str | None, language: LanguageJudge | None) -
 
 
 def _first_sections(reports: list[Report]) -> list[Section]:
-    tables = [ratio_table(reports)] if "judge" in reports[0] else []
+    tables = [ratio_table(reports), character_table(reports)] if "judge" in reports[0] else []
     return [Section("Beside each other", tables=[*tables, bits_table(reports), training_table(reports)])]
 
 
@@ -113,6 +121,24 @@ def ratio_table(reports: Sequence[Report]) -> Table:
     rows += [[f"{label(model)}, the paper", *(by_steps.get(c) for c in steps)] for model, by_steps in published.items()]
     note = judge_note(reports) + ("" if published else NOT_THE_PAPERS)
     return Table("Generative perplexity by number of steps", ["", *(f"T = {count}" for count in steps)], rows, note)
+
+
+def character_table(reports: Sequence[Report]) -> Table:
+    """The judge's bits per character, and VADD's perplexity per character over MDLM's."""
+    steps = [result["steps"] for result in reports[0]["results"]]
+    ours = {
+        name: {result["steps"]: result.get("judge_bits") for result in report["results"]}
+        for name, report in zip(_names(reports), reports, strict=True)
+    }
+    rows: list[list[Cell]] = [[name, *(_rounded(found[count], 3) for count in steps)] for name, found in ours.items()]
+    baseline = ours[label("mdlm")]
+    for name, found in ours.items():
+        if found is not baseline:
+            ratios = [None if (a := found[c]) is None or (b := baseline[c]) is None else 2 ** (a - b) for c in steps]
+            rows.append([f"{name} / MDLM, perplexity", *(_rounded(ratio, 3) for ratio in ratios)])
+    rows.append(["real text", *(_rounded(reports[0]["real_text"].get("judge_bits"), 3) for _ in steps)])
+    note = "Of the same texts. Models of characters are compared by these: they do not depend on the judge's tokens."
+    return Table("The judge's bits per character", ["", *(f"T = {count}" for count in steps)], rows, note)
 
 
 def _rounded(value: float | None, digits: int) -> str | None:
