@@ -175,7 +175,8 @@ def measure_bounds(
         bound = partial(step_bound, model, steps=steps, grid=grid, sampler=sampler)
         chosen = tightest(run, bound, particles) if settings.choose_proposals and has_latent(run) else particles
         found = over_batches(f"step bound, T = {steps}", partial(bound, particles=chosen), valid=True)
-        bounds.append({"steps": steps, **found, "particles": chosen.count, "proposals": list(chosen.proposals)})
+        drawn_from = {"proposals": list(chosen.proposals)} if has_latent(run) else {}
+        bounds.append({"steps": steps, **found, "particles": chosen.count, **drawn_from})
     report: dict[str, object] = {"bounds": bounds}
     if (unit := text_unit(run)) is not None:
         report["unit"] = unit
