@@ -9,8 +9,8 @@ up.
 *latent*: VADD's time over MDLM's at equal numbers of steps.
 *memory*: the peak of a process that writes 10,000 samples over that of one that writes 1,000.
 
-The weights do not matter for the time, so the models are untrained and no data set is needed. Repeats alternate between
-what is compared, so that whatever else the machine does meets both; ratios are those of the medians.
+The weights do not matter for the time, so the models are untrained and no data set is needed. Times are those of the
+processor, over all threads: what else the machine does stays out of them. Ratios are those of the medians of repeats.
 """
 
 import argparse
@@ -56,9 +56,9 @@ def untrained(name: str, shape: tuple[int, ...], values: int, *overrides: str) -
 
 
 def seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     work()
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 @torch.no_grad()
@@ -106,10 +106,10 @@ def our_seconds(model: MaskedDiffusion, steps: int, seed: int) -> tuple[float, f
         if len(called) == timed:
             raise Enough
 
-    began = time.perf_counter()
+    began = time.process_time()
     with suppress(Enough):
         sample(model, 1, steps, torch.Generator().manual_seed(seed), watch=watch)
-    return (time.perf_counter() - began) * steps / timed, called[-1] * steps / timed
+    return (time.process_time() - began) * steps / timed, called[-1] * steps / timed
 
 
 def measure_plain(steps: int, repeats: int) -> Result:

@@ -42,7 +42,7 @@ class Task(ABC):
 
     def show(self, filled: Array) -> None:
         """Print them, unless they need a file."""
-        raise NotImplementedError
+        raise UserError("these completions go to a file: add --out")
 
     @abstractmethod
     def write(self, filled: Array, out: Path) -> None: ...
