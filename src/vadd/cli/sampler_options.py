@@ -51,12 +51,12 @@ def sampler_settings(
     precision: str = "float64",
 ) -> "tuple[Sampler, ValueDraw]":
     """Which positions are revealed when, and how their values are drawn."""
-    from vadd.core import SAMPLERS, ValueDraw
+    from vadd.core import ValueDraw
+    from vadd.core.strategies import sampler_named
 
-    if sampler not in SAMPLERS:
-        raise UserError(f"unknown sampler {sampler!r}; choose from {', '.join(SAMPLERS)}")
+    chosen = sampler_named(sampler)
     values = ValueDraw(temperature=temperature, top_k=top_k, top_p=top_p, precision=precision)  # type: ignore[arg-type]  # checked on construction
-    return SAMPLERS[sampler], values
+    return chosen, values
 
 
 def step_count(steps: int | None, sampler: str, positions: int) -> int:
