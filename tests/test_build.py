@@ -11,11 +11,13 @@ from tests.conftest import TINY_ARRAY, tiny_recipe
 from vadd.build import build_dataset, build_mask_draw, build_model, build_schedule, recipe_for_array
 from vadd.core import (
     CosineSchedule,
+    EvenWeights,
     ExactCount,
     GaussianLatent,
     IidTimes,
     LinearSchedule,
     NoLatent,
+    PartlyExplained,
     PolynomialSchedule,
     StratifiedTimes,
 )
@@ -98,6 +100,21 @@ def test_an_array_of_any_shape_gets_a_recipe_that_can_be_built(tmp_path: Path, s
     assert model.positions == int(np.prod(shape[1:]))
     assert 1 <= recipe.training.batch <= shape[0]
     assert recipe.training.steps >= 200
+
+
+def test_a_latent_may_have_its_dimensions_at_every_position() -> None:
+    recipe = tiny_recipe("latent.dim=3", "latent.per=position")
+    assert build_model(recipe, (2, 5), 10).latent.dim == 30
+    assert build_model(recipe.with_overrides(["latent.per=example"]), (2, 5), 10).latent.dim == 3
+
+
+def test_examples_are_partly_explained_to_models_with_a_latent_only() -> None:
+    asked = tiny_recipe("diffusion.partly_explained=0.3", "diffusion.weighting=root").diffusion
+    draw = build_mask_draw(asked, latent=True)
+    assert isinstance(draw, PartlyExplained)
+    assert (draw.share, draw.draw) == (0.3, EvenWeights(ExactCount(), 0.5))
+    assert build_mask_draw(asked) == EvenWeights(ExactCount(), 0.5)
+    assert not isinstance(build_mask_draw(tiny_recipe().diffusion, latent=True), PartlyExplained)
 
 
 def test_longer_examples_get_more_latent_dimensions(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from vadd.core import (
     LinearSchedule,
     MaskDraw,
     MaskedDiffusion,
+    PartlyExplained,
     PolynomialSchedule,
     Schedule,
     StratifiedTimes,
@@ -105,11 +106,13 @@ def build_schedule(diffusion: Diffusion) -> Schedule:
     return CosineSchedule() if diffusion.schedule == "cosine" else PolynomialSchedule(diffusion.power)
 
 
-def build_mask_draw(diffusion: Diffusion) -> MaskDraw:
+def build_mask_draw(diffusion: Diffusion, *, latent: bool = False) -> MaskDraw:
     draws: dict[str, MaskDraw] = {"iid": IidTimes(), "stratified": StratifiedTimes(), "exact-count": ExactCount()}
     draw = draws[diffusion.mask_draw]
     powers = {"root": 0.5, "even": 0.0}
-    return draw if diffusion.weighting == "integral" else EvenWeights(draw, powers[diffusion.weighting])
+    if diffusion.weighting != "integral":
+        draw = EvenWeights(draw, powers[diffusion.weighting])
+    return PartlyExplained(draw, diffusion.partly_explained) if latent and diffusion.partly_explained else draw
 
 
 def known_pad(recipe: Recipe, tokenizer: Tokenizer | None) -> int | None:
@@ -122,7 +125,7 @@ def build_model(recipe: Recipe, shape: Sequence[int], values: int, pad: int | No
     """The untrained model for examples of ``shape``, initialised from the recipe's seed without touching the global
     generator. The value ``pad`` it will not score.
     """
-    latent_dim = recipe.latent.dim if recipe.model == "vadd" else None
+    latent_dim = latent_size(recipe.latent, shape) if recipe.model == "vadd" else None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         denoiser = build_denoiser(recipe.network, shape, values, latent_dim)
@@ -134,8 +137,12 @@ def build_model(recipe: Recipe, shape: Sequence[int], values: int, pad: int | No
         return MaskedDiffusion(denoiser, schedule, latent, pad)
 
 
+def latent_size(latent: GaussianLatentSpec, shape: Sequence[int]) -> int:
+    return latent.dim * (math.prod(shape) if latent.per == "position" else 1)
+
+
 def build_denoiser(network: Network, shape: Sequence[int], values: int, latent_dim: int | None) -> nn.Module:
-    settings = network.model_dump(exclude={"kind", "recognizer_depth", "recognizer_blocks"})
+    settings = network.model_dump(exclude={"kind", "recognizer_depth", "recognizer_width", "recognizer_blocks"})
     match network:
         case MlpNetwork():
             return MlpDenoiser(math.prod(shape), values, latent_dim=latent_dim, **settings)
@@ -168,7 +175,7 @@ def build_recognizer(network: Network, shape: Sequence[int], values: int, latent
             settings["blocks"] = network.recognizer_blocks or settings["blocks"]
             return TransformerRecognizer(math.prod(shape), values, latent_dim=latent_dim, **settings)
         case ShortTransformerNetwork():
-            settings = network.model_dump(include={"latent_width", "recognizer_blocks", "dropout"})
+            settings = network.model_dump(exclude={"kind", "width", "blocks"})
             return ShortTransformerRecognizer(math.prod(shape), values, latent_dim=latent_dim, **settings)
 
 

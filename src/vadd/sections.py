@@ -181,7 +181,7 @@ class TransformerNetwork(Section):
 
 
 class ShortTransformerNetwork(Section):
-    """Small transformers over short sequences, for CPUs."""
+    """Small transformers for CPUs, whose latent is divided among the positions: latent.per is position."""
 
     rows_at_once: ClassVar[int] = 512
     kind: Literal["short-transformer"] = "short-transformer"
@@ -190,9 +190,8 @@ class ShortTransformerNetwork(Section):
     heads: PositiveInt = 4
     convolution: int = Field(7, ge=0, description="odd width of a convolution beside each attention; 0: none")
     dropout: Fraction = 0.0
-    latent_width: PositiveInt = Field(512, description="of the perceptrons that read and write the latent")
-    latent_blocks: PositiveInt = 2
-    recognizer_blocks: PositiveInt = 2
+    recognizer_width: PositiveInt = 64
+    recognizer_blocks: PositiveInt = 1
 
 
 Network = Annotated[
@@ -203,6 +202,9 @@ Network = Annotated[
 
 class GaussianLatentSpec(Section):
     dim: PositiveInt = 2
+    per: Literal["example", "position"] = Field(
+        "example", description="whether z has dim numbers in all, as in the paper, or for each position"
+    )
     particles: PositiveInt = Field(
         1, description="importance samples in the training bound; 1 is the paper's objective"
     )
@@ -214,6 +216,11 @@ class Diffusion(Section):
     mask_draw: Literal["iid", "stratified", "exact-count"] = "exact-count"
     weighting: Literal["integral", "root", "even"] = Field(
         "integral", description="how masks count in training: by w(t) as in the paper, by its root, or all alike"
+    )
+    partly_explained: Fraction = Field(
+        0.0,
+        description="share of the training examples of which a random part of the masked values is to be explained, "
+        "as in a step of the sampler, and not all; models without a latent ignore it",
     )
 
 

@@ -1,27 +1,26 @@
-"""Small transformers over short sequences."""
+"""Small transformers over short sequences, with a share of the latent for every position."""
 
 import pytest
 import torch
 from torch import Tensor
 
 from tests.exact import seeded
-from vadd.networks.short_transformer import TABLE_VALUES, ShortTransformerDenoiser, ShortTransformerRecognizer
+from vadd.errors import UserError
+from vadd.networks.short_transformer import ShortTransformerDenoiser, ShortTransformerRecognizer
 
-POSITIONS, VALUES, LATENT = 9, 4, 3
+POSITIONS, VALUES, SHARE = 9, 4, 3
+LATENT = POSITIONS * SHARE
 
 
-def small(latent_dim: int | None = LATENT, *, decoded: bool = False) -> ShortTransformerDenoiser:
-    """With ``decoded`` the last layer of the latent's perceptron is no longer at zero."""
+def small(latent_dim: int | None = LATENT) -> ShortTransformerDenoiser:
     torch.manual_seed(0)
-    network = ShortTransformerDenoiser(
-        POSITIONS, VALUES, width=16, blocks=2, heads=2, latent_width=12, latent_blocks=1, latent_dim=latent_dim
-    ).eval()
-    if decoded:
-        assert network.latent is not None
-        last = network.latent[-2]
-        assert isinstance(last, torch.nn.Linear)
-        torch.nn.init.normal_(last.weight)
-    return network
+    return ShortTransformerDenoiser(POSITIONS, VALUES, width=16, blocks=2, heads=2, latent_dim=latent_dim).eval()
+
+
+def recognizer() -> ShortTransformerRecognizer:
+    torch.manual_seed(0)
+    network = ShortTransformerRecognizer(POSITIONS, VALUES, latent_dim=LATENT, recognizer_width=16, heads=2)
+    return network.eval()
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def everywhere(tokens: Tensor) -> Tensor:
 
 
 def test_gathered_logits_equal_full_ones_in_value_and_gradient(tokens: Tensor) -> None:
-    network, z, t = small(decoded=True), torch.randn(5, LATENT, generator=seeded(2)), torch.ones(5)
+    network, z, t = small(), torch.randn(5, LATENT, generator=seeded(2)), torch.ones(5)
     where = tokens == VALUES
     gathered = network(tokens, z, t, where)
     full = network(tokens, z, t, everywhere(tokens)).view(5, POSITIONS, VALUES)[where]
@@ -46,7 +45,7 @@ def test_gathered_logits_equal_full_ones_in_value_and_gradient(tokens: Tensor) -
 
 
 def test_every_token_counts_and_time_does_not(tokens: Tensor) -> None:
-    network, z, t = small(), torch.randn(5, LATENT), torch.ones(5)
+    network, z, t = small(), torch.randn(5, LATENT, generator=seeded(2)), torch.ones(5)
     before = network(tokens, z, t, everywhere(tokens))
     assert torch.equal(before, network(tokens, z, t / 2, everywhere(tokens)))
     for position in range(POSITIONS):
@@ -55,48 +54,53 @@ def test_every_token_counts_and_time_does_not(tokens: Tensor) -> None:
         assert not torch.allclose(before, network(changed, z, t, everywhere(tokens)))
 
 
-def test_the_latent_starts_silent_and_can_be_heard_after_one_step(tokens: Tensor) -> None:
-    network, t = small(), torch.ones(5)
-    z, other = torch.randn(2, 5, LATENT, generator=seeded(2))
-    assert torch.equal(network(tokens, z, t, everywhere(tokens)), network(tokens, other, t, everywhere(tokens)))
-    network(tokens, z, t, everywhere(tokens))[:, 0].sum().backward()
-    assert network.latent is not None
-    last = network.latent[-2]
-    assert isinstance(last, torch.nn.Linear)
-    assert last.weight.grad is not None
-    assert last.weight.grad.abs().max() > 1e-3
+def test_the_latent_of_a_hidden_position_speaks_to_all_and_that_of_a_known_one_to_none(tokens: Tensor) -> None:
+    network, z, t = small(), torch.randn(5, LATENT, generator=seeded(2)), torch.ones(5)
+    before = network(tokens, z, t, everywhere(tokens)).view(5, POSITIONS, VALUES)
+    for position in range(POSITIONS):
+        other = z.clone()
+        other[:, position * SHARE : (position + 1) * SHARE] += 1
+        after = network(tokens, other, t, everywhere(tokens)).view(5, POSITIONS, VALUES)
+        hidden = tokens[:, position] == VALUES
+        torch.testing.assert_close(after[~hidden], before[~hidden], rtol=0, atol=0)
+        assert ((after - before)[hidden].abs().amax(dim=-1) > 1e-4).all()
 
 
-def test_with_everything_masked_the_latent_speaks_to_every_position_differently() -> None:
-    hidden = torch.full((1, POSITIONS), VALUES)
-    z = torch.randn(1, LATENT, generator=seeded(2))
-    logits = small(decoded=True)(hidden, z, torch.ones(1), everywhere(hidden))
-    assert (torch.cdist(logits, logits) + torch.eye(POSITIONS) > 1e-2).all()
-
-
-def test_without_a_latent_only_its_perceptron_is_missing() -> None:
+def test_without_a_latent_only_its_map_is_missing() -> None:
     plain, with_latent = (dict(small(latent).named_parameters()) for latent in (None, LATENT))
-    extra = {name for name in with_latent if name.startswith("latent.")}
-    assert extra
-    assert set(plain) == set(with_latent) - extra
+    assert set(with_latent) - set(plain) == {"latent.weight"}
+    assert set(plain) < set(with_latent)
 
 
-@pytest.mark.parametrize("values", [VALUES, TABLE_VALUES, TABLE_VALUES + 1])
-def test_the_recognizer_sees_tokens_and_mask_and_starts_narrow(tokens: Tensor, values: int) -> None:
-    torch.manual_seed(0)
-    recognizer = ShortTransformerRecognizer(POSITIONS, values, latent_dim=LATENT, latent_width=64).eval()
+def test_the_recognizer_has_the_priors_posterior_where_a_value_is_known_or_hidden_from_it_too(tokens: Tensor) -> None:
     x0 = tokens.clamp(max=VALUES - 1)
-    hidden, half = torch.full_like(x0, values), x0.clone()
-    half[:, ::2] = values
-    mean, log_std = recognizer(x0, hidden, torch.ones(5))
+    xt = x0.clone()
+    xt[:, ::2] = VALUES
+    told = x0.clone()
+    told[:, 4] = VALUES
+    mean, log_std = (each.view(5, POSITIONS, SHARE) for each in recognizer()(told, xt, torch.ones(5)))
+    silent = [1, 3, 4, 5, 7]
+    assert not mean[:, silent].any()
+    assert not log_std[:, silent].any()
+    assert mean[:, [0, 2, 6, 8]].abs().min() > 0
+
+
+def test_the_recognizer_sees_tokens_and_mask_and_starts_narrow(tokens: Tensor) -> None:
+    network, x0 = recognizer(), tokens.clamp(max=VALUES - 1)
+    hidden, half = torch.full_like(x0, VALUES), x0.clone()
+    half[:, ::2] = VALUES
+    mean, log_std = network(x0, hidden, torch.ones(5))
     assert mean.shape == log_std.shape == (5, LATENT)
-    last = recognizer.readout[-1]
-    assert isinstance(last, torch.nn.Linear)
-    assert (last.bias[LATENT:] == -1).all()
-    assert not torch.allclose(mean, recognizer(x0, half, torch.ones(5))[0])
-    assert not torch.allclose(mean, recognizer((x0 + 1) % VALUES, hidden, torch.ones(5))[0])
+    assert (network.readout.bias[SHARE:] == -1).all()
+    assert not torch.allclose(mean[:, :SHARE], network(x0, half, torch.ones(5))[0][:, :SHARE])
+    for position in range(POSITIONS):  # also what its neighbours are
+        changed = x0.clone()
+        changed[:, position] = (changed[:, position] + 1) % VALUES
+        assert not torch.allclose(mean[:, :SHARE], network(changed, hidden, torch.ones(5))[0][:, :SHARE])
 
 
-def test_a_large_vocabulary_does_not_make_the_recognizer_large() -> None:
-    recognizer = ShortTransformerRecognizer(64, 10_000, latent_dim=LATENT)
-    assert sum(parameter.numel() for parameter in recognizer.parameters()) < 5_000_000
+def test_a_latent_that_cannot_be_divided_among_the_positions_is_refused() -> None:
+    with pytest.raises(UserError, match="32 dimensions cannot be"):
+        small(32)
+    with pytest.raises(UserError, match="32 dimensions cannot be"):
+        ShortTransformerRecognizer(POSITIONS, VALUES, latent_dim=32)

@@ -14,6 +14,7 @@ from vadd.core.masking import (
     MaskDraw,
     MaskedBatch,
     Masking,
+    PartlyExplained,
     StratifiedTimes,
     apply_mask,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "Ordered",
     "Parallel",
     "Particles",
+    "PartlyExplained",
     "PolynomialSchedule",
     "Remask",
     "Sampler",

@@ -44,9 +44,10 @@ class Particles:
     values that are scored, the other masked ones still hidden; ``prior`` is p(z). Any choice is valid, see
     :mod:`vadd.core.importance`; they differ in tightness.
 
-    Hidden means that the mask value stands in x0, where training never put it. Networks that read x0 and xt alike
-    (perceptrons, UNets) know it from xt. Those that read x0 by a table of its own (transformers, residual perceptrons)
-    have left its entry as it started: whether ``revealed`` is of use to them, only a measurement can tell.
+    Hidden means that the mask value stands in x0, where training puts it only with
+    :class:`~vadd.core.masking.PartlyExplained`. Else networks that read x0 and xt alike (perceptrons, UNets) know it
+    from xt; those that read x0 by a table of its own (transformers, residual perceptrons) have left its entry as it
+    started, and whether ``revealed`` is of use to them, only a measurement can tell.
     """
 
     count: int

@@ -15,6 +15,7 @@ they differ in variance:
 All random numbers come from a CPU generator, so a seed means the same draw on every device.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -35,12 +36,18 @@ class Masking:
     """(B,) time of each example."""
     weight: Tensor
     """(B,) weight in the objective; the mean over the batch estimates the integral over t."""
+    explained: Tensor | None = None
+    """(B, N) bool: the masked positions to be explained, the others stay hidden from everyone; None: all of them."""
 
     def to(self, device: torch.device) -> "Masking":
-        return Masking(self.masked.to(device), self.t.to(device), self.weight.to(device))
+        return self._each(lambda tensor: tensor.to(device))
 
     def __getitem__(self, rows: "Rows") -> "Masking":
-        return Masking(self.masked[rows], self.t[rows], self.weight[rows])
+        return self._each(lambda tensor: tensor[rows])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Masking":
+        explained = None if self.explained is None else change(self.explained)
+        return Masking(change(self.masked), change(self.t), change(self.weight), explained)
 
 
 Rows = slice | Tensor
@@ -61,7 +68,7 @@ class MaskedBatch:
     """Clean tokens, the same tokens partly masked, and the draw that masked them."""
 
     x0: Tensor
-    """(B, N) integers in 0..V-1."""
+    """(B, N) integers in 0..V-1; the mask V at positions that nobody is to know."""
     xt: Tensor
     """(B, N) integers in 0..V, where V is the mask."""
     masking: Masking
@@ -159,6 +166,31 @@ class EvenWeights:
     def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
         masking = self.draw(batch, positions, schedule, generator)
         return replace(masking, weight=masking.weight**self.power)
+
+
+@dataclass(frozen=True)
+class PartlyExplained:
+    """Any draw; a ``share`` of the examples is asked for a random part U of the masked values S only.
+
+    That is what a step of the sampler faces, and what the step bound asks the recognition model: to tell x_U, knowing
+    nothing of the rest of x_S. For a latent only: without one it would just leave terms out. The objective is then a
+    mean of log p(x_U | x_t) over problems of both kinds, no longer the integral. Examples are not weighed up by
+    |S| / |U|: that would keep the expectation without a latent, and its variance slows training down far more than the
+    terms that are left out.
+    """
+
+    draw: MaskDraw
+    share: float
+
+    def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
+        masking = self.draw(batch, positions, schedule, generator)
+        masked = masking.masked.sum(dim=1)
+        partly = torch.rand(batch, generator=generator) < self.share
+        wanted = (torch.rand(batch, generator=generator) * masked).long() + 1
+        wanted = torch.where(partly, wanted.clamp(max=masked), masked)
+        order = torch.rand(batch, positions, generator=generator).masked_fill(~masking.masked, torch.inf)
+        explained = (order.argsort(dim=1).argsort(dim=1) < wanted[:, None]) & masking.masked
+        return replace(masking, explained=explained)
 
 
 def _stratified_uniforms(batch: int, generator: torch.Generator) -> Tensor:

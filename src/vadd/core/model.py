@@ -3,6 +3,7 @@
 With the latent it is VADD; without, the same code is MDLM.
 """
 
+from dataclasses import replace
 from typing import Protocol, cast
 
 import torch
@@ -97,6 +98,9 @@ class MaskedDiffusion(nn.Module):
         Of an example whose masked values are all pads there is nothing to explain: it is zero, KL included.
         """
         where = batch.masking.masked
+        if (explained := batch.masking.explained) is not None:
+            batch = replace(batch, x0=batch.x0.masked_fill(where & ~explained, self.mask_value))
+            where = explained
         if self.pad is not None:
             where = where & self.scored(batch.x0)
 

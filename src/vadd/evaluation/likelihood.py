@@ -29,7 +29,7 @@ BATCH, TEXT_BATCH = 1000, 32
 """Examples that share a generator; part of what a seed means, and the portions that several processes divide."""
 HEALTH_EXAMPLES, HEALTH_TEXTS = 10_000, 1000
 PILOT_EXAMPLES = 16
-CANDIDATES: tuple[tuple[Proposal, ...], ...] = (("recognition", "prior"), ("prior",))
+CANDIDATES: tuple[tuple[Proposal, ...], ...] = (("recognition", "prior"), ("revealed",), ("prior",))
 LARGEST_EXPONENT = 700.0
 NOT_A_BOUND = "not a likelihood bound"
 PADS_NOT_SCORED = "pads not scored"

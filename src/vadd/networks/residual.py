@@ -5,8 +5,6 @@ Here the image is read once into a vector, a few residual blocks work on that ve
 some 15 MFLOP at width 768. The latent is one more thing that is read into the vector, and costs next to nothing.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
@@ -64,31 +62,16 @@ class ResidualDenoiser(nn.Module):
 
 
 class ResidualRecognizer(nn.Module):
-    """(x0, xt) -> mean and log standard deviation of r(z | x0, xt), each (B, d); one pass over both.
-
-    ``log_std`` is where the latter starts, on average; ``reading(N, V, width)`` makes a module that reads tokens (B, N)
-    in 0..V into a vector.
-    """
+    """(x0, xt) -> mean and log standard deviation of r(z | x0, xt), each (B, d); one pass over both."""
 
     def __init__(
-        self,
-        positions: int,
-        values: int,
-        *,
-        latent_dim: int,
-        width: int = 768,
-        blocks: int = 2,
-        dropout: float = 0.0,
-        log_std: float = 0.0,
-        reading: Callable[[int, int, int], nn.Module] = TokenEmbedding,
+        self, positions: int, values: int, *, latent_dim: int, width: int = 768, blocks: int = 2, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        self.clean = reading(positions, values, width)
-        self.masked = reading(positions, values, width)
+        self.clean = TokenEmbedding(positions, values, width)
+        self.masked = TokenEmbedding(positions, values, width)
         self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
-        last = nn.Linear(width, 2 * latent_dim)
-        self.readout = nn.Sequential(nn.LayerNorm(width), last)
-        nn.init.constant_(last.bias[latent_dim:], log_std)
+        self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * latent_dim))
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self.clean(x0) + self.masked(xt)

@@ -1,38 +1,31 @@
 """Small transformers over short sequences, whose latent wakes up within minutes on a CPU.
 
-They differ from the paper's (:mod:`vadd.networks.transformer`) in what a latent needs that has little time:
+They differ from the paper's (:mod:`vadd.networks.transformer`) in what a latent needs that has little time. The paper's
+latent adapts every position alike, and must be told apart from noise through all blocks before it helps anybody. Here z
+is divided among the positions: d / N numbers for each, written by the recognition model at that position and read by
+the denoiser there.
 
-- The paper's latent adapts every position alike, and rotary attention knows distances only: while everything is masked
-  all positions look the same, and one step can say *which* tokens come, not *where*. Here the positions have learned
-  embeddings, and the latent is decoded by a residual perceptron into something else for every position.
-- Nothing but the latent's last layer starts at zero. With all gates and the output layer shut as well, the way from
-  the recognition model to the loss is closed when the latent must prove useful, before the KL term has closed it for
-  good. Opened wide at once, on the other hand, its noise drowns what the neighbours say; so the latent is silent at
-  first, and the tokens are loud: their embeddings start with variance one.
-- The recognition model reads the whole sequence into one vector and works on that. It costs next to nothing beside the
-  denoiser, and learns to tell sequences apart far sooner than attention does.
+- The way from a hidden token to its own prediction is short, so the latent carries something after a few steps.
+- That alone would win nothing: telling a token costs as many nats as it saves. But z is noisy, the denoiser reads the
+  z of all positions, and text is redundant. With z_i = (code of x_i) + noise the bound wins H(x_i | z_i) - H(x_i |
+  z_1..z_N) at every position, which is positive as soon as neighbours depend on each other.
+- What it can say grows with the sequence, and what was learnt at one position is known at all.
 
-The perceptrons grow in proportion to the length of the sequence: this is meant for some hundred positions.
+Where a token is known z is ignored, and the posterior is the prior: it costs nothing there. Nothing starts at zero, and
+the embeddings of tokens start with variance one, as loud as the latent.
 """
 
 import torch
 from torch import Tensor, nn
 
-from vadd.networks.mlp import TokenEmbedding
-from vadd.networks.residual import ResidualBlock, ResidualRecognizer
+from vadd.errors import UserError
 from vadd.networks.transformer_blocks import TransformerBody
-from vadd.networks.unet_blocks import zeroed
-
-TABLE_VALUES = 256
-"""Up to so many values the recognition model has an embedding table for every position."""
-SHARED_FEATURES = 32
-"""Of each value, where the values are more."""
 
 
 class ShortTransformerDenoiser(nn.Module):
     """(xt, z) -> logits at the positions asked for, without time input; see :class:`vadd.core.model.Denoiser`.
 
-    ``latent_dim=None`` is the MDLM denoiser: the same network without the latent's perceptron.
+    ``latent_dim=None`` is the MDLM denoiser: the same network without the linear map that reads the latent.
     """
 
     uses_time = False
@@ -47,51 +40,36 @@ class ShortTransformerDenoiser(nn.Module):
         heads: int = 4,
         convolution: int = 7,
         dropout: float = 0.0,
-        latent_width: int = 512,
-        latent_blocks: int = 2,
         latent_dim: int | None = None,
     ) -> None:
         super().__init__()
         self.positions = positions
         self.values = values
         self.places = nn.Parameter(0.02 * torch.randn(positions, width))
-        self.latent = (
-            None
-            if latent_dim is None
-            else nn.Sequential(
-                nn.Linear(latent_dim, latent_width),
-                *(ResidualBlock(latent_width, dropout) for _ in range(latent_blocks)),
-                nn.LayerNorm(latent_width),
-                zeroed(nn.Linear(latent_width, positions * width)),
-                nn.Unflatten(1, (positions, width)),
-            )
-        )
-        self.body = TransformerBody(
-            positions,
-            values,
-            width=width,
-            blocks=blocks,
-            heads=heads,
-            condition=None,
-            zero=False,
-            dropout=dropout,
-            convolution=convolution,
-            checkpointing=False,
-        )
-        nn.init.normal_(self.body.embedding.weight)
+        self.latent: nn.Linear | None = None
+        if latent_dim is not None:
+            share = share_of_each(latent_dim, positions)
+            self.latent = nn.Linear(share, width, bias=False)
+            nn.init.normal_(self.latent.weight, std=share**-0.5)
+        self.body = loud_body(positions, values, width, blocks, heads, convolution, dropout)
         self.readout = nn.Linear(width, values)
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
-        added = self.places if self.latent is None else self.places + self.latent(z)
+        added: Tensor = self.places
+        if self.latent is not None:
+            assert z is not None, "a denoiser built for a latent is given one"
+            hidden = (xt == self.values)[..., None]
+            added = added + hidden * self.latent(z.view(-1, self.positions, self.latent.in_features))
         wanted = where.flatten().nonzero()[:, 0]
         logits: Tensor = self.readout(self.body(xt, None, wanted, added))
         return logits
 
 
-class ShortTransformerRecognizer(ResidualRecognizer):
-    """(x0, xt) -> mean and log standard deviation of r(z | x0, xt): a residual perceptron over the whole sequence.
+class ShortTransformerRecognizer(nn.Module):
+    """(x0, xt) -> mean and log standard deviation of r(z | x0, xt), each (B, d), position after position.
 
-    It starts with a narrow posterior, so that the denoiser sees what the latent says before it sees its noise.
+    Positions whose value is known from xt, or hidden in x0 too, have the prior's. It starts with a narrow posterior, so
+    that the denoiser sees what the latent says before it sees its noise.
     """
 
     def __init__(
@@ -100,24 +78,54 @@ class ShortTransformerRecognizer(ResidualRecognizer):
         values: int,
         *,
         latent_dim: int,
-        latent_width: int = 512,
-        recognizer_blocks: int = 2,
+        recognizer_width: int = 64,
+        recognizer_blocks: int = 1,
+        heads: int = 4,
+        convolution: int = 7,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__(
-            positions,
-            values,
-            latent_dim=latent_dim,
-            width=latent_width,
-            blocks=recognizer_blocks,
-            dropout=dropout,
-            log_std=-1.0,
-            reading=TokenEmbedding if values <= TABLE_VALUES else shared_embedding,
+        super().__init__()
+        share = share_of_each(latent_dim, positions)
+        self.values = values
+        self.places = nn.Parameter(0.02 * torch.randn(positions, recognizer_width))
+        self.masked = nn.Parameter(torch.randn(recognizer_width))
+        self.body = loud_body(positions, values, recognizer_width, recognizer_blocks, heads, convolution, dropout)
+        self.readout = nn.Linear(recognizer_width, 2 * share)
+        nn.init.constant_(self.readout.bias[share:], -1.0)
+        self.codes = nn.Embedding(values + 1, share)
+
+    def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        told = ((xt == self.values) & (x0 != self.values))[..., None]
+        hidden = self.body(x0, None, None, self.places + told * self.masked)
+        mean, log_std = self.readout(hidden).chunk(2, dim=-1)
+        return (told * (mean + self.codes(x0))).flatten(1), (told * log_std.clamp(-5.0, 1.0)).flatten(1)
+
+
+def share_of_each(latent_dim: int, positions: int) -> int:
+    """How many of the latent's dimensions belong to one position."""
+    if latent_dim % positions:
+        raise UserError(
+            f"the short transformer divides the latent among its {positions} positions, and {latent_dim} dimensions "
+            "cannot be: choose latent.per=position"
         )
+    return latent_dim // positions
 
 
-def shared_embedding(positions: int, values: int, width: int) -> nn.Module:
-    """Tokens (B, N) -> (B, width): a few features of each value, the same everywhere, then a linear map of them all."""
-    return nn.Sequential(
-        nn.Embedding(values + 1, SHARED_FEATURES), nn.Flatten(), nn.Linear(positions * SHARED_FEATURES, width)
+def loud_body(
+    positions: int, values: int, width: int, blocks: int, heads: int, convolution: int, dropout: float
+) -> TransformerBody:
+    """Without a condition, and with token embeddings of variance one."""
+    body = TransformerBody(
+        positions,
+        values,
+        width=width,
+        blocks=blocks,
+        heads=heads,
+        condition=None,
+        zero=False,
+        dropout=dropout,
+        convolution=convolution,
+        checkpointing=False,
     )
+    nn.init.normal_(body.embedding.weight)
+    return body

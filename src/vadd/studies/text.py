@@ -24,7 +24,7 @@ STEPS: dict[Scale, tuple[int, ...]] = {"small": (1, 2, 4, 8, 16, 32), "paper": (
 BOUND_STEPS = (1, 2, 4, 8)
 BOUND_EXAMPLES = 128
 BOUND_PARTICLES = 32
-EQUAL_TIME = 1.25
+EQUAL_TIME = 1.125
 """So many steps more does MDLM take in the time of VADD's, with the short transformer: it has no latent to learn."""
 PARTICLES = 10
 """K of the paper's perplexities of VADD on OpenWebText that stand beside ours."""
