@@ -25,7 +25,7 @@ BOUND_STEPS = (1, 2, 4, 8)
 BOUND_EXAMPLES = 128
 BOUND_PARTICLES = 32
 EQUAL_TIME = 1.125
-"""So many steps more does MDLM take in the time of VADD's, with the short transformer: it has no latent to learn."""
+"""So many times VADD's steps does MDLM take in the same time, with the short transformer: it has no latent to learn."""
 PARTICLES = 10
 """K of the paper's perplexities of VADD on OpenWebText that stand beside ours."""
 
