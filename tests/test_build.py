@@ -23,7 +23,7 @@ from vadd.core import (
 )
 from vadd.data.dataset import Array
 from vadd.errors import UserError
-from vadd.recipe import ArrayData, Diffusion, Recipe
+from vadd.recipe import ArrayData, Diffusion, Recipe, load_recipe
 
 
 def save(path: Path, array: Array) -> Path:
@@ -115,6 +115,19 @@ def test_examples_are_partly_explained_to_models_with_a_latent_only() -> None:
     assert (draw.share, draw.draw) == (0.3, EvenWeights(ExactCount(), 0.5))
     assert build_mask_draw(asked) == EvenWeights(ExactCount(), 0.5)
     assert not isinstance(build_mask_draw(tiny_recipe().diffusion, latent=True), PartlyExplained)
+
+
+def test_the_share_from_which_the_latent_is_heard_reaches_networks_and_masks() -> None:
+    recipe = load_recipe("pydocs").with_overrides(["network.heard_from=0.7", "diffusion.partly_explained=0.2"])
+    model = build_model(recipe, (6,), 5)
+    xt = torch.tensor([[5, 5, 5, 5, 1, 2], [5, 5, 5, 5, 5, 2]])
+    assert model.listens(xt).tolist() == [False, True]
+    posterior = model.posterior(torch.zeros_like(xt), xt, torch.ones(2))
+    assert posterior is not None
+    assert posterior.mean.any(dim=1).tolist() == [False, True]
+    draw = build_mask_draw(recipe.diffusion, latent=True, heard_from=0.7)
+    assert isinstance(draw, PartlyExplained)
+    assert draw.least_masked == 0.7
 
 
 def test_longer_examples_get_more_latent_dimensions(tmp_path: Path) -> None:

@@ -142,6 +142,14 @@ def test_a_latent_of_ones_own_is_used() -> None:
         infill(run, x, steps=3, count=65, latent=z.flatten(0, 1))
 
 
+def test_the_sampler_is_the_recipes_unless_given() -> None:
+    run, x = run_of(TableDenoiser(4, 3, latent=True)), torch.full((1, 4), -1)
+    other = run.with_sampling(sampler="margin")
+    habitual = infill(other, x, steps=2, count=20)
+    assert habitual.equal(infill(run, x, steps=2, count=20, sampler="margin"))
+    assert not habitual.equal(infill(other, x, steps=2, count=20, sampler="ancestral"))
+
+
 def test_grid_and_latent_policy_are_those_of_the_recipe_unless_given() -> None:
     run = run_of(TableDenoiser(4, 3, latent=True, timed=True))
     other = run.with_sampling(grid="cosine", latent_policy="fixed")

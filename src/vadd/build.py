@@ -106,13 +106,16 @@ def build_schedule(diffusion: Diffusion) -> Schedule:
     return CosineSchedule() if diffusion.schedule == "cosine" else PolynomialSchedule(diffusion.power)
 
 
-def build_mask_draw(diffusion: Diffusion, *, latent: bool = False) -> MaskDraw:
+def build_mask_draw(diffusion: Diffusion, *, latent: bool = False, heard_from: float = 0.0) -> MaskDraw:
+    """``heard_from`` is the share of masked positions from which on the denoiser listens to the latent."""
     draws: dict[str, MaskDraw] = {"iid": IidTimes(), "stratified": StratifiedTimes(), "exact-count": ExactCount()}
     draw = draws[diffusion.mask_draw]
     powers = {"root": 0.5, "even": 0.0}
     if diffusion.weighting != "integral":
         draw = EvenWeights(draw, powers[diffusion.weighting])
-    return PartlyExplained(draw, diffusion.partly_explained) if latent and diffusion.partly_explained else draw
+    if not latent or not diffusion.partly_explained:
+        return draw
+    return PartlyExplained(draw, diffusion.partly_explained, heard_from)
 
 
 def known_pad(recipe: Recipe, tokenizer: Tokenizer | None) -> int | None:

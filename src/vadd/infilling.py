@@ -17,7 +17,7 @@ from vadd.core.noise import BLOCK
 from vadd.core.sampler import Grid, LatentPolicy, sample
 from vadd.data.dataset import TO_FILL, Array
 from vadd.errors import UserError
-from vadd.sampling import noise_for
+from vadd.sampling import choose, noise_for
 
 if TYPE_CHECKING:
     from vadd.run import Run
@@ -31,7 +31,7 @@ def infill(
     steps: int,
     count: int = 1,
     seed: int = 0,
-    sampler: Sampler | None = None,
+    sampler: str | Sampler | None = None,
     grid: Grid | None = None,
     latent: LatentPolicy | Tensor | None = None,
     values: ValueDraw | None = None,
@@ -41,12 +41,13 @@ def infill(
     """``count`` completions of each of the n sequences ``x``, (n, count, N) integers.
 
     ``x`` has the shape (n, N) or (n, *shape), and so has ``known``, true where a value is to stay; without it -1 in
-    ``x`` marks what is to be filled. ``latent`` is a policy, or a z for each completion, (n, count, d). Grid and latent
-    policy are the recipe's unless given. ``progress`` is told how many are done; ``record`` is given how the first
-    completions (a block of them) come about, (steps + 1, rows, N), V for the mask.
+    ``x`` marks what is to be filled. ``latent`` is a policy, or a z for each completion, (n, count, d). Sampler, grid
+    and latent policy are the recipe's unless given. ``progress`` is told how many are done; ``record`` is given how the
+    first completions (a block of them) come about, (steps + 1, rows, N), V for the mask.
     """
     starts = masked_starts(run.model, x, known, count)
     chosen = run.recipe.sampling.latent_policy if latent is None else latent
+    how, times = choose(run.recipe.sampling, sampler, grid)
     policy = _one_for_each_row(chosen, len(starts) // count, count)
     chunks: list[Tensor] = []
     for first, last in pairwise(_borders(len(starts), run.recipe.network.rows_at_once, record is not None)):
@@ -55,8 +56,8 @@ def infill(
             starts[first:last],
             steps,
             noise_for(seed, range(first, last)),
-            sampler=sampler,
-            grid=grid or run.recipe.sampling.grid,
+            sampler=how,
+            grid=times,
             latent=policy[first:last] if isinstance(policy, Tensor) else policy,
             values=values,
             record=record is not None and first == 0,

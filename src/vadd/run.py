@@ -72,19 +72,30 @@ class RunDirectory:
 
     def create(self, recipe: Recipe, *, overwrite: bool = False) -> None:
         """Make the directory. An existing run is replaced only when asked to, anything else never."""
-        if self.path.exists() and (not self.path.is_dir() or any(c.name != PARTIAL for c in self.path.iterdir())):
-            if (problem := self._no_run()) is not None:
-                raise UserError(f"{self.path} exists and is not a run ({problem}); choose another --out")
-            if not overwrite:
-                raise UserError(
-                    f"{self.path} holds a run already; continue it with --resume or replace it with --overwrite"
-                )
+        self.check_place(overwrite=overwrite)
+        if self._holds_something():
             with RunLock(self.path):  # nobody is training in there
                 for content in self.path.iterdir():
                     if content.name != RunLock.NAME:
                         shutil.rmtree(content) if content.is_dir() else content.unlink()
         self.path.mkdir(parents=True, exist_ok=True)
         self.write_recipe(recipe)
+
+    def check_place(self, *, overwrite: bool = False) -> None:
+        """Whether a run may be made here."""
+        if not self._holds_something():
+            return
+        if (problem := self._no_run()) is not None:
+            raise UserError(f"{self.path} exists and is not a run ({problem}); choose another --out")
+        if not overwrite:
+            raise UserError(
+                f"{self.path} holds a run already; continue it with --resume or replace it with --overwrite"
+            )
+
+    def _holds_something(self) -> bool:
+        return self.path.exists() and (
+            not self.path.is_dir() or any(content.name != PARTIAL for content in self.path.iterdir())
+        )
 
     def write_recipe(self, recipe: Recipe) -> None:
         if not self.is_run() or self.recipe_file.read_text() != recipe.to_yaml():

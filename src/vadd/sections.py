@@ -183,13 +183,17 @@ class TransformerNetwork(Section):
 class ShortTransformerNetwork(Section):
     """Small transformers for CPUs, whose latent is divided among the positions: latent.per is position."""
 
-    rows_at_once: ClassVar[int] = 512
+    rows_at_once: ClassVar[int] = 64
     kind: Literal["short-transformer"] = "short-transformer"
     width: PositiveInt = 128
     blocks: PositiveInt = 3
     heads: PositiveInt = 4
     convolution: int = Field(7, ge=0, description="odd width of a convolution beside each attention; 0: none")
     dropout: Fraction = 0.0
+    heard_from: Fraction = Field(
+        0.0,
+        description="the share of positions that must be masked for the latent to be heard; below it the model is MDLM",
+    )
     recognizer_width: PositiveInt = 64
     recognizer_blocks: PositiveInt = 1
 

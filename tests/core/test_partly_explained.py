@@ -63,6 +63,15 @@ def test_the_parts_have_all_sizes_alike_and_all_places_alike() -> None:
     assert stats.chisquare(seen).pvalue > 1e-6
 
 
+def test_examples_of_which_too_little_is_masked_are_explained_whole() -> None:
+    drawn = PartlyExplained(ExactCount(), 1.0, least_masked=0.5)(4_000, 8, SCHEDULE, seeded(3))
+    assert drawn.explained is not None
+    whole = (drawn.explained == drawn.masked).all(dim=1)
+    counts = drawn.masked.sum(dim=1)
+    assert whole[counts < 4].all()
+    assert not any(whole[counts == count].all() for count in range(4, 9))
+
+
 def test_moving_and_choosing_rows_keep_what_is_explained() -> None:
     drawn = PartlyExplained(ExactCount(), 1.0)(6, 4, SCHEDULE, seeded(2))
     assert drawn.explained is not None

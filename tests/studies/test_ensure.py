@@ -59,6 +59,15 @@ def test_a_run_of_another_recipe_is_refused_and_kept(tmp_path: Path) -> None:
     assert RunDirectory(tmp_path / "run").recipe() == tiny_recipe()
 
 
+def test_what_a_run_writes_and_how_often_is_not_another_recipe_but_its_length_is(tmp_path: Path) -> None:
+    first = ensure_trained(tiny_recipe(), tmp_path / "run")
+    again = ensure_trained(tiny_recipe("training.log_every=1", "training.keep_checkpoints=2"), tmp_path / "run")
+    assert torch.equal(first.sample(20), again.sample(20))
+    longer = tiny_recipe(f"training.steps={tiny_recipe().training.steps + 1}")
+    with pytest.raises(UserError, match=r"another recipe \(training.steps was"):
+        ensure_trained(longer, tmp_path / "run")
+
+
 def only_the_main_process_creates(path: Path, recipe: Recipe) -> None:
     undisturbed = RunDirectory.create
 

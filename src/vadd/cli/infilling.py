@@ -19,7 +19,7 @@ from vadd.cli.sampler_options import (
     TemperatureOption,
     TopKOption,
     TopPOption,
-    sampler_settings,
+    check_sampler,
     step_count,
 )
 from vadd.cli.trajectories import TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
@@ -79,7 +79,7 @@ def infill(
     ] = None,
     n: Annotated[int, typer.Option("-n", help="Completions of each.")] = 4,
     steps: StepCountOption = None,
-    sampler: SamplerOption = "ancestral",
+    sampler: SamplerOption = None,
     temperature: TemperatureOption = 1.0,
     top_k: TopKOption = None,
     top_p: TopPOption = None,
@@ -142,7 +142,7 @@ def infill(
     from vadd.infilling import infill as fill
     from vadd.run import load
 
-    how, values = sampler_settings(sampler, temperature, top_k, top_p, precision)
+    values = check_sampler(sampler, temperature, top_k, top_p, precision)
     loaded = load(run)
     refuse_strip(loaded, trajectory)
     task: Task
@@ -160,7 +160,7 @@ def infill(
         raise UserError(f"these completions can be written as {' or '.join(task.formats)}, not to {out}")
     if out is None and task.needs_file:
         raise UserError(f"these completions need a file: --out FILE{' or '.join(task.formats)}")
-    total, count = n * len(task.x), step_count(steps, sampler, loaded.model.positions)
+    total, count = n * len(task.x), step_count(steps, sampler or loaded.recipe.sampling.sampler, loaded.model.positions)
     states: list[Tensor] = []
     with progress_bar() as tell:
         filled = fill(
@@ -169,7 +169,7 @@ def infill(
             steps=count,
             count=n,
             seed=seed,
-            sampler=how,
+            sampler=sampler,
             grid=grid,  # type: ignore[arg-type]  # checked by the sampler, with a readable error
             latent=latent_policy,  # type: ignore[arg-type]
             values=values,

@@ -7,7 +7,7 @@ import typer
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
-    from vadd.core import Sampler, ValueDraw
+    from vadd.core import ValueDraw
 
 SAMPLING_STEPS = 16
 
@@ -16,11 +16,11 @@ StepCountOption = Annotated[
     typer.Option("--steps", help="Sampling steps. [default: 16; first-hitting: one for each position]"),
 ]
 SamplerOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--sampler",
         help="ancestral, parallel or first-hitting (the model's own distribution); confidence, margin, entropy or "
-        "entropy-bounded (the surest first); remask or remask-rescaled (with second thoughts).",
+        "entropy-bounded (the surest first); remask or remask-rescaled (with second thoughts). [default: the recipe's]",
     ),
 ]
 TemperatureOption = Annotated[float, typer.Option("--temperature", help="Below 1 sharpens, 0 takes the likeliest.")]
@@ -43,20 +43,20 @@ SeedOption = Annotated[int, typer.Option("--seed", min=0)]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
 
 
-def sampler_settings(
-    sampler: str,
+def check_sampler(
+    sampler: str | None,
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
     precision: str = "float64",
-) -> "tuple[Sampler, ValueDraw]":
-    """Which positions are revealed when, and how their values are drawn."""
+) -> "ValueDraw":
+    """How values are drawn; refuses what does not exist before anything is loaded."""
     from vadd.core import ValueDraw
     from vadd.core.strategies import sampler_named
 
-    chosen = sampler_named(sampler)
-    values = ValueDraw(temperature=temperature, top_k=top_k, top_p=top_p, precision=precision)  # type: ignore[arg-type]  # checked on construction
-    return chosen, values
+    if sampler is not None:
+        sampler_named(sampler)
+    return ValueDraw(temperature=temperature, top_k=top_k, top_p=top_p, precision=precision)  # type: ignore[arg-type]  # checked on construction
 
 
 def step_count(steps: int | None, sampler: str, positions: int) -> int:

@@ -88,6 +88,8 @@ def train(
     if resume:
         wanted = _resumed_recipe(directory, wanted, changes)
     assert wanted is not None
+    if not resume:
+        on_main_process(partial(directory.check_place, overwrite=overwrite))  # reading the data may take long
     with progress_bar() as tell:  # before the run's directory changes: bad data must not cost an old run
         dataset = build_dataset(wanted, tell=tell)
     check_trainable(wanted)

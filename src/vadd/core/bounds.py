@@ -89,12 +89,26 @@ def _rows_like(tokens: Tensor) -> Tensor:
 def _log_joint(
     model: MaskedDiffusion, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
 ) -> Tensor:
-    """log p(x_U | x_t) with the latent integrated out, (B,) float64, for the positions U of ``revealed`` (B, N)."""
+    """log p(x_U | x_t) with the latent integrated out, (B,) float64, for the positions U of ``revealed`` (B, N).
 
+    Where the denoiser does not listen to z one particle is exact.
+    """
+    listens = model.listens(batch.xt)
+    found = torch.zeros(len(batch.x0), dtype=torch.float64)
+    for heard, drawn in ((True, particles), (False, replace(particles, count=1, proposals=("prior",)))):
+        rows = (listens == heard).nonzero()[:, 0]
+        if len(rows):
+            found[rows.cpu()] = _log_marginal(model, batch[rows], revealed[rows], drawn, generator).cpu().double()
+    return found
+
+
+def _log_marginal(
+    model: MaskedDiffusion, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
+) -> Tensor:
     def score(z: Tensor | None) -> Tensor:
         return model.log_likelihood(batch, z, revealed)
 
-    return model.latent.log_marginal(score, batch, revealed, particles, generator).cpu().double()
+    return model.latent.log_marginal(score, batch, revealed, particles, generator)
 
 
 @torch.no_grad()

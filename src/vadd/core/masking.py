@@ -78,6 +78,10 @@ class MaskedBatch:
     def t(self) -> Tensor:
         return self.masking.t
 
+    def __getitem__(self, rows: Rows) -> "MaskedBatch":
+        """Some of the examples, as a batch of its own."""
+        return MaskedBatch(self.x0[rows], self.xt[rows], self.masking[rows])
+
     def normal(self, draws: int, dim: int, generator: torch.Generator) -> Tensor:
         """Standard normal numbers for every example, (draws, B, dim).
 
@@ -176,16 +180,18 @@ class PartlyExplained:
     nothing of the rest of x_S. For a latent only: without one it would just leave terms out. The objective is then a
     mean of log p(x_U | x_t) over problems of both kinds, no longer the integral. Examples are not weighed up by
     |S| / |U|: that would keep the expectation without a latent, and its variance slows training down far more than the
-    terms that are left out.
+    terms that are left out. Examples of which a share below ``least_masked`` is masked are explained whole: it is meant
+    for latents that are not heard there.
     """
 
     draw: MaskDraw
     share: float
+    least_masked: float = 0.0
 
     def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
         masking = self.draw(batch, positions, schedule, generator)
         masked = masking.masked.sum(dim=1)
-        partly = torch.rand(batch, generator=generator) < self.share
+        partly = (torch.rand(batch, generator=generator) < self.share) & (masked >= self.least_masked * positions)
         wanted = (torch.rand(batch, generator=generator) * masked).long() + 1
         wanted = torch.where(partly, wanted.clamp(max=masked), masked)
         order = torch.rand(batch, positions, generator=generator).masked_fill(~masking.masked, torch.inf)

@@ -4,7 +4,7 @@ With the latent it is VADD; without, the same code is MDLM.
 """
 
 from dataclasses import replace
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +30,15 @@ class Denoiser(Protocol):
     """Whether the output depends on t."""
 
     def __call__(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor: ...
+
+
+@runtime_checkable
+class SelectiveDenoiser(Protocol):
+    """A denoiser that does not listen to the latent in every state."""
+
+    def listens(self, xt: Tensor) -> Tensor:
+        """For which of the states xt (B, N) its output depends on z: (B,) bool."""
+        ...
 
 
 class MaskedDiffusion(nn.Module):
@@ -87,6 +96,12 @@ class MaskedDiffusion(nn.Module):
         # Long sums of logarithms: float64 where nothing is trained on them.
         log_mu = log_mu if log_mu.requires_grad else precise(log_mu)
         return log_mu.new_zeros(particles * size).index_add(0, rows, log_mu).view(particles, size)
+
+    def listens(self, xt: Tensor) -> Tensor:
+        """For which of the states xt (B, N) the predictions may depend on z: (B,) bool."""
+        if isinstance(self.denoiser, SelectiveDenoiser):
+            return self.denoiser.listens(xt)
+        return torch.ones(len(xt), dtype=torch.bool, device=xt.device)
 
     def posterior(self, x0: Tensor, xt: Tensor, t: Tensor) -> DiagonalGaussian | None:
         """r(z | x0, xt), for latents that have a recognition model."""

@@ -11,8 +11,10 @@ the denoiser there.
   z_1..z_N) at every position, which is positive as soon as neighbours depend on each other.
 - What it can say grows with the sequence, and what was learnt at one position is known at all.
 
-Where a token is known z is ignored, and the posterior is the prior: it costs nothing there. Nothing starts at zero, and
-the embeddings of tokens start with variance one, as loud as the latent.
+Where a token is known z is ignored, and the posterior is the prior: it costs nothing there. Where little is masked the
+latent has little to win, and its noise costs more than that; with ``heard_from`` it is silent for all examples of which
+a smaller share is masked, and the model is MDLM's there. Nothing starts at zero, and the embeddings of tokens start
+with variance one, as loud as the latent.
 """
 
 import torch
@@ -40,11 +42,13 @@ class ShortTransformerDenoiser(nn.Module):
         heads: int = 4,
         convolution: int = 7,
         dropout: float = 0.0,
+        heard_from: float = 0.0,
         latent_dim: int | None = None,
     ) -> None:
         super().__init__()
         self.positions = positions
         self.values = values
+        self.heard_from = heard_from
         self.places = nn.Parameter(0.02 * torch.randn(positions, width))
         self.latent: nn.Linear | None = None
         if latent_dim is not None:
@@ -58,18 +62,23 @@ class ShortTransformerDenoiser(nn.Module):
         added: Tensor = self.places
         if self.latent is not None:
             assert z is not None, "a denoiser built for a latent is given one"
-            hidden = (xt == self.values)[..., None]
-            added = added + hidden * self.latent(z.view(-1, self.positions, self.latent.in_features))
+            heard = ((xt == self.values) & self.listens(xt)[:, None])[..., None]
+            added = added + heard * self.latent(z.view(-1, self.positions, self.latent.in_features))
         wanted = where.flatten().nonzero()[:, 0]
         logits: Tensor = self.readout(self.body(xt, None, wanted, added))
         return logits
+
+    def listens(self, xt: Tensor) -> Tensor:
+        """For which examples (B,) the logits depend on z."""
+        return enough_masked(xt, self.values, self.heard_from)
 
 
 class ShortTransformerRecognizer(nn.Module):
     """(x0, xt) -> mean and log standard deviation of r(z | x0, xt), each (B, d), position after position.
 
-    Positions whose value is known from xt, or hidden in x0 too, have the prior's. It starts with a narrow posterior, so
-    that the denoiser sees what the latent says before it sees its noise.
+    Positions whose value is known from xt have the prior's, as have all where the latent is not heard; at positions
+    that are hidden in x0 too it may guess from the others. It starts with a narrow posterior, so that the denoiser sees
+    what the latent says before it sees its noise.
     """
 
     def __init__(
@@ -83,8 +92,10 @@ class ShortTransformerRecognizer(nn.Module):
         heads: int = 4,
         convolution: int = 7,
         dropout: float = 0.0,
+        heard_from: float = 0.0,
     ) -> None:
         super().__init__()
+        self.heard_from = heard_from
         share = share_of_each(latent_dim, positions)
         self.values = values
         self.places = nn.Parameter(0.02 * torch.randn(positions, recognizer_width))
@@ -95,10 +106,23 @@ class ShortTransformerRecognizer(nn.Module):
         self.codes = nn.Embedding(values + 1, share)
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        told = ((xt == self.values) & (x0 != self.values))[..., None]
-        hidden = self.body(x0, None, None, self.places + told * self.masked)
+        if self.heard_from == 0 or xt.is_meta:  # meta tokens, for counting, do not tell what is masked
+            return self.where_heard(x0, xt)
+        rows = enough_masked(xt, self.values, self.heard_from).nonzero()[:, 0]
+        mean, log_std = self.where_heard(x0[rows], xt[rows])
+        prior = mean.new_zeros(len(x0), mean.shape[1])
+        return prior.index_copy(0, rows, mean), prior.index_copy(0, rows, log_std)
+
+    def where_heard(self, x0: Tensor, xt: Tensor) -> tuple[Tensor, Tensor]:
+        masked = (xt == self.values)[..., None]
+        hidden = self.body(x0, None, None, self.places + masked * self.masked)
         mean, log_std = self.readout(hidden).chunk(2, dim=-1)
-        return (told * (mean + self.codes(x0))).flatten(1), (told * log_std.clamp(-5.0, 1.0)).flatten(1)
+        return (masked * (mean + self.codes(x0))).flatten(1), (masked * log_std.clamp(-5.0, 1.0)).flatten(1)
+
+
+def enough_masked(xt: Tensor, mask_value: int, share: float) -> Tensor:
+    """Of which examples of xt (B, N) at least this share of the positions is masked: (B,) bool."""
+    return (xt == mask_value).sum(dim=1) >= share * xt.shape[1]
 
 
 def share_of_each(latent_dim: int, positions: int) -> int:

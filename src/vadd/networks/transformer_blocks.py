@@ -24,7 +24,7 @@ def rotate(tensor: Tensor, rotation: Tensor) -> Tensor:
     The pairs are multiplied as complex numbers: one pass over memory, half the time of any form in real ones. Half
     precision has no complex form and is widened for it.
     """
-    pairs = torch.view_as_complex(tensor.to(rotation.dtype).view(*tensor.shape[:-1], -1, 2))
+    pairs = torch.view_as_complex(tensor.to(rotation.dtype).view(*tensor.shape[:-1], tensor.shape[-1] // 2, 2))
     turned = pairs * torch.view_as_complex(rotation)[:, None, None]
     return torch.view_as_real(turned).flatten(-2).to(tensor.dtype)
 

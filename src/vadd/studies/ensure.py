@@ -5,10 +5,13 @@ from pathlib import Path
 
 from vadd.build import build_dataset
 from vadd.errors import Interrupted, UserError
-from vadd.recipe import Recipe, differences, load_recipe
+from vadd.recipe import MAY_CHANGE_ON_RESUME, Recipe, differences, load_recipe
 from vadd.run import Run, RunDirectory, load
 from vadd.training.loop import train
 from vadd.training.processes import on_main_process
+
+OF_NO_CONSEQUENCE = MAY_CHANGE_ON_RESUME - {"training.steps"}
+"""Keys that change where a run trains and what it writes, but not what it learns."""
 
 
 def both_models(name: str, overrides: Sequence[str] = ()) -> list[Recipe]:
@@ -21,8 +24,8 @@ def ensure_trained(recipe: Recipe, path: Path) -> Run:
     directory = RunDirectory(path)
 
     def refuse_another_recipe() -> None:
-        changed = differences(directory.recipe(), recipe) if directory.is_run() else {}
-        if changed:
+        found = differences(directory.recipe(), recipe) if directory.is_run() else {}
+        if changed := {key: values for key, values in found.items() if key not in OF_NO_CONSEQUENCE}:
             told = ", ".join(f"{key} was {old!r}, now {new!r}" for key, (old, new) in changed.items())
             raise UserError(f"{path} was trained with another recipe ({told}); choose another --out")
 

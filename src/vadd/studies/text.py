@@ -22,9 +22,9 @@ Scale = Literal["small", "paper"]
 RECIPES: dict[Scale, str] = {"small": "text8-small", "paper": "openwebtext"}
 STEPS: dict[Scale, tuple[int, ...]] = {"small": (1, 2, 4, 8, 16, 32), "paper": (16, 32, 64, 128, 256, 512, 1024)}
 BOUND_STEPS = (1, 2, 4, 8)
-BOUND_EXAMPLES = 128
-BOUND_PARTICLES = 32
-EQUAL_TIME = 1.125
+BOUND_EXAMPLES = 256
+BOUND_PARTICLES: dict[Scale, int] = {"small": 256, "paper": 32}
+EQUAL_TIME = 1.08
 """So many times VADD's steps does MDLM take in the same time, with the short transformer: it has no latent to learn."""
 PARTICLES = 10
 """K of the paper's perplexities of VADD on OpenWebText that stand beside ours."""
@@ -53,7 +53,7 @@ def reproduce_text(
         steps=steps or STEPS[scale],
         samples=samples,
         bounds=BoundSettings(
-            Particles(BOUND_PARTICLES),
+            Particles(BOUND_PARTICLES[scale]),
             steps=BOUND_STEPS,
             delbo_draws=10,
             delbo_particles=[PARTICLES],

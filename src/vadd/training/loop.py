@@ -68,7 +68,9 @@ class Trainer:
             directory.keep_tokenizer(data.tokenizer)
         self.parts = self.processes.share(self.settings.batch, self.settings.accumulate)
         self.batches = ShuffledBatches(len(data.train), self.settings.batch, recipe.seed)
-        self.draw_mask = build_mask_draw(recipe.diffusion, latent=recipe.model == "vadd")
+        self.draw_mask = build_mask_draw(
+            recipe.diffusion, latent=recipe.model == "vadd", heard_from=getattr(recipe.network, "heard_from", 0.0)
+        )
         state = self._saved_state() if resume else None
         self.start = 0 if state is None else state.step
         self.model: MaskedDiffusion = build_model(recipe, data.shape, data.values, data.pad).to(self.device)
