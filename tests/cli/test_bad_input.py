@@ -89,7 +89,7 @@ BAD_INPUT: list[tuple[str, tuple[object, ...], str]] = [
     ("keys of another network", (*TRAIN, "network.kind=unet"), "network.depth does not go with network.kind=unet"),
     ("resume nothing", ("train", "--out", "nowhere", "--resume"), "there is no such directory"),
     ("resume where", ("train", "--resume"), "--out"),
-    ("a run is there, before data are read", ("train", "mnist", "data.directory=no", "--out", "run"), "holds a run"),
+    ("a run is there, before data are read", ("train", "mnist", "data.directory=x", "--out", "run"), "holds a run"),
     ("resume another recipe", ("train", "--out", "run", "--resume", "seed=3"), "seed is 0 there, 3 here"),
     ("resume unknown key", ("train", "--out", "run", "--resume", "sede=3"), "did you mean 'seed'"),
     ("resume truncated", ("train", "--out", "truncated-model", "--resume"), "model.safetensors"),
