@@ -106,8 +106,12 @@ def build_schedule(diffusion: Diffusion) -> Schedule:
     return CosineSchedule() if diffusion.schedule == "cosine" else PolynomialSchedule(diffusion.power)
 
 
+def heard_from(network: Network) -> float:
+    """The share of masked positions from which on the denoiser listens to the latent."""
+    return network.heard_from if isinstance(network, ShortTransformerNetwork) else 0.0
+
+
 def build_mask_draw(diffusion: Diffusion, *, latent: bool = False, heard_from: float = 0.0) -> MaskDraw:
-    """``heard_from`` is the share of masked positions from which on the denoiser listens to the latent."""
     draws: dict[str, MaskDraw] = {"iid": IidTimes(), "stratified": StratifiedTimes(), "exact-count": ExactCount()}
     draw = draws[diffusion.mask_draw]
     powers = {"root": 0.5, "even": 0.0}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vadd.build import build_mask_draw, build_model
+from vadd.build import build_mask_draw, build_model, heard_from
 from vadd.core import MaskedDiffusion, Objective, apply_mask, kl_warmup, objective
 from vadd.core.masking import Masking, Part
 from vadd.data import DiscreteDataset
@@ -69,7 +69,7 @@ class Trainer:
         self.parts = self.processes.share(self.settings.batch, self.settings.accumulate)
         self.batches = ShuffledBatches(len(data.train), self.settings.batch, recipe.seed)
         self.draw_mask = build_mask_draw(
-            recipe.diffusion, latent=recipe.model == "vadd", heard_from=getattr(recipe.network, "heard_from", 0.0)
+            recipe.diffusion, latent=recipe.model == "vadd", heard_from=heard_from(recipe.network)
         )
         state = self._saved_state() if resume else None
         self.start = 0 if state is None else state.step
