@@ -19,7 +19,7 @@ import torch
 
 from vadd.data import DiscreteDataset
 from vadd.recipe import load_recipe
-from vadd.run import RunDirectory
+from vadd.runs.run import RunDirectory
 from vadd.training.loop import Trainer
 
 SHAPES = {

@@ -12,9 +12,9 @@ import math
 from pathlib import Path
 
 from vadd.core import Particles, step_bound
-from vadd.core.latent import Proposal
-from vadd.run import load
-from vadd.training.randomness import step_generator
+from vadd.core.latents import Proposal
+from vadd.core.randomness import step_generator
+from vadd.runs.run import load
 
 PROPOSALS: tuple[tuple[Proposal, ...], ...] = (
     ("recognition", "revealed", "prior"),

@@ -29,10 +29,10 @@ import torch
 from torch import Tensor
 
 from vadd.build import build_model
-from vadd.cli.writing import NpyFile
+from vadd.cli.sample_files import NpyFile
 from vadd.core import MaskedDiffusion, Noise, sample, step_grid
 from vadd.recipe import load_recipe
-from vadd.run import Run, RunDirectory
+from vadd.runs.run import Run, RunDirectory
 
 SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
     "checkerboard": ((2,), 100),

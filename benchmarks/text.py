@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from vadd.build import build_model
-from vadd.core import ExactCount, MaskedDiffusion, apply_mask, objective, sample
+from vadd.core import ExactCount, MaskedDiffusion, MaskedBatch, objective, sample
 from vadd.data import DiscreteDataset
 from vadd.networks import TRANSFORMER_SIZES
 from vadd.recipe import Recipe, load_recipe
-from vadd.run import RunDirectory
+from vadd.runs.run import RunDirectory
 from vadd.training.loop import Trainer
 
 
@@ -33,7 +33,7 @@ class LogitsEverywhere(nn.Module):
     def __init__(self, denoiser: nn.Module) -> None:
         super().__init__()
         self.denoiser = denoiser
-        self.positions, self.values = denoiser.positions, denoiser.values
+        self.positions, self.values = denoiser.positions, denoiser.vocab_size
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         logits: Tensor = self.denoiser(xt, z, t, torch.ones_like(where))
@@ -61,7 +61,7 @@ def gathering(recipe: Recipe, shape: tuple[int], values: int, steps: int, repeat
     def training(model: MaskedDiffusion) -> Callable[[int], None]:
         def run(turn: int) -> None:
             generator = torch.Generator().manual_seed(turn)
-            masked = apply_mask(x0, ExactCount()(batch, *shape, model.schedule, generator), values)
+            masked = MaskedBatch.of(x0, ExactCount()(batch, *shape, model.schedule, generator), values)
             objective(model(masked, 1.0, generator), masked.masking).loss.backward()  # type: ignore[no-untyped-call]
             model.zero_grad()
 

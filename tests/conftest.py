@@ -12,7 +12,7 @@ import torch
 from vadd.build import build_dataset, recipe_for_array
 from vadd.cli import main
 from vadd.recipe import Recipe, load_recipe
-from vadd.run import RunDirectory
+from vadd.runs.run import RunDirectory
 from vadd.training.loop import Outcome, train
 
 SMALL_NETWORK = ("network.width=16", "network.depth=1", "network.recognizer_depth=1")
@@ -25,7 +25,7 @@ SHORT_TRAINING = (
     "training.checkpoint_every=10",
 )
 TINY_ARRAY = (*SMALL_NETWORK, *SHORT_TRAINING)
-TINY = (*TINY_ARRAY, "data.values=8", "data.train_size=500", "data.test_size=200")
+TINY = (*TINY_ARRAY, "data.vocab_size=8", "data.train_size=500", "data.test_size=200")
 """Overrides that make a toy recipe train in a fraction of a second."""
 
 

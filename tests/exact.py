@@ -116,7 +116,7 @@ class TableDenoiser(nn.Module):
         self, positions: int, values: int, *, seed: int = 0, latent: bool = False, timed: bool = False
     ) -> None:
         super().__init__()
-        self.positions, self.values = positions, values
+        self.positions, self.vocab_size = positions, values
         self.latent, self.uses_time = latent, timed
         shape = ((values + 1) ** positions, positions, values)
         generator = seeded(seed)
@@ -127,7 +127,7 @@ class TableDenoiser(nn.Module):
         self.base, self.amplitude, self.frequency, self.slope = table(), table(), table(), table()
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
-        state = index_of(xt, self.values + 1)
+        state = index_of(xt, self.vocab_size + 1)
         logits = self.base[state]
         if self.latent:
             assert z is not None
@@ -170,7 +170,7 @@ def step_matrix(denoiser: TableDenoiser, nodes: Tensor, t: float, rho: float) ->
     Read row by row: a position that shows a value keeps it; a masked one stays masked with probability 1 - rho and
     takes the value v with probability rho mu[v]; given z the positions are independent.
     """
-    positions, mask = denoiser.positions, denoiser.values
+    positions, mask = denoiser.positions, denoiser.vocab_size
     states = all_sequences(positions, mask + 1)
     size, count = len(states), len(nodes)
     everywhere = torch.ones(count * size, positions, dtype=torch.bool)
@@ -191,14 +191,14 @@ def sampler_distribution(
 ) -> Tensor:
     """Exact law of the output, (V ** N,) in the order of :func:`all_sequences`, for ``times`` rising from 0 to 1."""
     z = quantile_nodes(nodes)
-    states = all_sequences(denoiser.positions, denoiser.values + 1)
+    states = all_sequences(denoiser.positions, denoiser.vocab_size + 1)
     law = torch.zeros(nodes, 1, len(states), dtype=torch.float64)
     law[:, :, -1] = 1  # all masked is the last state
     for s, t in reversed(list(itertools.pairwise(times))):
         law = law @ step_matrix(denoiser, z, t, known.reveal(t, s))
         if not fixed_z:
             law = law.mean(0, keepdim=True).expand(nodes, -1, -1)  # the next step knows nothing of this step's z
-    complete = (states < denoiser.values).all(1)
+    complete = (states < denoiser.vocab_size).all(1)
     return law.mean(0)[0, complete]
 
 

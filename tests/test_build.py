@@ -85,7 +85,7 @@ def test_the_seed_decides_the_initial_weights_and_the_global_generator_is_left_a
 
 def test_the_data_of_a_toy_recipe_have_its_sizes_and_its_seed() -> None:
     data, again, other = (build_dataset(tiny_recipe(f"seed={seed}")) for seed in (1, 1, 2))
-    assert (data.values, tuple(data.train.shape), tuple(data.test.shape)) == (8, (500, 2), (200, 2))
+    assert (data.vocab_size, tuple(data.train.shape), tuple(data.test.shape)) == (8, (500, 2), (200, 2))
     assert torch.equal(data.train, again.train)
     assert not torch.equal(data.train, other.train)
 
@@ -94,9 +94,9 @@ def test_the_data_of_a_toy_recipe_have_its_sizes_and_its_seed() -> None:
 def test_an_array_of_any_shape_gets_a_recipe_that_can_be_built(tmp_path: Path, shape: tuple[int, ...]) -> None:
     recipe = recipe_for_array(save(tmp_path / "mine.npy", random_array(*shape)))
     data = build_dataset(recipe)
-    model = build_model(recipe.with_overrides(TINY_ARRAY), data.shape, data.values)
+    model = build_model(recipe.with_overrides(TINY_ARRAY), data.shape, data.vocab_size)
     assert recipe.name == "mine"
-    assert (recipe.model, data.values, data.shape) == ("vadd", 4, shape[1:])
+    assert (recipe.model, data.vocab_size, data.shape) == ("vadd", 4, shape[1:])
     assert model.positions == int(np.prod(shape[1:]))
     assert 1 <= recipe.training.batch <= shape[0]
     assert recipe.training.steps >= 200
@@ -147,6 +147,6 @@ def test_the_recipe_of_an_array_finds_it_from_any_directory(tmp_path: Path, monk
 
 def test_values_beyond_the_stated_number_are_refused(tmp_path: Path) -> None:
     path = save(tmp_path / "mine.npy", random_array(20, 3, values=9))
-    recipe = Recipe(name="mine", data=ArrayData(path=str(path), values=8))
+    recipe = Recipe(name="mine", data=ArrayData(path=str(path), vocab_size=8))
     with pytest.raises(UserError, match=r"mine\.npy holds the value 8, outside 0\.\.7"):
         build_dataset(recipe)

@@ -12,11 +12,11 @@ from vadd.version import __version__
 
 if TYPE_CHECKING:
     from vadd.recipe import Recipe, load_recipe
-    from vadd.run import Run, load
+    from vadd.runs.run import Run, load
 
 __all__ = ["Recipe", "Run", "UserError", "__version__", "load", "load_recipe"]
 
-_HOMES = {"Recipe": "vadd.recipe", "load_recipe": "vadd.recipe", "Run": "vadd.run", "load": "vadd.run"}
+_HOMES = {"Recipe": "vadd.recipe", "load_recipe": "vadd.recipe", "Run": "vadd.runs.run", "load": "vadd.runs.run"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,30 +1,43 @@
-"""From a recipe to objects: the data set, the networks, the model. The only place that knows every name."""
+"""From a recipe to objects: the data set, the networks, the model. The only place that knows every name.
+
+There is one registry for each kind of thing that a recipe can name: :data:`DATASETS`, :data:`NETWORKS`,
+:data:`MASK_DRAWS`, :data:`SCHEDULES` and :data:`SAMPLERS`. To add one, write it in its room, give it a section in
+:mod:`vadd.recipe`, and enter it here.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
 from vadd.core import (
+    Ancestral,
     CosineSchedule,
+    EntropyBounded,
     EvenWeights,
     ExactCount,
+    FirstHitting,
     GaussianLatent,
     IidTimes,
     LinearSchedule,
     MaskDraw,
     MaskedDiffusion,
+    Ordered,
+    Parallel,
     PartlyExplained,
     PolynomialSchedule,
+    Remask,
+    Sampler,
     Schedule,
     StratifiedTimes,
 )
 from vadd.data import (
     DiscreteDataset,
+    ExampleFormat,
     load_array,
     load_cifar10,
     load_copies,
@@ -35,12 +48,11 @@ from vadd.data import (
     load_toy,
     read_array,
 )
-from vadd.data.download import Tell, silent
+from vadd.data.image_folder import SUFFIXES as IMAGE_SUFFIXES
 from vadd.data.text import Tokenizer, pad_value
 from vadd.data.text.documents import text_files
 from vadd.errors import UserError
 from vadd.networks import (
-    TRANSFORMER_SIZES,
     MlpDenoiser,
     ResidualDenoiser,
     ResidualRecognizer,
@@ -50,234 +62,257 @@ from vadd.networks import (
     SiameseUnetRecognizer,
     TransformerDenoiser,
     TransformerRecognizer,
+    TransformerSize,
     UnetDenoiser,
+    UnetSize,
 )
+from vadd.progress import Progress, silent
 from vadd.recipe import (
     ArrayData,
-    Cifar10Data,
-    CopiesData,
     Diffusion,
-    DigitsData,
     FolderData,
-    GaussianLatentSpec,
-    MlpNetwork,
-    MnistData,
     Network,
     Recipe,
-    ResidualNetwork,
-    ShortTransformerNetwork,
     TextData,
-    ToyData,
-    Training,
-    TransformerNetwork,
-    UnetNetwork,
-    load_recipe,
+    recipe_for_array,
+    recipe_for_folder,
+    recipe_for_text,
+    suggestion,
 )
 
+# Data
 
-def build_dataset(recipe: Recipe, *, tokenizer: Tokenizer | None = None, tell: Tell = silent) -> DiscreteDataset:
+
+@dataclass(frozen=True)
+class DataKind:
+    load: Callable[..., DiscreteDataset]
+    """Section, seed, and for text tokenizer and progress -> the data set."""
+    format: Callable[[Any], ExampleFormat]
+    """Section -> what its examples look like, told without reading them where that can be."""
+
+
+def _load_text(data: TextData, seed: int, tokenizer: Tokenizer | None, progress: Progress) -> DiscreteDataset:
+    settings = data.model_dump(exclude={"kind"})
+    settings["path"] = Path(data.path) if data.path else None
+    settings["tokenizer"] = tokenizer or data.tokenizer
+    settings["tokenizer_path"] = Path(data.tokenizer_path) if data.tokenizer_path else None
+    return load_text(**settings, seed=seed, progress=progress)
+
+
+def _array_format(data: ArrayData) -> ExampleFormat:
+    try:
+        array, vocab_size = read_array(Path(data.path), data.vocab_size)
+    except UserError as error:
+        raise UserError(f"only the data can tell the shape of these examples, and {error}") from None
+    return ExampleFormat(array.shape[1:], vocab_size)
+
+
+def _text_format(data: TextData) -> ExampleFormat:
+    known = {"gpt2": 50_257, "bert": 30_521, "bytes": 256, "bpe": data.vocabulary}
+    if data.corpus == "text8":
+        known["characters"] = 27
+    if data.tokenizer in known:
+        return ExampleFormat((data.length,), known[data.tokenizer])
+    return _load_text(data, 0, None, silent).format
+
+
+def _settings(data: Any) -> dict[str, Any]:
+    """All keys of a section but those that name its kind and its place."""
+    return {name: value for name, value in data if name not in ("kind", "path", "directory")}
+
+
+def _directory(data: Any) -> Path | None:
+    return Path(data.directory) if data.directory else None
+
+
+DATASETS: dict[str, DataKind] = {
+    "toy": DataKind(
+        lambda data, seed, *_: load_toy(**_settings(data), seed=seed),
+        lambda data: ExampleFormat((2,), data.vocab_size),
+    ),
+    "copies": DataKind(
+        lambda data, seed, *_: load_copies(**_settings(data), seed=seed),
+        lambda data: ExampleFormat((data.positions,), data.vocab_size),
+    ),
+    "array": DataKind(lambda data, seed, *_: load_array(Path(data.path), **_settings(data), seed=seed), _array_format),
+    "digits": DataKind(
+        lambda data, seed, *_: load_digits(**_settings(data), seed=seed),
+        lambda data: ExampleFormat((8, 8, 1), data.levels),
+    ),
+    "mnist": DataKind(lambda data, *_: load_mnist(_directory(data)), lambda data: ExampleFormat((32, 32, 1), 2)),
+    "cifar10": DataKind(
+        lambda data, *_: load_cifar10(_directory(data), **_settings(data)),
+        lambda data: ExampleFormat((32, 32, 3), data.levels),
+    ),
+    "folder": DataKind(
+        lambda data, seed, *_: load_image_folder(Path(data.path), **_settings(data), seed=seed),
+        lambda data: ExampleFormat((data.size, data.size, data.channels), data.levels),
+    ),
+    "text": DataKind(_load_text, _text_format),
+}
+
+
+def build_dataset(
+    recipe: Recipe, *, tokenizer: Tokenizer | None = None, progress: Progress = silent
+) -> DiscreteDataset:
     """The data of a recipe; text is read with ``tokenizer`` if one is given, else with the recipe's."""
-    data, seed = recipe.data, recipe.seed
-    settings = data.model_dump(exclude={"kind", "path", "directory"})
-    match data:
-        case ToyData():
-            return load_toy(**settings, seed=seed)
-        case CopiesData():
-            return load_copies(**settings, seed=seed)
-        case ArrayData():
-            return load_array(Path(data.path), **settings, seed=seed)
-        case DigitsData():
-            return load_digits(**settings, seed=seed)
-        case MnistData():
-            return load_mnist(Path(data.directory) if data.directory else None)
-        case Cifar10Data():
-            return load_cifar10(Path(data.directory) if data.directory else None, **settings)
-        case FolderData():
-            return load_image_folder(Path(data.path), **settings, seed=seed)
-        case TextData():
-            settings["tokenizer"] = tokenizer or data.tokenizer
-            settings["tokenizer_path"] = Path(data.tokenizer_path) if data.tokenizer_path else None
-            return load_text(path=Path(data.path) if data.path else None, **settings, seed=seed, tell=tell)
+    return DATASETS[recipe.data.kind].load(recipe.data, recipe.seed, tokenizer, progress)
+
+
+def example_format(recipe: Recipe, tokenizer: Tokenizer | None = None) -> ExampleFormat:
+    """What the examples of a recipe look like, as the recipe tells it; arrays and characters must be there to be asked.
+
+    Of text, its ``tokenizer`` tells all there is to know.
+    """
+    if tokenizer is None or not isinstance(recipe.data, TextData):
+        return DATASETS[recipe.data.kind].format(recipe.data)
+    pad = pad_value(tokenizer) if recipe.data.wrap == "padded" else None
+    return ExampleFormat((recipe.data.length,), tokenizer.vocab_size, pad)
+
+
+def kind_of_data(path: Path) -> type[ArrayData] | type[FolderData] | type[TextData]:
+    """What somebody's own data are: a folder is one of images, unless it holds .txt files and no images."""
+    if path.is_dir():
+        found = {file.suffix.lower() for file in path.rglob("*")}
+        return TextData if ".txt" in found and not found & IMAGE_SUFFIXES else FolderData
+    return ArrayData if path.suffix == ".npy" else TextData
+
+
+def recipe_for(path: Path) -> Recipe:
+    """A recipe for somebody's own data, for minutes on a laptop."""
+    kind = kind_of_data(path)
+    if kind is ArrayData:
+        array, vocab_size = read_array(path)
+        return recipe_for_array(path, len(array), array.shape[1:], vocab_size)
+    if kind is TextData:
+        return recipe_for_text(path, sum(file.stat().st_size for file in text_files(path)))
+    return recipe_for_folder(path)
+
+
+# Networks
+
+
+@dataclass(frozen=True)
+class NetworkKind:
+    denoiser: Callable[..., nn.Module]
+    """Shape of an example, vocabulary size, ``latent_dim`` and the section's settings -> the network."""
+    recognizer: Callable[..., nn.Module]
+    rows_at_once: int
+    """Examples that judging shows the network at a time; part of what the seed of a bound means."""
+
+
+def _of_sequences(network: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """A network over N positions, whatever their shape was."""
+
+    def build(shape: Sequence[int], vocab_size: int, *, latent_dim: int | None, **settings: Any) -> nn.Module:
+        return network(math.prod(shape), vocab_size, latent_dim=latent_dim, **settings)
+
+    return build
+
+
+def _sized(network: Callable[..., nn.Module], size: type[Any], *others: str) -> Callable[..., nn.Module]:
+    """A network whose settings, but for the ``others``, are those of a ``size``."""
+
+    def build(first: Any, vocab_size: int, *, latent_dim: int | None, **settings: Any) -> nn.Module:
+        own = {name: settings.pop(name) for name in others}
+        return network(first, vocab_size, size(**settings), latent_dim=latent_dim, **own)
+
+    return build
+
+
+NETWORKS: dict[str, NetworkKind] = {
+    "mlp": NetworkKind(_of_sequences(MlpDenoiser), _of_sequences(SiameseMlpRecognizer), rows_at_once=8192),
+    "residual": NetworkKind(_of_sequences(ResidualDenoiser), _of_sequences(ResidualRecognizer), rows_at_once=8192),
+    "unet": NetworkKind(_sized(UnetDenoiser, UnetSize), _sized(SiameseUnetRecognizer, UnetSize), rows_at_once=64),
+    "transformer": NetworkKind(
+        _of_sequences(_sized(TransformerDenoiser, TransformerSize, "condition")),
+        _of_sequences(_sized(TransformerRecognizer, TransformerSize, "condition")),
+        rows_at_once=8,
+    ),
+    "short-transformer": NetworkKind(
+        _of_sequences(_sized(ShortTransformerDenoiser, TransformerSize)),
+        _of_sequences(_sized(ShortTransformerRecognizer, TransformerSize)),
+        rows_at_once=64,
+    ),
+}
+
+
+def rows_at_once(network: Network) -> int:
+    """Examples that judging shows a network at a time."""
+    return NETWORKS[network.kind].rows_at_once
+
+
+def build_denoiser(network: Network, shape: Sequence[int], vocab_size: int, latent_dim: int | None) -> nn.Module:
+    build = NETWORKS[network.kind].denoiser
+    return build(tuple(shape), vocab_size, latent_dim=latent_dim, **network.denoiser_settings())
+
+
+def build_recognizer(network: Network, shape: Sequence[int], vocab_size: int, latent_dim: int) -> nn.Module:
+    build = NETWORKS[network.kind].recognizer
+    return build(tuple(shape), vocab_size, latent_dim=latent_dim, **network.recognizer_settings())
+
+
+def build_model(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
+    """The untrained model for examples of this ``format``, initialised from the recipe's seed without touching the
+    global generator. Its pad it will not score.
+    """
+    shape, vocab_size, schedule = format.shape, format.vocab_size, build_schedule(recipe.diffusion)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        if recipe.model == "mdlm":
+            return MaskedDiffusion(build_denoiser(recipe.network, shape, vocab_size, None), schedule, pad=format.pad)
+        dim = recipe.latent.size(shape)
+        denoiser = build_denoiser(recipe.network, shape, vocab_size, dim)
+        recognizer = build_recognizer(recipe.network, shape, vocab_size, dim)
+        latent = GaussianLatent(recognizer, dim, recipe.latent.particles, heard_from=recipe.latent.heard_from)
+        return MaskedDiffusion(denoiser, schedule, latent, format.pad)
+
+
+# Diffusion
+
+SCHEDULES: dict[str, Callable[[Diffusion], Schedule]] = {
+    "linear": lambda diffusion: LinearSchedule(),
+    "cosine": lambda diffusion: CosineSchedule(),
+    "polynomial": lambda diffusion: PolynomialSchedule(diffusion.power),
+}
+
+MASK_DRAWS: dict[str, MaskDraw] = {"iid": IidTimes(), "stratified": StratifiedTimes(), "exact-count": ExactCount()}
+
+WEIGHT_POWERS = {"integral": 1.0, "root": 0.5, "even": 0.0}
 
 
 def build_schedule(diffusion: Diffusion) -> Schedule:
-    if diffusion.schedule == "linear":
-        return LinearSchedule()
-    return CosineSchedule() if diffusion.schedule == "cosine" else PolynomialSchedule(diffusion.power)
+    return SCHEDULES[diffusion.schedule](diffusion)
 
 
-def heard_from(network: Network) -> float:
-    """The share of masked positions from which on the denoiser listens to the latent."""
-    return network.heard_from if isinstance(network, ShortTransformerNetwork) else 0.0
-
-
-def build_mask_draw(diffusion: Diffusion, *, latent: bool = False, heard_from: float = 0.0) -> MaskDraw:
-    draws: dict[str, MaskDraw] = {"iid": IidTimes(), "stratified": StratifiedTimes(), "exact-count": ExactCount()}
-    draw = draws[diffusion.mask_draw]
-    powers = {"root": 0.5, "even": 0.0}
+def build_mask_draw(recipe: Recipe) -> MaskDraw:
+    """How training draws masks, and what they weigh."""
+    diffusion = recipe.diffusion
+    draw = MASK_DRAWS[diffusion.mask_draw]
     if diffusion.weighting != "integral":
-        draw = EvenWeights(draw, powers[diffusion.weighting])
-    if not latent or not diffusion.partly_explained:
-        return draw
-    return PartlyExplained(draw, diffusion.partly_explained, heard_from)
+        draw = EvenWeights(draw, WEIGHT_POWERS[diffusion.weighting])
+    if recipe.model == "vadd" and diffusion.partly_explained:
+        draw = PartlyExplained(draw, diffusion.partly_explained, recipe.latent.heard_from)
+    return draw
 
 
-def known_pad(recipe: Recipe, tokenizer: Tokenizer | None) -> int | None:
-    """The value that fills up the examples of a recipe, without reading them."""
-    padded = isinstance(recipe.data, TextData) and recipe.data.wrap == "padded"
-    return pad_value(tokenizer) if padded and tokenizer is not None else None
+# Samplers
+
+SAMPLERS: dict[str, Sampler] = {
+    "ancestral": Ancestral(),
+    "parallel": Parallel(),
+    "first-hitting": FirstHitting(),
+    "confidence": Ordered("confidence"),
+    "margin": Ordered("margin"),
+    "entropy": Ordered("entropy"),
+    "entropy-bounded": EntropyBounded(),
+    "remask": Remask("capped"),
+    "remask-rescaled": Remask("rescaled"),
+}
+"""By the names that users know, with their default settings."""
 
 
-def build_model(recipe: Recipe, shape: Sequence[int], values: int, pad: int | None = None) -> MaskedDiffusion:
-    """The untrained model for examples of ``shape``, initialised from the recipe's seed without touching the global
-    generator. The value ``pad`` it will not score.
-    """
-    latent_dim = latent_size(recipe.latent, shape) if recipe.model == "vadd" else None
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.seed)
-        denoiser = build_denoiser(recipe.network, shape, values, latent_dim)
-        schedule = build_schedule(recipe.diffusion)
-        if latent_dim is None:
-            return MaskedDiffusion(denoiser, schedule, pad=pad)
-        recognizer = build_recognizer(recipe.network, shape, values, latent_dim)
-        latent = GaussianLatent(recognizer, latent_dim, recipe.latent.particles)
-        return MaskedDiffusion(denoiser, schedule, latent, pad)
-
-
-def latent_size(latent: GaussianLatentSpec, shape: Sequence[int]) -> int:
-    return latent.dim * (math.prod(shape) if latent.per == "position" else 1)
-
-
-def build_denoiser(network: Network, shape: Sequence[int], values: int, latent_dim: int | None) -> nn.Module:
-    settings = network.model_dump(exclude={"kind", "recognizer_depth", "recognizer_width", "recognizer_blocks"})
-    match network:
-        case MlpNetwork():
-            return MlpDenoiser(math.prod(shape), values, latent_dim=latent_dim, **settings)
-        case ResidualNetwork():
-            return ResidualDenoiser(math.prod(shape), values, latent_dim=latent_dim, **settings)
-        case UnetNetwork():
-            return UnetDenoiser(*image_shape(shape), values, latent_dim=latent_dim, **settings)
-        case TransformerNetwork():
-            settings = transformer_settings(network)
-            return TransformerDenoiser(math.prod(shape), values, latent_dim=latent_dim, **settings)
-        case ShortTransformerNetwork():
-            return ShortTransformerDenoiser(math.prod(shape), values, latent_dim=latent_dim, **settings)
-
-
-def build_recognizer(network: Network, shape: Sequence[int], values: int, latent_dim: int) -> nn.Module:
-    settings = network.model_dump(
-        exclude={"kind", "depth", "recognizer_depth", "recognizer_blocks", "latent_frequencies"}
-    )
-    match network:
-        case MlpNetwork():
-            settings["depth"] = network.recognizer_depth
-            return SiameseMlpRecognizer(math.prod(shape), values, latent_dim=latent_dim, **settings)
-        case ResidualNetwork():
-            settings["blocks"] = network.recognizer_blocks
-            return ResidualRecognizer(math.prod(shape), values, latent_dim=latent_dim, **settings)
-        case UnetNetwork():
-            return SiameseUnetRecognizer(*image_shape(shape), values, latent_dim=latent_dim, **settings)
-        case TransformerNetwork():
-            settings = transformer_settings(network)
-            settings["blocks"] = network.recognizer_blocks or settings["blocks"]
-            return TransformerRecognizer(math.prod(shape), values, latent_dim=latent_dim, **settings)
-        case ShortTransformerNetwork():
-            settings = network.model_dump(exclude={"kind", "width", "blocks"})
-            return ShortTransformerRecognizer(math.prod(shape), values, latent_dim=latent_dim, **settings)
-
-
-def transformer_settings(network: TransformerNetwork) -> dict[str, Any]:
-    """Those of its size, except where the recipe states its own."""
-    stated = network.model_dump(exclude={"kind", "size", "recognizer_blocks"}, exclude_none=True)
-    return TRANSFORMER_SIZES[network.size] | stated
-
-
-def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
-    if len(shape) != 3:
-        raise UserError(f"a UNet is for images; these examples have the shape {tuple(shape)}")
-    height, width, channels = shape
-    return height, width, channels
-
-
-def example_shape(recipe: Recipe) -> tuple[tuple[int, ...], int]:
-    """The shape of one example and V, as the recipe tells them; arrays and characters must be there to be asked."""
-    data = recipe.data
-    match data:
-        case ToyData():
-            return (2,), data.values
-        case CopiesData():
-            return (data.positions,), data.values
-        case DigitsData():
-            return (8, 8, 1), data.levels
-        case MnistData():
-            return (32, 32, 1), 2
-        case Cifar10Data():
-            return (32, 32, 3), data.levels
-        case FolderData():
-            return (data.size, data.size, data.channels), data.levels
-        case ArrayData():
-            try:
-                array, values = read_array(Path(data.path), data.values)
-            except UserError as error:
-                raise UserError(f"only the data can tell the shape of these examples, and {error}") from None
-            return array.shape[1:], values
-        case TextData():
-            known = {"gpt2": 50_257, "bert": 30_521, "bytes": 256, "bpe": data.vocabulary}
-            if data.corpus == "text8":
-                known["characters"] = 27
-            if data.tokenizer in known:
-                return (data.length,), known[data.tokenizer]
-            return (data.length,), build_dataset(recipe).values
-
-
-def recipe_for_array(path: Path, values: int | None = None) -> Recipe:
-    """A recipe for somebody's own array: network, latent and length chosen by its shape, for minutes on a laptop."""
-    array, known = read_array(path, values)
-    examples, positions = len(array), int(np.prod(array.shape[1:]))
-    width = 256 if positions * known <= 2_000 else 512
-    latent = GaussianLatentSpec(dim=min(64, max(2, math.ceil(math.sqrt(positions)))), particles=4)
-    batch = min(256, max(1, examples // 4))
-    # The head and the tables dominate for long examples: 6 FLOP per weight and example, four particles, some 3 *
-    # 10^13 FLOP in all.
-    weights = width * (2 * positions * known + 10 * width)
-    affordable = int(3e13 / (6 * weights * batch * latent.particles))
-    five_hundred_epochs = 500 * math.ceil(examples / batch)
-    steps = max(200, min(10_000, affordable, five_hundred_epochs))
-    return Recipe(
-        name=path.stem,
-        about=f"{examples} examples of {positions} values in 0..{known - 1}",
-        data=ArrayData(path=str(path.resolve()), values=known),
-        network=MlpNetwork(
-            width=width, depth=4, recognizer_depth=2, latent_frequencies=(1, 2, 4) if latent.dim <= 4 else ()
-        ),
-        latent=latent,
-        training=Training(steps=steps, batch=batch, learning_rate=1e-3, warmup_steps=min(200, steps // 10)),
-    )
-
-
-def recipe_for_text(path: Path) -> Recipe:
-    """A recipe for somebody's own text: its characters, for minutes on a laptop."""
-    size = sum(file.stat().st_size for file in text_files(path))
-    like = load_recipe("pydocs")
-    return Recipe(
-        name=path.resolve().stem,
-        about=f"text, {size:,} bytes",
-        # Of a short text the tenth that is held out should still make some sequences.
-        data=TextData(path=str(path.resolve()), length=max(8, min(64, size // 40))),
-        network=like.network,
-        latent=like.latent,
-        diffusion=like.diffusion,
-        training=like.training,
-    )
-
-
-def recipe_for_folder(path: Path) -> Recipe:
-    """A recipe for somebody's own images: 32 x 32 in colour with 8 values per channel, for minutes on a laptop."""
-    return Recipe(
-        name=path.resolve().name,
-        about="images of a folder",
-        data=FolderData(path=str(path.resolve()), levels=8),
-        network=ResidualNetwork(width=512),
-        latent=GaussianLatentSpec(dim=32),
-        training=Training(steps=2000, batch=64, learning_rate=1e-3, warmup_steps=100, clip=1.0),
-    )
+def sampler_named(name: str) -> Sampler:
+    if name not in SAMPLERS:
+        raise UserError(f"unknown sampler {name!r}{suggestion(name, SAMPLERS)}; choose from {', '.join(SAMPLERS)}")
+    return SAMPLERS[name]

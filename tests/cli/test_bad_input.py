@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import TINY, Command
-from vadd.publish import export
-from vadd.run import RunDirectory
+from vadd.runs.export import export
+from vadd.runs.run import RunDirectory
 
 TRAIN = ("train", "checkerboard", *TINY, "--out", "new")
 

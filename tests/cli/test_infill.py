@@ -15,7 +15,7 @@ import vadd
 from tests.cli.test_bad_input import contents
 from tests.conftest import Command
 from vadd.cli import infill_tasks
-from vadd.infilling import infill
+from vadd.generation.infilling import infill
 from vadd.report.images import MASK_COLOUR
 
 
@@ -92,8 +92,8 @@ def test_a_text_is_a_whole_padded_document(vadd_command: Command, lines_run: Pat
     specials = tokenizer.specials
     assert start[[0, 12]].tolist() == [specials.bos, specials.eos]
     assert (start[13:] == specials.pad).all()
-    assert (start[5:8] == tokenizer.values).all()
-    assert (end[start < tokenizer.values] == start[start < tokenizer.values]).all()
+    assert (start[5:8] == tokenizer.vocab_size).all()
+    assert (end[start < tokenizer.vocab_size] == start[start < tokenizer.vocab_size]).all()
 
 
 def test_halves_of_held_out_images_are_painted_anew(vadd_command: Command, digits_run: Path, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import vadd
 from tests.conftest import TINY, Command
-from vadd.run import RunDirectory
-from vadd.training.checkpoint import read_checkpoint
+from vadd.runs.checkpoint import read_checkpoint
+from vadd.runs.run import RunDirectory
 
 
 def wait_for(file: Path, process: "subprocess.Popen[str]", seconds: float = 60) -> None:

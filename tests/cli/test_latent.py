@@ -11,10 +11,10 @@ from PIL import Image
 import vadd
 from tests.cli.test_bad_input import contents
 from tests.conftest import Command
-from vadd.core import ValueDraw
+from vadd.core import TokenSampler
 from vadd.errors import UserError
-from vadd.evaluation.latent_paths import cross, decode, encode, line, telling_dimensions
-from vadd.sections import ResidualNetwork
+from vadd.evaluation.latent_paths import cross, decode, encode, line, informative_dimensions
+from vadd.recipe.sections import ResidualNetwork
 
 
 def test_an_examples_point_is_the_posterior_mean_with_everything_masked(array_run: Path) -> None:
@@ -75,13 +75,13 @@ def test_a_traversal_moves_the_most_telling_dimensions(vadd_command: Command, di
     out = tmp_path / "dimensions.npy"
     arguments = ("latent", digits_run, "--traverse", "--dimensions", 2, "--points", 3, "--temperature", 0)
     run = vadd.load(digits_run)
-    chosen = telling_dimensions(run, 2)
+    chosen = informative_dimensions(run, 2)
     centres = {None: torch.zeros(run.recipe.latent.dim), 7: encode(run, run.data.test[7:8])[0]}
     for around, centre in centres.items():
         options = [] if around is None else ["--around", around]
         assert vadd_command(*arguments, *options, "--out", out, "--overwrite").code == 0
         z = cross(centre, chosen, [-2.0, 0.0, 2.0]).flatten(0, 1)
-        expected = decode(run, z, steps=1, values=ValueDraw(temperature=0))
+        expected = decode(run, z, steps=1, values=TokenSampler(temperature=0))
         assert np.array_equal(np.load(out), expected.numpy().reshape(2, 3, 8, 8, 1))
     for suffix in ("png", "gif"):
         assert vadd_command(*arguments, "--out", tmp_path / f"dimensions.{suffix}").code == 0

@@ -10,8 +10,8 @@ import pytest
 import vadd
 from tests.conftest import TINY, TINY_ARRAY, Command, tiny_recipe
 from vadd.recipe import MAY_CHANGE_ON_RESUME, flatten, load_recipe, recipe_names
-from vadd.run import RunDirectory
-from vadd.training.lock import RunLock
+from vadd.runs.lock import RunLock
+from vadd.runs.run import RunDirectory
 
 
 def test_recipes_are_listed_with_what_they_are(vadd_command: Command) -> None:
@@ -72,11 +72,11 @@ def test_any_array_can_be_learned_without_a_recipe(
 
 def test_a_preset_can_be_trained_on_ones_own_array(vadd_command: Command, codes_file: Path, tmp_path: Path) -> None:
     done = vadd_command(
-        "train", "checkerboard", *TINY_ARRAY, "data.values=9", "--data", codes_file, "--out", tmp_path / "run"
+        "train", "checkerboard", *TINY_ARRAY, "data.vocab_size=9", "--data", codes_file, "--out", tmp_path / "run"
     )
     assert done.code == 0
     run = vadd.load(tmp_path / "run")
-    assert (run.data.positions, run.data.values, run.recipe.name) == (6, 9, "checkerboard")
+    assert (run.data.positions, run.data.vocab_size, run.recipe.name) == (6, 9, "checkerboard")
 
 
 def test_a_finished_run_can_be_trained_longer(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_what_may_change_on_resume_is_a_key_of_the_recipe(key: str) -> None:
 def test_a_run_in_which_a_training_runs_is_neither_resumed_nor_replaced(
     vadd_command: Command, vadd_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vadd.training.lock.PAUSE", 0.0)
+    monkeypatch.setattr("vadd.runs.lock.PAUSE", 0.0)
     copy = shutil.copytree(vadd_run, tmp_path / "run")
     before = {file: file.read_bytes() for file in copy.rglob("*") if file.is_file()}
     with RunLock(copy):

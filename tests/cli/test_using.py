@@ -10,7 +10,7 @@ import vadd
 from tests.conftest import Command
 from vadd.core import Particles
 from vadd.evaluation import BoundSettings, evaluate
-from vadd.run import RunDirectory
+from vadd.runs.run import RunDirectory
 
 
 def test_samples_are_written_as_an_array(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from tests.exact import (
     sampler_distribution,
 )
 from vadd.core import Evidence, Latent, MaskedBatch, MaskedDiffusion, Noise, Particles, step_bound, step_grid
-from vadd.core.latent import Score
+from vadd.core.latents import Score
 from vadd.core.model import Denoiser
-from vadd.core.sampler import Grid
+from vadd.core.sampling import Grid
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 
 
@@ -70,12 +70,12 @@ def relative_second_moment(log_values: Tensor, weights: Tensor) -> Tensor:
 @torch.no_grad()
 def log_mu_table(denoiser: Denoiser, prior: PriorGrid, t: float) -> Tensor:
     """log mu_j(xt, z, t) for every z of the grid and every state xt: (Z, (V + 1) ** N, N, V)."""
-    states = all_sequences(denoiser.positions, denoiser.values + 1)
+    states = all_sequences(denoiser.positions, denoiser.vocab_size + 1)
     size, nodes = len(states), len(prior.z)
     xt, z = states.repeat(nodes, 1), prior.z.repeat_interleave(size, dim=0)
     times = torch.full((len(xt),), t, dtype=torch.float64)
     logits = denoiser(xt, z, times, torch.ones_like(xt, dtype=torch.bool))
-    return F.log_softmax(logits.double(), -1).view(nodes, size, denoiser.positions, denoiser.values)
+    return F.log_softmax(logits.double(), -1).view(nodes, size, denoiser.positions, denoiser.vocab_size)
 
 
 def log_joint(
@@ -98,7 +98,7 @@ def assignment_probabilities(positions: int, known: KnownSchedule, times: list[f
 
 def assignment_bounds(denoiser: Denoiser, times: list[float], prior: PriorGrid, inner: Inner = log_mean) -> Tensor:
     """sum_i log p(x_{U_i} | x_{t_i}) for every assignment of positions to steps and every x0: (T ** N, V ** N)."""
-    x0 = all_sequences(denoiser.positions, denoiser.values)
+    x0 = all_sequences(denoiser.positions, denoiser.vocab_size)
     tables = [log_mu_table(denoiser, prior, t) for t in times[1:]]
     rows = []
     for step_of in all_sequences(denoiser.positions, len(tables)):
@@ -122,7 +122,7 @@ def exact_integral(denoiser: Denoiser, prior: PriorGrid) -> Tensor:
 
     For denoisers without time input. Without a latent it is the ELBO, with one the K-sample DELBO as K grows.
     """
-    table, x0 = log_mu_table(denoiser, prior, 1.0), all_sequences(denoiser.positions, denoiser.values)
+    table, x0 = log_mu_table(denoiser, prior, 1.0), all_sequences(denoiser.positions, denoiser.vocab_size)
     masks = nonempty_masks(denoiser.positions)
     terms = torch.stack([log_joint(table, prior, x0, hidden=mask, revealed=mask) for mask in masks])
     return exact_count_weights(masks) @ terms
@@ -162,7 +162,7 @@ class DoubleDenoiser(nn.Module):
 
     def __init__(self, network: MlpDenoiser) -> None:
         super().__init__()
-        self.positions, self.values, self.uses_time = network.positions, network.values, network.uses_time
+        self.positions, self.vocab_size, self.uses_time = network.positions, network.values, network.uses_time
         self.network = network.double()
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:

@@ -123,7 +123,7 @@ def step_log_likelihoods(denoiser: TableDenoiser, prior: PriorGrid, plans: Plans
     shape = (len(prior.z), len(plans.step_of), len(x0))
     steps = plans.step_of[None, :, None].expand(*shape, -1).flatten(0, 2)
     clean = x0.expand(*shape, -1).flatten(0, 2)
-    xt = clean.masked_fill((steps > 0) & (steps <= step), denoiser.values)
+    xt = clean.masked_fill((steps > 0) & (steps <= step), denoiser.vocab_size)
     z = prior.z[:, None, None].expand(*shape, -1).flatten(0, 2)
     t = plans.times[None, :, step, None].expand(shape).flatten()
     log_mu = denoiser(xt, z, t, torch.ones_like(xt, dtype=torch.bool)).view(*xt.shape, -1).log_softmax(-1)
@@ -178,15 +178,15 @@ def planned_law(
 
     ``move_times`` tells the denoiser wrong times, to see whether a comparison would notice.
     """
-    mask = denoiser.values
+    mask = denoiser.vocab_size
     first = torch.tensor([mask] * denoiser.positions if start is None else start)
     plans = planner((first == mask).tolist(), known)
     plans = replace(plans, times=plans.times + move_times)
-    x0 = all_sequences(denoiser.positions, denoiser.values)
+    x0 = all_sequences(denoiser.positions, denoiser.vocab_size)
     x0 = x0[((x0 == first) | (first == mask)).all(1)]
     log_likelihoods = plan_log_likelihoods(denoiser, prior or prior_of(denoiser), plans, x0, fixed_z=fixed_z)
-    law = torch.zeros(denoiser.values**denoiser.positions, dtype=torch.float64)
-    law[index_of(x0, denoiser.values)] = plans.probabilities @ log_likelihoods.exp()
+    law = torch.zeros(denoiser.vocab_size**denoiser.positions, dtype=torch.float64)
+    law[index_of(x0, denoiser.vocab_size)] = plans.probabilities @ log_likelihoods.exp()
     return law
 
 
@@ -194,7 +194,7 @@ def any_order_law(denoiser: TableDenoiser) -> Tensor:
     """The model that reveals one position after the other, in every order with the same probability, each from its
     marginal E_z mu_i: (V ** N,). For denoisers without time input, written without plans.
     """
-    positions, values, prior = denoiser.positions, denoiser.values, prior_of(denoiser)
+    positions, values, prior = denoiser.positions, denoiser.vocab_size, prior_of(denoiser)
     states = all_sequences(positions, values + 1)
     nodes = len(prior.z)
     with torch.no_grad():

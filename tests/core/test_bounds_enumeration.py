@@ -48,14 +48,14 @@ from vadd.core import (
     LinearSchedule,
     MaskedDiffusion,
     Particles,
-    apply_mask,
+    MaskedBatch,
     kl_warmup,
     objective,
     step_bound,
 )
-from vadd.core.latent import Proposal
+from vadd.core.latents import Proposal
 from vadd.core.model import Denoiser
-from vadd.core.sampler import Grid
+from vadd.core.sampling import Grid
 from vadd.data import copies_distribution
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 
@@ -107,7 +107,7 @@ def trained(data: Tensor) -> MaskedDiffusion:
     every_x0 = all_sequences(3, 3)
     for step in range(300):
         x0 = every_x0[torch.multinomial(data, 64, replacement=True, generator=generator)]
-        batch = apply_mask(x0, ExactCount()(64, 3, model.schedule, generator), model.mask_value)
+        batch = MaskedBatch.of(x0, ExactCount()(64, 3, model.schedule, generator), model.mask_value)
         loss = objective(model(batch, kl_warmup(step, 60), generator), batch.masking).loss
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -165,7 +165,7 @@ def random_vadd(positions: int, values: int, seed: int) -> MaskedDiffusion:
 
 
 def every_x0(model: MaskedDiffusion) -> Tensor:
-    return all_sequences(model.positions, model.values)
+    return all_sequences(model.positions, model.vocab_size)
 
 
 @pytest.fixture(params=["untrained", "trained"])

@@ -49,13 +49,13 @@ def exact_bound(
 ) -> torch.Tensor:
     """E sum_steps log p(x_U | x_t) for every x0: (V ** N,)."""
     plans = planner([True] * denoiser.positions, known)
-    x0 = all_sequences(denoiser.positions, denoiser.values)
+    x0 = all_sequences(denoiser.positions, denoiser.vocab_size)
     return plans.probabilities @ plan_log_likelihoods(denoiser, prior_of(denoiser), plans, x0, inner=inner)
 
 
 def draws(model: MaskedDiffusion, steps: int, sampler: Sampler, particles: Particles, repeats: int) -> torch.Tensor:
     """(repeats, V ** N)."""
-    x0 = all_sequences(model.positions, model.values)
+    x0 = all_sequences(model.positions, model.vocab_size)
     found = step_bound(model, x0.repeat(repeats, 1), steps, particles, seeded(3), sampler=sampler)
     return found.view(repeats, len(x0))
 

@@ -11,7 +11,7 @@ from torch.distributions import Normal, kl_divergence
 from torch.testing import assert_close
 
 from tests.exact import ConstantRecognizer, gauss_hermite, normal_log_density, seeded, sigmas
-from vadd.core import Evidence, GaussianLatent, IidTimes, LinearSchedule, MaskedBatch, NoLatent, apply_mask
+from vadd.core import Evidence, GaussianLatent, IidTimes, LinearSchedule, MaskedBatch, NoLatent, MaskedBatch
 
 MEAN, LOG_STD = 0.5, -0.3
 GRID = torch.linspace(-12, 12, 20_001, dtype=torch.float64)
@@ -30,7 +30,7 @@ def score(z: Tensor | None) -> Tensor:
 def empty_batch(size: int) -> MaskedBatch:
     """The score and the posterior of these tests do not look at the batch."""
     x0 = torch.zeros(size, 1, dtype=torch.long)
-    return apply_mask(x0, IidTimes()(size, 1, LinearSchedule(), seeded(0)), 2)
+    return MaskedBatch.of(x0, IidTimes()(size, 1, LinearSchedule(), seeded(0)), 2)
 
 
 def evidence(particles: int, rows: int, *, kl_weight: float = 1.0, seed: int = 0) -> Evidence:

@@ -25,7 +25,7 @@ from tests.core.plan_helpers import (
 )
 from tests.exact import COSINE, LINEAR, SQUARE, KnownSchedule, TableDenoiser, index_of, sampler_distribution, seeded
 from vadd.core import Ancestral, FirstHitting, MaskedDiffusion, Parallel, Sampler, sample
-from vadd.core.sampler import Grid, LatentPolicy
+from vadd.core.sampling import Grid, LatentPolicy
 
 SAMPLES = 20_000
 LEVEL = 1e-5
@@ -113,7 +113,7 @@ def test_first_hitting_follows_the_enumerated_law(denoiser: TableDenoiser, known
     if denoiser.uses_time:
         fewer = planned_law(denoiser, known, first_hitting(nodes - 2))
         assert float((law - fewer).abs().max()) < 1e-4
-    assert p_value(drawn(denoiser, known, case), law, denoiser.values) > LEVEL
+    assert p_value(drawn(denoiser, known, case), law, denoiser.vocab_size) > LEVEL
 
 
 @for_each_model
@@ -199,7 +199,7 @@ def test_first_hitting_tells_the_denoiser_the_times_at_which_the_process_reveals
 
 def full_draws(denoiser: TableDenoiser, times: list[float], count: int, seed: int) -> Tensor:
     """Algorithm 2 as it is written, for alpha = 1 - t: at every masked position one draw from "value or mask"."""
-    generator, mask = seeded(seed), denoiser.values
+    generator, mask = seeded(seed), denoiser.vocab_size
     x = torch.full((count, denoiser.positions), mask)
     for s, t in zip(reversed(times[:-1]), reversed(times[1:]), strict=True):
         z = torch.randn(count, 1, generator=generator)

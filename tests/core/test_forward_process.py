@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from tests.exact import LINEAR, KnownSchedule, for_each_schedule, seeded
-from vadd.core import IidTimes, Masking, StratifiedTimes, apply_mask
+from vadd.core import IidTimes, Masking, StratifiedTimes, MaskedBatch
 
 VALUES = 3
 MASK = VALUES
@@ -71,7 +71,7 @@ def test_apply_mask_hides_the_masked_positions_only() -> None:
     x0 = torch.tensor([[0, 1, 2], [2, 1, 0]])
     masked = torch.tensor([[True, False, False], [False, True, True]])
     masking = Masking(masked, torch.tensor([0.25, 0.75]), torch.tensor([4.0, 2.0]))
-    batch = apply_mask(x0, masking, MASK)
+    batch = MaskedBatch.of(x0, masking, MASK)
     assert batch.xt.tolist() == [[3, 1, 2], [2, 3, 3]]
     assert batch.x0.tolist() == [[0, 1, 2], [2, 1, 0]]
     assert batch.t is masking.t

@@ -32,13 +32,13 @@ from vadd.core import (
     MaskedDiffusion,
     Masking,
     Particles,
-    apply_mask,
+    MaskedBatch,
     k_sample_delbo,
     step_bound,
 )
 from vadd.core.gaussian import standard_normal_log_prob
 from vadd.core.importance import MixtureProposal, log_mean_weight
-from vadd.core.latent import Latent, Proposal, Score
+from vadd.core.latents import Latent, Proposal, Score
 from vadd.errors import UserError
 
 PROPOSALS: list[tuple[Proposal, ...]] = [
@@ -70,7 +70,7 @@ def batch_of(rows: int) -> tuple[MaskedBatch, Tensor]:
     """x0 = 2 0 1 with the last two of three positions masked, of which the last is revealed."""
     x0 = torch.tensor([2, 0, 1]).expand(rows, -1)
     masked = torch.tensor([False, True, True]).expand(rows, -1)
-    batch = apply_mask(x0, Masking(masked, torch.full((rows,), 0.5), torch.ones(rows)), 3)
+    batch = MaskedBatch.of(x0, Masking(masked, torch.full((rows,), 0.5), torch.ones(rows)), 3)
     return batch, torch.tensor([False, False, True]).expand(rows, -1)
 
 

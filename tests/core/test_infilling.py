@@ -12,8 +12,8 @@ from torch import Tensor
 from tests.core.bound_helpers import PriorGrid
 from tests.core.plan_helpers import Planner, ancestral, first_hitting, model_of, p_value, parallel, planned_law
 from tests.exact import LINEAR, SQUARE, TableDenoiser, properties, seeded
-from vadd.core import SAMPLERS, Ancestral, FirstHitting, Parallel, Sampler, ValueDraw, sample
-from vadd.core.sampler import LatentPolicy
+from vadd.core import SAMPLERS, Ancestral, FirstHitting, Parallel, Sampler, TokenSampler, sample
+from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
 
 LEVEL = 1e-5
@@ -62,7 +62,14 @@ def test_known_positions_never_change_and_the_rest_is_filled(
     before = given_start.clone()
     model = model_of(TableDenoiser(positions, values, latent=True, timed=True), LINEAR)
     samples = sample(
-        model, given_start, steps, seeded(seed), sampler=SAMPLERS[name], latent=latent, values=ValueDraw(), record=True
+        model,
+        given_start,
+        steps,
+        seeded(seed),
+        sampler=SAMPLERS[name],
+        latent=latent,
+        values=TokenSampler(),
+        record=True,
     )
     known = before < values
     assert samples.trajectory is not None

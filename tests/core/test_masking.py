@@ -10,8 +10,8 @@ from scipy import stats
 from torch.testing import assert_close
 
 from tests.exact import LINEAR, KnownSchedule, chi_square_p_value, for_each_schedule, nonempty_masks, properties, seeded
-from vadd.core import EvenWeights, ExactCount, IidTimes, LinearSchedule, MaskDraw, StratifiedTimes, apply_mask
-from vadd.core.masking import Part
+from vadd.core import EvenWeights, ExactCount, IidTimes, LinearSchedule, MaskDraw, StratifiedTimes, MaskedBatch
+from vadd.core.masking import BatchPart
 from vadd.errors import UserError
 
 batches, positions, seeds = st.integers(1, 40), st.integers(1, 30), st.integers(0, 2**32)
@@ -164,10 +164,10 @@ def test_even_weights_leave_the_masks_alone_and_count_all_alike() -> None:
 def test_a_part_of_a_batch_gets_its_rows_of_the_whole_batchs_noise(batch: int, seed: int, data: st.DataObject) -> None:
     x0 = torch.zeros(batch, 3, dtype=torch.long)
     masking = ExactCount()(batch, 3, LINEAR.schedule, seeded(seed))
-    whole = apply_mask(x0, masking, 5).normal(2, 4, seeded(seed))
+    whole = MaskedBatch.of(x0, masking, 5).normal(2, 4, seeded(seed))
     first, last = sorted(data.draw(st.tuples(st.integers(0, batch), st.integers(0, batch))))
     chosen = torch.tensor(data.draw(st.lists(st.integers(0, batch - 1), min_size=1, max_size=9)))
     for rows in (slice(first, last), chosen):
-        part = apply_mask(x0[rows], masking[rows], 5, Part(rows, batch))
-        assert part.xt.equal(apply_mask(x0, masking, 5).xt[rows])
+        part = MaskedBatch.of(x0[rows], masking[rows], 5, BatchPart(rows, batch))
+        assert part.xt.equal(MaskedBatch.of(x0, masking, 5).xt[rows])
         assert part.normal(2, 4, seeded(seed)).equal(whole[:, rows])

@@ -14,7 +14,7 @@ from vadd.core import (
     MaskedBatch,
     MaskedDiffusion,
     NoLatent,
-    apply_mask,
+    MaskedBatch,
 )
 
 POSITIONS, VALUES, SIZE = 3, 4, 6
@@ -22,7 +22,7 @@ POSITIONS, VALUES, SIZE = 3, 4, 6
 
 def batch_of(size: int = SIZE) -> MaskedBatch:
     x0 = torch.randint(VALUES, (size, POSITIONS), generator=seeded(0))
-    return apply_mask(x0, ExactCount()(size, POSITIONS, LinearSchedule(), seeded(1)), VALUES)
+    return MaskedBatch.of(x0, ExactCount()(size, POSITIONS, LinearSchedule(), seeded(1)), VALUES)
 
 
 def by_loop(denoiser: TableDenoiser, batch: MaskedBatch, z: Tensor | None, where: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ def test_forward_scores_the_masked_positions_with_the_latent(particles: int) -> 
 
 def test_the_model_knows_its_sizes_and_its_mask() -> None:
     model = MaskedDiffusion(TableDenoiser(POSITIONS, VALUES), LinearSchedule())
-    assert (model.positions, model.values, model.mask_value) == (POSITIONS, VALUES, VALUES)
+    assert (model.positions, model.vocab_size, model.mask_value) == (POSITIONS, VALUES, VALUES)
     assert model.device == torch.device("cpu")
     assert isinstance(model.latent, NoLatent)
 
@@ -92,6 +92,6 @@ def test_the_same_seed_gives_the_same_evidence() -> None:
     latent = GaussianLatent(ConstantRecognizer(0.1, 0.2), dim=1, particles=2)
     model = MaskedDiffusion(TableDenoiser(POSITIONS, VALUES, latent=True), LinearSchedule(), latent)
     x0 = torch.zeros(5, POSITIONS, dtype=torch.long)
-    batch = apply_mask(x0, IidTimes()(5, POSITIONS, LinearSchedule(), seeded(0)), VALUES)
+    batch = MaskedBatch.of(x0, IidTimes()(5, POSITIONS, LinearSchedule(), seeded(0)), VALUES)
     assert model(batch, 1.0, seeded(4)).bound.equal(model(batch, 1.0, seeded(4)).bound)
     assert not model(batch, 1.0, seeded(4)).bound.equal(model(batch, 1.0, seeded(5)).bound)

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from tests.core.plan_helpers import model_of
 from tests.exact import LINEAR, TableDenoiser, properties, seeded
-from vadd.core import SAMPLERS, Ancestral, Noise, ValueDraw, sample, sampler
+from vadd.core import SAMPLERS, Ancestral, Noise, TokenSampler, sample, sampling
 from vadd.core.noise import BLOCK
-from vadd.core.sampler import LatentPolicy
-from vadd.core.values import Precision
+from vadd.core.sampling import LatentPolicy
+from vadd.core.token_sampler import Precision
 
 POSITIONS, VALUES = 4, 3
 MASK = VALUES
@@ -61,7 +61,7 @@ def test_every_chunk_gives_the_same_numbers_alone(parts: list[slice], block: int
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_the_numbers_of_a_row_do_not_depend_on_what_others_ask_for(precision: Precision) -> None:
-    draw, numbers = ValueDraw(precision=precision), Noise.of(seeded(1), 3).uniform(POSITIONS)
+    draw, numbers = TokenSampler(precision=precision), Noise.of(seeded(1), 3).uniform(POSITIONS)
     if precision == "float32":
         numbers = Noise.of(seeded(1), 3).seeds()
     where = torch.tensor([[1, 0, 1, 0], [0, 0, 0, 0], [0, 1, 1, 1]]).bool()
@@ -121,10 +121,10 @@ def partly_known() -> Tensor:
 
 @every_sampler
 @pytest.mark.parametrize("latent", ["resample", "fixed"])
-@pytest.mark.parametrize("values", [ValueDraw(), ValueDraw(precision="float32")], ids=["float64", "float32"])
+@pytest.mark.parametrize("values", [TokenSampler(), TokenSampler(precision="float32")], ids=["float64", "float32"])
 @pytest.mark.parametrize("filling", [False, True], ids=["from nothing", "infilling"])
 def test_rows_are_the_same_whether_drawn_together_or_apart(
-    name: str, latent: LatentPolicy, values: ValueDraw, filling: bool
+    name: str, latent: LatentPolicy, values: TokenSampler, filling: bool
 ) -> None:
     model = model_of(TableDenoiser(POSITIONS, VALUES, latent=True, timed=True), LINEAR)
     start = partly_known() if filling else torch.full((ROWS, POSITIONS), MASK)
@@ -173,7 +173,7 @@ def test_few_logits_at_once_give_the_same_samples(name: str, most: int, monkeypa
         return sample(model, partly_known(), steps_of(name), seeded(3), sampler=SAMPLERS[name]).tokens
 
     whole, calls = drawn(), len(spy.calls)
-    monkeypatch.setattr(sampler, "LOGITS_AT_ONCE", most)
+    monkeypatch.setattr(sampling, "LOGITS_AT_ONCE", most)
     spy.calls.clear()
     assert drawn().equal(whole)
     assert len(spy.calls) > calls

@@ -33,7 +33,7 @@ from vadd.core import (
     Masking,
     Objective,
     StratifiedTimes,
-    apply_mask,
+    MaskedBatch,
     objective,
 )
 
@@ -47,7 +47,7 @@ def every_mask_once(positions: int) -> Masking:
 
 
 def evaluate(model: MaskedDiffusion, x0: Tensor, masking: Masking, kl_weight: float = 1.0, seed: int = 0) -> Objective:
-    batch = apply_mask(x0.expand(len(masking.t), -1), masking, model.mask_value)
+    batch = MaskedBatch.of(x0.expand(len(masking.t), -1), masking, model.mask_value)
     return objective(model(batch, kl_weight, seeded(seed)), masking)
 
 
@@ -58,7 +58,7 @@ def exact_bracket(
     """E_r sum_{i in S} log mu_i(xt, z, t)[x0_i] - lambda KL, z by Gauss-Hermite, for every row of ``masked`` (B, N)."""
     result = []
     for mask, time in zip(masked, t, strict=True):
-        xt = x0.masked_fill(mask, denoiser.values)
+        xt = x0.masked_fill(mask, denoiser.vocab_size)
         nodes, weights = gauss_hermite(64)
         mean, log_std = torch.zeros(1, 1), torch.zeros(1, 1)
         if recognizer is not None:

@@ -39,7 +39,7 @@ from vadd.core import (
     MaskedDiffusion,
     Masking,
     Particles,
-    apply_mask,
+    MaskedBatch,
     elbo,
     k_sample_delbo,
     step_bound,
@@ -65,7 +65,7 @@ def exact_bounds(denoiser: TableDenoiser, pad: int, steps: int, prior: PriorGrid
     times, positions = grid_times(steps), denoiser.positions
     tables = [log_mu_table(denoiser, prior, t) for t in times[1:]]
     rows = []
-    for x0 in all_sequences(positions, denoiser.values):
+    for x0 in all_sequences(positions, denoiser.vocab_size):
         totals = [
             sum(scored_joint(tables[i], prior, x0, step_of <= i, step_of == i, pad) for i in range(steps))
             for step_of in all_sequences(positions, steps)
@@ -79,7 +79,7 @@ def exact_integrals(denoiser: TableDenoiser, pad: int, prior: PriorGrid) -> Tens
     table, masks = log_mu_table(denoiser, prior, 1.0), nonempty_masks(denoiser.positions)
     terms = [
         [scored_joint(table, prior, x0, mask, mask, pad) for mask in masks]
-        for x0 in all_sequences(denoiser.positions, denoiser.values)
+        for x0 in all_sequences(denoiser.positions, denoiser.vocab_size)
     ]
     return torch.tensor(terms, dtype=torch.float64) @ exact_count_weights(masks)
 
@@ -132,7 +132,7 @@ def test_no_gradient_comes_from_the_predictions_at_pads(particles: int | None) -
 def test_an_example_of_which_only_pads_are_masked_still_counts_in_the_mean() -> None:
     model = model_of(TableDenoiser(2, 3), 2)
     masking = Masking(torch.tensor([[True, False], [False, True]]), torch.full((2,), 0.5), torch.full((2,), 2.0))
-    batch = apply_mask(torch.tensor([[0, 2], [0, 2]]), masking, model.mask_value)
+    batch = MaskedBatch.of(torch.tensor([[0, 2], [0, 2]]), masking, model.mask_value)
     evidence = model(batch, 1.0, seeded(0))
     assert evidence.bound[0] < 0
     assert evidence.bound[1] == 0

@@ -18,7 +18,7 @@ from vadd.core import (
     MaskedDiffusion,
     Masking,
     PartlyExplained,
-    apply_mask,
+    MaskedBatch,
 )
 
 SCHEDULE = LinearSchedule()
@@ -105,7 +105,7 @@ def test_the_evidence_is_that_of_the_explained_values_and_of_nothing_else(kl_wei
                 exact = float((weights * told).sum() - kl_weight * kl)
                 many = 20_000
                 masking = Masking(masked.expand(many, 3), t.expand(many), torch.ones(many), explained.expand(many, 3))
-                batch = apply_mask(x0.expand(many, 3), masking, 2)
+                batch = MaskedBatch.of(x0.expand(many, 3), masking, 2)
                 found = model(batch, kl_weight, seeded(5))
             assert sigmas(found.bound, exact) < 5
             torch.testing.assert_close(found.kl, kl.expand(many), check_dtype=False)
@@ -117,5 +117,5 @@ def test_without_a_latent_it_is_the_sum_over_the_part() -> None:
     log_mu = denoiser(xt, None, torch.ones(1), torch.ones(1, 3, dtype=torch.bool)).log_softmax(-1).detach()
     explained = torch.tensor([[True, False, True]])
     masking = Masking(torch.ones(1, 3, dtype=torch.bool), torch.ones(1), torch.ones(1), explained)
-    found = MaskedDiffusion(denoiser, SCHEDULE)(apply_mask(x0, masking, 2), 1.0, seeded(0))
+    found = MaskedDiffusion(denoiser, SCHEDULE)(MaskedBatch.of(x0, masking, 2), 1.0, seeded(0))
     assert found.bound.item() == pytest.approx(float(log_mu[0, 1] + log_mu[2, 1]), rel=1e-9)

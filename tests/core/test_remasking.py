@@ -14,7 +14,7 @@ from tests.core.plan_helpers import ancestral, model_of, p_value, planned_law
 from tests.exact import LINEAR, SQUARE, TableDenoiser, for_each_schedule, seeded
 from tests.exact import KnownSchedule as Known
 from vadd.core import Noise, Remask, sample
-from vadd.core.strategies import Plan, Rule
+from vadd.core.samplers import Plan, Rule
 from vadd.errors import UserError
 
 
@@ -51,7 +51,7 @@ def test_remasking_probabilities_by_hand(rule: Rule, eta: float, mask: float, re
     plan = plan_of(sampler, torch.ones_like(hidden), 4)
 
     def masked_again(uniform: float) -> bool:
-        back = sampler.taken_back(2, plan, ~hidden, Constant(1, uniform))
+        back = sampler.remasked(2, plan, ~hidden, Constant(1, uniform))
         assert not back[0, 0], "what is hidden cannot be taken back"
         return bool(back[0, 1])
 
@@ -107,7 +107,7 @@ def test_the_last_step_leaves_nothing_masked_whatever_the_coins() -> None:
             for sampler in (Remask("capped", 0.3), Remask("rescaled", 1.0), Remask(eta=0.0)):
                 plan = plan_of(sampler, hidden, steps, known)
                 assert sampler.asked(1, plan, hidden, Constant(1, math.nextafter(1.0, 0.0))).all()
-                assert not sampler.taken_back(1, plan, hidden, Constant(1, 0.0)).any()
+                assert not sampler.remasked(1, plan, hidden, Constant(1, 0.0)).any()
 
 
 def test_remasking_corrects_what_was_revealed_but_never_what_was_known() -> None:

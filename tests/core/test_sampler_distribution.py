@@ -25,7 +25,7 @@ from tests.exact import (
     seeded,
 )
 from vadd.core import GaussianLatent, MaskedDiffusion, Noise, sample
-from vadd.core.sampler import Grid, LatentPolicy
+from vadd.core.sampling import Grid, LatentPolicy
 
 SAMPLES = 30_000
 LEVEL = 1e-5
@@ -47,7 +47,7 @@ def p_value(
     latent = GaussianLatent(ConstantRecognizer(0.0, 0.0), dim=1) if denoiser.latent else None
     model = MaskedDiffusion(denoiser, known.schedule, latent)
     tokens = sample(model, SAMPLES, steps, seeded(steps), grid=sampled[0], latent=sampled[1]).tokens
-    counts = index_of(tokens, denoiser.values).bincount(minlength=denoiser.values**denoiser.positions)
+    counts = index_of(tokens, denoiser.vocab_size).bincount(minlength=denoiser.vocab_size**denoiser.positions)
     exact = sampler_distribution(denoiser, known, grid_times(steps, enumerated[0]), fixed_z=enumerated[1] == "fixed")
     assert float(exact.sum()) == pytest.approx(1)
     return chi_square_p_value(counts.numpy(), exact.numpy())

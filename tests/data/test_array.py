@@ -34,7 +34,7 @@ def sorted_rows(rows: np.ndarray) -> list[list[int]]:
 def test_a_saved_array_comes_back_flattened_with_its_shape(tmp_path: Path, shape: tuple[int, ...], dtype: type) -> None:
     array: np.ndarray = random_array(20, *shape).astype(dtype)
     data = load_array(saved(tmp_path / "mine.npy", array))
-    assert (data.name, data.values, data.shape) == ("mine", int(array.max()) + 1, shape)
+    assert (data.name, data.vocab_size, data.shape) == ("mine", int(array.max()) + 1, shape)
     assert data.positions == np.prod(shape)
     assert data.train.dtype == data.test.dtype == torch.int64
     assert sorted_rows(torch.cat([data.train, data.test]).numpy()) == sorted_rows(array.reshape(20, -1))
@@ -125,7 +125,7 @@ def test_an_array_that_cannot_be_learnt_from_is_refused_with_the_reason(
 ) -> None:
     path = saved(tmp_path / "bad.npy", array)
     with pytest.raises(UserError, match=re.escape(told)) as caught:
-        load_array(path, values=values)
+        load_array(path, vocab_size=values)
     assert str(path) in str(caught.value)
 
 

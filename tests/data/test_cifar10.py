@@ -86,7 +86,7 @@ def files_below(directory: Path) -> list[str]:
 def test_the_real_part_has_4000_and_1000_images_in_the_right_order() -> None:
     place = real_data("cifar10")
     data = load_cifar10(place)
-    assert (data.name, data.values, data.shape, data.positions) == ("cifar10", 256, (32, 32, 3), 3072)
+    assert (data.name, data.vocab_size, data.shape, data.positions) == ("cifar10", 256, (32, 32, 3), 3072)
     assert data.train.shape == (4000, 3072)
     assert data.test.shape == (1000, 3072)
     assert data.train.dtype == data.test.dtype == torch.uint8
@@ -130,7 +130,7 @@ def test_images_go_back_to_the_binary_layout(tmp_path_factory: pytest.TempPathFa
 @pytest.mark.parametrize("levels", [2, 3, 8, 100, 256])
 def test_levels_cut_every_channel_evenly(small: Path, levels: int) -> None:
     whole, cut = load_cifar10(small), load_cifar10(small, levels=levels)
-    assert cut.values == levels
+    assert cut.vocab_size == levels
     assert cut.train.dtype == torch.uint8
     assert cut.train.equal((whole.train.int() * levels // 256).to(torch.uint8))
 

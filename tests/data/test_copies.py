@@ -27,13 +27,13 @@ def test_the_distribution_sums_to_one(positions: int, values: int, noise: float)
 @for_some_sizes
 def test_the_frequencies_of_samples_match_the_distribution(positions: int, values: int, noise: float) -> None:
     """Chi-square at level 1e-5: with other seeds one of these five fails by chance once in 20,000."""
-    drawn = copies_sample(50_000, positions=positions, values=values, noise=noise, seed=1)
+    drawn = copies_sample(50_000, positions=positions, vocab_size=values, noise=noise, seed=1)
     counts = histogram(drawn, values) * len(drawn)
     assert chi_square_p_value(counts, copies_distribution(positions, values, noise)) > 1e-5
 
 
 def test_the_comparison_tells_another_noise_apart() -> None:
-    drawn = copies_sample(50_000, positions=3, values=4, noise=0.1, seed=1)
+    drawn = copies_sample(50_000, positions=3, vocab_size=4, noise=0.1, seed=1)
     counts = histogram(drawn, 4) * len(drawn)
     assert chi_square_p_value(counts, copies_distribution(3, 4, 0.12)) < 1e-12
 
@@ -43,7 +43,7 @@ def test_without_noise_all_positions_are_one_symbol(positions: int, values: int)
     p = copies_distribution(positions, values, 0.0)
     assert entropy(p) == pytest.approx(math.log(values))
     assert all(p[(symbol,) * positions] == pytest.approx(1 / values) for symbol in range(values))
-    drawn = copies_sample(100, positions=positions, values=values, noise=0.0, seed=0)
+    drawn = copies_sample(100, positions=positions, vocab_size=values, noise=0.0, seed=0)
     assert (drawn == drawn[:, :1]).all()
 
 
@@ -77,8 +77,8 @@ def test_leaving_a_position_out_gives_the_distribution_of_fewer() -> None:
 
 
 def test_the_data_set_holds_fresh_test_examples_and_its_own_distribution() -> None:
-    data = load_copies(positions=3, values=4, noise=0.25, train_size=500, test_size=400, seed=7)
-    assert (data.positions, data.values, data.shape) == (3, 4, (3,))
+    data = load_copies(positions=3, vocab_size=4, noise=0.25, train_size=500, test_size=400, seed=7)
+    assert (data.positions, data.vocab_size, data.shape) == (3, 4, (3,))
     assert data.train.shape == (500, 3)
     assert data.test.shape == (400, 3)
     assert data.train.dtype == data.test.dtype == torch.int64

@@ -17,7 +17,7 @@ from vadd.errors import UserError
 
 def test_the_split_has_all_images_once_with_their_labels() -> None:
     data = load_digits(levels=17, seed=3)
-    assert (data.name, data.values, data.shape, data.positions) == ("digits", 17, (8, 8, 1), 64)
+    assert (data.name, data.vocab_size, data.shape, data.positions) == ("digits", 17, (8, 8, 1), 64)
     assert (len(data.train), len(data.test)) == (1500, 297)
     assert data.train.dtype == data.test.dtype == torch.uint8
     assert data.train_labels is not None
@@ -34,7 +34,7 @@ def test_the_split_has_all_images_once_with_their_labels() -> None:
 
 def test_two_levels_are_a_threshold_at_half() -> None:
     fine, coarse = load_digits(levels=17), load_digits()
-    assert coarse.values == 2
+    assert coarse.vocab_size == 2
     assert coarse.train.equal((fine.train / 16 > 0.5).to(torch.uint8))
     assert int(coarse.train.sum()) + int(coarse.test.sum()) == 33_687
 

@@ -50,7 +50,7 @@ def refusal(folder: Path, **options: int) -> str:
 def test_images_of_the_right_size_come_back_exactly(tmp_path: Path, channels: int, shape: tuple[int, ...]) -> None:
     pixels = folder_of(tmp_path / "mine", 20, *shape)
     data = load_image_folder(tmp_path / "mine", size=8, channels=channels)
-    assert (data.name, data.values, data.shape) == ("mine", 256, (8, 8, channels))
+    assert (data.name, data.vocab_size, data.shape) == ("mine", 256, (8, 8, channels))
     assert (len(data.train), len(data.test)) == (18, 2)
     assert data.train.dtype == data.test.dtype == torch.uint8
     assert sorted(torch.cat([data.train, data.test]).tolist()) == sorted(pixels.reshape(20, -1).tolist())
@@ -82,7 +82,7 @@ def test_the_split_and_the_levels_keep_their_bounds(
     folder = tmp_path_factory.mktemp("images")
     pixels = folder_of(folder, count, 3, 3)
     data = load_image_folder(folder, size=3, channels=1, levels=levels, test_fraction=fraction)
-    assert data.values == levels
+    assert data.vocab_size == levels
     assert len(data.test) == max(1, int(fraction * count))
     images = torch.cat([data.train, data.test])
     assert int(images.max()) < levels

@@ -109,7 +109,7 @@ def test_the_real_images_have_the_known_sums(
 
 def test_the_real_data_set_is_binary_framed_and_labelled() -> None:
     data = load_mnist(real_data("mnist"))
-    assert (data.name, data.values, data.shape, data.positions) == ("mnist", 2, (32, 32, 1), 1024)
+    assert (data.name, data.vocab_size, data.shape, data.positions) == ("mnist", 2, (32, 32, 1), 1024)
     assert data.train.shape == (60_000, 1024)
     assert data.test.shape == (10_000, 1024)
     assert data.train.dtype == data.test.dtype == torch.uint8

@@ -23,7 +23,7 @@ from vadd.data.text import judging_text, load_text
 from vadd.data.text.tokenizers import CharacterTokenizer
 from vadd.errors import UserError
 from vadd.recipe import Recipe, TextData, load_recipe
-from vadd.run import RunDirectory
+from vadd.runs.run import RunDirectory
 from vadd.training.loop import train
 
 BOOK = "the cat sat on the mat. the dog sat on the log.\n" * 60
@@ -55,7 +55,7 @@ def tiny_recipe(path: Path, *overrides: str) -> Recipe:
 def test_a_book_becomes_sequences_of_its_characters(book: Path) -> None:
     data = load_text("files", book, length=10, test_fraction=0.25)
     assert (data.name, data.shape, data.positions, data.pad) == ("book", (10,), 10, None)
-    assert data.values == len(set(BOOK))
+    assert data.vocab_size == len(set(BOOK))
     assert data.train.dtype == torch.uint8
     assert data.tokenizer is not None
     cut = round(0.75 * len(BOOK))
@@ -112,9 +112,9 @@ def test_lm1b_as_the_field_pads_it() -> None:
     file = real_data("text") / "lm1b_heldout_00000.txt"
     data = load_text("lm1b", file, tokenizer="bert", tokenizer_path=place, wrap="padded", length=128)
     assert data.tokenizer is not None
-    assert (data.values, data.pad, data.train.dtype) == (30_521, 0, torch.int16)
+    assert (data.vocab_size, data.pad, data.train.dtype) == (30_521, 0, torch.int16)
     assert len(data.train) + len(data.test) == 6_075
-    assert int(data.train.max()) < data.values
+    assert int(data.train.max()) < data.vocab_size
     ids = data.tokenizer.to_ids(data.train.numpy())
     assert (ids[:, 0] == 101).all()
     assert ((ids == 102).sum(1) == 1).all()
@@ -128,7 +128,7 @@ def test_lm1b_as_the_field_pads_it() -> None:
 def test_openwebtext_as_the_paper_wraps_it() -> None:
     gpt2, file = real_tokenizer("gpt2"), real_data("text") / "owt_eval_input_ctx100.jsonl"
     data = load_text("openwebtext", file, tokenizer=gpt2, wrap="wrapped", length=1024, field="context_string")
-    assert (data.values, data.train.dtype) == (50_257, torch.int32)
+    assert (data.vocab_size, data.train.dtype) == (50_257, torch.int32)
     assert (data.train[:, 0] == 50256).all()
     assert (data.train[:, -1] == 50256).all()
     rows = [json.loads(line)["context_string"] for line in file.read_text().splitlines()]
@@ -143,7 +143,7 @@ def test_a_learnt_bpe_is_kept_for_the_next_time(book: Path) -> None:
     first, again = (load_text("files", book, tokenizer="bpe", vocabulary=270, length=8) for _ in range(2))
     assert first.tokenizer is not None
     assert again.tokenizer is not None
-    assert first.values == 270
+    assert first.vocab_size == 270
     assert first.tokenizer.fingerprint == again.tokenizer.fingerprint
     text = "".join(first.tokenizer.decode(row) for row in first.train.tolist())
     assert text == BOOK[: len(text)]
@@ -189,7 +189,7 @@ def test_a_short_text_of_ones_own_gets_a_recipe_that_fits(tmp_path: Path) -> Non
 def test_a_run_samples_text_without_its_corpus(text_run: Path) -> None:
     run = vadd.load(text_run)
     assert run.tokenizer is not None
-    assert (run.data.shape, run.model.values) == ((12,), len(set(BOOK)))
+    assert (run.data.shape, run.model.vocab_size) == ((12,), len(set(BOOK)))
     samples = run.sample(3, steps=4)
     texts = run.texts(samples)
     assert [len(text) for text in texts] == [12, 12, 12]
@@ -301,7 +301,7 @@ for name in ("tokenizers", "datasets", "transformers"):
 from vadd.data import load_text
 for tokenizer in ("characters", "bytes"):
     data = load_text("pydocs", tokenizer=tokenizer, length=32)
-    print(data.tokenizer.name, data.values)
+    print(data.tokenizer.name, data.vocab_size)
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert [line.split()[0] for line in ran.stdout.splitlines()] == ["characters", "bytes"]

@@ -65,7 +65,7 @@ def refusal(call: Callable[[], object]) -> str:
 def test_gpt2_has_its_published_ids(gpt2: SubwordTokenizer) -> None:
     assert gpt2.encode(["Hello world", ""]) == [[15496, 995], []]
     assert gpt2.decode([15496, 995]) == "Hello world"
-    assert (gpt2.size, gpt2.values) == (50_257, 50_257)
+    assert (gpt2.size, gpt2.vocab_size) == (50_257, 50_257)
     assert gpt2.specials == Specials(bos=50256, eos=50256)
     assert gpt2.decode([50256]) == "<|endoftext|>"
 
@@ -75,7 +75,7 @@ def test_bert_has_its_published_ids(bert: SubwordTokenizer) -> None:
     assert bert.framed(ids) == [101, 7592, 2088, 102]
     assert bert.framed(ids, 3) == [101, 7592, 102]
     assert bert.decode(ids) == "hello world"
-    assert (bert.size, bert.values) == (30_522, 30_521)
+    assert (bert.size, bert.vocab_size) == (30_522, 30_521)
     assert bert.specials == Specials(bos=101, eos=102, pad=0, mask=103)
 
 
@@ -107,7 +107,7 @@ def test_bpe_and_gpt2_lose_nothing(gpt2: SubwordTokenizer, bpe: SubwordTokenizer
     for tokenizer in (gpt2, bpe):
         ids = tokenizer.encode([text])[0]
         assert tokenizer.decode(ids) == text
-        assert all(0 <= number < tokenizer.values for number in ids)
+        assert all(0 <= number < tokenizer.vocab_size for number in ids)
 
 
 @given(texts=st.lists(st.text(max_size=20), min_size=1, max_size=4))
@@ -146,7 +146,7 @@ def test_berts_mask_becomes_the_last_value_and_nothing_else_is_lost(bert: Subwor
     ids = np.arange(bert.size)
     values = bert.to_values(ids)
     assert sorted(values) == list(ids)
-    assert values[103] == bert.values == bert.size - 1
+    assert values[103] == bert.vocab_size == bert.size - 1
     assert np.array_equal(values[:103], ids[:103])
     assert np.array_equal(values[104:], ids[103:-1])
     assert np.array_equal(bert.to_ids(values), ids)
@@ -199,7 +199,7 @@ def test_bert_survives_saving_and_serves_as_a_tokenizer_json(tmp_path: Path, ber
     for other in (published("bert", tmp_path / "bert"), published("bert", tmp_path / "bert" / "tokenizer.json")):
         assert other.fingerprint == bert.fingerprint
     unnamed = read_tokenizer_json(tmp_path / "bert" / "tokenizer.json")
-    assert (unnamed.specials, unnamed.values) == (bert.specials, bert.values)
+    assert (unnamed.specials, unnamed.vocab_size) == (bert.specials, bert.vocab_size)
     assert unnamed.encode(["Hello [MASK]"]) == bert.encode(["Hello [MASK]"])
 
 

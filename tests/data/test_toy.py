@@ -41,7 +41,7 @@ def test_samples_follow_the_exact_probabilities(name: Toy, values: int, count: i
     The angles of scikit-learn's circles are evenly spaced rather than drawn, so their counts vary less than a
     multinomial: the test is conservative there.
     """
-    counts = histogram(toy_sample(name, count, seed=0, values=values), values)
+    counts = histogram(toy_sample(name, count, seed=0, vocab_size=values), values)
     assert chi_square_p_value(counts, toy_distribution(name, values)) > 1e-6
 
 
@@ -89,8 +89,8 @@ def test_only_points_beyond_four_deviations_fall_outside_the_grid(name: Toy) -> 
 @for_each_toy
 @pytest.mark.parametrize("values", [10, 30, 100])
 def test_a_data_set_holds_integers_of_the_right_range_and_its_distribution(name: Toy, values: int) -> None:
-    data = load_toy(name, values=values, train_size=500, test_size=100)
-    assert (data.name, data.values, data.shape, data.positions) == (name, values, (2,), 2)
+    data = load_toy(name, vocab_size=values, train_size=500, test_size=100)
+    assert (data.name, data.vocab_size, data.shape, data.positions) == (name, values, (2,), 2)
     assert data.train.shape == (500, 2)
     assert data.test.shape == (100, 2)
     for part in (data.train, data.test):
@@ -119,4 +119,4 @@ def test_train_and_test_are_different_draws(name: Toy) -> None:
 
 def test_the_default_sizes_are_the_papers() -> None:
     data = load_toy("checkerboard")
-    assert (len(data.train), len(data.test), data.values) == (100_000, 10_000, 100)
+    assert (len(data.train), len(data.test), data.vocab_size) == (100_000, 10_000, 100)

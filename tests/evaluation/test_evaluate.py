@@ -13,7 +13,7 @@ import vadd
 from vadd.data import toy_distribution
 from vadd.errors import UserError
 from vadd.evaluation import entropy, evaluate, histogram, jsd, paper_js
-from vadd.run import Run, RunDirectory
+from vadd.runs.run import Run, RunDirectory
 
 SAMPLES = 3000
 

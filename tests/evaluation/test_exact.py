@@ -8,7 +8,7 @@ from tests.conftest import tiny_recipe
 from tests.exact import chi_square_p_value
 from vadd.build import build_model
 from vadd.core import MaskedDiffusion, sample
-from vadd.core.sampler import Grid
+from vadd.core.sampling import Grid
 from vadd.data.dataset import Array
 from vadd.evaluation.exact import ExactDistributions
 
@@ -26,7 +26,7 @@ def untrained(values: int, *overrides: str) -> MaskedDiffusion:
 
 def counts(model: MaskedDiffusion, steps: int, grid: Grid, seed: int = 0) -> Array:
     drawn = sample(model, SAMPLES, steps, torch.Generator().manual_seed(seed), grid=grid).tokens.numpy()
-    return np.bincount(drawn[:, 0] * model.values + drawn[:, 1], minlength=model.values**2)
+    return np.bincount(drawn[:, 0] * model.vocab_size + drawn[:, 1], minlength=model.vocab_size**2)
 
 
 def exact(model: MaskedDiffusion, steps: int, grid: Grid) -> Array:

@@ -12,7 +12,8 @@ from torch import Tensor
 from tests.conftest import tiny_recipe, train_in
 from tests.exact import seeded
 from vadd.core import Particles, step_bound
-from vadd.core.sampler import Grid
+from vadd.core.randomness import BOUNDS, step_generator
+from vadd.core.sampling import Grid
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, Report, evaluate
 from vadd.evaluation.exact import ExactDistributions
@@ -24,8 +25,7 @@ from vadd.evaluation.likelihood import (
     measure_bounds,
     tightest,
 )
-from vadd.run import Run, load
-from vadd.training.randomness import BOUNDS, step_generator
+from vadd.runs.run import Run, load
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A VADD on a checkerboard of 12 x 12 values, trained for a few seconds: its latent is alive."""
     path = tmp_path_factory.mktemp("likelihood") / "vadd"
     recipe = tiny_recipe(
-        "data.values=12",
+        "data.vocab_size=12",
         "data.train_size=5000",
         "data.test_size=400",
         "network.width=32",

@@ -15,14 +15,14 @@ from tests.data.test_text import TINY_NETWORK
 from tests.exact import properties
 from vadd.build import recipe_for_text
 from vadd.core import Particles, step_bound
+from vadd.core.randomness import BOUNDS, step_generator
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, evaluate
 from vadd.evaluation.likelihood import NOT_A_BOUND, PADS_NOT_SCORED, NegativeLogLikelihood, measure_bounds
-from vadd.publish import export
 from vadd.recipe import Recipe
 from vadd.report.tables import PADS_NOTE, bound_table
-from vadd.run import Run, RunDirectory, load
-from vadd.training.randomness import BOUNDS, step_generator
+from vadd.runs.export import export
+from vadd.runs.run import Run, RunDirectory, load
 
 SENTENCES = "".join(f"{'ab' * (number % 5)} c{'d' * (number % 3)}\n" for number in range(60))
 SHORT = (*TINY_NETWORK, *SHORT_TRAINING, "training.steps=10", "training.batch=8")
@@ -143,7 +143,7 @@ def test_training_scores_no_pads(tmp_path: Path) -> None:
     masked = torch.full((1, 12), run.model.mask_value)
     logits = run.model.denoiser(masked, None, torch.ones(1), torch.ones(1, 12, dtype=torch.bool))
     share = logits.softmax(-1)[:, pad]
-    assert float(share.max()) < 1 / run.model.values
+    assert float(share.max()) < 1 / run.model.vocab_size
 
 
 def test_the_reported_numbers_are_over_scored_tokens(padded: Run, sentences: torch.Tensor) -> None:

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from tests.exact import properties, seeded
 from vadd.build import build_model
-from vadd.core import ExactCount, LinearSchedule, MaskedDiffusion, apply_mask, objective
+from vadd.core import ExactCount, LinearSchedule, MaskedDiffusion, MaskedBatch, objective
 from vadd.errors import UserError
 from vadd.networks.transformer import TRANSFORMER_SIZES, TransformerDenoiser, TransformerRecognizer
 from vadd.networks.transformer_blocks import AdaptiveNorm, Condition, SelfAttention, rotate, rotation_table
@@ -123,7 +123,7 @@ def test_a_recipe_may_state_its_own_numbers_beside_a_size() -> None:
     assert denoiser.readout.in_features == 32
     assert len(denoiser.body.attentions) == TRANSFORMER_SIZES["tiny"]["blocks"]
     assert len(recognizer.body.attentions) == 1
-    assert (denoiser.positions, denoiser.values, denoiser.uses_time) == (6, 4, False)
+    assert (denoiser.positions, denoiser.vocab_size, denoiser.uses_time) == (6, 4, False)
 
 
 @pytest.mark.parametrize("option", [{"heads": 3}, {"width": 6, "heads": 2}])
@@ -504,7 +504,7 @@ def test_mdlm_learns_a_periodic_pattern(convolution: int) -> None:
     losses: list[float] = []
     for _ in range(100):
         x0 = (torch.randint(4, (64, 1), generator=generator) + torch.arange(8)) % 4
-        batch = apply_mask(x0, ExactCount()(64, 8, model.schedule, generator), model.mask_value)
+        batch = MaskedBatch.of(x0, ExactCount()(64, 8, model.schedule, generator), model.mask_value)
         loss = objective(model(batch, 1.0, generator), batch.masking).loss
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -8,7 +8,7 @@ import pytest
 
 import vadd
 from vadd.report.tables import report_names
-from vadd.run import Run
+from vadd.runs.run import Run
 from vadd.studies.comparison import Comparison, compare, write_json
 
 

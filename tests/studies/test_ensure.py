@@ -14,7 +14,7 @@ from tests.training.children import together
 from vadd.core import Objective
 from vadd.errors import Interrupted, UserError
 from vadd.recipe import Recipe
-from vadd.run import RunDirectory
+from vadd.runs.run import RunDirectory
 from vadd.studies.ensure import both_models, ensure_trained
 from vadd.training.loop import Trainer
 

@@ -20,14 +20,15 @@ import torch
 import torch._dynamo  # optimisers import it when they are made; here, once for all children
 import torch.distributed as dist
 
-from vadd import sampling
 from vadd.build import build_dataset, build_model
 from vadd.core import Objective, Samples
+from vadd.generation import sampling
+from vadd.parallel import on_main_process
 from vadd.recipe import Recipe
-from vadd.run import Run, RunDirectory
-from vadd.training import archive, checkpoint, display
+from vadd.runs import archive, checkpoint
+from vadd.runs.run import Run, RunDirectory
+from vadd.training import display
 from vadd.training.loop import Trainer, train
-from vadd.training.processes import on_main_process
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([__name__])
@@ -98,7 +99,7 @@ def writing_samples(recipe: Recipe, out: Path, n: int, undrawn: int, answer: Con
 
 
 def write_samples(run: Run, n: int, out: Path) -> None:
-    from vadd.cli.writing import NpyFile
+    from vadd.cli.sample_files import NpyFile
 
     with NpyFile(out, (n, run.model.positions)) as file:
         for part in run.stream(n):

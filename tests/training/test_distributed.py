@@ -15,8 +15,8 @@ from tests.training.test_resume import newest
 from vadd.core import Objective
 from vadd.errors import UserError
 from vadd.recipe import Recipe, load_recipe
-from vadd.run import RunDirectory
-from vadd.training.lock import RunLock
+from vadd.runs.lock import RunLock
+from vadd.runs.run import RunDirectory
 from vadd.training.loop import Trainer
 
 BLOCKS = ("network.width=16", "network.blocks=2", "network.recognizer_blocks=1", "network.dropout=0", "latent.dim=3")

@@ -13,7 +13,7 @@ from tests.conftest import tiny_recipe, train_in
 from tests.training.children import CONTEXT, dying_training, reporting_training, train_or_resume
 from tests.training.test_resume import assert_same_state, log_of, newest
 from vadd.recipe import Recipe
-from vadd.run import RunDirectory
+from vadd.runs.run import RunDirectory
 
 LONG, SHORT = 66, 20
 

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from tests.conftest import tiny_recipe
 from vadd.build import build_dataset, build_model
-from vadd.core import ExactCount, apply_mask, latent_health, objective
+from vadd.core import ExactCount, MaskedBatch, latent_health, objective
+from vadd.core.randomness import TEST, step_generator
+from vadd.parallel import Processes, padded_share
 from vadd.training.held_out import judge
-from vadd.training.processes import Processes, padded_share
-from vadd.training.randomness import TEST, step_generator
 
 
 @pytest.mark.parametrize("model", ["vadd", "mdlm"])
@@ -20,11 +20,11 @@ def test_chunks_give_what_the_whole_gives(model: str, rows_at_once: int) -> None
     """Against the objective of all examples at once, written out; to rounding."""
     recipe = tiny_recipe(f"model={model}", "data.test_size=203")
     data = build_dataset(recipe)
-    network = build_model(recipe, data.shape, data.values).eval()
+    network = build_model(recipe, data.shape, data.vocab_size).eval()
     found = judge(network, data.test, 3, rows_at_once, Processes())
     generator = step_generator(3, TEST)
     masking = ExactCount()(203, 2, network.schedule, generator)
-    batch = apply_mask(data.test.long(), masking, network.mask_value)
+    batch = MaskedBatch.of(data.test.long(), masking, network.mask_value)
     with torch.no_grad():
         expected = objective(network(batch, 1.0, generator), masking)
     for name in ("loss", "reconstruction", "kl"):
@@ -62,7 +62,7 @@ def test_three_processes_weigh_each_example_once() -> None:
     """What the three would gather is what one process computes for each example."""
     recipe = tiny_recipe("data.test_size=100")
     data = build_dataset(recipe)
-    network = build_model(recipe, data.shape, data.values).eval()
+    network = build_model(recipe, data.shape, data.vocab_size).eval()
     bounds = []
     for index in range(3):
         with pytest.raises(GatheredError) as gathered:
@@ -71,5 +71,5 @@ def test_three_processes_weigh_each_example_once() -> None:
     generator = step_generator(0, TEST)
     masking = ExactCount()(100, 2, network.schedule, generator)
     with torch.no_grad():
-        whole = network(apply_mask(data.test.long(), masking, network.mask_value), 1.0, generator).bound
+        whole = network(MaskedBatch.of(data.test.long(), masking, network.mask_value), 1.0, generator).bound
     assert torch.cat(bounds)[:100].tolist() == pytest.approx(whole.tolist(), rel=1e-5)

@@ -21,12 +21,12 @@ from vadd.data import toy_distribution
 from vadd.evaluation import jsd
 from vadd.evaluation.exact import ExactDistributions
 from vadd.recipe import load_recipe
-from vadd.run import Run
+from vadd.runs.run import Run
 
 VALUES = 20
 ENTROPY = math.log(VALUES**2 / 2)
 OVERRIDES = (
-    f"data.values={VALUES}",
+    f"data.vocab_size={VALUES}",
     "data.train_size=20000",
     "data.test_size=2048",
     "network.width=64",

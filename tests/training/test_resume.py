@@ -13,8 +13,8 @@ from vadd.build import build_dataset
 from vadd.core import Objective
 from vadd.errors import UserError
 from vadd.recipe import Recipe
-from vadd.run import RunDirectory
-from vadd.training.checkpoint import TrainingState, read_checkpoint, read_weights
+from vadd.runs.checkpoint import TrainingState, read_checkpoint, read_weights
+from vadd.runs.run import RunDirectory
 from vadd.training.loop import Outcome, Trainer, train
 
 

@@ -14,11 +14,11 @@ from tests.training.test_resume import log_of, newest
 from vadd.build import build_dataset
 from vadd.core import MaskedDiffusion, Objective
 from vadd.errors import UserError
+from vadd.parallel import Processes
 from vadd.recipe import Recipe, Training
-from vadd.run import RunDirectory
+from vadd.runs.run import RunDirectory
 from vadd.training.loop import Trainer, train
 from vadd.training.optimizer import Stepper
-from vadd.training.processes import Processes
 
 
 def trainer(path: Path, *overrides: str) -> Trainer:

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from vadd.cli import data, evaluating, infilling, inspecting, latent, planning, publishing, sampling, studies, training
+from vadd.cli import data, export, infill, latent, plan, reproduce, sample, status, train
+from vadd.cli import eval as evaluating
 from vadd.cli.common import err_console, out_console
 from vadd.errors import Interrupted, UserError
 from vadd.version import __version__
@@ -35,20 +36,20 @@ def options(
     """What every command understands."""
 
 
-app.command()(studies.demo)
-app.command()(training.train)
-app.command()(sampling.sample)
-app.command()(infilling.infill)
+app.command()(reproduce.demo)
+app.command()(train.train)
+app.command()(sample.sample)
+app.command()(infill.infill)
 app.command()(latent.latent)
 app.command("eval")(evaluating.evaluate)
 app.command()(evaluating.compare)
-app.command()(inspecting.status)
-app.command()(inspecting.runs)
-app.command()(planning.plan)
-app.command()(publishing.export)
-app.command()(training.recipes)
+app.command()(status.status)
+app.command()(status.runs)
+app.command()(plan.plan)
+app.command()(export.export)
+app.command()(train.recipes)
 app.command()(data.data)
-app.add_typer(studies.reproduce, name="reproduce")
+app.add_typer(reproduce.reproduce, name="reproduce")
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ from rich.progress import Progress as RichProgress
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
-    from vadd.evaluation.progress import Progress
-    from vadd.run import Checkpoint
+    from vadd.progress import Progress
+    from vadd.runs.layout import CheckpointName
 
 # Of the processes of a distributed training only the first one speaks.
 _silent = os.environ.get("RANK", "0") != "0"
@@ -52,8 +52,8 @@ def parse_steps(text: str, option: str = "--steps") -> list[int]:
     return sorted(set(steps))
 
 
-def parse_checkpoint(text: str) -> "Checkpoint":
-    """ "latest", "best" or a step, as :func:`vadd.run.load` takes them."""
+def parse_checkpoint(text: str) -> "CheckpointName":
+    """ "latest", "best" or a step, as :func:`vadd.runs.run.load` takes them."""
     match text:
         case "latest" | "best":
             return text

@@ -79,7 +79,7 @@ def _fetch_mnist(directory: Path | None) -> str:
     from vadd.data.mnist import fetch_mnist, load_mnist
 
     with progress_bar() as tell:
-        place = fetch_mnist(directory, tell=tell)
+        place = fetch_mnist(directory, progress=tell)
         tell("checking")
         images = load_mnist(place)
     return f"{len(images.train):,} + {len(images.test):,} images in {place}"
@@ -102,7 +102,7 @@ def _fetch_cifar10(directory: Path | None) -> str:
     from vadd.data.cifar10 import fetch_cifar10, load_cifar10
 
     with progress_bar() as tell:
-        place = fetch_cifar10(directory, tell=tell)
+        place = fetch_cifar10(directory, progress=tell)
         tell("checking")
         images = load_cifar10(place)
     return f"{len(images.train):,} + {len(images.test):,} images in {place}"
@@ -136,7 +136,7 @@ def _fetch_text8(directory: Path | None) -> str:
     from vadd.data.text.text8 import fetch_text8
 
     with progress_bar() as tell:
-        file = fetch_text8(directory, tell=tell)
+        file = fetch_text8(directory, progress=tell)
     return f"{file.stat().st_size:,} characters in {file.parent}"
 
 

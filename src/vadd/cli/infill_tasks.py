@@ -22,7 +22,7 @@ from vadd.data.text.templates import Template, Templates
 from vadd.errors import UserError
 from vadd.recipe import TextData
 from vadd.report.images import image_grid, save_image, tokens_to_images
-from vadd.run import Run
+from vadd.runs.run import Run
 
 FILLED = "bold cyan"
 MOST_SHOWN = 20
@@ -60,8 +60,8 @@ def show_marked(parts: Sequence[tuple[str, bool]]) -> None:
 class TextTask(Task):
     formats = (".txt", ".jsonl")
 
-    def __init__(self, tokenizer: Tokenizer, templates: Sequence[Template]) -> None:
-        self.tokenizer, self.templates = tokenizer, templates
+    def __init__(self, tokenizer: Tokenizer, templates: Sequence[Template], *, padded: bool) -> None:
+        self.tokenizer, self.templates, self.padded = tokenizer, templates, padded
         self.x = np.stack([template.values for template in templates])
 
     @property
@@ -102,7 +102,7 @@ class TextTask(Task):
         return marked_text(self.tokenizer, row[extent], template.values[extent] == TO_FILL)
 
     def _text(self, template: Template, row: Array) -> str:
-        return "\n\n".join(self.tokenizer.documents(row[template.extent]))
+        return self.tokenizer.text(row[template.extent], padded=self.padded)
 
 
 def templates_of(run: Run) -> tuple[Tokenizer, Templates]:
@@ -111,14 +111,19 @@ def templates_of(run: Run) -> tuple[Tokenizer, Templates]:
     return run.tokenizer, Templates(run.tokenizer, run.recipe.data.wrap, run.model.positions)
 
 
+def is_padded(run: Run) -> bool:
+    """Whether a sequence is one document, filled up with pads."""
+    return isinstance(run.recipe.data, TextData) and run.recipe.data.wrap == "padded"
+
+
 def text_task(run: Run, text: str, gap: int | None) -> TextTask:
     tokenizer, templates = templates_of(run)
-    return TextTask(tokenizer, [templates.from_text(text, gap)])
+    return TextTask(tokenizer, [templates.from_text(text, gap)], padded=is_padded(run))
 
 
 def ends_task(run: Run, prefix: str, suffix: str, length: int | None) -> TextTask:
     tokenizer, templates = templates_of(run)
-    return TextTask(tokenizer, [templates.from_ends(prefix, suffix, length)])
+    return TextTask(tokenizer, [templates.from_ends(prefix, suffix, length)], padded=is_padded(run))
 
 
 def file_task(run: Run, file: Path, gap: int | None) -> TextTask:
@@ -136,7 +141,7 @@ def file_task(run: Run, file: Path, gap: int | None) -> TextTask:
                 raise UserError(f"{file}, line {number}: {error}") from None
     if not made:
         raise UserError(f"{file} holds no text")
-    return TextTask(tokenizer, made)
+    return TextTask(tokenizer, made, padded=is_padded(run))
 
 
 @dataclass(frozen=True)
@@ -161,7 +166,7 @@ class PictureTask(Task):
 def picture_task(
     run: Run, image: Path | None, from_data: str | None, mask: Path | None, keep: Side | None
 ) -> PictureTask:
-    shape, values = run.data.shape, run.model.values
+    shape, values = run.shape, run.model.vocab_size
     picture_shape(shape)
     if mask is not None:
         fill = read_mask(mask, shape)
@@ -213,7 +218,7 @@ class NumberTask(Task):
 
 
 def number_task(run: Run, file: Path) -> NumberTask:
-    shape = run.data.shape
+    shape = run.shape
     array = read_integers(file)
     several = array[None] if array.shape in (shape, (run.model.positions,)) else array
     if several.shape[1:] not in (shape, (run.model.positions,)) or not len(several):

@@ -11,8 +11,8 @@ from vadd.errors import UserError
 
 if TYPE_CHECKING:
     from vadd.evaluation.language_judge import LanguageJudge
-    from vadd.evaluation.progress import Progress
-    from vadd.run import Run
+    from vadd.progress import Progress
+    from vadd.runs.run import Run
 
 HINT = (
     "no generative perplexity without a judge: add --judge with a causal language model, a folder of safetensors, a "
@@ -53,6 +53,6 @@ def open_judge(
         if run.tokenizer is None:
             raise UserError(f"--judge is for runs on text; {run.directory.path} is not one")
     from vadd.evaluation.language_judge import LanguageJudge
-    from vadd.run import default_device
+    from vadd.parallel import default_device
 
     return LanguageJudge.open(judge, convention.value, device=default_device(), progress=progress)

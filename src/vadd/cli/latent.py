@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vadd.cli.common import RunArgument, out_console, refuse_existing
-from vadd.cli.sampler_options import OverwriteOption, SeedOption, TemperatureOption
+from vadd.cli.options import OverwriteOption, SeedOption, TemperatureOption
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
@@ -65,10 +65,10 @@ def latent(
     if out is not None:
         refuse_existing(out, overwrite)
     from vadd.cli import latent_walks as walks
-    from vadd.core import ValueDraw
-    from vadd.run import load
+    from vadd.core import TokenSampler
+    from vadd.runs.run import load
 
-    values = ValueDraw(temperature=temperature)
+    token_sampler = TokenSampler(temperature=temperature)
     loaded = load(run)
     if encode is not None:
         walks.write_points(walks.points_of(loaded, encode), out)
@@ -78,6 +78,6 @@ def latent(
             walk = walks.interpolation(loaded, *interpolate, 8 if points is None else points)
         else:
             walk = walks.traversal(loaded, around, dimensions, span, 9 if points is None else points)
-        walks.present(loaded, walk, out, steps=steps, seed=seed, values=values)
+        walks.present(loaded, walk, out, steps=steps, seed=seed, token_sampler=token_sampler)
     if out is not None:
         out_console.print(f"written: {out}", soft_wrap=True)

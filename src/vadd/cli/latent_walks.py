@@ -11,15 +11,15 @@ from torch import Tensor
 from vadd.cli.common import out_console
 from vadd.cli.infill_tasks import held_out, templates_of
 from vadd.cli.trajectories import is_images
-from vadd.core import ValueDraw
+from vadd.core import TokenSampler
 from vadd.data.array import read_integers
 from vadd.data.dataset import TO_FILL, Array
 from vadd.data.inpainting import read_pictures
 from vadd.errors import UserError
-from vadd.evaluation.latent_paths import cross, decode, encode, line, telling_dimensions
+from vadd.evaluation.latent_paths import cross, decode, encode, informative_dimensions, line
 from vadd.report.figures import save_figure
 from vadd.report.images import as_pillow, enlarged, image_grid, save_animation, tokens_to_images, traversal_figure
-from vadd.run import Run
+from vadd.runs.run import Run
 
 SIDE = 256
 FRAME, TURN = 120, 700
@@ -43,7 +43,7 @@ def interpolation(run: Run, first: str, last: str, points: int) -> Walk:
 def traversal(run: Run, around: str | None, dimensions: int, span: float, points: int) -> Walk:
     if points < 2 or not span > 0:
         raise UserError(f"a traversal takes at least 2 points and a span above 0, not {points} and {span}")
-    chosen = telling_dimensions(run, dimensions)
+    chosen = informative_dimensions(run, dimensions)
     found = encode(run, _one_example(run, "0" if around is None else around))[0]
     centre = torch.zeros_like(found) if around is None else found
     values = torch.linspace(-span, span, points).tolist()
@@ -59,7 +59,7 @@ def examples(run: Run, name: str) -> Tensor:
     """Held-out examples by their numbers, all rows or one of an .npy, an image, or a text of which what follows is
     missing: (n, N), V where something is missing.
     """
-    positions, shape = run.model.positions, run.data.shape
+    positions, shape = run.model.positions, run.shape
     array = re.fullmatch(r"(.+\.npy)(?::(\d+))?", name)
     if re.fullmatch(r"\d+(,\d+)*", name):
         found = held_out(run, name)
@@ -73,15 +73,17 @@ def examples(run: Run, name: str) -> Tensor:
             raise UserError(f"{array[1]} has no row {array[2]}; it has {len(found)}")
         found = found if array[2] is None else found[int(array[2])][None]
     elif is_images(run):
-        found = read_pictures(Path(name), shape, run.model.values)
+        found = read_pictures(Path(name), shape, run.model.vocab_size)
     elif run.tokenizer is not None:
         found = templates_of(run)[1].whole(name).values[None]
     else:
         raise UserError(f"{name!r} names no example: give the number of a held-out one or a row of a file, x.npy:0")
     low, high = int(found.min()), int(found.max())
-    if low < TO_FILL or high >= run.model.values:
-        raise UserError(f"{name} holds the value {low if low < TO_FILL else high}, outside 0..{run.model.values - 1}")
-    return torch.from_numpy(np.where(found == TO_FILL, run.model.values, found).astype(np.int64))
+    if low < TO_FILL or high >= run.model.vocab_size:
+        raise UserError(
+            f"{name} holds the value {low if low < TO_FILL else high}, outside 0..{run.model.vocab_size - 1}"
+        )
+    return torch.from_numpy(np.where(found == TO_FILL, run.model.vocab_size, found).astype(np.int64))
 
 
 def _one_example(run: Run, name: str) -> Tensor:
@@ -104,14 +106,14 @@ def write_points(z: Tensor, out: Path | None) -> None:
         raise UserError(f"the points z can be written as .npy or .csv, not to {out}")
 
 
-def present(run: Run, walk: Walk, out: Path | None, *, steps: int, seed: int, values: ValueDraw) -> None:
+def present(run: Run, walk: Walk, out: Path | None, *, steps: int, seed: int, token_sampler: TokenSampler) -> None:
     """Samples at all points of the walk, printed or written."""
     images, text = is_images(run), run.tokenizer is not None
     formats = [".png", ".gif", ".npy"] if images else [".txt", ".npy"] if text else [".csv", ".npy"]
     if (images and out is None) or (out is not None and out.suffix not in formats):
         raise UserError(f"this needs a file that ends in {', '.join(formats)}" + (f", not {out}" if out else ": --out"))
-    tokens = decode(run, walk.z.flatten(0, 1), steps=steps, seed=seed, values=values)
-    shape = run.data.shape
+    tokens = decode(run, walk.z.flatten(0, 1), steps=steps, seed=seed, token_sampler=token_sampler)
+    shape = run.shape
     names = [f"{row} {column}".strip() for row in walk.rows for column in walk.columns]
     if out is None:
         written = run.texts(tokens) if text else [" ".join(map(str, row)) for row in tokens.tolist()]
@@ -125,7 +127,7 @@ def present(run: Run, walk: Walk, out: Path | None, *, steps: int, seed: int, va
         parts = (f"--- {name} ---\n{content}\n" for name, content in zip(names, run.texts(tokens), strict=True))
         out.write_text("\n".join(parts), encoding="utf-8")
     else:
-        _draw(tokens.numpy().reshape(*walk.z.shape[:2], -1), walk, shape, run.model.values, out)
+        _draw(tokens.numpy().reshape(*walk.z.shape[:2], -1), walk, shape, run.model.vocab_size, out)
 
 
 def _draw(tokens: Array, walk: Walk, shape: tuple[int, ...], values: int, out: Path) -> None:

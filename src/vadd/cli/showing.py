@@ -1,8 +1,6 @@
 """Numbers for people and for programs, where neither torch nor matplotlib should be waited for."""
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from vadd.cli.common import out_console
 
@@ -24,10 +22,3 @@ def duration(seconds: float) -> str:
         return f"{minutes} min"
     hours, rest = divmod(minutes, 60)
     return f"{hours} h {rest:02} min" if hours < 48 else f"{hours // 24:,} d {hours % 24} h"
-
-
-def write_json(file: Path, content: object) -> None:
-    """Atomically, so that a crash leaves the old file or the new one."""
-    beside = file.with_name(file.name + ".partial")
-    beside.write_text(json.dumps(content, indent=2) + "\n")
-    beside.replace(file)

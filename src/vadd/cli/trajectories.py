@@ -12,7 +12,7 @@ from vadd.errors import UserError
 if TYPE_CHECKING:
     from vadd.data.dataset import Array
     from vadd.report.trajectory import Token
-    from vadd.run import Run
+    from vadd.runs.run import Run
 
 FORMATS = (".html", ".gif", ".png", ".npz")
 PAD = "·"
@@ -48,7 +48,7 @@ def write_trajectory(run: "Run", states: "Array", out: Path, extents: Sequence[s
     import numpy as np
 
     refuse_strip(run, out)
-    values, shape, steps = run.model.values, run.data.shape, len(states) - 1
+    values, shape, steps = run.model.vocab_size, run.shape, len(states) - 1
     title = f"{run.directory.path.name}: {steps} steps"
     if out.suffix == ".npz":
         np.savez_compressed(out, states=states, mask=values)
@@ -78,7 +78,7 @@ def write_trajectory(run: "Run", states: "Array", out: Path, extents: Sequence[s
 
 
 def is_images(run: "Run") -> bool:
-    shape = run.data.shape
+    shape = run.shape
     return len(shape) == 3 and shape[2] in (1, 3)
 
 
@@ -91,7 +91,9 @@ def _histories(run: "Run", states: "Array") -> "list[list[Token]]":
 
     tokenizer = run.tokenizer
     if tokenizer is None:
-        return token_histories(states, run.model.values, [[f"{v} " for v in row] for row in states[-1]], "{} ".format)
+        return token_histories(
+            states, run.model.vocab_size, [[f"{v} " for v in row] for row in states[-1]], "{} ".format
+        )
 
     def piece_of(value: int) -> str:
         number = int(tokenizer.to_ids(np.array([value]))[0])
@@ -104,4 +106,4 @@ def _histories(run: "Run", states: "Array") -> "list[list[Token]]":
         ]
         for ids in tokenizer.to_ids(states[-1]).tolist()
     ]
-    return token_histories(states, run.model.values, written, piece_of)
+    return token_histories(states, run.model.vocab_size, written, piece_of)

@@ -6,7 +6,7 @@ Tensors only: no files, no configuration, no printing.
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
 from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.health import LatentHealth, latent_health
-from vadd.core.latent import Evidence, GaussianLatent, Latent, NoLatent, Particles, kl_warmup
+from vadd.core.latents import Evidence, GaussianLatent, Latent, NoLatent, Particles, Recognizer, kl_warmup
 from vadd.core.masking import (
     EvenWeights,
     ExactCount,
@@ -16,15 +16,12 @@ from vadd.core.masking import (
     Masking,
     PartlyExplained,
     StratifiedTimes,
-    apply_mask,
 )
-from vadd.core.model import MaskedDiffusion
+from vadd.core.model import Denoiser, MaskedDiffusion
 from vadd.core.noise import Noise
 from vadd.core.objective import Objective, objective
-from vadd.core.sampler import Samples, sample
-from vadd.core.schedule import CosineSchedule, LinearSchedule, PolynomialSchedule, Schedule
-from vadd.core.strategies import (
-    SAMPLERS,
+from vadd.core.priors import Prior, StandardNormal
+from vadd.core.samplers import (
     Ancestral,
     EntropyBounded,
     FirstHitting,
@@ -34,12 +31,14 @@ from vadd.core.strategies import (
     Sampler,
     step_grid,
 )
-from vadd.core.values import ValueDraw
+from vadd.core.sampling import Samples, sample
+from vadd.core.schedule import CosineSchedule, LinearSchedule, PolynomialSchedule, Schedule
+from vadd.core.token_sampler import TokenSampler
 
 __all__ = [
-    "SAMPLERS",
     "Ancestral",
     "CosineSchedule",
+    "Denoiser",
     "DiagonalGaussian",
     "EntropyBounded",
     "EvenWeights",
@@ -63,13 +62,15 @@ __all__ = [
     "Particles",
     "PartlyExplained",
     "PolynomialSchedule",
+    "Prior",
+    "Recognizer",
     "Remask",
     "Sampler",
     "Samples",
     "Schedule",
+    "StandardNormal",
     "StratifiedTimes",
-    "ValueDraw",
-    "apply_mask",
+    "TokenSampler",
     "elbo",
     "k_sample_delbo",
     "kl_warmup",

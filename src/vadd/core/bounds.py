@@ -29,11 +29,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from vadd.core.latent import NoLatent, Particles
-from vadd.core.masking import ExactCount, MaskedBatch, Masking, apply_mask
+from vadd.core.latents import NoLatent, Particles
+from vadd.core.masking import ExactCount, MaskedBatch, Masking
 from vadd.core.model import MaskedDiffusion
 from vadd.core.noise import Noise
-from vadd.core.strategies import Ancestral, Grid, Sampler
+from vadd.core.samplers import Ancestral, Grid, Sampler
 from vadd.errors import UserError
 
 
@@ -51,7 +51,7 @@ def step_bound(
     """A lower bound of log p_T(x0) of the ``sampler`` (by default Algorithm 2) with ``steps`` steps on ``grid`` and a
     fresh latent at each step.
 
-    ``particles`` is their number, or a :class:`~vadd.core.latent.Particles` that also names the proposals.
+    ``particles`` is their number, or a :class:`~vadd.core.latents.Particles` that also names the proposals.
     """
     sampler = sampler or Ancestral()
     if not sampler.exact:
@@ -72,7 +72,7 @@ def step_bound(
         hidden = step_of[rows] <= step[:, None]
         revealed = (step_of[rows] == step[:, None]) & scored[rows]
         t = plan.times[rows.cpu(), step.cpu()].to(x0.device, torch.float32)
-        batch = apply_mask(x0[rows], Masking(hidden, t, torch.ones_like(t)), model.mask_value)
+        batch = MaskedBatch.of(x0[rows], Masking(hidden, t, torch.ones_like(t)), model.mask_value)
         total.index_add_(0, rows.cpu(), _log_joint(model, batch, revealed, particles, generator))
     return total
 
@@ -91,9 +91,9 @@ def _log_joint(
 ) -> Tensor:
     """log p(x_U | x_t) with the latent integrated out, (B,) float64, for the positions U of ``revealed`` (B, N).
 
-    Where the denoiser does not listen to z one particle is exact.
+    Where z is not heard one particle is exact.
     """
-    listens = model.listens(batch.xt)
+    listens = model.latent.listens(batch.masked)
     found = torch.zeros(len(batch.x0), dtype=torch.float64)
     for heard, drawn in ((True, particles), (False, replace(particles, count=1, proposals=("prior",)))):
         rows = (listens == heard).nonzero()[:, 0]
@@ -151,7 +151,7 @@ def _integral(
     counted = scored.any(dim=1).nonzero()[:, 0]  # where only pads are masked there is nothing to explain
     for part in torch.split(counted, particles.rows_per_call) if len(counted) else ():
         rows, chosen = repeated[part], masking[part]
-        batch = apply_mask(x0[rows], chosen, model.mask_value)
+        batch = MaskedBatch.of(x0[rows], chosen, model.mask_value)
         joint = _log_joint(model, batch, scored[part], particles, generator)
         total.index_add_(0, rows.cpu(), chosen.weight.cpu().double() * joint)
     return total / draws

@@ -3,7 +3,10 @@
 import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+
+from vadd.core.precision import precise
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,10 @@ class DiagonalGaussian:
         """Reparameterised draw: z = mean + std * noise, differentiable in both parameters."""
         return self.mean + self.log_std.exp() * noise
 
+    def draws(self, count: int, generator: torch.Generator) -> Tensor:
+        """``count`` draws from each, (count, ..., d)."""
+        return self.from_noise(torch.randn(count, *self.mean.shape, generator=generator).to(self.mean))
+
     def log_prob(self, z: Tensor) -> Tensor:
         """Log density, summed over the last dimension."""
         standardised = (z - self.mean) * (-self.log_std).exp()
@@ -25,6 +32,10 @@ class DiagonalGaussian:
     def kl_to_standard_normal(self) -> Tensor:
         """KL(self || N(0, I)) for each dimension, in nats: (..., d)."""
         return 0.5 * (self.mean**2 + (2 * self.log_std).exp() - 1) - self.log_std
+
+    def precise(self) -> "DiagonalGaussian":
+        """In float64, for long sums of logarithms."""
+        return DiagonalGaussian(precise(self.mean), precise(self.log_std))
 
 
 def standard_normal_log_prob(z: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from vadd.core.gaussian import DiagonalGaussian
-from vadd.core.masking import ExactCount, Masking, apply_mask
+from vadd.core.masking import ExactCount, MaskedBatch, Masking
 from vadd.core.model import MaskedDiffusion
 
 ACTIVE_VARIANCE = 0.01
@@ -54,13 +54,8 @@ def posteriors(
     model: MaskedDiffusion, x0: Tensor, some_masked: Masking
 ) -> tuple[DiagonalGaussian, DiagonalGaussian] | None:
     """r(z | x0, xt) when everything is masked (t = 1), and under the given masks."""
-    all_masked = Masking(
-        torch.ones_like(x0, dtype=torch.bool), torch.ones(len(x0), device=x0.device), torch.ones(len(x0))
-    )
-    at_one, anywhere = (
-        model.posterior(x0, apply_mask(x0, masking, model.mask_value).xt, masking.t)
-        for masking in (all_masked, some_masked)
-    )
+    at_one = model.posterior(MaskedBatch.all_masked(x0, model.mask_value))
+    anywhere = model.posterior(MaskedBatch.of(x0, some_masked, model.mask_value))
     return None if at_one is None or anywhere is None else (at_one, anywhere)
 
 

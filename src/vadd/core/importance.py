@@ -14,23 +14,35 @@ over draws in chunks: memory does not grow with K.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from vadd.core.gaussian import DiagonalGaussian, standard_normal_log_prob
 from vadd.core.precision import precise
+
+
+class Proposal(Protocol):
+    """Something to draw z from, for each of B examples."""
+
+    def draws(self, count: int, generator: torch.Generator) -> Tensor:
+        """(count, B, d)"""
+        ...
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """z (K, B, d) -> (K, B), in the precision of z."""
+        ...
 
 
 @dataclass(frozen=True)
 class MixtureProposal:
-    """Gaussians (B, d) and how many of the K draws come from each."""
+    """Several proposals, and how many of the K draws come from each."""
 
-    components: Sequence[DiagonalGaussian]
+    components: Sequence[Proposal]
     counts: Sequence[int]
 
     @classmethod
-    def even(cls, components: Sequence[DiagonalGaussian], particles: int) -> "MixtureProposal":
+    def even(cls, components: Sequence[Proposal], particles: int) -> "MixtureProposal":
         """As many draws from each component as possible; the first ones get what is left over."""
         share, left = divmod(particles, len(components))
         counts = [share + (index < left) for index in range(len(components))]
@@ -44,8 +56,7 @@ class MixtureProposal:
     def log_density(self, z: Tensor) -> Tensor:
         """log g(z) for z (K, B, d): (K, B)."""
         terms = [
-            DiagonalGaussian(precise(component.mean), precise(component.log_std)).log_prob(z)
-            + math.log(count / self.particles)
+            component.log_prob(z) + math.log(count / self.particles)
             for component, count in zip(self.components, self.counts, strict=True)
         ]
         return torch.logsumexp(torch.stack(terms), dim=0)
@@ -54,18 +65,21 @@ class MixtureProposal:
         """All K draws, at most ``chunk`` at a time: (k, B, d)."""
         for component, count in zip(self.components, self.counts, strict=True):
             for first in range(0, count, chunk):
-                noise = torch.randn(min(chunk, count - first), *component.mean.shape, generator=generator)
-                yield component.from_noise(noise.to(component.mean))
+                yield component.draws(min(chunk, count - first), generator)
 
 
 def log_mean_weight(
-    score: Callable[[Tensor], Tensor], proposal: MixtureProposal, chunk: int, generator: torch.Generator
+    score: Callable[[Tensor], Tensor],
+    log_prior: Callable[[Tensor], Tensor],
+    proposal: MixtureProposal,
+    chunk: int,
+    generator: torch.Generator,
 ) -> Tensor:
-    """The estimate above for every example: (B,) float64. ``score`` maps z (k, B, d) to (k, B)."""
+    """The estimate above for every example: (B,) float64. ``score`` and ``log_prior`` map z (k, B, d) to (k, B)."""
     total: Tensor | None = None
     for z in proposal.draws(chunk, generator):
         exactly = precise(z)
-        log_weight = precise(score(z)) + standard_normal_log_prob(exactly) - proposal.log_density(exactly)
+        log_weight = precise(score(z)) + log_prior(exactly) - proposal.log_density(exactly)
         part = torch.logsumexp(log_weight, dim=0)
         total = part if total is None else torch.logaddexp(total, part)
     assert total is not None, "a proposal has at least one draw"

@@ -55,7 +55,7 @@ Rows = slice | Tensor
 
 
 @dataclass(frozen=True)
-class Part:
+class BatchPart:
     """Which rows of a larger batch these are, where a batch is worked off in parts or by several processes."""
 
     rows: Rows
@@ -72,7 +72,22 @@ class MaskedBatch:
     xt: Tensor
     """(B, N) integers in 0..V, where V is the mask."""
     masking: Masking
-    part: Part | None = None
+    part: BatchPart | None = None
+
+    @classmethod
+    def of(cls, x0: Tensor, masking: Masking, mask_value: int, part: BatchPart | None = None) -> "MaskedBatch":
+        """Hide the masked positions of ``x0`` (B, N) behind ``mask_value``."""
+        return cls(x0, x0.masked_fill(masking.masked, mask_value), masking, part)
+
+    @classmethod
+    def all_masked(cls, x0: Tensor, mask_value: int) -> "MaskedBatch":
+        """Everything hidden, t = 1: what sampling starts from."""
+        ones = torch.ones(len(x0), device=x0.device)
+        return cls.of(x0, Masking(torch.ones_like(x0, dtype=torch.bool), ones, ones), mask_value)
+
+    @property
+    def masked(self) -> Tensor:
+        return self.masking.masked
 
     @property
     def t(self) -> Tensor:
@@ -93,11 +108,6 @@ class MaskedBatch:
         else:
             noise = torch.randn(draws, self.part.of, dim, generator=generator)[:, self.part.rows]
         return noise.to(self.x0.device)
-
-
-def apply_mask(x0: Tensor, masking: Masking, mask_value: int, part: Part | None = None) -> MaskedBatch:
-    """Hide the masked positions of ``x0`` (B, N) behind ``mask_value``."""
-    return MaskedBatch(x0, x0.masked_fill(masking.masked, mask_value), masking, part)
 
 
 class MaskDraw(Protocol):

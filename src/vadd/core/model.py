@@ -4,14 +4,14 @@ With the latent it is VADD; without, the same code is MDLM.
 """
 
 from dataclasses import replace
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vadd.core.gaussian import DiagonalGaussian
-from vadd.core.latent import Evidence, Latent, NoLatent
+from vadd.core.latents import Evidence, Latent, NoLatent
 from vadd.core.masking import MaskedBatch
 from vadd.core.precision import at_least_single, precise
 from vadd.core.schedule import Schedule
@@ -25,20 +25,11 @@ class Denoiser(Protocol):
     """
 
     positions: int
-    values: int
+    vocab_size: int
     uses_time: bool
     """Whether the output depends on t."""
 
     def __call__(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor: ...
-
-
-@runtime_checkable
-class SelectiveDenoiser(Protocol):
-    """A denoiser that does not listen to the latent in every state."""
-
-    def listens(self, xt: Tensor) -> Tensor:
-        """For which of the states xt (B, N) its output depends on z: (B,) bool."""
-        ...
 
 
 class MaskedDiffusion(nn.Module):
@@ -59,13 +50,13 @@ class MaskedDiffusion(nn.Module):
         return self.denoiser.positions
 
     @property
-    def values(self) -> int:
-        return self.denoiser.values
+    def vocab_size(self) -> int:
+        return self.denoiser.vocab_size
 
     @property
     def mask_value(self) -> int:
         """The mask is one more value, after the V real ones."""
-        return self.denoiser.values
+        return self.denoiser.vocab_size
 
     @property
     def device(self) -> torch.device:
@@ -79,38 +70,41 @@ class MaskedDiffusion(nn.Module):
         """The same networks, with pads scored like any other value."""
         return MaskedDiffusion(cast(nn.Module, self.denoiser), self.schedule, self.latent)
 
+    def predict(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor, masked: Tensor | None = None) -> Tensor:
+        """The denoiser's logits (M, V) at the M true entries of ``where``; z is passed on where it is heard.
+
+        ``masked`` (B, N) says which positions of xt are masked; by default they are looked up.
+        """
+        if z is not None and self.latent.heard_from > 0:
+            z = self.latent.heard(z, xt == self.mask_value if masked is None else masked)
+        return self.denoiser(xt, z, t, where)
+
     def log_likelihood(self, batch: MaskedBatch, z: Tensor | None, where: Tensor) -> Tensor:
         r"""sum_{i in where} log mu_i(x_t, z, t)[x0_i], for K latents at once: z (K, B, d) or None (K = 1) gives
         (K, B).
         """
         particles = 1 if z is None else z.shape[0]
         size = len(batch.x0)
-        if z is None or particles == 1:
-            xt, t, x0, flat_z = batch.xt, batch.t, batch.x0, None if z is None else z[0]
-        else:
-            xt, t, x0 = batch.xt.repeat(particles, 1), batch.t.repeat(particles), batch.x0.repeat(particles, 1)
-            where, flat_z = where.repeat(particles, 1), z.flatten(0, 1)
-        logits = at_least_single(self.denoiser(xt, flat_z, t, where))
+        xt, t, x0, masked, flat_z = batch.xt, batch.t, batch.x0, batch.masked, None if z is None else z[0]
+        if z is not None and particles > 1:
+            xt, x0, masked, where = (tensor.repeat(particles, 1) for tensor in (xt, x0, masked, where))
+            t, flat_z = t.repeat(particles), z.flatten(0, 1)
+        logits = at_least_single(self.predict(xt, flat_z, t, where, masked))
         log_mu = -F.cross_entropy(logits, x0[where], reduction="none")
         rows = where.nonzero()[:, 0]
         # Long sums of logarithms: float64 where nothing is trained on them.
         log_mu = log_mu if log_mu.requires_grad else precise(log_mu)
         return log_mu.new_zeros(particles * size).index_add(0, rows, log_mu).view(particles, size)
 
-    def listens(self, xt: Tensor) -> Tensor:
-        """For which of the states xt (B, N) the predictions may depend on z: (B,) bool."""
-        if isinstance(self.denoiser, SelectiveDenoiser):
-            return self.denoiser.listens(xt)
-        return torch.ones(len(xt), dtype=torch.bool, device=xt.device)
-
-    def posterior(self, x0: Tensor, xt: Tensor, t: Tensor) -> DiagonalGaussian | None:
+    def posterior(self, batch: MaskedBatch) -> DiagonalGaussian | None:
         """r(z | x0, xt), for latents that have a recognition model."""
-        return self.latent.posterior(x0, xt, t)
+        return self.latent.posterior(batch)
 
     def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
         """The evidence for the masked values of a batch that are scored: the network's part of a training step.
 
-        Of an example whose masked values are all pads there is nothing to explain: it is zero, KL included.
+        Where nothing is masked, or nothing but pads, there is nothing to explain: the evidence is zero, KL included.
+        Else the integral over t would diverge near t = 0.
         """
         where = batch.masking.masked
         if (explained := batch.masking.explained) is not None:
@@ -122,5 +116,4 @@ class MaskedDiffusion(nn.Module):
         def score(z: Tensor | None) -> Tensor:
             return self.log_likelihood(batch, z, where)
 
-        evidence = self.latent.evidence(score, batch, kl_weight, generator)
-        return evidence if self.pad is None else evidence.only(where.any(dim=1))
+        return self.latent.evidence(score, batch, kl_weight, generator).only(where.any(dim=1))

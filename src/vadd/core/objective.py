@@ -2,10 +2,9 @@ r"""The training objectives.
 
 MDLM maximises :math:`E_t E_{x_t}\, w(t) \sum_{i \in S} \log \mu_i[x_{0,i}]`; VADD, with KL weight lambda, :math:`E_t
 E_{x_t} E_{z \sim r}\, w(t) [\sum_{i \in S} \log \mu_i(x_t, z, t)[x_{0,i}] - \lambda\, KL(r(z \mid x_0, x_t) \|
-p(z))]`. Both are the same weighted mean of an :class:`~vadd.core.latent.Evidence`. Where nothing is masked there is
-nothing to explain and the example counts zero, KL included: otherwise the integral diverges near t = 0. For a model
-with a pad, S holds the masked positions that are scored, those of other values, and the same rule makes an example
-count zero when all its masked positions are pads.
+p(z))]`. Both are the same weighted mean of an :class:`~vadd.core.latents.Evidence`, which is zero for an example of
+which nothing is to be explained. For a model with a pad, S holds the masked positions that are scored, those of other
+values.
 
 Without pads the MDLM objective is a bound of the log-likelihood. The VADD objective is a sound thing to maximise but
 **not** a bound.
@@ -13,10 +12,9 @@ Without pads the MDLM objective is a bound of the log-likelihood. The VADD objec
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from vadd.core.latent import Evidence
+from vadd.core.latents import Evidence
 from vadd.core.masking import Masking
 
 
@@ -33,12 +31,10 @@ class Objective:
 
 
 def objective(evidence: Evidence, masking: Masking) -> Objective:
-    hidden = masking.masked.any(dim=1)
-
-    weight = torch.where(hidden, masking.weight, 0.0)
+    """The weighted means of a batch's evidence, under the masks it was given for."""
 
     def weighted_mean(nats: Tensor) -> Tensor:
-        return (weight * nats).mean()
+        return (masking.weight * nats).mean()
 
     positions = masking.masked.shape[1]
     return Objective(

@@ -3,7 +3,7 @@
 from vadd.data.array import examples_from, load_array, read_array
 from vadd.data.cifar10 import load_cifar10
 from vadd.data.copies import copies_distribution, load_copies
-from vadd.data.dataset import DiscreteDataset
+from vadd.data.dataset import DiscreteDataset, ExampleFormat
 from vadd.data.digits import load_digits
 from vadd.data.image_folder import load_image_folder
 from vadd.data.mnist import load_mnist
@@ -12,6 +12,7 @@ from vadd.data.toy import load_toy, toy_distribution, toy_sample
 
 __all__ = [
     "DiscreteDataset",
+    "ExampleFormat",
     "copies_distribution",
     "examples_from",
     "load_array",

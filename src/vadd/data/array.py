@@ -28,7 +28,7 @@ def read_integers(path: Path) -> Array:
     return array
 
 
-def read_array(path: Path, values: int | None = None) -> tuple[Array, int]:
+def read_array(path: Path, vocab_size: int | None = None) -> tuple[Array, int]:
     """The array, checked, and its V: ``values`` if given, else one more than the largest value."""
     array = read_integers(path)
     if array.ndim < 2 or array.size == 0:
@@ -36,7 +36,7 @@ def read_array(path: Path, values: int | None = None) -> tuple[Array, int]:
             f"{path} has shape {array.shape}; needed is (examples, positions) or (examples, height, width, ...)"
         )
     low, high = int(array.min()), int(array.max())
-    known = high + 1 if values is None else values
+    known = high + 1 if vocab_size is None else vocab_size
     if low < 0 or high >= known:
         wrong = low if low < 0 else high
         raise UserError(f"{path} holds the value {wrong}, outside 0..{known - 1}")
@@ -49,9 +49,11 @@ def examples_from(path: Path) -> Tensor:
     return torch.from_numpy(array.reshape(len(array), -1).astype(np.int64))
 
 
-def load_array(path: Path, *, values: int | None = None, test_fraction: float = 0.1, seed: int = 0) -> DiscreteDataset:
+def load_array(
+    path: Path, *, vocab_size: int | None = None, test_fraction: float = 0.1, seed: int = 0
+) -> DiscreteDataset:
     """Examples are shuffled by ``seed`` and the last ``test_fraction`` of them (at least one) held out."""
-    array, known = read_array(path, values)
+    array, known = read_array(path, vocab_size)
     count = len(array)
     held_out = max(1, math.floor(test_fraction * count))
     if held_out >= count:
@@ -60,7 +62,7 @@ def load_array(path: Path, *, values: int | None = None, test_fraction: float = 
     flat = torch.from_numpy(array.reshape(count, -1)[order].astype(np.int64))
     return DiscreteDataset(
         name=path.stem,
-        values=known,
+        vocab_size=known,
         shape=array.shape[1:],
         train=flat[:-held_out],
         test=flat[-held_out:],

@@ -13,9 +13,11 @@ import numpy as np
 import torch
 
 from vadd.data.dataset import Array, DiscreteDataset, quantize
-from vadd.data.download import Tell, fetch, silent, whole_file
+from vadd.data.download import download
 from vadd.data.places import data_directory
 from vadd.errors import UserError
+from vadd.files import whole_file
+from vadd.progress import Progress, silent
 
 TRAIN_BATCHES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 TEST_BATCH = "test_batch.bin"
@@ -42,7 +44,7 @@ def load_cifar10(directory: Path | None = None, *, levels: int = 256) -> Discret
     test, test_labels = _read_part([place / TEST_BATCH], levels)
     return DiscreteDataset(
         name="cifar10",
-        values=levels,
+        vocab_size=levels,
         shape=(SIDE, SIDE, CHANNELS),
         train=torch.from_numpy(train),
         test=torch.from_numpy(test),
@@ -76,14 +78,16 @@ def count_cifar10(directory: Path | None = None) -> tuple[int, int]:
     return sum(sizes), test.stat().st_size // RECORD if test.is_file() else 0
 
 
-def fetch_cifar10(directory: Path | None = None, *, tell: Tell = silent, mirrors: Sequence[str] | None = None) -> Path:
+def fetch_cifar10(
+    directory: Path | None = None, *, progress: Progress = silent, mirrors: Sequence[str] | None = None
+) -> Path:
     """The directory with all 60,000 images, downloaded and unpacked unless they are there."""
     place = data_directory("cifar10") if directory is None else directory
     if count_cifar10(place) == (len(TRAIN_BATCHES) * BATCH_IMAGES, BATCH_IMAGES):
         return place
     archive = place / ARCHIVE
     was_there = archive.exists()
-    fetch([mirror + ARCHIVE for mirror in mirrors or MIRRORS], archive, md5=MD5, tell=tell)
+    download([mirror + ARCHIVE for mirror in mirrors or MIRRORS], archive, md5=MD5, progress=progress)
     unpack(archive, place / FOLDER)
     if not was_there:
         archive.unlink()

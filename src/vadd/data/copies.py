@@ -13,39 +13,41 @@ from torch import Tensor
 from vadd.data.dataset import Array, DiscreteDataset
 
 
-def copies_sample(count: int, *, positions: int, values: int, noise: float, seed: int) -> Array:
+def copies_sample(count: int, *, positions: int, vocab_size: int, noise: float, seed: int) -> Array:
     """(count, positions) integers in 0..values-1."""
     rng = np.random.default_rng(seed)
-    symbol = rng.integers(0, values, (count, 1))
+    symbol = rng.integers(0, vocab_size, (count, 1))
     replaced = rng.random((count, positions)) < noise
-    return np.where(replaced, rng.integers(0, values, (count, positions)), symbol)
+    return np.where(replaced, rng.integers(0, vocab_size, (count, positions)), symbol)
 
 
 @cache
-def copies_distribution(positions: int, values: int, noise: float) -> Array:
+def copies_distribution(positions: int, vocab_size: int, noise: float) -> Array:
     """The exact probability of every example, an array of shape (values,) * positions."""
-    given_symbol = (1 - noise) * np.eye(values) + noise / values
-    total = np.zeros((values,) * positions)
+    given_symbol = (1 - noise) * np.eye(vocab_size) + noise / vocab_size
+    total = np.zeros((vocab_size,) * positions)
     for row in given_symbol:
         product = np.ones(())
         for _ in range(positions):
             product = np.multiply.outer(product, row)
-        total += product / values
+        total += product / vocab_size
     return total
 
 
 def load_copies(
-    *, positions: int = 6, values: int = 4, noise: float = 0.1, train_size: int, test_size: int, seed: int = 0
+    *, positions: int = 6, vocab_size: int = 4, noise: float = 0.1, train_size: int, test_size: int, seed: int = 0
 ) -> DiscreteDataset:
     def draw(count: int, stream: int) -> Tensor:
-        return torch.from_numpy(copies_sample(count, positions=positions, values=values, noise=noise, seed=stream))
+        return torch.from_numpy(
+            copies_sample(count, positions=positions, vocab_size=vocab_size, noise=noise, seed=stream)
+        )
 
     train_seed, test_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
     return DiscreteDataset(
         name="copies",
-        values=values,
+        vocab_size=vocab_size,
         shape=(positions,),
         train=draw(train_size, train_seed),
         test=draw(test_size, test_seed),
-        distribution=lambda: copies_distribution(positions, values, noise),
+        distribution=lambda: copies_distribution(positions, vocab_size, noise),
     )

@@ -1,5 +1,6 @@
 """What every data set looks like to the rest of the package."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,23 @@ TO_FILL = -1
 
 
 @dataclass(frozen=True)
+class ExampleFormat:
+    """What a model must know of its data."""
+
+    shape: tuple[int, ...]
+    """Of one example, before it is flattened."""
+    vocab_size: int
+    """V: values are 0..V-1, and V is the mask."""
+    pad: int | None = None
+    """The value that fills examples up, where one does; it is not scored."""
+
+    @property
+    def positions(self) -> int:
+        """N, the values of an example."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
 class DiscreteDataset:
     """Examples of N integers in 0..V-1, flattened; ``shape`` is what one example looks like before flattening.
 
@@ -26,7 +44,7 @@ class DiscreteDataset:
     """
 
     name: str
-    values: int
+    vocab_size: int
     shape: tuple[int, ...]
     train: Tensor
     """(n, N) integers of any type (images are uint8, text lies on disk): turn batches into int64."""
@@ -48,6 +66,10 @@ class DiscreteDataset:
     @property
     def positions(self) -> int:
         return self.train.shape[1]
+
+    @property
+    def format(self) -> ExampleFormat:
+        return ExampleFormat(self.shape, self.vocab_size, self.pad)
 
 
 def quantize(pixels: Array, levels: int, *, of: int = 256) -> Array:

@@ -20,7 +20,7 @@ def load_digits(*, levels: int = 2, seed: int = 0) -> DiscreteDataset:
     train, test = order[:TRAIN_SIZE], order[TRAIN_SIZE:]
     return DiscreteDataset(
         name="digits",
-        values=levels,
+        vocab_size=levels,
         shape=(SIDE, SIDE, 1),
         train=images[train],
         test=images[test],

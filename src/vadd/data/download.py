@@ -2,19 +2,17 @@
 
 import hashlib
 import http.client
-import secrets
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from vadd.errors import UserError
-
-Tell = Callable[[str, int, int | None], None]
-"""Called with what is under way, how many bytes are done, and of how many where that is known."""
+from vadd.files import whole_file
+from vadd.progress import Progress, silent
 
 CHUNK = 1 << 18
 TIMEOUT = 30.0
@@ -24,12 +22,8 @@ class _MirrorFailed(Exception):  # noqa: N818  # the next mirror may do better
     """One mirror did not deliver, with the reason."""
 
 
-def silent(what: str, done: int, total: int | None) -> None:
-    pass
-
-
-def fetch(
-    urls: Sequence[str], target: Path, *, md5: str | None = None, tell: Tell = silent, timeout: float = TIMEOUT
+def download(
+    urls: Sequence[str], target: Path, *, md5: str | None = None, progress: Progress = silent, timeout: float = TIMEOUT
 ) -> Path:
     """``target``, downloaded from the first of ``urls`` that delivers a file with the right checksum.
 
@@ -42,7 +36,7 @@ def fetch(
     for url in urls:
         try:
             with whole_file(target) as file:
-                _download(url, file, target.name, md5, tell, timeout)
+                _download(url, file, target.name, md5, progress, timeout)
         except _MirrorFailed as failed:
             reasons.append(f"{urlsplit(url).netloc}: {failed}")
         else:
@@ -64,30 +58,14 @@ def refuse_other_content(file: Path, md5: str | None) -> None:
         raise UserError(f"{file} is not the official file (md5 {found}, not {md5}); move it away and try again")
 
 
-@contextmanager
-def whole_file(target: Path) -> Iterator[BinaryIO]:
-    """A file to write to that gets the name ``target`` once all went well, and vanishes if anything did not."""
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("xb") as file:
-            yield file
-        part.replace(target)
-    except OSError as error:
-        raise UserError(f"cannot write {target}: {error.strerror or error}") from None
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-
-
-def _download(url: str, file: BinaryIO, name: str, md5: str | None, tell: Tell, timeout: float) -> None:
+def _download(url: str, file: BinaryIO, name: str, md5: str | None, progress: Progress, timeout: float) -> None:
     digest = hashlib.md5(usedforsecurity=False)
     done = 0
     with _network():
         response = urllib.request.urlopen(urllib.request.Request(url, headers={"User-Agent": "vadd"}), timeout=timeout)
     with response:
         total: int | None = response.length
-        tell(name, 0, total)
+        progress(name, 0, total)
         while True:
             with _network():
                 chunk = response.read(CHUNK)
@@ -96,7 +74,7 @@ def _download(url: str, file: BinaryIO, name: str, md5: str | None, tell: Tell, 
             file.write(chunk)
             digest.update(chunk)
             done += len(chunk)
-            tell(name, done, total)
+            progress(name, done, total)
     if total is not None and done != total:
         raise _MirrorFailed(f"the connection ended after {done} of {total} bytes")
     if md5 is not None and digest.hexdigest() != md5:

@@ -40,7 +40,7 @@ def load_image_folder(
     images = torch.from_numpy(pixels)
     return DiscreteDataset(
         name=folder.resolve().name,
-        values=levels,
+        vocab_size=levels,
         shape=(size, size, channels),
         train=images[:-held_out],
         test=images[-held_out:],

@@ -22,21 +22,21 @@ def picture_shape(shape: Sequence[int]) -> tuple[int, int, int]:
     return height, width, channels
 
 
-def read_pictures(path: Path, shape: Sequence[int], values: int) -> Array:
+def read_pictures(path: Path, shape: Sequence[int], vocab_size: int) -> Array:
     """One image from a picture file, or one or several from an .npy of integers in 0..V-1: (n, N)."""
     height, width, channels = picture_shape(shape)
     if path.suffix != ".npy":
         pixels = np.asarray(open_image(path, channels))
         _check_size(path, pixels.shape[:2], (height, width))
-        return quantize(pixels.reshape(1, -1), values).astype(np.int64)
+        return quantize(pixels.reshape(1, -1), vocab_size).astype(np.int64)
     array = read_integers(path)
     one = [(height, width, channels)] + [(height, width)] * (channels == 1)
     several = array[None] if array.shape in one else array
     if several.shape[1:] not in one or not len(several):
         raise UserError(f"{path} has the shape {array.shape}; the model's images have {one[0]}")
-    if several.min() < 0 or several.max() >= values:
+    if several.min() < 0 or several.max() >= vocab_size:
         wrong = several.min() if several.min() < 0 else several.max()
-        raise UserError(f"{path} holds the value {wrong}, outside 0..{values - 1}")
+        raise UserError(f"{path} holds the value {wrong}, outside 0..{vocab_size - 1}")
     return several.reshape(len(several), -1).astype(np.int64)
 
 

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from vadd.data.dataset import Array, DiscreteDataset, quantize
-from vadd.data.download import Tell, fetch, silent
+from vadd.data.download import download
 from vadd.data.places import data_directory
 from vadd.errors import UserError
+from vadd.progress import Progress, silent
 
 TRAIN_IMAGES = "train-images-idx3-ubyte.gz"
 TRAIN_LABELS = "train-labels-idx1-ubyte.gz"
@@ -45,7 +46,7 @@ def load_mnist(directory: Path | None = None) -> DiscreteDataset:
     side = SIDE + 2 * FRAME
     return DiscreteDataset(
         name="mnist",
-        values=2,
+        vocab_size=2,
         shape=(side, side, 1),
         train=torch.from_numpy(binarize(train)),
         test=torch.from_numpy(binarize(test)),
@@ -59,11 +60,13 @@ def missing_mnist(directory: Path) -> list[str]:
     return [name for name in MD5 if not (directory / name).is_file()]
 
 
-def fetch_mnist(directory: Path | None = None, *, tell: Tell = silent, mirrors: Sequence[str] | None = None) -> Path:
+def fetch_mnist(
+    directory: Path | None = None, *, progress: Progress = silent, mirrors: Sequence[str] | None = None
+) -> Path:
     """The directory with the four files, downloaded where they are missing."""
     place = data_directory("mnist") if directory is None else directory
     for name, md5 in MD5.items():
-        fetch([mirror + name for mirror in mirrors or MIRRORS], place / name, md5=md5, tell=tell)
+        download([mirror + name for mirror in mirrors or MIRRORS], place / name, md5=md5, progress=progress)
     return place
 
 

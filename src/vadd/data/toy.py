@@ -36,13 +36,13 @@ class Rectangle:
     low: tuple[float, float]
     high: tuple[float, float]
 
-    def discretize(self, points: Array, values: int) -> Array:
+    def discretize(self, points: Array, vocab_size: int) -> Array:
         unit = (points - np.array(self.low)) / (np.array(self.high) - np.array(self.low))
-        bins: Array = np.clip(np.floor(unit * values), 0, values - 1).astype(np.int64)
+        bins: Array = np.clip(np.floor(unit * vocab_size), 0, vocab_size - 1).astype(np.int64)
         return bins
 
-    def edges(self, axis: int, values: int) -> Array:
-        edges = np.linspace(self.low[axis], self.high[axis], values + 1)
+    def edges(self, axis: int, vocab_size: int) -> Array:
+        edges = np.linspace(self.low[axis], self.high[axis], vocab_size + 1)
         edges[0], edges[-1] = -np.inf, np.inf
         return edges
 
@@ -86,16 +86,16 @@ def toy_points(name: Toy, count: int, seed: int) -> Array:
     return np.asarray(points)
 
 
-def toy_sample(name: Toy, count: int, seed: int, values: int = 100) -> Array:
+def toy_sample(name: Toy, count: int, seed: int, vocab_size: int = 100) -> Array:
     """``count`` discretized points, (count, 2) integers in 0..values-1."""
-    return _rectangle(name).discretize(toy_points(name, count, seed), values)
+    return _rectangle(name).discretize(toy_points(name, count, seed), vocab_size)
 
 
 @cache
-def toy_distribution(name: Toy, values: int = 100) -> Array:
+def toy_distribution(name: Toy, vocab_size: int = 100) -> Array:
     """The exact probability of every bin, (values, values): first coordinate down, second across."""
     if name == "checkerboard":
-        edges = np.linspace(0, CELLS, values + 1)
+        edges = np.linspace(0, CELLS, vocab_size + 1)
         # overlap[i, c]: the share of column band c that falls into bin i; bins need not align with the cells.
         band = np.arange(CELLS)
         overlap = np.clip(np.minimum(edges[1:, None], band + 1) - np.maximum(edges[:-1, None], band), 0, None)
@@ -103,29 +103,29 @@ def toy_distribution(name: Toy, values: int = 100) -> Array:
         mass: Array = overlap @ (filled / filled.sum()) @ overlap.T
         return mass
     if name == "swissroll":
-        return _noisy_curve(_swissroll_curve(CURVE_NODES), SWISSROLL_NOISE, _rectangle(name), values)
+        return _noisy_curve(_swissroll_curve(CURVE_NODES), SWISSROLL_NOISE, _rectangle(name), vocab_size)
     circles = [_circle_curve(radius, CURVE_NODES) for radius in (1.0, CIRCLES_FACTOR)]
-    return _noisy_curve(np.concatenate(circles), CIRCLES_NOISE, _rectangle(name), values)
+    return _noisy_curve(np.concatenate(circles), CIRCLES_NOISE, _rectangle(name), vocab_size)
 
 
-def _noisy_curve(curve: Array, noise: float, rectangle: Rectangle, values: int) -> Array:
+def _noisy_curve(curve: Array, noise: float, rectangle: Rectangle, vocab_size: int) -> Array:
     across, down = (
-        np.diff(ndtr((rectangle.edges(axis, values) - curve[:, axis, None]) / noise), axis=1) for axis in (0, 1)
+        np.diff(ndtr((rectangle.edges(axis, vocab_size) - curve[:, axis, None]) / noise), axis=1) for axis in (0, 1)
     )
     mass: Array = across.T @ down / len(curve)
     return mass
 
 
 def load_toy(
-    name: Toy, *, values: int = 100, train_size: int = 100_000, test_size: int = 10_000, seed: int = 0
+    name: Toy, *, vocab_size: int = 100, train_size: int = 100_000, test_size: int = 10_000, seed: int = 0
 ) -> DiscreteDataset:
     """A training sample from ``seed`` and a fresh test sample from another stream of it."""
     train_seed, test_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
     return DiscreteDataset(
         name=name,
-        values=values,
+        vocab_size=vocab_size,
         shape=(2,),
-        train=torch.from_numpy(toy_sample(name, train_size, train_seed, values)),
-        test=torch.from_numpy(toy_sample(name, test_size, test_seed, values)),
-        distribution=lambda: toy_distribution(name, values),
+        train=torch.from_numpy(toy_sample(name, train_size, train_seed, vocab_size)),
+        test=torch.from_numpy(toy_sample(name, test_size, test_seed, vocab_size)),
+        distribution=lambda: toy_distribution(name, vocab_size),
     )

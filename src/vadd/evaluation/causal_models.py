@@ -18,8 +18,8 @@ from filelock import FileLock
 
 from vadd.data.places import data_directory
 from vadd.errors import UserError
-from vadd.evaluation.progress import Progress, silent
-from vadd.exported import checksum
+from vadd.files import checksum
+from vadd.progress import Progress, silent
 
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 CAUSALITY_TOLERANCE = 1e-4

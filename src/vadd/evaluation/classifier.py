@@ -19,9 +19,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from vadd.core.randomness import ShuffledBatches
 from vadd.errors import UserError
-from vadd.evaluation.progress import Progress, silent
-from vadd.training.randomness import ShuffledBatches
+from vadd.progress import Progress, silent
 
 FORMAT = 1
 """Part of the fingerprint; to be raised when the network or its training changes."""

@@ -14,10 +14,9 @@ from vadd.evaluation.divergence import entropy, histogram
 from vadd.evaluation.judges import choose_judge
 from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.likelihood import BoundSettings, has_latent, health_report, measure_bounds
-from vadd.evaluation.progress import Progress, silent
-from vadd.run import Run
-from vadd.sampling import Progress as SamplingProgress
-from vadd.training.metrics import training_seconds
+from vadd.progress import Progress, named, silent
+from vadd.runs.metrics import training_seconds
+from vadd.runs.run import Run
 
 DEFAULT_STEPS = (1, 2, 5, 20)
 DEFAULT_SAMPLES = 100_000
@@ -72,12 +71,12 @@ def evaluate(
         judge = choose_judge(run, samples, seed, inception, progress, language)
         report |= {"samples": judge.samples, **judge.about}
         for count in steps:
-            tell = counted(progress, f"samples in {plural(count, 'step')}", judge.samples)
+            tell = named(progress, plural(count, "step"))
             drawn = run.sample(judge.samples, steps=count, seed=seed, progress=tell).numpy()
             report["results"].append({"steps": count, **judge(drawn, count)})
             grown(report)
             if run.data.positions == 2:
-                histograms[count] = histogram(drawn, run.data.values)
+                histograms[count] = histogram(drawn, run.data.vocab_size)
             if len(run.data.shape) == 3:
                 images[count] = drawn[:SHOWN_IMAGES]
             if run.tokenizer is not None:
@@ -95,7 +94,7 @@ def evaluate(
 def report_of(run: Run) -> Report:
     """What every report begins with: which run it is about, and no results yet."""
     report: Report = {"run": str(run.directory.path), "recipe": run.recipe.name, "model": run.recipe.model}
-    report["values"] = run.data.values
+    report["values"] = run.data.vocab_size
     report["training_steps"] = run.recipe.training.steps
     report["training_seconds"] = training_seconds(run.directory.metrics())
     if has_latent(run):
@@ -103,15 +102,6 @@ def report_of(run: Run) -> Report:
     report["sampler"] = run.recipe.sampling.sampler
     report["results"] = []
     return report
-
-
-def counted(progress: Progress, what: str, total: int) -> SamplingProgress:
-    """Tells of samples what ``progress`` wants to know."""
-
-    def tell(*, done: int, evaluations: int) -> None:
-        progress(what, done, total)
-
-    return tell
 
 
 def plural(count: int, noun: str) -> str:

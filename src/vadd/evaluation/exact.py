@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vadd.core.model import MaskedDiffusion
-from vadd.core.sampler import Grid, step_grid
+from vadd.core.samplers import Grid, step_grid
 
 CHUNK = 16384
 
@@ -24,7 +24,7 @@ def mean_prediction(model: MaskedDiffusion, xt: Tensor, t: float, nodes: int) ->
     r"""For states xt (B, 2): the marginals E_z mu (B, 2, V) and the joints E_z mu_1 mu_2 summed over the batch
     (V, V), in float64.
     """
-    device, values = model.device, model.values
+    device, values = model.device, model.vocab_size
     z_nodes, weights = model.latent.prior_nodes(nodes)
     z_nodes, weights = None if z_nodes is None else z_nodes.to(device), weights.to(device)
     marginals = torch.zeros(len(xt), 2, values, dtype=torch.float64, device=device)
@@ -35,7 +35,7 @@ def mean_prediction(model: MaskedDiffusion, xt: Tensor, t: float, nodes: int) ->
             weight = weights[chunk]
             x = state.expand(len(weight), 2)
             z = None if z_nodes is None else z_nodes[chunk]
-            logits = model.denoiser(x, z, torch.full((len(x),), t, device=device), torch.ones_like(x, dtype=torch.bool))
+            logits = model.predict(x, z, torch.full((len(x),), t, device=device), torch.ones_like(x, dtype=torch.bool))
             mu = logits.double().softmax(-1).view(len(weight), 2, values)
             first_mu, second_mu = mu[:, 0], mu[:, 1]
             weighted = weight[:, None] * first_mu
@@ -63,7 +63,9 @@ class ExactDistributions:
     def after(self, steps: int, grid: Grid = "uniform") -> Tensor:
         times = step_grid(steps, grid)
         reveal = -self.model.schedule.alpha(times).diff()
-        result = torch.zeros(self.model.values, self.model.values, dtype=torch.float64, device=self.model.device)
+        result = torch.zeros(
+            self.model.vocab_size, self.model.vocab_size, dtype=torch.float64, device=self.model.device
+        )
         for i in range(steps, 0, -1):
             (first, second), together = self._joint(float(times[i]))
             result += reveal[i - 1] ** 2 * together
@@ -86,7 +88,10 @@ class ExactDistributions:
         """p(second | first) and p(first | second), the known value down: (V, V) each."""
         key = t if self.model.denoiser.uses_time else 1.0
         if key not in self._conditionals:
-            known, hidden = torch.arange(self.model.values), torch.full((self.model.values,), self.model.mask_value)
+            known, hidden = (
+                torch.arange(self.model.vocab_size),
+                torch.full((self.model.vocab_size,), self.model.mask_value),
+            )
             nodes = max(1, self.nodes // 64)
             given_first, _ = mean_prediction(self.model, torch.stack([known, hidden], dim=1), key, nodes)
             given_second, _ = mean_prediction(self.model, torch.stack([hidden, known], dim=1), key, nodes)

@@ -18,9 +18,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from vadd.data.download import whole_file
 from vadd.errors import UserError
-from vadd.evaluation.progress import Progress, silent
+from vadd.files import whole_file
+from vadd.progress import Progress, silent
 
 BATCH = 128
 

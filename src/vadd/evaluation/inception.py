@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.data.download import whole_file
 from vadd.data.places import data_directory
 from vadd.errors import UserError
+from vadd.files import whole_file
 
 SIDE = 299
 BATCH = 32

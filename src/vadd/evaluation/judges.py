@@ -23,9 +23,9 @@ from vadd.evaluation.frechet import FeatureStatistics, feature_statistics, frech
 from vadd.evaluation.inception import InceptionFeatures
 from vadd.evaluation.language_judge import LanguageJudge, Scores
 from vadd.evaluation.pairs import pair_jsd, position_pairs
-from vadd.evaluation.progress import Progress
 from vadd.evaluation.text_statistics import text_statistics
-from vadd.run import Run
+from vadd.progress import Progress
+from vadd.runs.run import Run
 
 FRECHET_SAMPLES = 10_000
 FID_SAMPLES = 50_000
@@ -86,7 +86,7 @@ class DistributionJudge:
         self.exact = ExactDistributions(run.model) if run.data.positions == 2 else None
 
     def __call__(self, drawn: Array, steps: int) -> Result:
-        found = histogram(drawn, self.run.data.values)
+        found = histogram(drawn, self.run.data.vocab_size)
         return {
             "jsd": jsd(self.true_sample, found),
             "paper_js": paper_js(self.true_sample, found),
@@ -120,7 +120,7 @@ class FrechetJudge:
             data.test,
             data.test_labels,
             data.shape,
-            data.values,
+            data.vocab_size,
             data_directory("classifiers"),
             progress=progress,
         )
@@ -167,7 +167,7 @@ class InceptionJudge:
 
     def _images(self, tokens: Tensor) -> Tensor:
         """(n, H, W, C) uint8, the levels spread over 0..255."""
-        spread = (tokens.float() * (255 / (self.run.data.values - 1))).round()
+        spread = (tokens.float() * (255 / (self.run.data.vocab_size - 1))).round()
         return spread.to(torch.uint8).view(-1, *self.run.data.shape)
 
     def __call__(self, drawn: Array, steps: int) -> Result:
@@ -222,7 +222,7 @@ class PairJudge:
         # As many samples as held-out examples, so that the floor has the noise of the measurement.
         self.samples = min(samples, len(data.test), len(data.train))
         self.about: dict[str, object] = {}
-        self.values = data.values
+        self.values = data.vocab_size
         self.pairs = position_pairs(data.positions)
         self.held_out = data.test.numpy()[: self.samples]
         chosen = np.random.default_rng(seed).choice(len(data.train), self.samples, replace=False)

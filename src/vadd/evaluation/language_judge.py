@@ -20,12 +20,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from vadd.data.dataset import Array
-from vadd.data.download import whole_file
 from vadd.data.places import data_directory
 from vadd.errors import UserError
 from vadd.evaluation.causal_models import CausalModel, load_causal_model
 from vadd.evaluation.likelihood import LARGEST_EXPONENT
-from vadd.evaluation.progress import Progress, silent
+from vadd.files import whole_file
+from vadd.progress import Progress, silent
 
 Convention = Literal["corpus", "sedd"]
 CONVENTIONS: dict[Convention, str] = {

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from vadd.core import MaskedDiffusion, Noise, ValueDraw
+from vadd.build import rows_at_once
+from vadd.core import MaskedBatch, MaskedDiffusion, Noise, TokenSampler
 from vadd.core.gaussian import DiagonalGaussian
-from vadd.core.sampler import sample
+from vadd.core.randomness import SAMPLING, step_generator
+from vadd.core.sampling import sample
 from vadd.errors import UserError
-from vadd.run import Run
-from vadd.training.randomness import SAMPLING, step_generator
+from vadd.runs.run import Run
 
 JUDGED = 1000
 """Held-out examples that tell which dimensions matter."""
@@ -20,13 +21,13 @@ JUDGED = 1000
 def posterior_of(model: MaskedDiffusion, x0: Tensor) -> DiagonalGaussian | None:
     """r(z | x0, everything masked) at t = 1 for examples (n, N), of which positions may be missing (the value V)."""
     x0 = x0.to(model.device, torch.int64)
-    return model.posterior(x0, torch.full_like(x0, model.mask_value), torch.ones(len(x0), device=model.device))
+    return model.posterior(MaskedBatch.all_masked(x0, model.mask_value))
 
 
 def encode(run: Run, x0: Tensor) -> Tensor:
     """The posterior means of examples (n, N), (n, d)."""
     means = []
-    for part in torch.split(x0, run.recipe.network.rows_at_once):
+    for part in torch.split(x0, rows_at_once(run.recipe.network)):
         posterior = posterior_of(run.model, part)
         if posterior is None:
             raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM)")
@@ -34,7 +35,7 @@ def encode(run: Run, x0: Tensor) -> Tensor:
     return torch.cat(means)
 
 
-def telling_dimensions(run: Run, count: int) -> list[int]:
+def informative_dimensions(run: Run, count: int) -> list[int]:
     """Those in which the recognition model says most about held-out examples, by their KL, the most telling first."""
     posterior = posterior_of(run.model, run.data.test[:JUDGED])
     if posterior is None:
@@ -58,13 +59,15 @@ def cross(centre: Tensor, dimensions: Sequence[int], values: Sequence[float]) ->
     return points
 
 
-def decode(run: Run, z: Tensor, *, steps: int, seed: int = 0, values: ValueDraw | None = None) -> Tensor:
+def decode(run: Run, z: Tensor, *, steps: int, seed: int = 0, token_sampler: TokenSampler | None = None) -> Tensor:
     """A sample for each point z (n, d), (n, N), drawn with one z for all steps and with the same random numbers for
     all: where two differ, it is z that makes the difference.
     """
     samples = []
-    for part in torch.split(z, run.recipe.network.rows_at_once):
+    for part in torch.split(z, rows_at_once(run.recipe.network)):
         noise = Noise([step_generator(seed, SAMPLING, 0) for _ in part], len(part), block=1)
-        drawn = sample(run.model, len(part), steps, noise, grid=run.recipe.sampling.grid, latent=part, values=values)
+        drawn = sample(
+            run.model, len(part), steps, noise, grid=run.recipe.sampling.grid, latent=part, token_sampler=token_sampler
+        )
         samples.append(drawn.tokens.cpu())
     return torch.cat(samples)

@@ -13,23 +13,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vadd.build import rows_at_once
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
 from vadd.core.health import latent_health
-from vadd.core.latent import NoLatent, Particles, Proposal
-from vadd.core.sampler import Grid
+from vadd.core.latents import NoLatent, Particles, ProposalName
+from vadd.core.randomness import BOUNDS, HEALTH, PILOT, step_generator
+from vadd.core.samplers import Grid
 from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer
 from vadd.errors import UserError
-from vadd.evaluation.division import in_shares
-from vadd.evaluation.progress import Progress, silent
-from vadd.run import Run
-from vadd.sampling import choose
-from vadd.training.randomness import BOUNDS, HEALTH, step_generator
+from vadd.generation.options import choose_sampler
+from vadd.parallel import Processes
+from vadd.progress import Progress, silent
+from vadd.runs.run import Run
 
 BATCH, TEXT_BATCH = 1000, 32
 """Examples that share a generator; part of what a seed means, and the portions that several processes divide."""
 HEALTH_EXAMPLES, HEALTH_TEXTS = 10_000, 1000
 PILOT_EXAMPLES = 16
-CANDIDATES: tuple[tuple[Proposal, ...], ...] = (("recognition", "prior"), ("revealed",), ("prior",))
+CANDIDATES: tuple[tuple[ProposalName, ...], ...] = (("recognition", "prior"), ("revealed",), ("prior",))
 LARGEST_EXPONENT = 700.0
 NOT_A_BOUND = "not a likelihood bound"
 PADS_NOT_SCORED = "pads not scored"
@@ -144,7 +145,7 @@ def measure_bounds(
     scored, every number has a ``convention`` that says so and none is valid: see ``docs/likelihood.md``.
     """
     x0 = check_examples(run, examples[: settings.limit])
-    sampler, grid = choose(run.recipe.sampling, grid=settings.grid)
+    sampler, grid = choose_sampler(run.recipe.sampling, grid=settings.grid)
     if run.recipe.sampling.latent_policy == "fixed" and max(settings.steps, default=1) > 1 and has_latent(run):
         raise UserError("the step bound is for latent_policy=resample; this recipe keeps one latent for all steps")
     log_truth, characters = true_log_probability(run, x0), character_count(run, x0)
@@ -161,7 +162,7 @@ def measure_bounds(
 
         progress(what, 0, len(x0))
         found = NegativeLogLikelihood.from_draws(
-            in_shares([len(batch) for batch in batches], draw),
+            Processes().in_shares([len(batch) for batch in batches], draw),
             model.scored(x0).sum(1),
             valid=valid and not convention,
             log_truth=log_truth,
@@ -169,7 +170,7 @@ def measure_bounds(
         )
         return asdict(found) | convention
 
-    particles = replace(settings.particles, rows_per_call=2 * run.recipe.network.rows_at_once)
+    particles = replace(settings.particles, rows_per_call=2 * rows_at_once(run.recipe.network))
     bounds = []
     for steps in settings.steps:
         bound = partial(step_bound, model, steps=steps, grid=grid, sampler=sampler)
@@ -203,9 +204,9 @@ def tightest(run: Run, bound: Callable[..., Tensor], particles: Particles) -> Pa
     """
     x0 = check_examples(run, run.data.train[:PILOT_EXAMPLES]).to(run.model.device)
 
-    def found(proposals: tuple[Proposal, ...]) -> float:
+    def found(proposals: tuple[ProposalName, ...]) -> float:
         tried = replace(particles, proposals=proposals)
-        return float(bound(x0=x0, particles=tried, generator=step_generator(0, HEALTH)).mean())
+        return float(bound(x0=x0, particles=tried, generator=step_generator(0, PILOT)).mean())
 
     return replace(particles, proposals=max(dict.fromkeys([particles.proposals, *CANDIDATES]), key=found))
 
@@ -237,7 +238,7 @@ def health_report(run: Run, examples: Tensor) -> dict[str, object] | None:
     """The entry ``latent`` of an evaluation's report."""
     most = HEALTH_EXAMPLES if run.tokenizer is None else HEALTH_TEXTS
     x0 = check_examples(run, examples[:most]).to(run.model.device)
-    health = latent_health(run.model, x0, step_generator(0, HEALTH), 2 * run.recipe.network.rows_at_once)
+    health = latent_health(run.model, x0, step_generator(0, HEALTH), 2 * rows_at_once(run.recipe.network))
     return (
         None
         if health is None
@@ -255,7 +256,7 @@ def has_latent(run: Run) -> bool:
 
 def check_examples(run: Run, examples: Tensor) -> Tensor:
     """The examples, if the run's model can read them."""
-    positions, values = run.model.positions, run.model.values
+    positions, values = run.model.positions, run.model.vocab_size
     if examples.ndim != 2 or len(examples) == 0:
         raise UserError(f"examples have the shape (n, {positions}) with n at least 1, not {tuple(examples.shape)}")
     if examples.shape[1] != positions:

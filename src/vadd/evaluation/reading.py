@@ -6,12 +6,12 @@ from typing import get_args
 from torch import Tensor
 
 from vadd.data import examples_from
-from vadd.data.download import Tell, silent
 from vadd.data.text import judging_text
 from vadd.data.text.known import CorpusName
 from vadd.errors import UserError
+from vadd.progress import Progress, silent
 from vadd.recipe import TextData
-from vadd.run import Run
+from vadd.runs.run import Run
 
 NAMED: tuple[CorpusName, ...] = tuple(name for name in get_args(CorpusName) if name not in ("files", "pydocs"))
 
@@ -25,15 +25,15 @@ def recognise(path: Path) -> CorpusName:
     return next((name for name in NAMED if written.startswith(name)), "files")
 
 
-def read_examples(run: Run, path: Path, tell: Tell = silent) -> Tensor:
+def read_examples(run: Run, path: Path, progress: Progress = silent) -> Tensor:
     """All examples of a file, (n, N): an ``.npy`` or, for a run on text, text, which is read like the run's own."""
     if path.suffix == ".npy" or not isinstance(run.recipe.data, TextData):
         return examples_from(path)
     own = run.recipe.data.corpus
-    return read_text(run, path, own if own in NAMED and own != "text8" else "files", tell)
+    return read_text(run, path, own if own in NAMED and own != "text8" else "files", progress)
 
 
-def read_text(run: Run, path: Path, corpus: CorpusName, tell: Tell = silent) -> Tensor:
+def read_text(run: Run, path: Path, corpus: CorpusName, progress: Progress = silent) -> Tensor:
     """The sequences (n, N) of a local copy of ``corpus``.
 
     Where it is plain text, a document is what the recipe says; by default the whole file, for padded sequences a line.
@@ -52,5 +52,5 @@ def read_text(run: Run, path: Path, corpus: CorpusName, tell: Tell = silent) -> 
         field=field,
         length=data.length,
         wrap=data.wrap,
-        tell=tell,
+        progress=progress,
     )

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from vadd.data.dataset import Array
-from vadd.evaluation.latent_paths import cross, posterior_of, telling_dimensions
-from vadd.run import Run
+from vadd.evaluation.latent_paths import cross, informative_dimensions, posterior_of
+from vadd.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ def traverse(
     posterior = posterior_of(model, run.data.test[example : example + 1])
     if posterior is None:
         return None
-    chosen = telling_dimensions(run, dimensions)
+    chosen = informative_dimensions(run, dimensions)
     values = torch.linspace(-span, span, columns).tolist()
     z = cross(posterior.mean[0].cpu(), chosen, values).flatten(0, 1).to(model.device)
     states = torch.full((len(z), model.positions), model.mask_value, device=z.device)
     everywhere = torch.ones_like(states, dtype=torch.bool)
-    logits = model.denoiser(states, z, torch.ones(len(z), device=z.device), everywhere)
-    levels = torch.arange(model.values, dtype=torch.float32, device=z.device)
+    logits = model.predict(states, z, torch.ones(len(z), device=z.device), everywhere)
+    levels = torch.arange(model.vocab_size, dtype=torch.float32, device=z.device)
     expected = (logits.float().softmax(-1) @ levels).view(len(chosen), columns, model.positions)
     return Traversal(chosen, values, np.asarray(expected.cpu()))

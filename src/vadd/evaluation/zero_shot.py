@@ -4,9 +4,9 @@ from pathlib import Path
 
 from vadd.errors import UserError
 from vadd.evaluation.likelihood import BoundSettings, measure_bounds
-from vadd.evaluation.progress import Progress, silent
 from vadd.evaluation.reading import read_text, recognise
-from vadd.run import Run
+from vadd.progress import Progress, named, silent
+from vadd.runs.run import Run
 
 SUFFIXES = frozenset({".txt", ".jsonl", ".csv"})
 
@@ -28,10 +28,9 @@ def zero_shot(run: Run, folder: Path, settings: BoundSettings, progress: Progres
             found.append({**about, "skipped": str(reason)})
             continue
 
-        def tell(what: str, done: int = 0, total: int | None = None, name: str = path.name) -> None:
-            progress(f"{name}: {what}", done, total)
-
-        found.append({**about, "sequences": len(examples), **measure_bounds(run, examples, settings, tell)})
+        found.append(
+            {**about, "sequences": len(examples), **measure_bounds(run, examples, settings, named(progress, path.name))}
+        )
     if all("skipped" in entry for entry in found):
         first = found[0]
         raise UserError(f"{run.directory.path} can read nothing in {folder}; {first['corpus']}: {first['skipped']}")

@@ -3,11 +3,12 @@
 from vadd.networks.mlp import MlpDenoiser, SiameseMlpRecognizer
 from vadd.networks.residual import ResidualDenoiser, ResidualRecognizer
 from vadd.networks.short_transformer import ShortTransformerDenoiser, ShortTransformerRecognizer
-from vadd.networks.transformer import TRANSFORMER_SIZES, TransformerDenoiser, TransformerRecognizer
+from vadd.networks.transformer import TransformerDenoiser, TransformerRecognizer
+from vadd.networks.transformer_blocks import TransformerSize
 from vadd.networks.unet import SiameseUnetRecognizer, UnetDenoiser
+from vadd.networks.unet_blocks import UnetSize
 
 __all__ = [
-    "TRANSFORMER_SIZES",
     "MlpDenoiser",
     "ResidualDenoiser",
     "ResidualRecognizer",
@@ -17,5 +18,7 @@ __all__ = [
     "SiameseUnetRecognizer",
     "TransformerDenoiser",
     "TransformerRecognizer",
+    "TransformerSize",
     "UnetDenoiser",
+    "UnetSize",
 ]

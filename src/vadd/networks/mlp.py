@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vadd.networks.posterior import mean_and_log_std
+
 DENSE_ROWS = 17
 """Tables of so few rows are summed as a matrix product of one-hot tokens, which a CPU does faster than look-ups."""
 
@@ -25,17 +27,17 @@ class TokenEmbedding(nn.Module):
 
     offsets: Tensor
 
-    def __init__(self, positions: int, values: int, width: int, smoothness: float = 0.0) -> None:
+    def __init__(self, positions: int, vocab_size: int, width: int, smoothness: float = 0.0) -> None:
         super().__init__()
-        self.rows = values + 1
-        self.table = nn.Parameter(torch.randn(positions * (values + 1), width))
-        self.register_buffer("offsets", torch.arange(positions) * (values + 1), persistent=False)
+        self.rows = vocab_size + 1
+        self.table = nn.Parameter(torch.randn(positions * (vocab_size + 1), width))
+        self.register_buffer("offsets", torch.arange(positions) * (vocab_size + 1), persistent=False)
         if smoothness > 0:
-            value = torch.arange(values)[:, None] / values
-            rows = self.table.detach().view(positions, values + 1, width)
+            value = torch.arange(vocab_size)[:, None] / vocab_size
+            rows = self.table.detach().view(positions, vocab_size + 1, width)
             for position in range(positions):
                 frequency, phase = smoothness * torch.randn(width), torch.rand(width)
-                rows[position, :values] = math.sqrt(2) * torch.sin(2 * math.pi * (frequency * value + phase))
+                rows[position, :vocab_size] = math.sqrt(2) * torch.sin(2 * math.pi * (frequency * value + phase))
         # The sum over positions should not grow with their number: from N = 2 on, keep the variance of two.
         self.table.detach().mul_(math.sqrt(2 / max(positions, 2)))
 
@@ -98,7 +100,7 @@ class MlpDenoiser(nn.Module):
     def __init__(
         self,
         positions: int,
-        values: int,
+        vocab_size: int,
         *,
         width: int = 512,
         depth: int = 4,
@@ -109,12 +111,12 @@ class MlpDenoiser(nn.Module):
     ) -> None:
         super().__init__()
         self.positions = positions
-        self.values = values
+        self.vocab_size = vocab_size
         self.uses_time = time_features > 0
-        self.tokens = TokenEmbedding(positions, values, width, smoothness)
+        self.tokens = TokenEmbedding(positions, vocab_size, width, smoothness)
         self.latent = None if latent_dim is None else LatentEmbedding(latent_dim, width, latent_frequencies)
         self.time = TimeEmbedding(time_features, width) if time_features else None
-        self.readout = nn.Sequential(*hidden_layers(width, depth), nn.Linear(width, positions * values))
+        self.readout = nn.Sequential(*hidden_layers(width, depth), nn.Linear(width, positions * vocab_size))
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         hidden = self.tokens(xt)
@@ -122,7 +124,7 @@ class MlpDenoiser(nn.Module):
             hidden = hidden + self.latent(z)
         if self.time is not None:
             hidden = hidden + self.time(t)
-        logits: Tensor = self.readout(hidden).view(-1, self.values)
+        logits: Tensor = self.readout(hidden).view(-1, self.vocab_size)
         return logits.index_select(0, where.flatten().nonzero()[:, 0])
 
 
@@ -135,7 +137,7 @@ class SiameseMlpRecognizer(nn.Module):
     def __init__(
         self,
         positions: int,
-        values: int,
+        vocab_size: int,
         *,
         latent_dim: int,
         width: int = 512,
@@ -144,7 +146,7 @@ class SiameseMlpRecognizer(nn.Module):
         smoothness: float = 0.0,
     ) -> None:
         super().__init__()
-        self.tokens = TokenEmbedding(positions, values, width, smoothness)
+        self.tokens = TokenEmbedding(positions, vocab_size, width, smoothness)
         self.time = TimeEmbedding(time_features, width) if time_features else None
         self.twin = nn.Sequential(*hidden_layers(width, depth), nn.Linear(width, width))
         self.readout = nn.Sequential(nn.Linear(width, width), nn.ELU(), nn.Linear(width, 2 * latent_dim))
@@ -154,6 +156,4 @@ class SiameseMlpRecognizer(nn.Module):
         if self.time is not None:
             hidden = hidden + self.time(t).repeat(2, 1)
         out_0, out_t = self.twin(hidden).chunk(2)
-        mean, log_std = self.readout((out_0 + out_t) / 2).chunk(2, dim=-1)
-        # A bounded scale keeps one bad step from ending in infinities; no useful posterior comes near the limits.
-        return mean, log_std.clamp(-8.0, 3.0)
+        return mean_and_log_std(self.readout((out_0 + out_t) / 2))

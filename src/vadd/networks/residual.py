@@ -5,10 +5,10 @@ Here the image is read once into a vector, a few residual blocks work on that ve
 some 15 MFLOP at width 768. The latent is one more thing that is read into the vector, and costs next to nothing.
 """
 
-import torch
 from torch import Tensor, nn
 
 from vadd.networks.mlp import TokenEmbedding
+from vadd.networks.posterior import mean_and_log_std
 
 
 class ResidualBlock(nn.Sequential):
@@ -32,7 +32,7 @@ class ResidualDenoiser(nn.Module):
     def __init__(
         self,
         positions: int,
-        values: int,
+        vocab_size: int,
         *,
         width: int = 768,
         blocks: int = 3,
@@ -41,15 +41,15 @@ class ResidualDenoiser(nn.Module):
     ) -> None:
         super().__init__()
         self.positions = positions
-        self.values = values
-        self.tokens = TokenEmbedding(positions, values, width)
+        self.vocab_size = vocab_size
+        self.tokens = TokenEmbedding(positions, vocab_size, width)
         self.latent = (
             None
             if latent_dim is None
             else nn.Sequential(nn.Linear(latent_dim, 4 * latent_dim), nn.SiLU(), nn.Linear(4 * latent_dim, width))
         )
         self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
-        self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, positions * values))
+        self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, positions * vocab_size))
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         hidden = self.tokens(xt)
@@ -57,7 +57,7 @@ class ResidualDenoiser(nn.Module):
             hidden = hidden + self.latent(z)
         for block in self.blocks:
             hidden = block(hidden)
-        logits: Tensor = self.readout(hidden).view(-1, self.values)
+        logits: Tensor = self.readout(hidden).view(-1, self.vocab_size)
         return logits.index_select(0, where.flatten().nonzero()[:, 0])
 
 
@@ -65,11 +65,18 @@ class ResidualRecognizer(nn.Module):
     """(x0, xt) -> mean and log standard deviation of r(z | x0, xt), each (B, d); one pass over both."""
 
     def __init__(
-        self, positions: int, values: int, *, latent_dim: int, width: int = 768, blocks: int = 2, dropout: float = 0.0
+        self,
+        positions: int,
+        vocab_size: int,
+        *,
+        latent_dim: int,
+        width: int = 768,
+        blocks: int = 2,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.clean = TokenEmbedding(positions, values, width)
-        self.masked = TokenEmbedding(positions, values, width)
+        self.clean = TokenEmbedding(positions, vocab_size, width)
+        self.masked = TokenEmbedding(positions, vocab_size, width)
         self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
         self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * latent_dim))
 
@@ -77,5 +84,4 @@ class ResidualRecognizer(nn.Module):
         hidden = self.clean(x0) + self.masked(xt)
         for block in self.blocks:
             hidden = block(hidden)
-        mean, log_std = self.readout(hidden).chunk(2, dim=-1)
-        return mean, torch.clamp(log_std, -8.0, 3.0)
+        return mean_and_log_std(self.readout(hidden))

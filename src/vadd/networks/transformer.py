@@ -14,15 +14,9 @@ shifts and gates stay, as plain parameters. They alone speed training up, which 
 import torch
 from torch import Tensor, nn
 
-from vadd.networks.transformer_blocks import Condition, TransformerBody
+from vadd.networks.posterior import mean_and_log_std
+from vadd.networks.transformer_blocks import Condition, TransformerBody, TransformerSize
 from vadd.networks.unet_blocks import zeroed
-
-TRANSFORMER_SIZES = {
-    "tiny": {"width": 256, "blocks": 4, "heads": 4},
-    "small": {"width": 768, "blocks": 12, "heads": 12},
-    "medium": {"width": 1024, "blocks": 24, "heads": 16},
-}
-"""``small`` is the paper's, the size of GPT-2 small; ``medium`` follows GPT-2 medium; ``tiny`` is for CPUs."""
 
 
 class TransformerDenoiser(nn.Module):
@@ -37,38 +31,25 @@ class TransformerDenoiser(nn.Module):
     def __init__(
         self,
         positions: int,
-        values: int,
+        vocab_size: int,
+        size: TransformerSize | None = None,
         *,
-        width: int = 768,
-        blocks: int = 12,
-        heads: int = 12,
         condition: int = 128,
         latent_dim: int | None = None,
-        dropout: float = 0.1,
-        convolution: int = 0,
-        checkpointing: bool = False,
     ) -> None:
         super().__init__()
+        size = size or TransformerSize()
         self.positions = positions
-        self.values = values
+        self.vocab_size = vocab_size
         self.latent = (
             None
             if latent_dim is None
             else nn.Sequential(nn.Linear(latent_dim, condition), nn.SiLU(), nn.Linear(condition, condition), nn.SiLU())
         )
         self.body = TransformerBody(
-            positions,
-            values,
-            width=width,
-            blocks=blocks,
-            heads=heads,
-            condition=None if latent_dim is None else condition,
-            zero=True,
-            dropout=dropout,
-            convolution=convolution,
-            checkpointing=checkpointing,
+            positions, vocab_size, size, condition=None if latent_dim is None else condition, zero=True
         )
-        self.readout = zeroed(nn.Linear(width, values))
+        self.readout = zeroed(nn.Linear(size.width, vocab_size))
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         condition = None if self.latent is None else Condition(self.latent(z))
@@ -89,36 +70,22 @@ class TransformerRecognizer(nn.Module):
     def __init__(
         self,
         positions: int,
-        values: int,
+        vocab_size: int,
+        size: TransformerSize | None = None,
         *,
         latent_dim: int,
-        width: int = 768,
-        blocks: int = 12,
-        heads: int = 12,
         condition: int = 128,
-        dropout: float = 0.1,
-        convolution: int = 0,
-        checkpointing: bool = False,
     ) -> None:
         super().__init__()
-        self.mask_value = values
+        size = size or TransformerSize()
+        self.mask_value = vocab_size
         self.mask = nn.Parameter(torch.randn(1, condition))
-        self.body = TransformerBody(
-            positions,
-            values,
-            width=width,
-            blocks=blocks,
-            heads=heads,
-            condition=condition,
-            zero=False,
-            dropout=dropout,
-            convolution=convolution,
-            checkpointing=checkpointing,
+        self.body = TransformerBody(positions, vocab_size, size, condition=condition, zero=False)
+        self.readout = nn.Sequential(
+            nn.Linear(size.width, size.width), nn.SiLU(), nn.Linear(size.width, 2 * latent_dim)
         )
-        self.readout = nn.Sequential(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 2 * latent_dim))
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         masked = (xt == self.mask_value).to(self.mask.dtype)[..., None]
         features = self.body(x0, Condition(self.mask, only=masked))
-        mean, log_std = self.readout(features.mean(dim=1)).chunk(2, dim=-1)
-        return mean, torch.clamp(log_std, -8.0, 3.0)
+        return mean_and_log_std(self.readout(features.mean(dim=1)))

@@ -1,13 +1,14 @@
 """The body of the diffusion transformer, without its ends: see :mod:`vadd.networks.transformer`."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vadd.errors import UserError
+from vadd.networks.attention import attention
 from vadd.networks.unet_blocks import zeroed
 
 
@@ -50,7 +51,7 @@ class SelfAttention(nn.Module):
     def forward(self, h: Tensor, rotation: Tensor) -> Tensor:
         tensors = self.queries_keys_values(h).unflatten(-1, (3, self.heads, -1))
         queries, keys = rotate(tensors[:, :, :2], rotation).permute(2, 0, 3, 1, 4)
-        seen = F.scaled_dot_product_attention(queries, keys, tensors[:, :, 2].transpose(1, 2))
+        seen = attention(queries, keys, tensors[:, :, 2].transpose(1, 2))
         out: Tensor = self.out(seen.transpose(1, 2).flatten(2))
         if self.neighbours is not None:
             # An image of height one with its planes side by side, which is how h lies in memory: on a CPU three times
@@ -127,43 +128,46 @@ def perceptron(width: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width))
 
 
-class TransformerBody(nn.Module):
-    """Tokens (B, N) in 0..V -> features: an embedding, blocks of attention and perceptron in turn, and a norm.
+@dataclass(frozen=True, kw_only=True)
+class TransformerSize:
+    width: int = 768
+    blocks: int = 12
+    heads: int = 12
+    dropout: float = 0.1
+    convolution: int = 0
+    """The odd width of a convolution beside each attention; 0 for none."""
+    checkpointing: bool = False
+    """Recompute each branch in the backward pass instead of storing what is inside it."""
 
-    ``checkpointing`` recomputes each of them in the backward pass instead of storing what is inside it.
-    """
+    def __post_init__(self) -> None:
+        if self.width % self.heads or self.width // self.heads % 2:
+            raise UserError(f"a width of {self.width} does not divide into {self.heads} heads of even size")
+        if self.convolution and self.convolution % 2 == 0:
+            raise UserError(f"the width of a convolution is odd, or 0 for none, not {self.convolution}")
+
+
+class TransformerBody(nn.Module):
+    """Tokens (B, N) in 0..V -> features: an embedding, blocks of attention and perceptron in turn, and a norm."""
 
     rotation: Tensor
 
     def __init__(
-        self,
-        positions: int,
-        values: int,
-        *,
-        width: int,
-        blocks: int,
-        heads: int,
-        condition: int | None,
-        zero: bool,
-        dropout: float,
-        convolution: int,
-        checkpointing: bool,
+        self, positions: int, vocab_size: int, size: TransformerSize, *, condition: int | None, zero: bool
     ) -> None:
         super().__init__()
-        if width % heads or width // heads % 2:
-            raise UserError(f"a width of {width} does not divide into {heads} heads of even size")
-        if convolution and convolution % 2 == 0:
-            raise UserError(f"the width of a convolution is odd, or 0 for none, not {convolution}")
+        width, heads = size.width, size.heads
 
         def branch(inner: nn.Module) -> Branch:
-            return Branch(inner, width, condition, zero=zero, dropout=dropout)
+            return Branch(inner, width, condition, zero=zero, dropout=size.dropout)
 
-        self.checkpointing = checkpointing
-        self.embedding = nn.Embedding(values + 1, width)
+        self.checkpointing = size.checkpointing
+        self.embedding = nn.Embedding(vocab_size + 1, width)
         nn.init.uniform_(self.embedding.weight, -(width**-0.5), width**-0.5)
         self.register_buffer("rotation", rotation_table(positions, width // heads), persistent=False)
-        self.attentions = nn.ModuleList(branch(SelfAttention(width, heads, convolution)) for _ in range(blocks))
-        self.perceptrons = nn.ModuleList(branch(perceptron(width)) for _ in range(blocks))
+        self.attentions = nn.ModuleList(
+            branch(SelfAttention(width, heads, size.convolution)) for _ in range(size.blocks)
+        )
+        self.perceptrons = nn.ModuleList(branch(perceptron(width)) for _ in range(size.blocks))
         self.norm = AdaptiveNorm(width, condition, gated=False, zero=zero)
 
     def forward(
@@ -177,13 +181,13 @@ class TransformerBody(nn.Module):
         h: Tensor = self.embedding(tokens)
         if added is not None:
             h = h + added
-        for attention, reflection in zip(self.attentions, self.perceptrons, strict=True):
-            h = self._through(attention, h, condition, self.rotation)
-            if attention is self.attentions[-1] and wanted is not None:
+        for attend, reflect in zip(self.attentions, self.perceptrons, strict=True):
+            h = self._through(attend, h, condition, self.rotation)
+            if attend is self.attentions[-1] and wanted is not None:
                 h = h.flatten(0, 1).index_select(0, wanted)
                 if condition is not None:
                     condition = condition._replace(rows=wanted // tokens.shape[1])
-            h = self._through(reflection, h, condition)
+            h = self._through(reflect, h, condition)
         features: Tensor = self.norm(h, condition)[0]
         return features
 

@@ -10,11 +10,24 @@ Activations are channels-last, as the embedding lookup leaves them. On a CPU tha
 lets attention run fused. The weights keep the usual layout.
 """
 
+import math
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vadd.networks.unet_blocks import TimeFeatures, UnetBody, normalised, zeroed
+from vadd.errors import UserError
+from vadd.networks.posterior import mean_and_log_std
+from vadd.networks.unet_blocks import TimeFeatures, UnetBody, UnetSize, normalised, zeroed
+
+
+def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
+    """(height, width, channels), if that is what the examples have."""
+    if len(shape) != 3:
+        raise UserError(f"a UNet is for images; these examples have the shape {tuple(shape)}")
+    height, width, channels = shape
+    return height, width, channels
 
 
 class PixelEmbedding(nn.Module):
@@ -23,10 +36,10 @@ class PixelEmbedding(nn.Module):
     One table with V + 1 rows serves all channels; they differ in the planes they fill.
     """
 
-    def __init__(self, height: int, width: int, channels: int, values: int, size: int) -> None:
+    def __init__(self, shape: Sequence[int], vocab_size: int, size: int) -> None:
         super().__init__()
-        self.image = (height, width, channels)
-        self.table = nn.Embedding(values + 1, size)
+        self.image = tuple(shape)
+        self.table = nn.Embedding(vocab_size + 1, size)
 
     def forward(self, tokens: Tensor) -> Tensor:
         embedded: Tensor = self.table(tokens.view(-1, *self.image))
@@ -40,32 +53,17 @@ class TokenUnet(nn.Module):
     adds z "in each up block and down block"; that it comes in through this shared vector is inferred from the counts.
     """
 
-    def __init__(
-        self,
-        height: int,
-        width: int,
-        channels: int,
-        values: int,
-        *,
-        embedding: int,
-        blocks: int,
-        groups: int,
-        heads: int,
-        pixel_embedding: int,
-        dropout: float,
-        latent_dim: int | None,
-        checkpointing: bool,
-    ) -> None:
+    def __init__(self, shape: Sequence[int], vocab_size: int, size: UnetSize, *, latent_dim: int | None) -> None:
         super().__init__()
 
         def to_condition(inputs: int) -> list[nn.Module]:
-            hidden = 4 * embedding
+            hidden = 4 * size.embedding
             return [nn.Linear(inputs, hidden), nn.SiLU(), nn.Linear(hidden, hidden), nn.SiLU()]
 
-        self.pixels = PixelEmbedding(height, width, channels, values, pixel_embedding)
-        self.time = nn.Sequential(TimeFeatures(embedding), *to_condition(embedding))
+        self.pixels = PixelEmbedding(shape, vocab_size, size.pixel_embedding)
+        self.time = nn.Sequential(TimeFeatures(size.embedding), *to_condition(size.embedding))
         self.latent = None if latent_dim is None else nn.Sequential(*to_condition(latent_dim))
-        self.body = UnetBody(channels * pixel_embedding, embedding, blocks, groups, heads, dropout, checkpointing)
+        self.body = UnetBody(shape[2] * size.pixel_embedding, size)
 
     def forward(self, tokens: Tensor, t: Tensor, z: Tensor | None = None) -> Tensor:
         condition = self.time(t)
@@ -83,21 +81,21 @@ class PixelReadout(nn.Module):
     Whichever holds less is done; both give the same logits.
     """
 
-    def __init__(self, planes: int, channels: int, values: int) -> None:
+    def __init__(self, planes: int, channels: int, vocab_size: int) -> None:
         super().__init__()
         self.channels = channels
-        self.values = values
-        self.convolution = zeroed(nn.Conv2d(planes, channels * values, 3, padding=1))
+        self.vocab_size = vocab_size
+        self.convolution = zeroed(nn.Conv2d(planes, channels * vocab_size, 3, padding=1))
 
     def forward(self, features: Tensor, where: Tensor) -> Tensor:
         wanted = where.view(-1, self.channels)
         pixels = wanted.any(1).nonzero()[:, 0]
-        outputs, inputs = self.channels * self.values, 9 * features.shape[1]
+        outputs, inputs = self.channels * self.vocab_size, 9 * features.shape[1]
         if len(pixels) * (inputs + outputs) < len(wanted) * outputs:
             logits, wanted = self.at(features, pixels), wanted.index_select(0, pixels)
         else:
             logits = self.convolution(features).permute(0, 2, 3, 1)
-        return logits.reshape(-1, self.values).index_select(0, wanted.flatten().nonzero()[:, 0])
+        return logits.reshape(-1, self.vocab_size).index_select(0, wanted.flatten().nonzero()[:, 0])
 
     def at(self, features: Tensor, pixels: Tensor) -> Tensor:
         """The convolution at chosen pixels, numbered (b * H + h) * W + w: (M, channels * V)."""
@@ -118,40 +116,15 @@ class UnetDenoiser(nn.Module):
     """
 
     def __init__(
-        self,
-        height: int,
-        width: int,
-        channels: int,
-        values: int,
-        *,
-        embedding: int = 64,
-        blocks: int = 8,
-        groups: int = 16,
-        heads: int = 1,
-        pixel_embedding: int = 32,
-        dropout: float = 0.1,
-        latent_dim: int | None = None,
-        checkpointing: bool = False,
+        self, shape: Sequence[int], vocab_size: int, size: UnetSize | None = None, *, latent_dim: int | None = None
     ) -> None:
         super().__init__()
-        self.positions = height * width * channels
-        self.values = values
+        shape, size = image_shape(shape), size or UnetSize()
+        self.positions = math.prod(shape)
+        self.vocab_size = vocab_size
         self.uses_time = True
-        self.unet = TokenUnet(
-            height,
-            width,
-            channels,
-            values,
-            embedding=embedding,
-            blocks=blocks,
-            groups=groups,
-            heads=heads,
-            pixel_embedding=pixel_embedding,
-            dropout=dropout,
-            latent_dim=latent_dim,
-            checkpointing=checkpointing,
-        )
-        self.readout = PixelReadout(embedding, channels, values)
+        self.unet = TokenUnet(shape, vocab_size, size, latent_dim=latent_dim)
+        self.readout = PixelReadout(size.embedding, shape[2], vocab_size)
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         logits: Tensor = self.readout(self.unet(xt, t, z), where)
@@ -166,38 +139,12 @@ class SiameseUnetRecognizer(nn.Module):
     start at zero: the posterior depends on x0 and on the mask from the first step.
     """
 
-    def __init__(
-        self,
-        height: int,
-        width: int,
-        channels: int,
-        values: int,
-        *,
-        latent_dim: int,
-        embedding: int = 64,
-        blocks: int = 8,
-        groups: int = 16,
-        heads: int = 1,
-        pixel_embedding: int = 32,
-        dropout: float = 0.1,
-        checkpointing: bool = False,
-    ) -> None:
+    def __init__(self, shape: Sequence[int], vocab_size: int, size: UnetSize | None = None, *, latent_dim: int) -> None:
         super().__init__()
-        self.unet = TokenUnet(
-            height,
-            width,
-            channels,
-            values,
-            embedding=embedding,
-            blocks=blocks,
-            groups=groups,
-            heads=heads,
-            pixel_embedding=pixel_embedding,
-            dropout=dropout,
-            latent_dim=None,
-            checkpointing=checkpointing,
-        )
-        halvings = max(1, (max(height, width) - 1).bit_length())
+        shape, size = image_shape(shape), size or UnetSize()
+        self.unet = TokenUnet(shape, vocab_size, size, latent_dim=None)
+        halvings = max(1, (max(shape[:2]) - 1).bit_length())
+        embedding, groups = size.embedding, size.groups
         layers: list[nn.Module] = [nn.Conv2d(embedding, embedding, 3, padding=1)]
         for left in reversed(range(halvings)):
             planes = embedding if left else 2 * latent_dim
@@ -207,6 +154,4 @@ class SiameseUnetRecognizer(nn.Module):
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         out_0, out_t = self.unet(torch.cat([x0, xt]), t.repeat(2)).chunk(2)
         # The first layer of the readout, the UNet's output convolution, is linear: once on the average is enough.
-        mean, log_std = self.readout((out_0 + out_t) / 2).chunk(2, dim=-1)
-        # A bounded scale keeps one bad step from ending in infinities; no useful posterior comes near the limits.
-        return mean, log_std.clamp(-8.0, 3.0)
+        return mean_and_log_std(self.readout((out_0 + out_t) / 2))

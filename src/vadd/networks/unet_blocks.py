@@ -1,15 +1,16 @@
 """The body of the UNet of Variational Diffusion Models, without its ends: see :mod:`vadd.networks.unet`."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vadd.errors import UserError
+from vadd.networks.attention import attention
 
 Layer = TypeVar("Layer", nn.Conv2d, nn.Linear)
 
@@ -73,36 +74,53 @@ class AttentionBlock(nn.Module):
         size, planes, height, width = h.shape
         rows = self.queries_keys_values(self.norm(h)).permute(0, 2, 3, 1)
         split = rows.reshape(size, height * width, 3, self.heads, planes // self.heads)
-        seen = F.scaled_dot_product_attention(*split.permute(2, 0, 3, 1, 4))
+        seen = attention(*split.permute(2, 0, 3, 1, 4))
         image = seen.transpose(1, 2).reshape(size, height, width, planes).permute(0, 3, 1, 2)
         out: Tensor = h + self.out(image)
         return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnetSize:
+    embedding: int = 64
+    """Planes C of every block."""
+    blocks: int = 8
+    """On the way down, and as many on the way up."""
+    groups: int = 16
+    heads: int = 1
+    pixel_embedding: int = 32
+    dropout: float = 0.1
+    checkpointing: bool = False
+    """Recompute each block in the backward pass instead of storing what is inside it."""
+
+    def __post_init__(self) -> None:
+        if self.embedding % 2 or self.embedding % self.groups or self.embedding % self.heads:
+            raise UserError(
+                f"an embedding of {self.embedding} must be even and divide into {self.groups} groups, "
+                f"{self.heads} heads"
+            )
 
 
 class UnetBody(nn.Module):
     """Planes (B, P, H, W) and a conditioning vector (B, 4C) -> features (B, C, H, W).
 
     One more block goes up than down: the input of every down block and the output of the last one are taken back in.
-    ``checkpointing`` recomputes each block in the backward pass instead of storing what is inside it.
     """
 
-    def __init__(
-        self, planes_in: int, embedding: int, blocks: int, groups: int, heads: int, dropout: float, checkpointing: bool
-    ) -> None:
+    def __init__(self, planes_in: int, size: UnetSize) -> None:
         super().__init__()
-        if embedding % 2 or embedding % groups or embedding % heads:
-            raise UserError(f"an embedding of {embedding} must be even and divide into {groups} groups, {heads} heads")
-        self.checkpointing = checkpointing
+        embedding, groups = size.embedding, size.groups
+        self.checkpointing = size.checkpointing
 
         def block(planes: int) -> ResnetBlock:
-            return ResnetBlock(planes, embedding, 4 * embedding, groups, dropout)
+            return ResnetBlock(planes, embedding, 4 * embedding, groups, size.dropout)
 
         self.enter = nn.Conv2d(planes_in, embedding, 3, padding=1)
-        self.down = nn.ModuleList(block(embedding) for _ in range(blocks))
+        self.down = nn.ModuleList(block(embedding) for _ in range(size.blocks))
         self.middle_in = block(embedding)
-        self.attention = AttentionBlock(embedding, groups, heads)
+        self.attention = AttentionBlock(embedding, groups, size.heads)
         self.middle_out = block(embedding)
-        self.up = nn.ModuleList(block(2 * embedding) for _ in range(blocks + 1))
+        self.up = nn.ModuleList(block(2 * embedding) for _ in range(size.blocks + 1))
         self.leave = normalised(embedding, groups)
 
     def forward(self, planes: Tensor, condition: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ OUT/tables.md        the tables as Markdown, to paste elsewhere
 OUT/figures/*.png
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +15,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from vadd.evaluation import BoundSettings, Report, evaluate, histogram
-from vadd.evaluation.division import is_main
 from vadd.evaluation.evaluate import Evaluation, plural
 from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.likelihood import has_latent
-from vadd.evaluation.progress import Progress, silent
 from vadd.evaluation.traversal import traverse
+from vadd.files import write_json
+from vadd.parallel import is_main
+from vadd.progress import Progress, named, silent
 from vadd.report.figures import (
     TRUTH_LABEL,
     Panel,
@@ -37,7 +37,7 @@ from vadd.report.page import Section, write_page
 from vadd.report.tables import PADS_NOTE, Table, bound_table, latent_table, report_names
 from vadd.report.text_figures import text_by_steps
 from vadd.report.text_tables import quality_table, side_by_side
-from vadd.run import Run
+from vadd.runs.run import Run
 
 STRIP_STEPS = 10
 
@@ -46,16 +46,6 @@ STRIP_STEPS = 10
 class Comparison:
     reports: list[Report]
     page: Path
-
-
-def write_json(path: Path, content: object) -> None:
-    """Atomically, so that a crash leaves the old file or the new one. Of several processes the main one writes."""
-    if not is_main():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".partial")
-    beside.write_text(json.dumps(content, indent=2) + "\n")
-    beside.replace(path)
 
 
 def compare(
@@ -76,7 +66,7 @@ def compare(
     """Evaluate every run at every number of steps and write the report; numbers are on disk once they are known."""
     evaluations: list[Evaluation] = []
     for run in runs:
-        tell = partial(_with_name, progress, f"{run.recipe.name} {label(run.recipe.model)}")
+        tell = named(progress, f"{run.recipe.name} {label(run.recipe.model)}")
         one_latent = has_latent(run) and run.recipe.sampling.latent_policy == "fixed"
         allowed = bounds.for_one_latent() if bounds is not None and one_latent else bounds
         keep = partial(_keep, out / "results.json", [evaluation.report for evaluation in evaluations])
@@ -141,7 +131,7 @@ def _figures(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -> dict[str
     for name, run, evaluation in zip(names, runs, evaluations, strict=True):
         drawn = [(plural(count, "step"), density) for count, density in evaluation.histograms.items()]
         if drawn:
-            truth = (TRUTH_LABEL, histogram(run.data.train.numpy(), run.data.values))
+            truth = (TRUTH_LABEL, histogram(run.data.train.numpy(), run.data.vocab_size))
             by_steps[name] = [truth, *drawn]
             # The paper's first figure: a row per data set with the data and every model at the fewest steps.
             title = f"{name.removeprefix(run.recipe.name).strip()}, {drawn[0][0]}"
@@ -151,7 +141,7 @@ def _figures(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -> dict[str
         figures["by-steps"] = "Samples by number of steps", histogram_panels(by_steps)
     grids = {
         name: [
-            (plural(count, "step"), tokens_to_images(tokens, run.data.shape, run.data.values))
+            (plural(count, "step"), tokens_to_images(tokens, run.data.shape, run.data.vocab_size))
             for count, tokens in evaluation.images.items()
         ]
         for name, run, evaluation in zip(names, runs, evaluations, strict=True)
@@ -183,7 +173,7 @@ def _image_figures(runs: Sequence[Run], names: Sequence[str]) -> dict[str, tuple
     shown = [run for run in runs if len(run.data.shape) == 3]
     if not shown or any(run.data.shape != shown[0].data.shape for run in shown):
         return {}
-    shape, values = shown[0].data.shape, shown[0].data.values
+    shape, values = shown[0].data.shape, shown[0].data.vocab_size
     states = np.concatenate([run.trajectory(1, steps=STRIP_STEPS).numpy() for run in shown], axis=1)
     owners = [name for name, run in zip(names, runs, strict=True) if run in shown]
     figures = {"denoising": ("From all masked to an image", denoising_strip(states, shape, values, names=owners))}
@@ -195,10 +185,6 @@ def _image_figures(runs: Sequence[Run], names: Sequence[str]) -> dict[str, tuple
         figure = traversal_figure(moved.expected, shape, values, rows, columns)
         figures["traversal"] = ("One dimension of the latent moving, everything masked", figure)
     return figures
-
-
-def _with_name(progress: Progress, name: str, what: str, done: int = 0, total: int | None = None) -> None:
-    progress(f"{name}: {what}", done, total)
 
 
 LIKELIHOOD_NOTE = (

@@ -5,13 +5,11 @@ from pathlib import Path
 
 from vadd.build import build_dataset
 from vadd.errors import Interrupted, UserError
-from vadd.recipe import MAY_CHANGE_ON_RESUME, Recipe, differences, load_recipe
-from vadd.run import Run, RunDirectory, load
+from vadd.parallel import on_main_process
+from vadd.recipe import Recipe, differences, load_recipe, same_learning
+from vadd.runs.layout import RunDirectory
+from vadd.runs.run import Run, load
 from vadd.training.loop import train
-from vadd.training.processes import on_main_process
-
-OF_NO_CONSEQUENCE = MAY_CHANGE_ON_RESUME - {"training.steps"}
-"""Keys that change where a run trains and what it writes, but not what it learns."""
 
 
 def both_models(name: str, overrides: Sequence[str] = ()) -> list[Recipe]:
@@ -25,7 +23,7 @@ def ensure_trained(recipe: Recipe, path: Path) -> Run:
 
     def refuse_another_recipe() -> None:
         found = differences(directory.recipe(), recipe) if directory.is_run() else {}
-        if changed := {key: values for key, values in found.items() if key not in OF_NO_CONSEQUENCE}:
+        if changed := {key: values for key, values in found.items() if not same_learning(key)}:
             told = ", ".join(f"{key} was {old!r}, now {new!r}" for key, (old, new) in changed.items())
             raise UserError(f"{path} was trained with another recipe ({told}); choose another --out")
 

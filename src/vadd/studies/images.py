@@ -7,7 +7,7 @@ from typing import Literal
 from vadd.core import Particles
 from vadd.evaluation import BoundSettings, Report
 from vadd.evaluation.inception import fetch_inception
-from vadd.evaluation.progress import Progress
+from vadd.progress import Progress
 from vadd.recipe import Recipe
 from vadd.report.figures import label
 from vadd.report.page import Section
@@ -69,7 +69,7 @@ def reproduce_cifar10(
     if inception is None:
         progress("the Inception network")
         inception = fetch_inception()
-    levels = runs[0].data.values
+    levels = runs[0].data.vocab_size
     return compare(
         runs,
         out,

@@ -8,7 +8,7 @@ from vadd.core import Particles
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, Report
 from vadd.evaluation.language_judge import LanguageJudge
-from vadd.evaluation.progress import Progress
+from vadd.progress import Progress
 from vadd.recipe import Recipe, ShortTransformerNetwork, TextData
 from vadd.report.figures import label
 from vadd.report.page import Section
@@ -87,7 +87,7 @@ def _in_equal_time(recipe: Recipe) -> Recipe:
     """
     if recipe.model != "mdlm" or not isinstance(recipe.network, ShortTransformerNetwork):
         return recipe
-    more = 1.02 + 0.1 * (1 - recipe.network.heard_from)
+    more = 1.02 + 0.1 * (1 - recipe.latent.heard_from)
     return recipe.with_overrides([f"training.steps={round(more * recipe.training.steps)}"])
 
 

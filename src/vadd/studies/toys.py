@@ -6,7 +6,7 @@ from typing import Literal
 
 from vadd.core import Particles
 from vadd.evaluation import BoundSettings, Report
-from vadd.evaluation.progress import Progress
+from vadd.progress import Progress
 from vadd.report.figures import label
 from vadd.report.page import Section
 from vadd.report.tables import Cell, Table

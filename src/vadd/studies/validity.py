@@ -4,7 +4,7 @@ from pathlib import Path
 
 from vadd.core import Particles
 from vadd.evaluation import BoundSettings
-from vadd.evaluation.progress import Progress
+from vadd.progress import Progress
 from vadd.studies.comparison import Comparison, compare
 from vadd.studies.ensure import both_models, ensure_trained
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from torch import nn
 
 from vadd.core import MaskedDiffusion
-from vadd.training.display import warn
-from vadd.training.processes import Processes
+from vadd.parallel import Processes
+from vadd.progress import warn
 
 
 def compile_networks(model: MaskedDiffusion, trial: Callable[[], object], processes: Processes) -> bool:

@@ -1,18 +1,10 @@
 """What a person sees while a model trains: a progress bar on a terminal, a line now and then elsewhere."""
 
-import os
 from types import TracebackType
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-console = Console(stderr=True, highlight=False, quiet=os.environ.get("RANK", "0") != "0")
-"""Of several processes only the first one speaks."""
-
-
-def warn(text: str) -> None:
-    """One line about something that costs little and does not stop the work."""
-    console.print(f"warning: {text}", soft_wrap=True, markup=False)
+from vadd.progress import console
 
 
 class TrainingDisplay:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vadd.core import Evidence, ExactCount, LatentHealth, MaskedDiffusion, Objective, apply_mask, objective
+from vadd.core import Evidence, ExactCount, LatentHealth, MaskedBatch, MaskedDiffusion, Objective, objective
 from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.health import health_of, posteriors
-from vadd.core.masking import Part
-from vadd.training.processes import Processes
-from vadd.training.randomness import TEST, step_generator
+from vadd.core.masking import BatchPart
+from vadd.core.randomness import TEST, step_generator
+from vadd.parallel import Processes
 
 EXAMPLES = 2048
 
@@ -33,7 +33,7 @@ def judge(model: MaskedDiffusion, test: Tensor, seed: int, rows_at_once: int, pr
     found: list[tuple[DiagonalGaussian, DiagonalGaussian]] = []
     for rows in torch.split(processes.padded_share(total), rows_at_once):
         x0 = test[rows].to(processes.device, torch.int64)
-        batch = apply_mask(x0, masking[rows].to(x0.device), model.mask_value, Part(rows, total))
+        batch = MaskedBatch.of(x0, masking[rows].to(x0.device), model.mask_value, BatchPart(rows, total))
         evidences.append(model(batch, 1.0, noise.clone_state()))
         both = posteriors(model, x0, for_health[rows].to(x0.device))
         if both is not None:

@@ -1,6 +1,6 @@
 """The training loop: draw a batch, mask it, weigh the evidence, step.
 
-Every random number is a function of (seed, step), see :mod:`vadd.training.randomness`; a run that was stopped and
+Every random number is a function of (seed, step), see :mod:`vadd.core.randomness`; a run that was stopped and
 resumed ends where an undisturbed one does. All of them are drawn for the whole batch in every process, and each process
 takes its rows: the result does not depend on the number of processes, nor on the parts in which a batch is worked off.
 """
@@ -12,24 +12,26 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vadd.build import build_mask_draw, build_model, heard_from
-from vadd.core import MaskedDiffusion, Objective, apply_mask, kl_warmup, objective
-from vadd.core.masking import Masking, Part
+from vadd.build import build_mask_draw, build_model, rows_at_once
+from vadd.core import MaskedBatch, MaskedDiffusion, Objective, kl_warmup, objective
+from vadd.core.masking import BatchPart, Masking
+from vadd.core.randomness import MASKS, ShuffledBatches, seed_dropout, step_generator
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
+from vadd.parallel import Processes, held_by_main_process
+from vadd.progress import warn
 from vadd.recipe import Recipe
-from vadd.run import RunDirectory
-from vadd.training.checkpoint import TrainingState, read_checkpoint
+from vadd.runs.archive import Archive
+from vadd.runs.checkpoint import TrainingState, read_checkpoint
+from vadd.runs.layout import RunDirectory
+from vadd.runs.metrics import MetricsLog, forget_after
+from vadd.runs.run import keep_tokenizer, write_format
 from vadd.training.compile import compile_networks
-from vadd.training.display import TrainingDisplay, warn
+from vadd.training.display import TrainingDisplay
 from vadd.training.ema import Ema
 from vadd.training.held_out import HeldOut, judge
 from vadd.training.interrupt import StopRequest
-from vadd.training.lock import RunLock
-from vadd.training.metrics import MetricsLog, forget_after
 from vadd.training.optimizer import Stepper, learning_rate
-from vadd.training.processes import Processes, held_by_main_process
-from vadd.training.randomness import MASKS, ShuffledBatches, seed_dropout, step_generator
 from vadd.training.sharding import shard, whole_state
 from vadd.training.trackers import Trackers
 from vadd.training.window import Window
@@ -55,7 +57,7 @@ def train(recipe: Recipe, directory: RunDirectory, data: DiscreteDataset, *, res
     With ``resume`` the training goes on from the newest checkpoint that is whole, or from the start where there is none
     yet. The recipe may then differ from the run's in the keys of ``MAY_CHANGE_ON_RESUME``, and takes its place.
     """
-    with held_by_main_process(RunLock(directory.path)):
+    with held_by_main_process(directory.lock):
         return Trainer(recipe, directory, data, resume=resume).run()
 
 
@@ -64,16 +66,17 @@ class Trainer:
         self.recipe, self.directory, self.settings, self.data = recipe, directory, recipe.training, data
         self.processes = Processes()
         self.device = self.processes.device
-        if data.tokenizer is not None and self.processes.is_main:
-            directory.keep_tokenizer(data.tokenizer)
+        if self.processes.is_main:
+            if data.tokenizer is not None:
+                keep_tokenizer(directory, data.tokenizer)
+            write_format(directory, data.format)
         self.parts = self.processes.share(self.settings.batch, self.settings.accumulate)
         self.batches = ShuffledBatches(len(data.train), self.settings.batch, recipe.seed)
-        self.draw_mask = build_mask_draw(
-            recipe.diffusion, latent=recipe.model == "vadd", heard_from=heard_from(recipe.network)
-        )
+        self.draw_mask = build_mask_draw(recipe)
+        self.archive = Archive(directory)
         state = self._saved_state() if resume else None
         self.start = 0 if state is None else state.step
-        self.model: MaskedDiffusion = build_model(recipe, data.shape, data.values, data.pad).to(self.device)
+        self.model: MaskedDiffusion = build_model(recipe, data.format).to(self.device)
         self.ema = Ema(self.model, self.settings.ema)
         if state is not None:
             self.model.load_state_dict(state.model)
@@ -92,8 +95,8 @@ class Trainer:
             compile_networks(self.model, self._trial, self.processes)
 
     def _saved_state(self) -> TrainingState | None:
-        newest = self.directory.archive.newest()
-        state = None if newest is None else read_checkpoint(newest)
+        newest = self.archive.newest(read_checkpoint)
+        state = None if newest is None else newest[1]
         if state is not None and self.settings.steps < state.step:
             raise UserError(
                 f"{self.directory.path} is at step {state.step} already; "
@@ -146,7 +149,7 @@ class Trainer:
                     "rate and the KL weight follow the schedules of the new length"
                 )
             self.directory.write_recipe(self.recipe)
-            self.directory.archive.sweep()
+            self.archive.sweep()
             forget_after(self.directory.metrics_file, self.start)
             self.trackers = Trackers(self.recipe, self.directory.path, self.start)
 
@@ -173,8 +176,8 @@ class Trainer:
     ) -> Objective:
         """The objective of some rows of the batch; their share of the gradient is added to what is there."""
         x0 = self.data.train[indices[rows]].to(self.device, torch.int64)
-        part = Part(rows, len(indices))
-        batch = apply_mask(x0, masking[rows].to(self.device), self.model.mask_value, part)
+        part = BatchPart(rows, len(indices))
+        batch = MaskedBatch.of(x0, masking[rows].to(self.device), self.model.mask_value, part)
         with self._autocast():
             evidence = self.wrapped(batch, self._kl_weight(step), generator)
         result = objective(evidence, batch.masking)
@@ -193,7 +196,7 @@ class Trainer:
         x0 = self.data.train[self.batches[0][self.parts[0]]].to(self.device, torch.int64)
         generator = step_generator(self.recipe.seed, MASKS, 0)
         masking = self.draw_mask(len(x0), self.data.positions, self.model.schedule, generator)
-        batch = apply_mask(x0, masking.to(self.device), self.model.mask_value)
+        batch = MaskedBatch.of(x0, masking.to(self.device), self.model.mask_value)
         with self._autocast():
             evidence = self.model(batch, 1.0, generator)
         objective(evidence, batch.masking).loss.backward()  # type: ignore[no-untyped-call]
@@ -206,7 +209,7 @@ class Trainer:
         return (
             step % self.settings.checkpoint_every == 0
             or time.perf_counter() - self._saved_at >= 60 * self.settings.checkpoint_minutes
-            or (found is not None and self.directory.archive.improves(step, found.objective.loss.item()))
+            or (found is not None and self.archive.improves(step, found.objective.loss.item()))
         )
 
     def save(self, step: int, found: HeldOut | None = None) -> bool:
@@ -226,7 +229,7 @@ class Trainer:
             self.metrics.flush_to_disk()
             test_loss = None if found is None else found.objective.loss.item()
             state = TrainingState(step, model, ema, optimizer, unlogged, test_loss)
-            saved = self.directory.archive.save(state, self.settings.keep_checkpoints)
+            saved = self.archive.save(state, self.settings.keep_checkpoints)
         self._saved_at = time.perf_counter()
         return not self.processes.any(not saved)[0]
 
@@ -259,8 +262,8 @@ class Trainer:
     def _evaluate(self, step: int, display: TrainingDisplay) -> HeldOut:
         """The averaged weights on held-out examples."""
         with self.window.paused():
-            rows_at_once = self.recipe.network.rows_at_once
-            found = judge(self.ema.averaged, self.data.test, self.recipe.seed, rows_at_once, self.processes)
+            rows = rows_at_once(self.recipe.network)
+            found = judge(self.ema.averaged, self.data.test, self.recipe.seed, rows, self.processes)
         loss, reconstruction, kl = (
             value.item() for value in (found.objective.loss, found.objective.reconstruction, found.objective.kl)
         )

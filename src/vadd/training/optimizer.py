@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
+from vadd.parallel import Processes
 from vadd.recipe import Training
-from vadd.training.processes import Processes
 from vadd.training.sharding import local, part_of, whole
 
 

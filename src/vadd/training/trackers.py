@@ -9,8 +9,8 @@ from accelerate.tracking import TensorBoardTracker, WandBTracker
 from accelerate.utils import is_tensorboard_available
 
 from vadd.errors import UserError
+from vadd.progress import warn
 from vadd.recipe import Recipe
-from vadd.training.display import warn
 
 
 class Trackers:

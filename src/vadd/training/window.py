@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vadd.core import Objective
-from vadd.training.processes import Processes
+from vadd.parallel import Processes
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from filelock import FileLock
 from torch import Tensor
 
 from vadd.data.dataset import DiscreteDataset
-from vadd.data.download import Tell, silent
 from vadd.data.places import data_directory
 from vadd.data.text.corpora import Corpus
 from vadd.data.text.documents import Documents
@@ -22,6 +21,7 @@ from vadd.data.text.subwords import published, read_tokenizer_json, train_bpe
 from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer, Special, Tokenizer, load_tokenizer
 from vadd.data.text.wrapping import Wrap, check_wrapping, needed_specials
 from vadd.errors import UserError
+from vadd.progress import Progress, silent
 
 __all__ = ["Tokenizer", "TokenizerName", "judging_text", "load_text", "load_tokenizer", "make_tokenizer", "pad_value"]
 
@@ -45,7 +45,7 @@ def load_text(
     test_fraction: float = 0.1,
     seed: int = 0,
     workers: int | None = None,
-    tell: Tell = silent,
+    progress: Progress = silent,
 ) -> DiscreteDataset:
     """Sequences of ``length`` tokens; with the name of a tokenizer that learns, it learns from this text.
 
@@ -54,15 +54,15 @@ def load_text(
     opened = open_corpus(corpus, path, documents=documents, field=field, test_fraction=test_fraction, seed=seed)
     if not isinstance(tokenizer, Tokenizer):
         specials = needed_specials(wrap, running=opened.running)
-        tokenizer = make_tokenizer(tokenizer, opened, specials, vocabulary, tokenizer_path, tell)
+        tokenizer = make_tokenizer(tokenizer, opened, specials, vocabulary, tokenizer_path, progress)
     check_wrapping(tokenizer, wrap, length, running=opened.running)
     train, test = (
-        torch.from_numpy(sequences(Request(opened, part, tokenizer, wrap, length), workers=workers, tell=tell))
+        torch.from_numpy(sequences(Request(opened, part, tokenizer, wrap, length), workers=workers, progress=progress))
         for part in ("train", "test")
     )
     return DiscreteDataset(
         name=opened.name,
-        values=tokenizer.values,
+        vocab_size=tokenizer.vocab_size,
         shape=(length,),
         train=train,
         test=test,
@@ -81,7 +81,7 @@ def judging_text(
     length: int,
     wrap: Wrap,
     workers: int | None = None,
-    tell: Tell = silent,
+    progress: Progress = silent,
 ) -> Tensor:
     """The held-out part of a corpus that a model has not learnt from, (n, length), as its own tokenizer reads it.
 
@@ -90,7 +90,9 @@ def judging_text(
     running = tokenizer.specials.eos is None
     opened = open_for_judging(corpus, path, documents=documents, field=field, running=running)
     check_wrapping(tokenizer, wrap, length, running=opened.running)
-    return torch.from_numpy(sequences(Request(opened, "test", tokenizer, wrap, length), workers=workers, tell=tell))
+    return torch.from_numpy(
+        sequences(Request(opened, "test", tokenizer, wrap, length), workers=workers, progress=progress)
+    )
 
 
 def pad_value(tokenizer: Tokenizer) -> int:
@@ -104,7 +106,7 @@ def make_tokenizer(
     specials: tuple[Special, ...],
     vocabulary: int = 4096,
     path: Path | None = None,
-    tell: Tell = silent,
+    progress: Progress = silent,
 ) -> Tokenizer:
     """A tokenizer by name: read from ``path`` or the hub, or learnt from the corpus and kept for the next time."""
     if name == "bytes":
@@ -126,7 +128,7 @@ def make_tokenizer(
     kept.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(kept.with_name(f"{kept.name}.lock")):
         if not kept.exists():
-            tell(f"learning a tokenizer from {corpus.name}", 0, None)
+            progress(f"learning a tokenizer from {corpus.name}", 0, None)
             if name == "bpe":
                 learnt: Tokenizer = train_bpe(_beginning(corpus, BPE_CHARACTERS), vocabulary, specials)
             else:

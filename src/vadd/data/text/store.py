@@ -26,12 +26,13 @@ import numpy as np
 from filelock import FileLock
 
 from vadd.data.dataset import Array
-from vadd.data.download import Tell, silent, whole_file
 from vadd.data.places import data_directory
 from vadd.data.text.corpora import Corpus, Part, Piece
 from vadd.data.text.tokenizers import Tokenizer
 from vadd.data.text.wrapping import Wrap, count_sequences, cut_sequences, encode_pieces, value_type
 from vadd.errors import UserError
+from vadd.files import whole_file
+from vadd.progress import Progress, silent
 
 FORMAT = 1
 """Goes up when the same text would give other tokens."""
@@ -68,7 +69,7 @@ class Request:
         return data_directory("tokens") / f"{self.corpus.name}-{self.part}-{key[:16]}"
 
 
-def sequences(request: Request, *, workers: int | None = None, tell: Tell = silent) -> Array:
+def sequences(request: Request, *, workers: int | None = None, progress: Progress = silent) -> Array:
     """(n, length) values on disk, mapped into memory; made first if they are not there.
 
     ``workers`` processes tokenise; by default one for each core where there is enough text, else none beside this one.
@@ -77,12 +78,12 @@ def sequences(request: Request, *, workers: int | None = None, tell: Tell = sile
     directory.mkdir(parents=True, exist_ok=True)
     # Processes that train together all ask for the same sequences: one makes them, the others wait.
     with FileLock(directory / "lock"):
-        found = _open(request, tell)
+        found = _open(request, progress)
         if found is not None:
             return found
-        _make_parts(request, _workers(request, workers), tell)
-        _assemble(request, tell)
-        made = _open(request, tell)
+        _make_parts(request, _workers(request, workers), progress)
+        _assemble(request, progress)
+        made = _open(request, progress)
     assert made is not None
     return made
 
@@ -94,12 +95,12 @@ def _workers(request: Request, asked: int | None) -> int:
     return 1 if size is not None and size < WORTH_PROCESSES else os.cpu_count() or 1
 
 
-def _open(request: Request, tell: Tell) -> Array | None:
+def _open(request: Request, progress: Progress) -> Array | None:
     """The finished sequences, unless they are missing, incomplete or damaged."""
     directory = request.directory
     try:
         index = json.loads((directory / "index.json").read_text())
-        tell("checking the tokens", 0, None)
+        progress("checking the tokens", 0, None)
         with (directory / "tokens.npy").open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if index["identity"] != request.identity or index["sha256"] != found:
@@ -129,18 +130,18 @@ def _part_file(request: Request, number: int) -> Path:
     return request.directory / "parts" / f"{number:05d}.npy"
 
 
-def _make_parts(request: Request, workers: int, tell: Tell) -> None:
+def _make_parts(request: Request, workers: int, progress: Progress) -> None:
     what = f"tokenising {request.corpus.name}, {request.part}"
     total = request.corpus.total(request.part)
     done = 0
-    tell(what, done, total)
+    progress(what, done, total)
     jobs = enumerate(batches(request.corpus.pieces(request.part), PART_CHARACTERS))
     if workers <= 1:
         for number, pieces in jobs:
             if not _part_file(request, number).exists():
                 _make_part(_part_file(request, number), pieces, request.tokenizer, request.wrap, request.length)
             done += sum(piece.size for piece in pieces)
-            tell(what, done, total)
+            progress(what, done, total)
         return
     settings = (request.tokenizer, request.wrap, request.length)
     under_way: dict[Future[None], int] = {}
@@ -154,10 +155,10 @@ def _make_parts(request: Request, workers: int, tell: Tell) -> None:
                 under_way[pool.submit(_work, _part_file(request, number), pieces)] = size
                 if len(under_way) >= 2 * workers:  # the text in waiting is in memory
                     done += _collect(under_way)
-                    tell(what, done, total)
+                    progress(what, done, total)
             while under_way:
                 done += _collect(under_way)
-                tell(what, done, total)
+                progress(what, done, total)
         except BrokenProcessPool:
             raise UserError(
                 "a process that was tokenising ended unexpectedly, for want of memory perhaps, or because the calling "
@@ -195,7 +196,7 @@ def _make_part(target: Path, pieces: list[Piece], tokenizer: Tokenizer, wrap: Wr
         np.save(file, tokens, allow_pickle=False)
 
 
-def _assemble(request: Request, tell: Tell) -> None:
+def _assemble(request: Request, progress: Progress) -> None:
     """One file from all parts, then the index; then the parts can go."""
     directory = request.directory
     files = sorted((directory / "parts").glob("[0-9]*.npy"))
@@ -207,7 +208,7 @@ def _assemble(request: Request, tell: Tell) -> None:
             f"the {request.part} part of {request.corpus.name} has {tokens} tokens, too few for one sequence of "
             f"{request.length}; choose a smaller data.length"
         )
-    kind = value_type(request.tokenizer.values)
+    kind = value_type(request.tokenizer.vocab_size)
     header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": (count, request.length)}
     what = f"writing {request.corpus.name}, {request.part}"
     written = 0
@@ -216,7 +217,7 @@ def _assemble(request: Request, tell: Tell) -> None:
         for block in cut_sequences(parts, request.tokenizer, request.wrap, request.length):
             file.write(block.tobytes())
             written += len(block)
-            tell(what, written, count)
+            progress(what, written, count)
     with (directory / "tokens.npy").open("rb") as made:
         checksum = hashlib.file_digest(made, "sha256").hexdigest()
     index = {"identity": request.identity, "sequences": count, "sha256": checksum}

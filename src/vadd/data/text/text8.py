@@ -9,10 +9,12 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from vadd.data.download import Tell, fetch, silent, whole_file
+from vadd.data.download import download
 from vadd.data.places import data_directory
 from vadd.data.text.corpora import RunningText
 from vadd.errors import UserError
+from vadd.files import whole_file
+from vadd.progress import Progress, silent
 
 NAME = "text8"
 ARCHIVE = "text8.zip"
@@ -34,23 +36,25 @@ def text8_file(directory: Path | None = None) -> Path:
     return (data_directory(NAME) if directory is None else directory) / NAME
 
 
-def fetch_text8(directory: Path | None = None, *, tell: Tell = silent, mirrors: Sequence[str] | None = None) -> Path:
+def fetch_text8(
+    directory: Path | None = None, *, progress: Progress = silent, mirrors: Sequence[str] | None = None
+) -> Path:
     """The file, downloaded and unpacked unless it is there."""
     target = text8_file(directory)
     if target.is_file():
         return target
     archive = target.with_name(ARCHIVE)
     was_there = archive.exists()
-    fetch([mirror + ARCHIVE for mirror in mirrors or MIRRORS], archive, tell=tell)
+    download([mirror + ARCHIVE for mirror in mirrors or MIRRORS], archive, progress=progress)
     try:
-        unpack(archive, target, tell)
+        unpack(archive, target, progress)
     finally:
         if not was_there:
             archive.unlink()
     return target
 
 
-def unpack(archive: Path, target: Path, tell: Tell = silent) -> None:
+def unpack(archive: Path, target: Path, progress: Progress = silent) -> None:
     """Write the one file of the archive; zip's own checksum, the size and the alphabet tell whether it is right."""
     done = 0
     try:
@@ -60,7 +64,7 @@ def unpack(archive: Path, target: Path, tell: Tell = silent) -> None:
                     raise UserError(f"{archive} is not text8: it holds other characters than a to z and the space")
                 file.write(chunk)
                 done += len(chunk)
-                tell(f"unpacking {NAME}", done, SIZE)
+                progress(f"unpacking {NAME}", done, SIZE)
             if done != SIZE:
                 raise UserError(f"{archive} is not text8: it holds {done:,} characters, not {SIZE:,}")
     except KeyError:

@@ -65,7 +65,7 @@ class Tokenizer(ABC):
         return [*before, *ids[:room], *after]
 
     @property
-    def values(self) -> int:
+    def vocab_size(self) -> int:
         """V, the number of values a model of this tokenizer's text has beside the mask."""
         return self.size if self.specials.mask is None else self.size - 1
 
@@ -77,11 +77,22 @@ class Tokenizer(ABC):
 
     def documents(self, values: Array) -> list[str]:
         """The texts in one sequence of a model's values, cut at EOS, without BOS and pads; empty ones are left out."""
+        return [self.decode(piece.tolist()) for piece in self._between_eos(values) if len(piece)]
+
+    def text(self, values: Array, *, padded: bool = False) -> str:
+        """One sequence of a model's values as text: its documents, parted by blank lines. If it is one ``padded``
+        document, the text up to the first EOS: what a model draws behind it means nothing.
+        """
+        if padded:
+            return self.decode(self._between_eos(values)[0].tolist())
+        return "\n\n".join(self.documents(values))
+
+    def _between_eos(self, values: Array) -> list[Array]:
+        """The ids between one EOS and the next, without BOS and pads."""
         ids = self.to_ids(np.asarray(values))
         bos, eos, pad = (-1 if s is None else s for s in (self.specials.bos, self.specials.eos, self.specials.pad))
         between = np.split(ids, np.flatnonzero(ids == eos))
-        pieces = (piece[~np.isin(piece, (bos, eos, pad))] for piece in between)
-        return [self.decode(piece.tolist()) for piece in pieces if len(piece)]
+        return [piece[~np.isin(piece, (bos, eos, pad))] for piece in between]
 
     @cached_property
     def fingerprint(self) -> str:

@@ -54,7 +54,7 @@ def encode_pieces(tokenizer: Tokenizer, pieces: Sequence[Piece], wrap: Wrap, len
         some = pieces[first : first + ENCODED_AT_ONCE]
         for ids, piece in zip(tokenizer.encode([piece.text for piece in some]), some, strict=True):
             lines.append(_padded(tokenizer, ids, length) if wrap == "padded" else _ended(tokenizer, ids, piece))
-    kind = value_type(tokenizer.values)
+    kind = value_type(tokenizer.vocab_size)
     if wrap == "padded":
         return tokenizer.to_values(np.array(lines, np.int64).reshape(-1, length)).astype(kind)
     joined = np.concatenate([np.zeros(0, np.int64), *(np.array(ids, np.int64) for ids in lines)])

@@ -1,0 +1,45 @@
+"""``vadd export``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vadd.cli.common import CheckpointOption, out_console, parse_checkpoint
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="A run directory.", show_default=False)],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.", show_default=False)],
+    checkpoint: CheckpointOption = "latest",
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Put the numbers of `vadd eval --json FILE`, of the same checkpoint, into the model card.",
+        ),
+    ] = None,
+) -> None:
+    """Write a model to a folder that can be published: weights, recipe and a model card.
+
+    Sampling from it needs neither the run nor its data. On the Hugging Face Hub it is found by its name "owner/name".
+
+    \b
+    Examples:
+      vadd export runs/checkers published/checkers
+      vadd export runs/checkers published/checkers --checkpoint best --results checkers.json
+      vadd sample published/checkers -n 5
+    """
+    which = parse_checkpoint(checkpoint)
+    from vadd.report.results import card_results
+    from vadd.runs.export import export as write
+    from vadd.runs.layout import RunDirectory
+
+    card = None if results is None else card_results(results)
+    exported = write(RunDirectory.open(run), directory, checkpoint=which, results=card)
+    out_console.print(
+        f"{directory}: {exported.recipe.name} {exported.recipe.model}, weights of step {exported.step}. "
+        f"Choose a license in {directory / 'README.md'} before you publish it; "
+        f"try: vadd sample {directory} -n 5",
+        soft_wrap=True,
+    )

@@ -1,0 +1,232 @@
+"""``vadd demo`` and ``vadd reproduce``."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vadd.cli.common import JsonOption, Narrator, check_json, out_console, parse_steps
+from vadd.cli.judging import ConventionName, ConventionOption, JudgeOption, open_judge
+
+if TYPE_CHECKING:
+    from vadd.report.tables import Table
+    from vadd.studies.comparison import Comparison
+
+reproduce = typer.Typer(help="Repeat the paper's experiments and put the results beside its own.", no_args_is_help=True)
+
+
+class Toy(StrEnum):
+    checkerboard = "checkerboard"
+    swissroll = "swissroll"
+    circles = "circles"
+
+
+class Scale(StrEnum):
+    cpu = "cpu"
+    paper = "paper"
+
+
+class ImageScale(StrEnum):
+    small = "small"
+    paper = "paper"
+
+
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="Where the data set lies; by default where `vadd data` puts it.", show_default=False),
+]
+
+
+def _show(comparison: "Comparison", table: "Table", json: Path | None) -> None:
+    from vadd.files import write_json
+
+    table.print(out_console)
+    if json is not None:
+        write_json(json, comparison.reports)
+    out_console.print(f"report: {comparison.page.resolve()}", soft_wrap=True)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/demo"),
+    toy: Annotated[Toy, typer.Option(help="The data to learn.")] = Toy.checkerboard,
+    json: JsonOption = None,
+) -> None:
+    """Train MDLM and VADD on a toy for a minute or so each and show what one step gives.
+
+    Finished trainings are kept: run it again and only the report is made anew.
+
+    \b
+    Examples:
+      vadd demo
+      vadd demo --toy circles --out runs/circles-demo
+    """
+    check_json(json)
+    from vadd.report.tables import divergence_table
+    from vadd.studies.toys import demo as run_demo
+
+    comparison = run_demo(toy.value, out, Narrator())
+    _show(comparison, divergence_table(comparison.reports), json)
+
+
+@reproduce.command("toys")
+def reproduce_toys(
+    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/toys"),
+    scale: Annotated[
+        Scale, typer.Option(help="cpu: minutes per model; paper: the appendix's 195,312 iterations.")
+    ] = Scale.cpu,
+    json: JsonOption = None,
+) -> None:
+    """The two-dimensional experiments: three data sets, MDLM and VADD, figures and the table beside the paper's.
+
+    Finished trainings are kept and interrupted ones continued.
+
+    \b
+    Examples:
+      vadd reproduce toys
+      vadd reproduce toys --scale paper --out runs/toys-paper
+    """
+    check_json(json)
+    from vadd.studies.toys import paper_table
+    from vadd.studies.toys import reproduce_toys as run_toys
+
+    comparison = run_toys(out, scale.value, Narrator())
+    _show(comparison, paper_table(comparison.reports), json)
+
+
+@reproduce.command("validity")
+def reproduce_validity(
+    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/validity"),
+    json: JsonOption = None,
+) -> None:
+    """What is a likelihood bound and what is not: data of known entropy, the DELBO below it, the step bounds above.
+
+    \b
+    Examples:
+      vadd reproduce validity
+    """
+    check_json(json)
+    from vadd.report.tables import bound_table
+    from vadd.studies.validity import reproduce_validity as run_validity
+
+    comparison = run_validity(out, Narrator())
+    _show(comparison, bound_table(comparison.reports), json)
+
+
+@reproduce.command("mnist")
+def reproduce_mnist(
+    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/mnist"),
+    scale: Annotated[
+        ImageScale,
+        typer.Option(help="small: twenty minutes per model; paper: the appendix's UNet, 200,000 iterations."),
+    ] = ImageScale.small,
+    data: DataOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Binarized MNIST: both models, Frechet distances, bits per dimension beside the paper's, samples by steps.
+
+    Finished trainings are kept and interrupted ones continued.
+
+    \b
+    Examples:
+      vadd data mnist && vadd reproduce mnist
+      vadd reproduce mnist --scale paper --out runs/mnist-paper
+    """
+    check_json(json)
+    from vadd.report.tables import divergence_table
+    from vadd.studies.images import bits_table
+    from vadd.studies.images import reproduce_mnist as run_mnist
+
+    comparison = run_mnist(out, scale.value, Narrator(), data=data)
+    divergence_table(comparison.reports).print(out_console)
+    _show(comparison, bits_table("mnist", comparison.reports), json)
+
+
+@reproduce.command("cifar10")
+def reproduce_cifar10(
+    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/cifar10"),
+    scale: Annotated[
+        ImageScale, typer.Option(help="small: minutes per model, 8 values per channel; paper: 1M iterations.")
+    ] = ImageScale.small,
+    data: DataOption = None,
+    inception: Annotated[
+        Path | None, typer.Option(help="The TorchScript InceptionV3 for FID; by default fetched.", show_default=False)
+    ] = None,
+    steps: Annotated[
+        str | None, typer.Option(help="Numbers of steps to take the FID at. [default: 1,10,50; paper: 10,...,100]")
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=2, help="Images for each FID. [default: 1000; paper: 50000]", show_default=False)
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """CIFAR-10: both models, FID by number of steps and bits per dimension beside the paper's, samples by steps.
+
+    Finished trainings are kept and interrupted ones continued. FID takes a fifth of a second an image on one core.
+
+    \b
+    Examples:
+      vadd data cifar10 && vadd reproduce cifar10
+      vadd reproduce cifar10 --steps 1,5,20 --samples 2000
+      vadd reproduce cifar10 --scale paper --out runs/cifar10-paper
+    """
+    check_json(json)
+    counts = None if steps is None else parse_steps(steps)
+    from vadd.studies.images import fid_table
+    from vadd.studies.images import reproduce_cifar10 as run_cifar10
+
+    comparison = run_cifar10(
+        out, scale.value, Narrator(), data=data, inception=inception, steps=counts, samples=samples
+    )
+    _show(comparison, fid_table(comparison.reports), json)
+
+
+@reproduce.command("text")
+def reproduce_text(
+    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/text"),
+    scale: Annotated[
+        ImageScale, typer.Option(help="small: text8-small, for a CPU; paper: openwebtext, 1M iterations on GPUs.")
+    ] = ImageScale.small,
+    recipe: Annotated[
+        str | None, typer.Option(help="Another recipe for text, like pydocs or lm1b.", show_default=False)
+    ] = None,
+    data: DataOption = None,
+    judge: JudgeOption = None,
+    convention: ConventionOption = ConventionName.corpus,
+    steps: Annotated[
+        str | None, typer.Option(help="Numbers of sampling steps. [default: 1,2,...,32; paper: 16,32,...,1024]")
+    ] = None,
+    samples: Annotated[int, typer.Option(min=2, help="Texts for each number of steps.")] = 256,
+    json: JsonOption = None,
+) -> None:
+    """Text: both models, bounds, generative perplexity with entropy by steps and their ratio, samples side by side.
+
+    Finished trainings are kept and interrupted ones continued, and no text is judged twice.
+
+    \b
+    Examples:
+      vadd reproduce text --judge gpt2-large
+      vadd reproduce text --recipe pydocs --steps 1,4,16 --samples 64
+      vadd reproduce text --scale paper --judge gpt2-large --out runs/openwebtext
+    """
+    check_json(json)
+    counts = None if steps is None else parse_steps(steps)
+    from vadd.report.text_tables import text_table
+    from vadd.studies.text import bits_table, ratio_table
+    from vadd.studies.text import reproduce_text as run_text
+
+    narrator = Narrator()
+    comparison = run_text(
+        out,
+        scale.value,
+        narrator,
+        recipe=recipe,
+        data=data,
+        language=open_judge(judge, convention, (), narrator),
+        steps=counts,
+        samples=samples,
+    )
+    text_table(comparison.reports).print(out_console)
+    if judge is not None:
+        ratio_table(comparison.reports).print(out_console)
+    _show(comparison, bits_table(comparison.reports), json)

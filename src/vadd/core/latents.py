@@ -1,0 +1,248 @@
+r"""The latent variable z of the denoiser: its prior, its posterior, and the evidence it gives for the masked values.
+
+Given z the revealed positions are independent; integrating z out makes them dependent: :math:`\log p(x_S \mid x_t) =
+\log E_{z \sim p} \prod_{i \in S} \mu_i(x_t, z, t)[x_{0,i}]`. A :class:`Latent` says how z is drawn when sampling and
+how that logarithm is bounded when training; the objective, the sampler and the bounds know nothing else about it.
+:class:`NoLatent` is the trivial one and turns VADD into MDLM.
+
+To add another latent (codes that are summed exactly), subclass :class:`Latent`; another prior is a
+:class:`~vadd.core.priors.Prior`.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, get_args
+
+import torch
+from torch import Tensor, nn
+
+from vadd.core.gaussian import DiagonalGaussian
+from vadd.core.importance import MixtureProposal, Proposal, log_mean_weight
+from vadd.core.masking import MaskedBatch
+from vadd.core.noise import Noise
+from vadd.core.precision import at_least_single, precise
+from vadd.core.priors import Prior, PriorProposal, StandardNormal
+from vadd.errors import UserError
+
+Score = Callable[[Tensor | None], Tensor]
+"""z of shape (K, B, d) -> (K, B): log prod_{i in S} mu_i(x_t, z, t)[x0_i]. Without a latent z is None and K = 1."""
+
+
+def kl_warmup(step: int, warmup_steps: int, power: float = 1.0) -> float:
+    """The KL weight lambda: rises from 0 to 1 over ``warmup_steps``, as a ``power`` of the step, and stays there."""
+    return 1.0 if warmup_steps <= 0 else float(min(1.0, step / warmup_steps) ** power)
+
+
+ProposalName = Literal["recognition", "revealed", "prior"]
+
+
+@dataclass(frozen=True)
+class Particles:
+    """How to integrate z out when judging: K draws, from which proposals, and how many at a time.
+
+    ``recognition`` is r(z | x0, xt), which looks at all masked values; ``revealed`` is the same network shown only the
+    values that are scored, the other masked ones still hidden; ``prior`` is p(z). Any choice is valid, see
+    :mod:`vadd.core.importance`; they differ in tightness.
+
+    Hidden means that the mask value stands in x0, where training puts it only with
+    :class:`~vadd.core.masking.PartlyExplained`. Else networks that read x0 and xt alike (perceptrons, UNets) know it
+    from xt; those that read x0 by a table of its own (transformers, residual perceptrons) have left its entry as it
+    started, and whether ``revealed`` is of use to them, only a measurement can tell.
+    """
+
+    count: int
+    proposals: tuple[ProposalName, ...] = ("recognition", "revealed", "prior")
+    rows_per_call: int = 16384
+    """Most sequences the denoiser sees at once; the chunk of draws is this over the size of the batch."""
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise UserError(f"the number of particles must be at least 1, not {self.count}")
+        unknown = set(self.proposals) - set(get_args(ProposalName))
+        if unknown or not self.proposals:
+            raise UserError(f"proposals are {', '.join(get_args(ProposalName))}, not {', '.join(unknown) or 'none'}")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the model says of the masked values of each example that are scored, all (B,), in nats."""
+
+    bound: Tensor
+    """The (annealed) lower bound of log p(x_S | x_t) that training maximises."""
+    reconstruction: Tensor
+    """E_r log p(x_S | x_t, z)."""
+    kl: Tensor
+    """KL(r(z | x0, xt) || p(z)), or an estimate of it."""
+
+    def only(self, examples: Tensor) -> "Evidence":
+        """Zero for all other examples; ``examples`` (B,) bool."""
+        return Evidence(
+            *(torch.where(examples.to(nats.device), nats, 0.0) for nats in (self.bound, self.reconstruction, self.kl))
+        )
+
+
+class Latent(nn.Module, ABC):
+    """What the objective, the bounds and the sampler ask of a latent variable.
+
+    ``heard_from`` is the share of positions that must be masked for the latent to be heard: where fewer are, the
+    denoiser is given z = 0, whatever z is, and the model is one without a latent. Where little is masked a latent has
+    little to win, and its noise may cost more than that.
+    """
+
+    dim: int
+    """The width d of z; 0 where there is none."""
+    heard_from: float = 0.0
+
+    def listens(self, masked: Tensor) -> Tensor:
+        """For which of the examples, whose masked positions are (B, N), the predictions depend on z: (B,) bool."""
+        return masked.sum(dim=1) >= self.heard_from * masked.shape[1]
+
+    def heard(self, z: Tensor | None, masked: Tensor) -> Tensor | None:
+        """The z (B, d) that the denoiser is given for examples whose masked positions are (B, N)."""
+        return z if z is None or self.heard_from == 0 else z * self.listens(masked).to(z.device)[:, None]
+
+    @abstractmethod
+    def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> Tensor | None:
+        """One draw from the prior p(z | xt, t) for each of the states xt (B, N) at times t (B,), with the noise of
+        these B rows: (B, d).
+        """
+
+    @abstractmethod
+    def prior_nodes(self, count: int) -> tuple[Tensor | None, Tensor]:
+        """About ``count`` points (K, d) and weights (K,) that integrate over the prior, for exact answers on
+        small problems.
+        """
+
+    @abstractmethod
+    def evidence(self, score: Score, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
+        """Bound log E_z exp score(z) from below for every example of the batch, to train on.
+
+        Random numbers come through the batch (:meth:`~vadd.core.masking.MaskedBatch.normal`), which knows whether it
+        is a part of a larger one.
+        """
+
+    @abstractmethod
+    def log_marginal(
+        self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
+    ) -> Tensor:
+        """An estimate of log E_z exp score(z), (B,) float64, that does not exceed it in expectation, to judge by.
+
+        ``score`` counts the positions of ``revealed`` (B, N) only, a part of the masked ones; at least one in every
+        example.
+        """
+
+    def posterior(self, batch: MaskedBatch) -> DiagonalGaussian | None:
+        """r(z | x0, xt), for latents that have a recognition model."""
+        return None
+
+
+class NoLatent(Latent):
+    """No latent at all: the masked positions are predicted independently (MDLM)."""
+
+    dim = 0
+
+    def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> None:
+        return None
+
+    def prior_nodes(self, count: int) -> tuple[None, Tensor]:
+        return None, torch.ones(1, dtype=torch.float64)
+
+    def evidence(self, score: Score, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
+        log_likelihood = score(None)[0]
+        return Evidence(log_likelihood, log_likelihood, torch.zeros_like(log_likelihood))
+
+    def log_marginal(
+        self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
+    ) -> Tensor:
+        """Exact: there is nothing to integrate."""
+        return precise(score(None)[0])
+
+
+class Recognizer(Protocol):
+    """A network (x0, xt, t) -> (mean, log_std), both (B, d), for the posterior r(z | x0, xt)."""
+
+    def __call__(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]: ...
+
+
+class GaussianLatent(Latent):
+    """The paper's latent: prior N(0, I), diagonal Gaussian posterior given by a recognition network.
+
+    With one particle the evidence is the DELBO's bracket, E_r log p(x_S | x_t, z) - lambda KL, the KL in closed form.
+    With more it is the tighter importance-weighted bound log (1/K) sum_k p(x_S | x_t, z_k) (p(z_k) / r(z_k))^lambda.
+    """
+
+    def __init__(
+        self,
+        recognizer: nn.Module,
+        dim: int,
+        particles: int = 1,
+        *,
+        heard_from: float = 0.0,
+        prior: Prior | None = None,
+    ) -> None:
+        super().__init__()
+        self.recognizer = recognizer
+        self.dim = dim
+        self.particles = particles
+        self.heard_from = heard_from
+        self.prior = StandardNormal(dim) if prior is None else prior
+
+    def posterior(self, batch: MaskedBatch) -> DiagonalGaussian:
+        """The recognition model's; where the latent is not heard N(0, I), without asking it."""
+        if self.heard_from == 0:
+            return self._recognized(batch.x0, batch.xt, batch.t)
+        rows = self.listens(batch.masked).nonzero()[:, 0]
+        found = self._recognized(batch.x0[rows], batch.xt[rows], batch.t[rows])
+        silent = found.mean.new_zeros(len(batch.x0), self.dim)
+        return DiagonalGaussian(silent.index_copy(0, rows, found.mean), silent.index_copy(0, rows, found.log_std))
+
+    def _recognized(self, x0: Tensor, xt: Tensor, t: Tensor) -> DiagonalGaussian:
+        mean, log_std = self.recognizer(x0, xt, t)
+        return DiagonalGaussian(at_least_single(mean), at_least_single(log_std))
+
+    def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> Tensor:
+        return self.prior.draw(xt, noise)
+
+    def prior_nodes(self, count: int) -> tuple[Tensor, Tensor]:
+        return self.prior.nodes(count)
+
+    def evidence(self, score: Score, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
+        posterior = self.posterior(batch)
+        z = posterior.from_noise(batch.normal(self.particles, self.dim, generator))
+        log_likelihood = score(z)
+        kl = self.prior.kl(posterior, z, batch.xt)
+        if self.particles == 1:
+            bound = log_likelihood[0] - kl_weight * kl
+        else:
+            log_ratio = self.prior.log_prob(z, batch.xt) - posterior.log_prob(z)
+            bound = torch.logsumexp(log_likelihood + kl_weight * log_ratio, dim=0) - math.log(self.particles)
+        return Evidence(bound, log_likelihood.mean(0), kl)
+
+    def log_marginal(
+        self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
+    ) -> Tensor:
+        def component(name: ProposalName) -> Proposal:
+            if name == "prior":
+                return PriorProposal(self.prior, batch.xt)
+            seen = batch if name == "recognition" else replace(batch, x0=torch.where(revealed, batch.x0, batch.xt))
+            return _Precisely(self.posterior(seen))
+
+        proposal = MixtureProposal.even([component(name) for name in particles.proposals], particles.count)
+        chunk = max(1, particles.rows_per_call // len(batch.x0))
+        log_prior = PriorProposal(self.prior, batch.xt).log_prob
+        return log_mean_weight(score, log_prior, proposal, chunk, generator)
+
+
+@dataclass(frozen=True)
+class _Precisely:
+    """A posterior whose draws are the network's, and whose density is computed in float64."""
+
+    posterior: DiagonalGaussian
+
+    def draws(self, count: int, generator: torch.Generator) -> Tensor:
+        return self.posterior.draws(count, generator)
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        return self.posterior.precise().log_prob(z)

@@ -1,0 +1,314 @@
+r"""Which positions to reveal at each step, and which to take back: the samplers.
+
+All run on the one loop of :func:`vadd.core.sampling.sample`. A *planned* sampler decides before the network is asked:
+:class:`Ancestral` (Algorithm 2), :class:`Parallel`, :class:`FirstHitting`. What it reveals does not depend on the
+values, so the network need only be shown what is revealed, and the result follows the model's own distribution for that
+plan: these are **exact**, and the step bound holds for them. The others look at the predictions first
+(:class:`Ordered`, :class:`EntropyBounded`) or mask again what was revealed (:class:`Remask`). They may give better
+samples, but from another distribution than the model's, and no bound speaks about them.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from vadd.core.noise import Noise
+from vadd.core.precision import precise
+from vadd.core.schedule import Schedule
+from vadd.errors import UserError
+
+GridName = Literal["uniform", "cosine"]
+Grid = GridName | Sequence[float]
+"""A name, or the times themselves, rising from 0 to 1."""
+
+
+def step_grid(steps: int, grid: Grid = "uniform") -> Tensor:
+    """Times 0 = t_0 < ... < t_T = 1, float64 (steps + 1,). ``cosine`` takes smaller steps near t = 1, where most
+    is hidden.
+    """
+    if steps < 1:
+        raise UserError(f"sampling needs at least 1 step, not {steps}")
+    fractions = torch.linspace(0, 1, steps + 1, dtype=torch.float64)
+    if grid == "uniform":
+        return fractions
+    if grid == "cosine":
+        times = (math.pi / 2 * fractions).sin()
+        times[-1] = 1.0
+        return times
+    if isinstance(grid, str):  # type: ignore[unreachable]  # users may pass any word
+        raise UserError(f"unknown step grid {grid!r}; choose from {', '.join(get_args(GridName))} or list the times")
+    times = torch.tensor(list(grid), dtype=torch.float64)
+    if len(times) != steps + 1 or times[0] != 0 or times[-1] != 1 or not (times.diff() > 0).all():
+        raise UserError(f"a grid of {steps} steps is {steps + 1} times that rise from 0 to 1, not {list(grid)}")
+    return times
+
+
+@dataclass(frozen=True)
+class RevealPlan:
+    """When everything that is hidden gets revealed."""
+
+    step_of: Tensor
+    """(n, N): the step T..1 at which a position is revealed, 0 where it was never hidden."""
+    times: Tensor
+    """(n, T + 1): what the denoiser is told of the time before each step; index 0 is the end."""
+    left: Tensor
+    """(n, T + 1): what share of the positions hidden at the start is expected to be hidden before each step."""
+
+
+class Sampler(ABC):
+    exact: ClassVar[bool]
+    """Whether it samples the model's own distribution for its plan, the one that the step bound speaks about."""
+    uses_grid: ClassVar[bool] = True
+    """Whether a grid of times means anything to it."""
+
+    def check(self, positions: int, steps: int) -> None:
+        """Refuse a number of steps that makes no sense."""
+        if steps < 1:
+            raise UserError(f"sampling needs at least 1 step, not {steps}")
+
+    @abstractmethod
+    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
+        """From the positions hidden at the start, (n, N). Samplers that decide on the way plan the times only."""
+
+    def to_predict(self, step: int, plan: RevealPlan, hidden: Tensor, noise: Noise) -> Tensor:
+        """(n, N): the hidden positions that the network must predict at this step."""
+        return plan.step_of == step
+
+    def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor | None:
+        """How unsure each prediction is, logits (M, V) and values drawn (M,) -> (M,); None where nobody asks."""
+        return None
+
+    def revealed(self, step: int, where: Tensor, uncertainty: Tensor | None) -> Tensor:
+        """(n, N): those of the M predicted positions ``where`` that are revealed, given the ``doubt`` (M,) of each."""
+        return where
+
+    def remasked(self, step: int, plan: RevealPlan, revealed: Tensor, noise: Noise) -> Tensor | None:
+        """(n, N): of the positions that were ``revealed`` in earlier steps, those that are masked again."""
+        return None
+
+
+def on_the_grid(hidden: Tensor, steps: int, schedule: Schedule, grid: Grid) -> RevealPlan:
+    """The times only. A row starts at the time whose expected masked fraction is the row's own, and its grid shrinks
+    with it; nothing is said about when a position is revealed.
+    """
+    fraction = masked_share(hidden)
+    times = schedule.time_at(fraction) * step_grid(steps, grid)
+    # A row with nothing hidden has nothing to do; any shares will do for it.
+    left = schedule.masked_fraction(times) / fraction.clamp(min=1 / hidden.shape[1])
+    return RevealPlan(torch.zeros_like(hidden, dtype=torch.int64), times, left)
+
+
+def masked_share(hidden: Tensor) -> Tensor:
+    """(n, N) -> (n, 1), float64 on the CPU."""
+    return hidden.cpu().double().mean(dim=1, keepdim=True)
+
+
+def ranks(keys: Tensor) -> Tensor:
+    """(n, N): the place of every entry in its row, smallest key first; of equals the one to the left."""
+    return keys.argsort(dim=1, stable=True).argsort(dim=1)
+
+
+@dataclass(frozen=True)
+class Ancestral(Sampler):
+    """Algorithm 2: every hidden position is revealed between t and s with probability rho, independently.
+
+    Tossing a coin for each at every step is the same as drawing once, for each, the interval of the grid it falls into.
+    """
+
+    exact: ClassVar[bool] = True
+
+    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
+        on_grid = on_the_grid(hidden, steps, schedule, grid)
+        levels = noise.uniform(hidden.shape[1])
+        step_of = torch.searchsorted(on_grid.left, levels, right=True).clamp(1, steps).to(hidden.device)
+        return replace(on_grid, step_of=step_of * hidden)
+
+
+@dataclass(frozen=True)
+class Parallel(Sampler):
+    """Exactly ceil(left / steps left) positions at every step, in random order."""
+
+    exact: ClassVar[bool] = True
+    uses_grid: ClassVar[bool] = False
+
+    def check(self, positions: int, steps: int) -> None:
+        super().check(positions, steps)
+        if steps > positions:
+            raise UserError(
+                f"the parallel sampler reveals something at every step: at most {positions} steps, not {steps}"
+            )
+
+    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
+        order = ranks(noise.uniform(hidden.shape[1]) + 2 * (~hidden.cpu()))  # what is known comes last
+        total = hidden.cpu().sum(dim=1)
+        counts = torch.zeros(len(hidden), steps + 1, dtype=torch.int64)
+        counts[:, steps] = total
+        for step in range(steps, 0, -1):
+            counts[:, step - 1] = counts[:, step] - shares(counts[:, step], step)
+        # The last to be revealed are those that the last steps begin with.
+        step_of = torch.searchsorted(counts, total[:, None] - order, right=False).masked_fill(~hidden.cpu(), 0)
+        times = schedule.time_at(counts.double() / hidden.shape[1])
+        return RevealPlan(step_of.to(hidden.device), times, counts / total.clamp(min=1)[:, None])
+
+
+@dataclass(frozen=True)
+class FirstHitting(Sampler):
+    """One position after the other, each at the very time at which the continuous process reveals it: no grid, no
+    discretisation. It takes as many steps as there are positions.
+    """
+
+    exact: ClassVar[bool] = True
+    uses_grid: ClassVar[bool] = False
+
+    def check(self, positions: int, steps: int) -> None:
+        if steps != positions:
+            raise UserError(f"the first-hitting sampler takes a step for each position: {positions} steps, not {steps}")
+
+    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
+        known = ~hidden.cpu()
+        fraction = masked_share(hidden)
+        levels = (noise.uniform(hidden.shape[1]) * fraction).masked_fill(known, 0)
+        # The largest level is hit first, on the way down from 1; known positions have the lowest and come never.
+        step_of = (ranks(levels) + 1).masked_fill(known, 0)
+        ordered = torch.cat([torch.zeros(len(hidden), 1, dtype=torch.float64), levels.sort(dim=1).values], dim=1)
+        left = ordered / fraction.clamp(min=1 / hidden.shape[1])
+        return RevealPlan(step_of.to(hidden.device), schedule.time_at(ordered), left)
+
+
+def shares(left: Tensor, steps_left: int) -> Tensor:
+    """ceil(left / steps left)."""
+    return -(-left // steps_left)
+
+
+class _Adaptive(Sampler):
+    """Asks the network about everything that is hidden and decides then."""
+
+    exact: ClassVar[bool] = False
+
+    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
+        return on_the_grid(hidden, steps, schedule, grid)
+
+    def to_predict(self, step: int, plan: RevealPlan, hidden: Tensor, noise: Noise) -> Tensor:
+        return hidden
+
+
+Order = Literal["confidence", "margin", "entropy"]
+
+
+@dataclass(frozen=True)
+class Ordered(_Adaptive):
+    """ceil(left / steps left) positions at every step, the surest first.
+
+    Surest by the probability of the value drawn (``confidence``), by the lead of the likeliest value over the next
+    (``margin``), or by the lowest ``entropy``.
+    """
+
+    by: Order = "confidence"
+
+    def __post_init__(self) -> None:
+        if self.by not in get_args(Order):
+            raise UserError(f"unknown order {self.by!r}; choose from {', '.join(get_args(Order))}")
+
+    def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor:
+        if self.by == "entropy":
+            return entropies(logits)
+        probabilities = precise(logits).softmax(dim=-1)
+        if self.by == "confidence":
+            return -probabilities.gather(1, drawn[:, None])[:, 0]
+        likeliest = probabilities.topk(min(2, probabilities.shape[1]), dim=-1).values
+        return likeliest[:, -1] - likeliest[:, 0]
+
+    def revealed(self, step: int, where: Tensor, uncertainty: Tensor | None) -> Tensor:
+        allowed = shares(where.sum(dim=1, keepdim=True), step)
+        return where & (ranks(spread_out(where, uncertainty)) < allowed)
+
+
+@dataclass(frozen=True)
+class EntropyBounded(_Adaptive):
+    """As many of the surest positions as their dependence can be trusted not to matter: lowest entropy first, while
+    the entropies of all but the largest add up to at most ``budget`` nats, a bound of what drawing them independently
+    gets wrong. At least one at every step, whatever is left at the last.
+    """
+
+    budget: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not self.budget >= 0:
+            raise UserError(f"the entropy budget must be at least 0, not {self.budget}")
+
+    def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor:
+        return entropies(logits)
+
+    def revealed(self, step: int, where: Tensor, uncertainty: Tensor | None) -> Tensor:
+        if step == 1:
+            return where
+        ordered, places = spread_out(where, uncertainty).sort(dim=1, stable=True)
+        before = ordered.cumsum(dim=1).roll(1, dims=1)  # of all that are surer: the sum without the largest
+        before[:, 0] = 0
+        return where & torch.zeros_like(where).scatter_(1, places, before <= self.budget)
+
+
+def spread_out(where: Tensor, uncertainty: Tensor | None) -> Tensor:
+    """(M,) at the true entries of (n, N), infinite elsewhere."""
+    assert uncertainty is not None
+    return torch.full(where.shape, math.inf, dtype=uncertainty.dtype, device=where.device).masked_scatter_(
+        where, uncertainty
+    )
+
+
+def entropies(logits: Tensor) -> Tensor:
+    """(M, V) -> (M,), in nats, float64."""
+    log_probabilities = precise(logits).log_softmax(dim=-1)
+    return -(log_probabilities.exp() * log_probabilities).nan_to_num(nan=0.0).sum(dim=-1)
+
+
+Rule = Literal["capped", "rescaled"]
+
+
+@dataclass(frozen=True)
+class Remask(Sampler):
+    r"""ReMDM (Wang et al. 2025): revealed positions may be masked again, so that mistakes can be corrected.
+
+    Between t and s a revealed position is masked with probability :math:`\sigma`, a masked one revealed with
+    probability :math:`(\alpha_s - (1 - \sigma) \alpha_t) / (1 - \alpha_t)`, which leaves the expected masked
+    fraction on the schedule. ``capped``: :math:`\sigma = \min(\eta, \sigma_{max})`; ``rescaled``:
+    :math:`\sigma = \eta\, \sigma_{max}`, where :math:`\sigma_{max} = \min(1, (1 - \alpha_s) / \alpha_t)`. Known
+    positions stay.
+    """
+
+    exact: ClassVar[bool] = False
+    rule: Rule = "capped"
+    eta: float = 0.02
+
+    def __post_init__(self) -> None:
+        if self.rule not in get_args(Rule):
+            raise UserError(f"unknown remasking rule {self.rule!r}; choose from {', '.join(get_args(Rule))}")
+        if not 0 <= self.eta <= 1:
+            raise UserError(f"eta lies in [0, 1], not {self.eta}")
+
+    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
+        return on_the_grid(hidden, steps, schedule, grid)
+
+    def to_predict(self, step: int, plan: RevealPlan, hidden: Tensor, noise: Noise) -> Tensor:
+        before, after = plan.left[:, step], plan.left[:, step - 1]
+        # Written with 1 - alpha, so that it is 1 and nothing less at the last step, where ``after`` and sigma are 0.
+        reveal = (before - after + self._sigma(before, after) * (1 - before)) / positive(before)
+        return hidden & (noise.uniform(hidden.shape[1]) < reveal[:, None]).to(hidden.device)
+
+    def remasked(self, step: int, plan: RevealPlan, revealed: Tensor, noise: Noise) -> Tensor:
+        sigma = self._sigma(plan.left[:, step], plan.left[:, step - 1])
+        return revealed & (noise.uniform(revealed.shape[1]) < sigma[:, None]).to(revealed.device)
+
+    def _sigma(self, before: Tensor, after: Tensor) -> Tensor:
+        most = (after / positive(1 - before)).clamp(max=1)
+        return most.clamp(max=self.eta) if self.rule == "capped" else self.eta * most
+
+
+def positive(tensor: Tensor) -> Tensor:
+    """To divide by: where it is 0, what it divides does not matter."""
+    return tensor.clamp(min=torch.finfo(tensor.dtype).tiny)

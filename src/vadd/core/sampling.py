@@ -1,0 +1,158 @@
+r"""From all masked to data in T steps: the one loop that every sampler runs on.
+
+At each step a :class:`~vadd.core.samplers.Sampler` says which hidden positions the network must predict; values are
+drawn for them given a fresh latent, and revealed. Algorithm 2 (:class:`~vadd.core.samplers.Ancestral`) needs to know
+only when a position is revealed, not its value, so the network sees the sequences that reveal something, and its output
+layer the positions revealed. That is the same distribution as drawing "value or mask" everywhere, and much cheaper;
+steps that reveal nothing cost nothing.
+
+Given positions are never hidden and so never change: infilling is sampling from another start.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from vadd.core.model import MaskedDiffusion
+from vadd.core.noise import Noise
+from vadd.core.samplers import Ancestral, Grid, Sampler
+from vadd.core.token_sampler import TokenSampler
+from vadd.errors import UserError
+
+LatentPolicy = Literal["resample", "fixed"]
+LOGITS_AT_ONCE = 1 << 26
+"""Most logits the network writes in one call, unless a single sequence takes more."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples, what they cost, and how the first of them came about."""
+
+    tokens: Tensor
+    """(n, N) integers in 0..V-1."""
+    evaluations: int
+    """Steps at which the network was called: at most the number of steps."""
+    sequences: int
+    """Sequences that the network was shown, over all steps: at most n times the number of steps."""
+    trajectory: Tensor | None = None
+    """(steps + 1, rows, N), from the start to the sample, V for the mask, of as many rows as were recorded."""
+
+
+@torch.no_grad()
+def sample(
+    model: MaskedDiffusion,
+    start: int | Tensor,
+    steps: int,
+    noise: Noise | torch.Generator,
+    *,
+    sampler: Sampler | None = None,
+    grid: Grid = "uniform",
+    latent: LatentPolicy | Tensor = "resample",
+    token_sampler: TokenSampler | None = None,
+    record: int = 0,
+    on_step: Callable[[int], object] = lambda evaluations: None,
+) -> Samples:
+    """Draw samples in ``steps`` steps.
+
+    ``start`` is their number, or sequences (n, N) in which the mask value marks what is to be filled. ``latent`` is
+    ``resample`` (a new z at each step, the paper's), ``fixed`` (one z for a whole trajectory) or the z to use, (n, d).
+    The states of the first ``record`` samples are kept. ``on_step`` is told after every step how often the network has
+    been called.
+    """
+    sampler, token_sampler = sampler or Ancestral(), token_sampler or TokenSampler()
+    x = _start(model, start)
+    sampler.check(model.positions, steps)
+    if isinstance(noise, torch.Generator):
+        noise = Noise.of(noise, len(x))
+    if noise.rows != len(x):
+        raise ValueError(f"noise for {noise.rows} rows, but {len(x)} samples")
+    hidden = hidden_at_start = x == model.mask_value
+    plan = sampler.plan(hidden, steps, model.schedule, grid, noise)
+    z: Tensor | None = None
+    if isinstance(latent, Tensor):
+        z = given_latents(model, latent, len(x))
+    else:
+        check_policy(latent)
+    states = [x[:record].clone()]
+    evaluations = sequences = 0
+    for step in range(steps, 0, -1):
+        t = plan.times[:, step].to(x.device, torch.float32)
+        if isinstance(latent, str) and (latent == "resample" or step == steps):
+            z = model.latent.draw(x, t, noise)
+        revealed_before = hidden_at_start & ~hidden
+        where = sampler.to_predict(step, plan, hidden, noise)
+        # Drawn even where nothing is predicted: the generators must not depend on which rows are here.
+        numbers = token_sampler.numbers(noise, model.positions)
+        if where.any():
+            drawn, uncertainty = _predict(model, x, z, t, where, numbers, sampler, token_sampler)
+            revealed = sampler.revealed(step, where, uncertainty)
+            x[revealed] = drawn[revealed[where]]
+            evaluations += 1
+            sequences += int(where.any(dim=1).sum())
+        remasked = sampler.remasked(step, plan, revealed_before, noise)
+        if remasked is not None:
+            x[remasked] = model.mask_value
+        hidden = x == model.mask_value
+        if record:
+            states.append(x[:record].clone())
+        on_step(evaluations)
+    return Samples(x, evaluations, sequences, torch.stack(states) if record else None)
+
+
+def _start(model: MaskedDiffusion, start: int | Tensor) -> Tensor:
+    if isinstance(start, int):
+        if start < 1:
+            raise UserError(f"the number of samples must be at least 1, not {start}")
+        return torch.full((start, model.positions), model.mask_value, device=model.device)
+    if start.ndim != 2 or start.shape[1] != model.positions or len(start) == 0:
+        raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(start.shape)}")
+    low, high = int(start.min()), int(start.max())
+    if low < 0 or high > model.mask_value:
+        wrong = low if low < 0 else high
+        raise UserError(f"the sequences to fill hold the value {wrong}; the model knows 0..{model.vocab_size - 1}")
+    return start.to(model.device, torch.int64, copy=True)
+
+
+def check_policy(policy: str) -> None:
+    if policy not in get_args(LatentPolicy):
+        raise UserError(f"unknown latent policy {policy!r}; choose from {', '.join(get_args(LatentPolicy))}")
+
+
+def given_latents(model: MaskedDiffusion, z: Tensor, count: int) -> Tensor:
+    """The z that was given for ``count`` samples, as the prior draws it."""
+    dim = model.latent.dim
+    if dim == 0:
+        raise UserError("this model has no latent: there is no z to give")
+    if z.shape != (count, dim):
+        raise UserError(f"latents for {count} samples have the shape ({count}, {dim}), not {tuple(z.shape)}")
+    return z.to(model.device, torch.float32)
+
+
+def _predict(
+    model: MaskedDiffusion,
+    x: Tensor,
+    z: Tensor | None,
+    t: Tensor,
+    where: Tensor,
+    numbers: Tensor,
+    sampler: Sampler,
+    token_sampler: TokenSampler,
+) -> tuple[Tensor, Tensor | None]:
+    """Values drawn for the M positions ``where``, and how uncertain each is, both (M,)."""
+    drawn, uncertainties = [], []
+    for rows in _parts(where, model.vocab_size):
+        logits = model.predict(x[rows], None if z is None else z[rows], t[rows], where[rows])
+        drawn.append(token_sampler(logits, token_sampler.uniforms(numbers[rows.cpu()], where[rows], model.vocab_size)))
+        uncertainties.append(sampler.uncertainty(logits, drawn[-1]))
+    known = [uncertainty for uncertainty in uncertainties if uncertainty is not None]
+    return torch.cat(drawn), torch.cat(known) if known else None
+
+
+def _parts(where: Tensor, vocab_size: int) -> Iterator[Tensor]:
+    """The rows that ask for something, so many at a time that their logits fit."""
+    counts = where.sum(dim=1)
+    rows = counts.nonzero()[:, 0]
+    yield from torch.split(rows, max(1, LOGITS_AT_ONCE // (int(counts.max()) * vocab_size)))

@@ -1,0 +1,75 @@
+"""Files that are whole or not there at all, and their checksums."""
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from vadd.errors import UserError
+
+
+@contextmanager
+def whole_path(target: Path) -> Iterator[Path]:
+    """A path beside ``target``, of the same suffix; what is written there, file or folder, takes the name ``target``
+    once all went well, and vanishes if anything did not.
+    """
+    part = target.with_name(f".{target.stem}.{secrets.token_hex(4)}.partial{target.suffix}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        part.replace(target)
+    finally:
+        remove(part)
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[BinaryIO]:
+    """The same as an open file; what the disk refuses is a :class:`~vadd.errors.UserError` that names it."""
+    try:
+        with whole_path(target) as part, part.open("xb") as file:
+            yield file
+            file.flush()
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {error.strerror or error}") from None
+
+
+def write_whole(target: Path, content: str | bytes) -> None:
+    """Replace a file, so that a crash leaves the old one or the new one."""
+    with whole_path(target) as part:
+        part.write_bytes(content if isinstance(content, bytes) else content.encode())
+        flush_to_disk(part)
+
+
+def write_json(target: Path, content: object) -> None:
+    """Of several processes the main one writes."""
+    if os.environ.get("RANK", "0") == "0":
+        write_whole(target, json.dumps(content, indent=2) + "\n")
+
+
+def remove(path: Path) -> None:
+    """A file or a whole folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def checksum(file: Path) -> str:
+    """The sha256 of its content."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def flush_to_disk(path: Path) -> None:
+    """Wait until the content of a file, or the entries of a folder, would survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

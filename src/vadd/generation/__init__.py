@@ -1,0 +1,1 @@
+"""Samples and completions of a model in bounded memory."""

@@ -1,0 +1,70 @@
+"""Infilling: a trained model fills what is missing in sequences of which a part is known.
+
+Known positions are never masked and so never change: it is sampling from another start. With nothing known it is
+sampling, with everything known the sequences come back as they are.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vadd.core import MaskedDiffusion
+from vadd.data.dataset import TO_FILL, Array
+from vadd.errors import UserError
+
+
+def masked_starts(
+    model: MaskedDiffusion, shape: Sequence[int], x: Tensor | Array, known: Tensor | Array | None, count: int
+) -> Tensor:
+    """(n * count, N) int64 with the mask value where there is something to fill; ``count`` rows for each sequence."""
+    if count < 1:
+        raise UserError(f"the number of completions must be at least 1, not {count}")
+    flat = _integers(model, shape, x)
+    if known is None:
+        stays = flat != TO_FILL
+    else:
+        marks = torch.as_tensor(known)
+        if marks.dtype != torch.bool or marks.shape != x.shape:
+            raise UserError(f"known says true or false for each entry of x {tuple(x.shape)}; it is {_described(marks)}")
+        stays = marks.reshape(len(flat), -1).cpu()
+    given = flat[stays]
+    if len(given) and (given.min() < 0 or given.max() >= model.vocab_size):
+        wrong = int(given.min() if given.min() < 0 else given.max())
+        raise UserError(f"the sequences to fill hold the value {wrong}; the model knows 0..{model.vocab_size - 1}")
+    return torch.where(stays, flat, model.mask_value).repeat_interleave(count, dim=0)
+
+
+def _integers(model: MaskedDiffusion, shape: Sequence[int], x: Tensor | Array) -> Tensor:
+    """(n, N) int64."""
+    found = x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
+    if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
+        raise UserError(f"sequences to fill are integers; these are {_described(found)}")
+    found = found[None] if is_one_example(found, shape) else found
+    positions = found[0].numel() if found.ndim >= 2 and len(found) else 0
+    if positions > model.positions:
+        raise UserError(f"the sequences to fill have {positions} positions, more than the model's {model.positions}")
+    if positions != model.positions:
+        raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(found.shape)}")
+    return found.reshape(len(found), -1).to("cpu", torch.int64)
+
+
+def is_one_example(x: Tensor | Array, shape: Sequence[int]) -> bool:
+    """Whether x is an example by itself, flat or not, rather than several of them."""
+    positions = math.prod(shape)
+    return tuple(x.shape) in (tuple(shape), (positions,)) and tuple(x.shape) != (1, positions)
+
+
+def as_given(filled: Tensor, x: Tensor | Array, shape: Sequence[int], count: int | None) -> Tensor:
+    """Completions (n * count, N) in the shape of what was given: x itself, or with ``count`` (n, count, ...)."""
+    if count is None:
+        return filled.view(tuple(x.shape))
+    if is_one_example(x, shape):
+        return filled.view(count, *x.shape)
+    return filled.view(len(x), count, *x.shape[1:])
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

@@ -1,0 +1,87 @@
+"""How many samples fit into memory at once."""
+
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from vadd.core import MaskedDiffusion, Noise
+from vadd.core.noise import BLOCK
+from vadd.errors import UserError
+
+CPU_MEMORY = 1 << 28
+"""Bytes that one chunk's tensors may take on a CPU; kernels and allocators need about as much again."""
+CPU_ROWS = 2048
+"""Of a chunk: more at once are no faster on a CPU, but slower."""
+GPU_SHARE = 0.25
+"""Of the memory that is free on a GPU."""
+
+
+def chunk_size(bytes_of_row: int, model: MaskedDiffusion, steps: int, memory: int | None = None) -> int:
+    """Rows in a chunk, from what a row takes in the network and in the sampler; whole blocks if it can be.
+
+    ``memory`` in bytes is what a chunk may take, by default what suits the model's device.
+    """
+    if memory is not None and memory < 1:
+        raise UserError(f"the memory for sampling must be at least 1 byte, not {memory}")
+    # A dozen numbers of 8 bytes for each position (state, plan, keys to sort by), and two for each step.
+    row = bytes_of_row + 8 * (12 * model.positions + 2 * (steps + 1))
+    size = max(1, (available_memory(model.device) if memory is None else memory) // row)
+    if model.device.type == "cpu":
+        size = min(size, CPU_ROWS)
+    return size - size % BLOCK if size > BLOCK else size
+
+
+def available_memory(device: torch.device) -> int:
+    if device.type != "cuda":
+        return CPU_MEMORY
+    free, _ = torch.cuda.mem_get_info(device)
+    return max(CPU_MEMORY, int(GPU_SHARE * free))
+
+
+@torch.no_grad()
+def bytes_per_row(model: MaskedDiffusion) -> int:
+    """The most that is alive at once while the network predicts one position of one sequence, weights left out. More
+    positions cost their logits, which the sampler limits by itself.
+    """
+    x = torch.full((1, model.positions), model.mask_value, device=model.device)
+    t = torch.ones(1, device=model.device)
+    where = torch.zeros_like(x, dtype=torch.bool)
+    where[0, 0] = True
+    z = model.latent.draw(x, t, Noise.of(torch.Generator().manual_seed(0), 1))
+    alive = _Alive(model)
+    with alive:
+        model.predict(x, z, t, where)
+    return alive.most
+
+
+class _Alive(TorchFunctionMode):
+    """Follows the memory of all tensors that are made in here, by their storages: views share one."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.most = 0
+        self._now = 0
+        weights = [*model.parameters(), *model.buffers()]
+        self._known = {tensor.untyped_storage()._cdata for tensor in weights}
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        with torch._C.DisableTorchFunction():
+            for tensor in made if isinstance(made, tuple | list) else (made,):
+                if isinstance(tensor, Tensor):
+                    self._meet(tensor.untyped_storage())
+        self.most = max(self.most, self._now)
+        return made
+
+    def _meet(self, storage: torch.UntypedStorage) -> None:
+        if storage._cdata not in self._known:
+            self._known.add(storage._cdata)
+            self._now += storage.nbytes()
+            weakref.finalize(storage, self._part, storage._cdata, storage.nbytes())
+
+    def _part(self, key: int, size: int) -> None:
+        self._known.discard(key)
+        self._now -= size

@@ -1,0 +1,93 @@
+"""How to sample: options with names, and settings that fit a model."""
+
+from dataclasses import dataclass
+from typing import Any, TypedDict, get_type_hints
+
+from torch import Tensor
+
+from vadd.build import sampler_named
+from vadd.core import FirstHitting, MaskedDiffusion, Parallel, Sampler, TokenSampler, step_grid
+from vadd.core.samplers import Grid
+from vadd.core.sampling import LatentPolicy, check_policy
+from vadd.errors import UserError
+from vadd.recipe import Sampling, suggestion
+
+
+class SamplingOptions(TypedDict, total=False):
+    """The same for samples and completions, in Python and on the command line; what is left out, or None, is the
+    recipe's.
+    """
+
+    steps: int | None
+    """With a list of times one less than these, for the first-hitting sampler one for each position."""
+    seed: int
+    """By default 0."""
+    sampler: str | Sampler | None
+    """One of :data:`vadd.build.SAMPLERS` by name, or one with settings of its own."""
+    grid: Grid | None
+    """``uniform``, ``cosine`` or the times themselves, rising from 0 to 1."""
+    latent: LatentPolicy | Tensor | None
+    """``resample``, ``fixed``, or the latents to use instead of the prior's, one row for each sample: (n, d)."""
+    token_sampler: TokenSampler | None
+    """Temperature, top-k, top-p and precision of the draws."""
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """Options that fit the model, with nothing left open."""
+
+    steps: int
+    seed: int
+    sampler: Sampler
+    grid: Grid
+    latent: LatentPolicy | Tensor
+    token_sampler: TokenSampler
+
+    @property
+    def exact(self) -> bool:
+        """Whether the samples follow the model's own distribution, the one that a bound speaks about.
+
+        A new z at each step and one z for all steps are two samplers, with a bound each; no bound is about a given z.
+        """
+        return self.sampler.exact and self.token_sampler.exact and not isinstance(self.latent, Tensor)
+
+
+def resolve(model: MaskedDiffusion, defaults: Sampling, **options: Any) -> SamplingSettings:
+    """Fill what is open with the recipe's ``defaults``; see :class:`SamplingOptions`."""
+    known = get_type_hints(SamplingOptions)
+    for name in options:
+        if name not in known:
+            raise UserError(f"unknown option {name!r} of sampling{suggestion(name, known)}")
+    given = {name: value for name, value in options.items() if value is not None}
+    sampler, grid = choose_sampler(defaults, given.get("sampler"), given.get("grid"))
+    steps = given.get("steps", default_steps(model.positions, defaults, sampler, grid))
+    sampler.check(model.positions, steps)
+    if sampler.uses_grid:
+        step_grid(steps, grid)
+    latent = given.get("latent", defaults.latent_policy)
+    if isinstance(latent, str):
+        check_policy(latent)
+    return SamplingSettings(
+        steps, given.get("seed", 0), sampler, grid, latent, given.get("token_sampler", TokenSampler())
+    )
+
+
+def default_steps(positions: int, defaults: Sampling, sampler: Sampler, grid: Grid) -> int:
+    """The recipe's, unless the grid or the sampler leave no choice."""
+    if isinstance(sampler, FirstHitting):
+        return positions
+    if not isinstance(grid, str):
+        return len(grid) - 1
+    return min(defaults.steps, positions) if isinstance(sampler, Parallel) else defaults.steps
+
+
+def choose_sampler(
+    defaults: Sampling, sampler: str | Sampler | None = None, grid: Grid | None = None
+) -> tuple[Sampler, Grid]:
+    """Sampler and grid, the recipe's unless given. A grid for a sampler without one is refused, not ignored."""
+    named = defaults.sampler if sampler is None else sampler
+    chosen = sampler_named(named) if isinstance(named, str) else named
+    if grid is not None and not chosen.uses_grid:
+        name = named if isinstance(named, str) else type(named).__name__
+        raise UserError(f"the sampler {name} has no grid of times; leave the grid out")
+    return chosen, defaults.grid if grid is None else grid

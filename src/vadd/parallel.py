@@ -1,0 +1,191 @@
+"""Processes that share work: one, or several started with ``torchrun`` or ``accelerate launch``.
+
+Training, judging and sampling divide their work through :class:`Processes`; only the main one writes and speaks. What
+all must do alike (stopping, saving) is agreed on. A single process never imports what talks to others, which takes a
+second.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from vadd.errors import UserError
+
+
+def process_count() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_main() -> bool:
+    """Whether this process is the one that writes."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def default_device() -> torch.device:
+    """Where models are loaded to: Apple's GPUs have no float64, which exact draws and bounds need."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def accelerator_device() -> torch.device:
+    """Where a single process trains."""
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return torch.device("cpu") if found is None else found
+
+
+class Processes:
+    """All processes of a command, as one of them sees them; making one waits until all have come."""
+
+    def __init__(self) -> None:
+        self._accelerator: Any = None
+        self.index, self.count, self.device = 0, 1, accelerator_device()
+        self.asked_to_shard = False
+        """By ``accelerate launch --use_fsdp`` or its configuration file."""
+        if process_count() > 1 or any(name.startswith("ACCELERATE_") for name in os.environ):
+            from accelerate import Accelerator
+            from accelerate.utils import DistributedDataParallelKwargs, DistributedType
+
+            self._accelerator = Accelerator(
+                cpu=_several_on_cpu(),
+                mixed_precision="no",  # the loop does that itself, so that losses stay float32
+                kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
+            )
+            self.device = self._accelerator.device
+            self.index, self.count = self._accelerator.process_index, self._accelerator.num_processes
+            self.asked_to_shard = self._accelerator.distributed_type == DistributedType.FSDP
+        self.is_main = self.index == 0
+        # Flags and samples go between the hosts, without waiting for the devices.
+        self._hosts = dist.new_group(backend="gloo") if self.count > 1 and self.device.type != "cpu" else None
+
+    # Training
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """``model`` so that a backward pass through it averages the gradients of all processes."""
+        return model if self.count == 1 else cast(nn.Module, self._accelerator.prepare_model(model))
+
+    def without_sync(self, wrapped: nn.Module) -> AbstractContextManager[object]:
+        """In here gradients are collected, not averaged yet."""
+        no_sync = getattr(wrapped, "no_sync", None)
+        return nullcontext() if no_sync is None else cast(AbstractContextManager[object], no_sync())
+
+    def share(self, total: int, parts: int = 1) -> list[slice]:
+        """The rows of this process in a batch of ``total``, in ``parts`` of equal size."""
+        return share(total, parts, self.index, self.count)
+
+    # Numbers that all processes get
+
+    def padded_share(self, total: int) -> Tensor:
+        """The rows of this process among ``total``, as many for every process; the last row fills up."""
+        return padded_share(total, self.index, self.count)
+
+    def gather(self, rows: Tensor, total: int) -> Tensor:
+        """The rows of all processes that have computed their :meth:`padded_share`: (total, ...)."""
+        return cast(Tensor, self._accelerator.gather(rows.contiguous()))[:total] if self.count > 1 else rows
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        return cast(Tensor, self._accelerator.reduce(tensor, "sum")) if self.count > 1 else tensor
+
+    def any(self, *flags: bool) -> list[bool]:
+        """Whether any process raises each of the flags; all must ask together."""
+        if self.count == 1:
+            return list(flags)
+        raised = torch.tensor(flags, dtype=torch.int32)
+        dist.all_reduce(raised, op=dist.ReduceOp.MAX, group=self._hosts)
+        return [bool(flag) for flag in raised]
+
+    def in_shares(self, sizes: Sequence[int], work: Callable[[int], Tensor]) -> Tensor:
+        """The numbers that pieces of work give, one after the other: (sum of ``sizes``,) float64.
+
+        ``work(number)`` gives the ``sizes[number]`` numbers of a piece and must not depend on the others. Of n
+        processes each does every n-th; all get all numbers, the very bits that a single process computes.
+        """
+        pieces = [
+            work(number).double() if number % self.count == self.index else torch.zeros(size).double()
+            for number, size in enumerate(sizes)
+        ]
+        return self.sum(torch.cat(pieces).to(self.device)).cpu() if self.count > 1 else torch.cat(pieces)
+
+    # Tensors that the main process collects
+
+    def in_order(
+        self, pieces: Sequence[int], work: Callable[[int], list[Tensor]], shapes: Callable[[int], list[torch.Size]]
+    ) -> Iterator[list[Tensor]]:
+        """What ``work`` makes of every piece, int64 on the CPU; each process does its own, the main one gets all, in
+        order, knowing the ``shapes``. In the others nothing comes out, but they must run through this as well.
+        """
+        for first in range(0, len(pieces), self.count):
+            together = pieces[first : first + self.count]
+            mine = work(together[self.index]) if self.index < len(together) else None
+            if not self.is_main:
+                for tensor in mine or ():
+                    dist.send(tensor.contiguous(), dst=0, group=self._hosts)
+                continue
+            assert mine is not None
+            yield mine
+            for owner, piece in enumerate(together[1:], start=1):
+                received = [torch.zeros(shape, dtype=torch.int64) for shape in shapes(piece)]
+                for tensor in received:
+                    dist.recv(tensor, src=owner, group=self._hosts)
+                yield received
+
+
+def share(total: int, parts: int, process: int, processes: int) -> list[slice]:
+    pieces = processes * parts
+    if total % pieces:
+        raise UserError(
+            f"training.batch={total} must be divisible by {processes} processes x "
+            f"training.accumulate={parts} = {pieces}"
+        )
+    size = total // pieces
+    return [slice(size * piece, size * (piece + 1)) for piece in range(process * parts, (process + 1) * parts)]
+
+
+def padded_share(total: int, process: int, processes: int) -> Tensor:
+    size = -(-total // processes)
+    return (torch.arange(size) + process * size).clamp(max=total - 1)
+
+
+def _several_on_cpu() -> bool:
+    """Accelerate wants to be told: without it, processes without a GPU would each train alone."""
+    return process_count() > 1 and not torch.cuda.is_available() and not torch.xpu.is_available()
+
+
+def on_main_process(action: Callable[[], object]) -> None:
+    """Do it on the main process while the others wait; where it fails there, it fails everywhere."""
+    if process_count() == 1:
+        action()
+        return
+    from accelerate.utils import broadcast_object_list
+
+    failure: list[str | None] = [None]
+    if Processes().is_main:
+        try:
+            action()
+        except UserError as error:
+            failure = [str(error)]
+        except OSError as error:
+            failure = [f"{error.filename or 'the system'}: {error.strerror or error}"]
+    broadcast_object_list(failure)
+    if failure[0] is not None:
+        raise UserError(failure[0])
+
+
+@contextmanager
+def held_by_main_process(resource: AbstractContextManager[object]) -> Iterator[None]:
+    """The main process enters ``resource``; where it cannot, nobody goes on."""
+    on_main_process(resource.__enter__)
+    try:
+        yield
+    finally:
+        if is_main():
+            resource.__exit__(None, None, None)
+
+
+def leave() -> None:
+    """At the end of a command."""
+    if process_count() > 1 and dist.is_initialized():
+        dist.destroy_process_group()

@@ -1,0 +1,76 @@
+"""What to do: recipes, everything that defines a run, typed and validated.
+
+One file a section; :mod:`~vadd.recipe.recipe` puts them together, :mod:`~vadd.recipe.loading` reads files and presets,
+:mod:`~vadd.recipe.own_data` makes recipes for somebody's own data, :mod:`~vadd.recipe.upgrade` reads older ones.
+"""
+
+from vadd.recipe.data import (
+    ArrayData,
+    Cifar10Data,
+    CopiesData,
+    Data,
+    DigitsData,
+    FolderData,
+    MnistData,
+    TextData,
+    ToyData,
+)
+from vadd.recipe.diffusion import Diffusion
+from vadd.recipe.latent import LatentSection
+from vadd.recipe.loading import load_recipe, recipe_names
+from vadd.recipe.network import (
+    MlpNetwork,
+    Network,
+    ResidualNetwork,
+    ShortTransformerNetwork,
+    TransformerNetwork,
+    UnetNetwork,
+)
+from vadd.recipe.own_data import recipe_for_array, recipe_for_folder, recipe_for_text
+from vadd.recipe.recipe import (
+    Recipe,
+    differences,
+    flatten,
+    may_change_on_resume,
+    parse_value,
+    same_learning,
+    suggestion,
+    validate,
+)
+from vadd.recipe.sampling import Sampling
+from vadd.recipe.training import Training
+
+__all__ = [
+    "ArrayData",
+    "Cifar10Data",
+    "CopiesData",
+    "Data",
+    "Diffusion",
+    "DigitsData",
+    "FolderData",
+    "LatentSection",
+    "MlpNetwork",
+    "MnistData",
+    "Network",
+    "Recipe",
+    "ResidualNetwork",
+    "Sampling",
+    "ShortTransformerNetwork",
+    "TextData",
+    "ToyData",
+    "Training",
+    "TransformerNetwork",
+    "UnetNetwork",
+    "differences",
+    "flatten",
+    "load_recipe",
+    "may_change_on_resume",
+    "parse_value",
+    "recipe_for_array",
+    "recipe_for_folder",
+    "recipe_for_text",
+    "recipe_names",
+    "same_learning",
+    "suggestion",
+    "validate",
+]

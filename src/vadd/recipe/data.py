@@ -1,0 +1,116 @@
+"""Section ``data``: which data set, and how it is read."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt
+
+from vadd.recipe.section import Fraction, Section
+
+
+class ToyData(Section):
+    """One of the two-dimensional distributions of the paper."""
+
+    kind: Literal["toy"] = "toy"
+    name: Literal["checkerboard", "swissroll", "circles"] = "checkerboard"
+    vocab_size: int = Field(100, ge=2)
+    train_size: PositiveInt = 100_000
+    test_size: PositiveInt = 10_000
+
+
+class CopiesData(Section):
+    """Noisy copies of one hidden symbol; the entropy is known exactly."""
+
+    kind: Literal["copies"] = "copies"
+    positions: int = Field(6, ge=1, le=8)
+    vocab_size: int = Field(4, ge=2, le=8)
+    noise: Fraction = 0.1
+    train_size: PositiveInt = 100_000
+    test_size: PositiveInt = 10_000
+
+
+class ArrayData(Section):
+    """Any integer array in an .npy file, examples along the first axis."""
+
+    kind: Literal["array"] = "array"
+    path: str
+    vocab_size: int | None = Field(None, ge=2, description="V; by default one more than the largest value in the file")
+    test_fraction: float = Field(0.1, gt=0, lt=1)
+
+
+class DigitsData(Section):
+    """scikit-learn's handwritten digits, 8 x 8, part of that package."""
+
+    kind: Literal["digits"] = "digits"
+    levels: int = Field(2, ge=2, le=17)
+
+
+class MnistData(Section):
+    """MNIST binarised at one half and padded to 32 x 32."""
+
+    kind: Literal["mnist"] = "mnist"
+    directory: str | None = Field(
+        None, description="where the four idx files lie; by default where `vadd data mnist` puts them"
+    )
+
+
+class Cifar10Data(Section):
+    kind: Literal["cifar10"] = "cifar10"
+    directory: str | None = Field(
+        None, description="where the binary batches lie; by default where `vadd data cifar10` puts them"
+    )
+    levels: int = Field(256, ge=2, le=256, description="values per channel")
+
+
+class FolderData(Section):
+    """A folder of images, cropped to squares and resized."""
+
+    kind: Literal["folder"] = "folder"
+    path: str
+    size: int = Field(32, ge=1, le=1024)
+    channels: Literal[1, 3] = 3
+    levels: int = Field(256, ge=2, le=256, description="values per channel")
+    test_fraction: float = Field(0.1, gt=0, lt=1)
+
+
+class TextData(Section):
+    """Text in sequences of ``length`` tokens."""
+
+    kind: Literal["text"] = "text"
+    corpus: Literal[
+        "files", "pydocs", "text8", "lm1b", "openwebtext", "lambada", "wikitext", "ag_news", "pubmed", "arxiv"
+    ] = Field("files", description="files: your own text; pydocs: the documentation that every Python carries")
+    path: str | None = Field(
+        None,
+        description="a text file, .jsonl, .csv, or a folder of .txt; for a named corpus a local copy of it, else it is "
+        "fetched",
+    )
+    documents: Literal["file", "line", "paragraph"] | None = Field(
+        None,
+        description="what a document is in plain text; by default a file, in local copies of named corpora a line. A "
+        "single file as one document is split by position",
+    )
+    field: str | None = Field(
+        None, description="the key in .jsonl or column in .csv that holds the text; by default 'text'"
+    )
+    tokenizer: Literal["characters", "bytes", "bpe", "gpt2", "bert", "file"] = Field(
+        "characters", description="characters and bpe are learnt from the text; file: any tokenizer.json"
+    )
+    tokenizer_path: str | None = Field(
+        None, description="where the files of gpt2, bert or file lie; by default gpt2 and bert come from the hub"
+    )
+    vocabulary: PositiveInt = Field(4096, description="entries of the bpe")
+    length: PositiveInt = 128
+    wrap: Literal["packed", "wrapped", "padded"] = Field(
+        "packed",
+        description="packed: documents in a row, EOS after each; wrapped: the same, each sequence between BOS and EOS; "
+        "padded: one document a sequence, filled up with pads, which are masked and seen but not scored",
+    )
+    test_fraction: float = Field(
+        0.1, gt=0, lt=1, description="of the documents; the published corpora have splits of their own"
+    )
+
+
+Data = Annotated[
+    ToyData | CopiesData | ArrayData | DigitsData | MnistData | Cifar10Data | FolderData | TextData,
+    Field(discriminator="kind"),
+]

@@ -1,0 +1,21 @@
+"""Section ``diffusion``: the mask schedule, and how training draws and weighs masks."""
+
+from typing import Literal
+
+from pydantic import Field, PositiveFloat
+
+from vadd.recipe.section import Fraction, Section
+
+
+class Diffusion(Section):
+    schedule: Literal["linear", "cosine", "polynomial"] = "linear"
+    power: PositiveFloat = Field(2.0, description="of the polynomial schedule")
+    mask_draw: Literal["iid", "stratified", "exact-count"] = "exact-count"
+    weighting: Literal["integral", "root", "even"] = Field(
+        "integral", description="how masks count in training: by w(t) as in the paper, by its root, or all alike"
+    )
+    partly_explained: Fraction = Field(
+        0.0,
+        description="share of the training examples of which a random part of the masked values is to be explained, "
+        "as in a step of the sampler, and not all; models without a latent ignore it",
+    )

@@ -1,0 +1,61 @@
+"""Recipes from files: presets by name, one's own by path; a recipe may extend another and state only what differs."""
+
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vadd.errors import UserError
+from vadd.recipe.recipe import Recipe, suggestion, validate
+
+
+def recipe_names() -> list[str]:
+    files = resources.files("vadd.recipe").joinpath("presets").iterdir()
+    return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
+
+
+def load_recipe(name_or_path: str) -> Recipe:
+    """A preset by name, or a recipe of the user's by path."""
+    return validate(_read(name_or_path, ()), name_or_path)
+
+
+def _read(name_or_path: str, seen: tuple[str, ...]) -> dict[str, Any]:
+    if name_or_path in seen:
+        raise UserError(f"recipe {name_or_path} extends itself")
+    if name_or_path in recipe_names():
+        text = resources.files("vadd.recipe").joinpath("presets", f"{name_or_path}.yaml").read_text()
+    elif Path(name_or_path).suffix in {".yaml", ".yml"}:
+        try:
+            text = Path(name_or_path).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+            raise UserError(f"cannot read the recipe {name_or_path}: {reason}") from None
+    elif (Path(name_or_path) / "recipe.yaml").is_file():
+        raise UserError(f"{name_or_path} is a directory; its recipe is {Path(name_or_path) / 'recipe.yaml'}")
+    else:
+        raise UserError(
+            f"unknown recipe {name_or_path!r}{suggestion(name_or_path, recipe_names())}; see `vadd recipes`"
+        )
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"{name_or_path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{name_or_path} is not a recipe: it should be a mapping of keys to values")
+    content.setdefault("name", Path(name_or_path).stem)
+    base = content.pop("extends", None)
+    if base is None:
+        return content
+    if Path(str(base)).suffix:  # a file that is extended lies beside the one that extends it
+        base = Path(name_or_path).parent / str(base)
+    return _merge(_read(str(base), (*seen, name_or_path)), content)
+
+
+def _merge(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in changes.items():
+        both_sections = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merge(merged[key], value) if both_sections else value
+    return merged

@@ -1,0 +1,63 @@
+"""Recipes for somebody's own data: network, latent and length chosen by what the data are, for minutes on a laptop."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from vadd.recipe.data import ArrayData, FolderData, TextData
+from vadd.recipe.latent import LatentSection
+from vadd.recipe.loading import load_recipe
+from vadd.recipe.network import MlpDenoiserSection, MlpNetwork, MlpRecognizerSection, ResidualNetwork
+from vadd.recipe.recipe import Recipe
+from vadd.recipe.training import Training
+
+
+def recipe_for_array(path: Path, examples: int, shape: Sequence[int], vocab_size: int) -> Recipe:
+    """For ``examples`` examples of ``shape`` in the file ``path``."""
+    positions = math.prod(shape)
+    width = 256 if positions * vocab_size <= 2_000 else 512
+    latent = LatentSection(dim=min(64, max(2, math.ceil(math.sqrt(positions)))), particles=4)
+    batch = min(256, max(1, examples // 4))
+    # The head and the tables dominate for long examples: 6 FLOP per weight and example, four particles, some 3 *
+    # 10^13 FLOP in all.
+    weights = width * (2 * positions * vocab_size + 10 * width)
+    affordable = int(3e13 / (6 * weights * batch * latent.particles))
+    five_hundred_epochs = 500 * math.ceil(examples / batch)
+    steps = max(200, min(10_000, affordable, five_hundred_epochs))
+    return Recipe(
+        name=path.stem,
+        about=f"{examples} examples of {positions} values in 0..{vocab_size - 1}",
+        data=ArrayData(path=str(path.resolve()), vocab_size=vocab_size),
+        network=MlpNetwork(
+            width=width,
+            denoiser=MlpDenoiserSection(depth=4, latent_frequencies=(1, 2, 4) if latent.dim <= 4 else ()),
+            recognizer=MlpRecognizerSection(depth=2),
+        ),
+        latent=latent,
+        training=Training(steps=steps, batch=batch, learning_rate=1e-3, warmup_steps=min(200, steps // 10)),
+    )
+
+
+def recipe_for_text(path: Path, size: int) -> Recipe:
+    """For ``size`` bytes of text, read as characters."""
+    like = load_recipe("pydocs")
+    return like.model_copy(
+        update={
+            "name": path.resolve().stem,
+            "about": f"text, {size:,} bytes",
+            # Of a short text the tenth that is held out should still make some sequences.
+            "data": TextData(path=str(path.resolve()), length=max(8, min(64, size // 40))),
+        }
+    )
+
+
+def recipe_for_folder(path: Path) -> Recipe:
+    """For images: 32 x 32 in colour with 8 values per channel."""
+    return Recipe(
+        name=path.resolve().name,
+        about="images of a folder",
+        data=FolderData(path=str(path.resolve()), levels=8),
+        network=ResidualNetwork(width=512),
+        latent=LatentSection(dim=32),
+        training=Training(steps=2000, batch=64, learning_rate=1e-3, warmup_steps=100, clip=1.0),
+    )

@@ -1,0 +1,157 @@
+"""A recipe: everything that defines a run, typed and validated.
+
+On the command line any key can be overridden by its dotted name, ``training.batch=512``.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError
+
+from vadd.errors import UserError
+from vadd.recipe.data import Data
+from vadd.recipe.diffusion import Diffusion
+from vadd.recipe.latent import LatentSection
+from vadd.recipe.network import MlpNetwork, Network
+from vadd.recipe.sampling import Sampling
+from vadd.recipe.section import Section
+from vadd.recipe.training import Training
+from vadd.recipe.upgrade import upgraded
+
+
+class Recipe(Section):
+    name: str
+    about: str = ""
+    model: Literal["vadd", "mdlm"] = "vadd"
+    seed: int = Field(0, ge=0, lt=2**63)
+    data: Data
+    network: Network = MlpNetwork()
+    latent: LatentSection = LatentSection()
+    diffusion: Diffusion = Diffusion()
+    training: Training = Training()
+    sampling: Sampling = Sampling()
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, width=120)
+
+    def with_overrides(self, overrides: Iterable[str]) -> "Recipe":
+        """A copy with dotted keys replaced: ``["training.batch=512", "model=mdlm"]``."""
+        content = self.model_dump(mode="json")
+        known = dict(flatten(content))
+        for override in overrides:
+            key, equals, text = override.partition("=")
+            if not equals:
+                raise UserError(f"{override!r} is not of the form key=value")
+            if key not in known:
+                raise UserError(f"unknown key {key!r}{suggestion(key, known)}")
+            *sections, last = key.split(".")
+            target = content
+            for section in sections:
+                target = target[section]
+            target[last] = parse_value(text)
+        return validate(content, self.name)
+
+
+def validate(content: Mapping[str, Any], source: str) -> Recipe:
+    """A recipe from its ``content``, that of earlier versions included; errors begin with ``source``."""
+    content = upgraded(content)
+    switches = {key for key, annotation in _all_fields(Recipe) if annotation is bool}
+    for key, value in flatten(content):
+        if isinstance(value, bool) and key not in switches:  # pydantic would take true for the number 1
+            raise UserError(f"{source}: {key} does not take {str(value).lower()}")
+    try:
+        return Recipe.model_validate(content)
+    except ValidationError as error:
+        raise UserError(f"{source}: {'; '.join(_explain(e) for e in error.errors())}") from None
+
+
+def _explain(error: Any) -> str:
+    # pydantic puts the kind of a section into the location; it is not part of the key.
+    known = [name for name, _ in _all_fields(Recipe)]
+    section, *inner = error["loc"]
+    kind, *names = inner if f"{section}.kind" in known and inner else ("", *inner)
+    key = ".".join(map(str, (section, *names)))
+    if error["type"] == "extra_forbidden":
+        if key in known:  # of another kind of data or network
+            return f"{key} does not go with {section}.kind={kind}"
+        return f"unknown key {key!r}{suggestion(key, known)}"
+    return (
+        f"{key}: {error['msg'].lower()}, not {error['input']!r}" if error["type"] != "missing" else f"{key} is missing"
+    )
+
+
+def _all_fields(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every dotted key a recipe can have, with its type."""
+    for name, field in section.model_fields.items():
+        annotation = field.annotation
+        members = getattr(annotation, "__args__", ()) or (annotation,)
+        yield prefix + name, annotation
+        for member in members:
+            if isinstance(member, type) and issubclass(member, BaseModel):
+                yield from _all_fields(member, f"{prefix}{name}.")
+
+
+def flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and their values, sections opened."""
+    for key, value in content.items():
+        if isinstance(value, dict):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def differences(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:
+    """Dotted keys in which two recipes differ, with both values."""
+    before, after = dict(flatten(old.model_dump(mode="json"))), dict(flatten(new.model_dump(mode="json")))
+    keys = [*before, *(key for key in after if key not in before)]
+    return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
+
+
+CHANGES_NO_LEARNING = frozenset(
+    f"training.{key}"
+    for key in (
+        "accumulate",
+        "compile",
+        "sharding",
+        "nonfinite_patience",
+        "log_every",
+        "evaluate_every",
+        "checkpoint_every",
+        "checkpoint_minutes",
+        "keep_checkpoints",
+        "trackers",
+    )
+)
+
+
+def same_learning(key: str) -> bool:
+    """Whether a dotted key decides only where a run trains, what it writes and how it is sampled."""
+    return key in CHANGES_NO_LEARNING or key == "about" or key.startswith("sampling.")
+
+
+def may_change_on_resume(key: str) -> bool:
+    """What a resumed run may do otherwise than before. With another length the learning rate and the KL weight follow
+    the schedules of that length from the resumed step on.
+    """
+    return same_learning(key) or key == "training.steps"
+
+
+def parse_value(text: str) -> Any:
+    """A value as written on the command line. YAML, except that 1e-3 is a number as everybody expects."""
+    try:
+        return float(text) if "e" in text.lower() else yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError):
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError:
+            return text
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """ ", did you mean ...?" with the nearest of the known names, or nothing."""
+    candidates = list(known)
+    near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
+    near = near or [key for key in candidates if key.rsplit(".", 1)[-1] == name][:1]
+    return f", did you mean {near[0]!r}?" if near else ""

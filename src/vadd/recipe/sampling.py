@@ -1,0 +1,26 @@
+"""Section ``sampling``: how a run is sampled where nothing else is said. It has no part in what the model learns."""
+
+from typing import Literal
+
+from pydantic import Field, PositiveInt
+
+from vadd.recipe.section import Section
+
+
+class Sampling(Section):
+    steps: PositiveInt = Field(1, description="sampling steps; first-hitting takes one for each position")
+    sampler: Literal[
+        "ancestral",
+        "parallel",
+        "first-hitting",
+        "confidence",
+        "margin",
+        "entropy",
+        "entropy-bounded",
+        "remask",
+        "remask-rescaled",
+    ] = Field("ancestral", description="the first three draw from the model's own distribution and have bounds")
+    grid: Literal["uniform", "cosine"] = "uniform"
+    latent_policy: Literal["resample", "fixed"] = Field(
+        "resample", description="a new z at each step, as in the paper, or one z for all steps"
+    )

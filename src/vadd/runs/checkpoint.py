@@ -1,0 +1,114 @@
+"""One checkpoint: a directory of safetensors files and one JSON file with their checksums. Nothing is ever unpickled.
+
+A checkpoint is written beside its final place and renamed when it is complete, and renamed before it is removed, so a
+directory with the right name is a whole one. A file's checksum is verified when the file is read, and only then.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from vadd.errors import UserError
+from vadd.files import checksum, flush_to_disk, remove, write_json
+from vadd.runs.layout import EMA, MANIFEST, MODEL, OPTIMIZER, read_manifest
+
+SPARE_BYTES = 2**20
+"""Besides the tensors a checkpoint takes at most this much: headers, the manifest, directory entries."""
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """Everything a training needs to go on. Random numbers and the learning rate are functions of ``step``."""
+
+    step: int
+    model: Mapping[str, Tensor]
+    ema: Mapping[str, Tensor]
+    optimizer: Mapping[str, Tensor]
+    unlogged: tuple[float, ...] = ()
+    """What the next line of metrics has summed up so far."""
+    test_loss: float | None = None
+    """The held-out objective of the averaged weights, if it was measured at this step."""
+
+    def bytes(self) -> int:
+        return sum(
+            t.numel() * t.element_size() for part in (self.model, self.ema, self.optimizer) for t in part.values()
+        )
+
+
+def write_checkpoint(directory: Path, state: TrainingState) -> None:
+    """Whole or not at all: whatever goes wrong (OSError), nothing is left behind and nothing older is touched."""
+    partial = directory.with_name(f".{directory.name}.partial")
+    remove(partial)
+    try:
+        partial.mkdir(parents=True)
+        if shutil.disk_usage(partial).free < state.bytes() + SPARE_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
+        for name, tensors in ((MODEL, state.model), (EMA, state.ema), (OPTIMIZER, state.optimizer)):
+            save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, partial / name)
+        manifest = {
+            "step": state.step,
+            "test_loss": state.test_loss,
+            "unlogged": list(state.unlogged),
+            "sha256": {name: checksum(partial / name) for name in (MODEL, EMA, OPTIMIZER)},
+        }
+        write_json(partial / MANIFEST, manifest)
+        for file in (*partial.iterdir(), partial):
+            flush_to_disk(file)
+        remove_checkpoint(directory)
+        partial.rename(directory)
+        flush_to_disk(directory.parent)
+    except SafetensorError as error:  # what the writer makes of a full disk
+        remove(partial)
+        raise OSError(errno.EIO, str(error), str(directory)) from error
+    except BaseException:
+        remove(partial)
+        raise
+
+
+def read_checkpoint(directory: Path) -> TrainingState:
+    """The whole state, every file verified."""
+    model, ema, optimizer = (read_tensors(directory, name) for name in (MODEL, EMA, OPTIMIZER))
+    step, manifest = step_and_manifest(directory)
+    return TrainingState(step, model, ema, optimizer, tuple(manifest.get("unlogged", ())), manifest.get("test_loss"))
+
+
+def read_weights(directory: Path) -> dict[str, Tensor]:
+    """The averaged weights, for everything but training."""
+    return read_tensors(directory, EMA)
+
+
+def read_tensors(directory: Path, name: str) -> dict[str, Tensor]:
+    """One file of a checkpoint, after its checksum has been verified; a damaged one is an error that names it."""
+    _, manifest = step_and_manifest(directory)
+    file, expected = directory / name, manifest.get("sha256")
+    if not file.is_file() or not isinstance(expected, dict) or checksum(file) != expected.get(name):
+        raise UserError(f"the checkpoint {directory} is damaged: {name} is missing, truncated or altered")
+    try:
+        return load_file(file)
+    except SafetensorError as error:
+        raise UserError(f"the checkpoint {directory} is damaged: {name}: {error}") from None
+
+
+def step_and_manifest(directory: Path) -> tuple[int, dict[str, Any]]:
+    try:
+        manifest = read_manifest(directory)
+        return int(manifest["step"]), manifest
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(f"the checkpoint {directory} is damaged: {MANIFEST} is missing or unreadable") from None
+
+
+def remove_checkpoint(directory: Path) -> None:
+    """At no moment is there half of one under its name."""
+    if directory.exists():
+        removed = directory.with_name(f".{directory.name}.removed")
+        remove(removed)
+        directory.rename(removed)
+        remove(removed)

@@ -1,0 +1,107 @@
+"""Publishing a trained model: a folder with its weights, its recipe and a model card; see :mod:`vadd.runs.exported`."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from vadd.build import build_model
+from vadd.data import ExampleFormat
+from vadd.errors import UserError
+from vadd.files import checksum, whole_path, write_json
+from vadd.recipe import Recipe
+from vadd.runs.archive import Archive
+from vadd.runs.checkpoint import read_weights
+from vadd.runs.exported import FORMAT, ExportedModel, read_exported
+from vadd.runs.layout import (
+    EXPORTED_CARD,
+    EXPORTED_CONFIG,
+    EXPORTED_WEIGHTS,
+    RECIPE,
+    TOKENIZER,
+    CheckpointName,
+    Record,
+    RunDirectory,
+    read_records,
+    step_of,
+)
+from vadd.runs.model_card import CardResults, Measured, model_card
+from vadd.runs.run import read_format, read_tokenizer
+from vadd.version import __version__
+
+
+def export(
+    directory: RunDirectory,
+    out: Path,
+    *,
+    checkpoint: CheckpointName = "latest",
+    results: CardResults | None = None,
+) -> ExportedModel:
+    """Write the averaged weights of a checkpoint to the folder ``out``, which must be new or empty.
+
+    ``results`` are tables for the model card, measured on the same weights.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} exists and is not an empty directory; nothing is overwritten, name another one")
+    out = out.absolute()
+    recipe = directory.recipe()
+    chosen, weights = Archive(directory).chosen(checkpoint, read_weights)
+    step = step_of(chosen)
+    if results is not None:
+        results.check(recipe, step)
+    format = read_format(directory, recipe, read_tokenizer(directory))
+    check_fit(weights, recipe, format, chosen)
+    published = without_paths(recipe)
+    with whole_path(out) as partial:
+        partial.mkdir()
+        save_file(weights, partial / EXPORTED_WEIGHTS, metadata={"format": "pt"})
+        (partial / RECIPE).write_text(published.to_yaml())
+        config = {
+            "library": "vadd",
+            "format": FORMAT,
+            "vadd": __version__,
+            "model": recipe.model,
+            "shape": list(format.shape),
+            "values": format.vocab_size,
+            "pad": format.pad,
+            "step": step,
+            "sha256": checksum(partial / EXPORTED_WEIGHTS),
+        }
+        write_json(partial / EXPORTED_CONFIG, config)
+        parameters = sum(tensor.numel() for tensor in weights.values())
+        card = model_card(published, format, step, parameters, _measured(directory, step), results)
+        (partial / EXPORTED_CARD).write_text(card)
+        if directory.tokenizer_directory.is_dir():
+            shutil.copytree(directory.tokenizer_directory, partial / TOKENIZER)
+        if out.exists():
+            out.rmdir()
+    return read_exported(out)
+
+
+def check_fit(weights: Mapping[str, Tensor], recipe: Recipe, format: ExampleFormat, source: Path) -> None:
+    with torch.device("meta"):
+        wanted = build_model(recipe, format).state_dict()
+    if {name: tensor.shape for name, tensor in wanted.items()} != {name: t.shape for name, t in weights.items()}:
+        raise UserError(f"the weights in {source} do not fit the recipe of its run")
+
+
+def without_paths(recipe: Recipe) -> Recipe:
+    """Where the data lie on somebody's machine is nobody else's business: of a path only the last name is left."""
+    changes: dict[str, str | None] = {}
+    if path := getattr(recipe.data, "path", None):
+        changes["path"] = PurePath(path).name
+    if getattr(recipe.data, "directory", None):
+        changes["directory"] = None
+    return recipe.model_copy(update={"data": recipe.data.model_copy(update=changes)})
+
+
+def _measured(directory: RunDirectory, step: int) -> Measured:
+    """The newest held-out numbers that were logged up to ``step``."""
+    newest: dict[str, Record] = {}
+    for record in read_records(directory.metrics_file):
+        if record["step"] <= step:
+            newest[record["split"]] = record
+    return Measured(newest.get("test"), newest.get("latent"))

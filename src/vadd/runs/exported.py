@@ -1,0 +1,98 @@
+"""An exported model: a folder from which anybody can sample, without the data and without the training.
+
+mine/
+    model.safetensors    the averaged weights of one checkpoint
+    recipe.yaml          how they were trained, without paths of the machine
+    config.json          format, version, shape of an example, vocabulary size, pad, step, checksum of the weights
+    README.md            the model card
+    tokenizer/           where the run had one
+
+It may also lie on the Hugging Face Hub under a name "owner/name". :mod:`vadd.runs.export` writes what this module
+reads.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from vadd.errors import UserError
+from vadd.files import checksum
+from vadd.recipe import Recipe, load_recipe
+from vadd.runs.layout import EXPORTED_CONFIG, EXPORTED_WEIGHTS, RECIPE, TOKENIZER
+
+FORMAT = 1
+READ_FROM_HUB = (EXPORTED_WEIGHTS, RECIPE, EXPORTED_CONFIG, f"{TOKENIZER}/*.json")
+"""Nothing else is downloaded: there is nothing to execute and nothing to unpickle in it."""
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    path: Path
+    recipe: Recipe
+    shape: tuple[int, ...]
+    vocab_size: int
+    pad: int | None
+    step: int
+    sha256: str
+
+    def weights(self) -> dict[str, Tensor]:
+        """After their checksum has been verified."""
+        file = self.path / EXPORTED_WEIGHTS
+        if not file.is_file() or checksum(file) != self.sha256:
+            raise UserError(
+                f"the exported model {self.path} is damaged: {EXPORTED_WEIGHTS} is missing, truncated or altered"
+            )
+        try:
+            return load_file(file)
+        except SafetensorError as error:
+            raise UserError(f"the exported model {self.path} is damaged: {EXPORTED_WEIGHTS}: {error}") from None
+
+
+def find_exported(path: str | Path) -> ExportedModel | None:
+    """The exported model in the folder ``path`` or, where there is no such path, of that name on the Hub.
+
+    None for anything else. A name "a/b" is looked for on the Hub only if there is no folder "a" here either: then it
+    is a mistyped path.
+    """
+    local = Path(path)
+    if local.exists():
+        return read_exported(local) if (local / EXPORTED_CONFIG).is_file() else None
+    name = local.as_posix()
+    if re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name) is None or local.parent.exists():
+        return None
+    return read_exported(fetch_from_hub(name))
+
+
+def fetch_from_hub(name: str) -> Path:
+    """Get the model "owner/name" from the Hugging Face Hub, into its client's cache."""
+    from huggingface_hub import snapshot_download  # heavy; accelerate brings it
+
+    try:
+        return Path(snapshot_download(repo_id=name, allow_patterns=list(READ_FROM_HUB)))
+    except Exception as error:  # no network, no such name, no permission, a full disk: the client's own, and many
+        told = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise UserError(f"there is no directory {name}, and the Hugging Face Hub did not give it: {told}") from None
+
+
+def read_exported(path: Path) -> ExportedModel:
+    try:
+        content = json.loads((path / EXPORTED_CONFIG).read_text())
+        if content["library"] != "vadd":
+            raise ValueError
+        newer = int(content["format"]) > FORMAT
+        shape, vocab_size, step = tuple(map(int, content["shape"])), int(content["values"]), int(content["step"])
+        sha256, pad = str(content["sha256"]), content.get("pad")
+        if not shape or min(shape) < 1 or vocab_size < 2 or not (pad is None or isinstance(pad, int)):
+            raise ValueError
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(
+            f"{path} is not a model exported by vadd: its {EXPORTED_CONFIG} is missing or of another kind"
+        ) from None
+    if newer:
+        raise UserError(f"{path} was exported by a newer version, vadd {content.get('vadd')}: upgrade with pip")
+    return ExportedModel(path, load_recipe(str(path / RECIPE)), shape, vocab_size, pad, step, sha256)

@@ -1,0 +1,56 @@
+"""One training at a time in a run directory."""
+
+from pathlib import Path
+from types import TracebackType
+
+from filelock import FileLock, Timeout
+
+from vadd.errors import UserError
+from vadd.progress import warn
+
+LOCK = "training.lock"
+PATIENCE, PAUSE = 0.6, 0.1
+"""Seconds for which a lock that is taken is tried, and between two tries: somebody who looks whether a training runs
+holds it for a moment, another training for long.
+"""
+
+
+class RunLock:
+    """Held by the operating system for this process: it ends with the process, however that ends.
+
+    The file itself stays; removing it would let two trainings hold a lock of the same name.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._lock = FileLock(directory / LOCK)
+
+    def __enter__(self) -> "RunLock":
+        try:
+            self._lock.acquire(timeout=PATIENCE, poll_interval=PAUSE)
+        except Timeout:
+            raise UserError(f"another training is running in {self.directory}") from None
+        except (NotImplementedError, OSError):
+            if not self.directory.is_dir():
+                raise
+            warn(f"{self.directory} is on a file system without locks; let no other training run in it")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+
+    def is_held(self) -> bool | None:
+        """Whether a training, of this process or another, holds it; None where the file system does not tell."""
+        if not (self.directory / LOCK).is_file():
+            return False
+        looking = FileLock(self.directory / LOCK)
+        try:
+            looking.acquire(timeout=0)
+        except Timeout:
+            return True
+        except (NotImplementedError, OSError):
+            return None
+        looking.release()
+        return False

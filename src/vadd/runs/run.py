@@ -1,0 +1,223 @@
+"""A trained run, and what can be done with it."""
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vadd.build import build_dataset, build_model, example_format
+from vadd.core import MaskedDiffusion, Samples
+from vadd.data import DiscreteDataset, ExampleFormat
+from vadd.data.dataset import Array
+from vadd.data.text.tokenizers import Tokenizer, load_tokenizer, refuse_other
+from vadd.errors import UserError
+from vadd.generation.infilling import as_given, masked_starts
+from vadd.generation.memory import bytes_per_row, chunk_size
+from vadd.generation.options import SamplingOptions, resolve
+from vadd.generation.sampling import check_start, stream
+from vadd.parallel import Processes, default_device
+from vadd.progress import Progress, silent
+from vadd.recipe import Recipe, TextData
+from vadd.runs.archive import Archive
+from vadd.runs.checkpoint import read_weights
+from vadd.runs.exported import ExportedModel, find_exported
+from vadd.runs.layout import CheckpointName, RunDirectory, step_of
+
+
+class Run:
+    """A trained model with its recipe, ready to sample from. Its data are read when somebody asks for them."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        model: MaskedDiffusion,
+        recipe: Recipe,
+        format: ExampleFormat,
+        tokenizer: Tokenizer | None = None,
+        step: int | None = None,
+    ) -> None:
+        self.directory = directory
+        self.model = model
+        self.recipe = recipe
+        self.format = format
+        """The shape of an example, the size of the vocabulary, the pad."""
+        self.tokenizer = tokenizer
+        """What makes text of samples, where the data are text."""
+        self.step = step
+        """Of the training, that the weights are from."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one example, before it is flattened."""
+        return self.format.shape
+
+    @cached_property
+    def data(self) -> DiscreteDataset:
+        try:
+            data = build_dataset(self.recipe, tokenizer=self.tokenizer)
+        except UserError as error:
+            raise UserError(f"this needs the data that the model learned from: {error}") from None
+        if data.format != self.format:
+            raise UserError(
+                f"the data here are not what the model learned from: examples have the shape {data.shape} and "
+                f"{data.vocab_size} values, not {self.format.shape} and {self.format.vocab_size}"
+            )
+        return data
+
+    def texts(self, tokens: Tensor | Array) -> list[str]:
+        """Samples (n, N) of a run on text as text.
+
+        Where a sample is one padded document it ends at its first EOS; else several documents may follow each other,
+        and blank lines part them.
+        """
+        if self.tokenizer is None or not isinstance(self.recipe.data, TextData):
+            raise UserError(f"{self.directory.path} is not a run on text")
+        padded = self.recipe.data.wrap == "padded"
+        return [self.tokenizer.text(row, padded=padded) for row in np.asarray(tokens)]
+
+    def with_sampling(self, **changes: Any) -> "Run":
+        """The same model with other defaults of sampling, like ``latent_policy="fixed"``."""
+        settings = self.recipe.sampling.model_copy(update=changes)
+        other = copy.copy(self)
+        other.recipe = self.recipe.model_copy(update={"sampling": settings})
+        return other
+
+    @cached_property
+    def _bytes_per_row(self) -> int:
+        return bytes_per_row(self.model)
+
+    def stream(
+        self,
+        start: int | Tensor = 1,
+        *,
+        record: int = 0,
+        memory: int | None = None,
+        processes: Processes | None = None,
+        progress: Progress = silent,
+        **options: Unpack[SamplingOptions],
+    ) -> Iterator[Samples]:
+        """Samples chunk by chunk, in memory that does not grow with their number.
+
+        ``start`` is how many, or sequences (n, N) with the mask value V where something is to be filled. The
+        ``options`` are those of :class:`~vadd.generation.options.SamplingOptions`. Of the first ``record`` samples the
+        trajectories are kept. ``memory`` is what a chunk may take, in bytes; by default 256 MB, on a GPU a part of what
+        is free. Several ``processes`` divide the chunks, and the samples come out in the main one.
+        """
+        settings = resolve(self.model, self.recipe.sampling, **options)
+        n = check_start(self.model, settings, start)
+        size = 1
+        if n > 1:
+            size = chunk_size(self._bytes_per_row, self.model, settings.steps, memory)
+        return stream(self.model, settings, start, size, record=record, processes=processes, progress=progress)
+
+    def sample(
+        self, n: int = 1, *, memory: int | None = None, progress: Progress = silent, **options: Unpack[SamplingOptions]
+    ) -> Tensor:
+        """``n`` samples, (n, N) integers, for example ``run.sample(16, steps=8, sampler="parallel", seed=3)``.
+
+        They are the first of those that the seed stands for: a larger ``n`` begins with the same ones.
+        """
+        return torch.cat([part.tokens for part in self.stream(n, memory=memory, progress=progress, **options)])
+
+    def infill(
+        self,
+        x: Tensor | Array,
+        known: Tensor | Array | None = None,
+        *,
+        count: int | None = None,
+        memory: int | None = None,
+        progress: Progress = silent,
+        **options: Unpack[SamplingOptions],
+    ) -> Tensor:
+        """A completion of each of the sequences ``x``, in the shape of ``x``: (n, N), (n, *shape) or one example.
+
+        What is ``known`` stays, or, without it, all but -1. With ``count`` there are so many completions of each,
+        (n, count, ...). Infilling is sampling from another start: the ``options`` are the same.
+        """
+        starts = masked_starts(self.model, self.shape, x, known, 1 if count is None else count)
+        if isinstance(latent := options.get("latent"), Tensor) and latent.ndim == 3:
+            options["latent"] = latent.flatten(0, 1)
+        drawn = [part.tokens for part in self.stream(starts, memory=memory, progress=progress, **options)]
+        return as_given(torch.cat(drawn), x, self.shape, count)
+
+    def trajectory(self, n: int = 1, **options: Unpack[SamplingOptions]) -> Tensor:
+        """How the ``n`` samples that :meth:`sample` gives come about: (steps + 1, n, N), from all masked (the value V)
+        to the samples.
+        """
+        states = [part.trajectory for part in self.stream(n, record=n, **options)]
+        return torch.cat([state for state in states if state is not None], dim=1)
+
+
+def load(path: str | Path, device: str | torch.device | None = None, *, checkpoint: CheckpointName = "latest") -> Run:
+    """Open a run with the averaged weights of one of its checkpoints, on ``device`` (default: a GPU if there is one,
+    else the CPU).
+
+    ``checkpoint`` is "latest" (the newest that is whole), "best" (the lowest held-out objective) or a step.
+    ``path`` may also be a folder that ``vadd export`` wrote or, where there is no such path, the name "owner/name" of
+    one on the Hugging Face Hub. Its ``data`` are read only when they are needed; sampling does not need them.
+    """
+    exported = find_exported(path)
+    if exported is None:
+        directory = RunDirectory.open(path)
+        recipe, tokenizer = directory.recipe(), read_tokenizer(directory)
+        chosen, weights = Archive(directory).chosen(checkpoint, read_weights)
+        step, format = step_of(chosen), read_format(directory, recipe, tokenizer)
+    else:
+        if checkpoint not in ("latest", exported.step):
+            raise UserError(f"{path} is an exported model: it holds the weights of step {exported.step} only")
+        directory, recipe, chosen = RunDirectory(exported.path), exported.recipe, exported.path
+        step, weights, tokenizer = exported.step, exported.weights(), read_tokenizer(directory)
+        format = exported_format(exported, tokenizer)
+    model = build_model(recipe, format)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError:
+        raise UserError(f"the weights in {chosen} do not fit the recipe of {path}") from None
+    model.to(device or default_device()).eval().requires_grad_(False)
+    return Run(directory, model, recipe, format, tokenizer, step)
+
+
+def exported_format(exported: ExportedModel, tokenizer: Tokenizer | None) -> ExampleFormat:
+    """Exports of version 0.1.0 do not tell their pad; their recipe and tokenizer do."""
+    pad = exported.pad
+    if pad is None and tokenizer is not None:
+        pad = example_format(exported.recipe, tokenizer).pad
+    return ExampleFormat(exported.shape, exported.vocab_size, pad)
+
+
+def read_format(directory: RunDirectory, recipe: Recipe, tokenizer: Tokenizer | None) -> ExampleFormat:
+    """What the run knows of its data; runs of version 0.1.0 must look into recipe, tokenizer or data."""
+    about = directory.data()
+    if about is None:
+        return example_format(recipe, tokenizer)
+    try:
+        return ExampleFormat(tuple(map(int, about["shape"])), int(about["vocab_size"]), about.get("pad"))
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{directory.data_file} is damaged") from None
+
+
+def write_format(directory: RunDirectory, format: ExampleFormat) -> None:
+    """Make it the run's; see :func:`read_format`."""
+    directory.write_data(json.loads(json.dumps(asdict(format))))
+
+
+def read_tokenizer(directory: RunDirectory) -> Tokenizer | None:
+    """The tokenizer of a run on text."""
+    place = directory.tokenizer_directory
+    return load_tokenizer(place) if place.exists() else None
+
+
+def keep_tokenizer(directory: RunDirectory, tokenizer: Tokenizer) -> None:
+    """Make it the run's; a run that has another one already refuses it."""
+    kept = read_tokenizer(directory)
+    if kept is None:
+        tokenizer.save(directory.tokenizer_directory)
+    else:
+        refuse_other(kept, tokenizer, str(directory.path))

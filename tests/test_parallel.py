@@ -1,0 +1,82 @@
+"""Several processes judge as one: the same report to the last bit in each, and one of them writes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.training.children import together
+from vadd.core import Particles
+from vadd.evaluation import BoundSettings, Report, likelihood
+from vadd.evaluation.division import in_shares, process_count
+from vadd.runs.run import load
+from vadd.studies.comparison import compare
+
+SETTINGS = BoundSettings(Particles(3), (1, 3), delbo_draws=2, delbo_particles=(1, 2))
+SMALL_BATCH = 37
+"""Of 200 held-out examples: six batches, the last one short."""
+
+
+def bounds_of(path: Path) -> Report:
+    run = load(path)
+    return likelihood.measure_bounds(run, run.data.test, SETTINGS)
+
+
+def judge_and_compare(expected: dict[Path, Report]) -> None:
+    """In each process; each does half of the batches."""
+    patched: Any = likelihood
+    patched.BATCH = SMALL_BATCH
+    undisturbed, calls = patched.step_bound, []
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        calls.append(named["steps"])
+        return undisturbed(*arguments, **named)
+
+    patched.step_bound = counted
+    assert process_count() == 2
+    for path, report in expected.items():
+        assert bounds_of(path) == report
+    assert len(calls) == 2 * 2 * 3, "of two runs two bounds, each with three of six batches"
+
+
+def test_two_processes_have_the_report_of_one(vadd_run: Path, mdlm_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(likelihood, "BATCH", SMALL_BATCH)
+    together(2, judge_and_compare, {path: bounds_of(path) for path in (vadd_run, mdlm_run)})
+
+
+def shares() -> None:
+    for sizes in ([1], [3, 1], [2, 2, 2, 2, 1]):
+        pieces = [torch.full((size,), number + 0.1) for number, size in enumerate(sizes)]
+        found = in_shares(sizes, pieces.__getitem__)
+        assert found.dtype == torch.float64
+        assert torch.equal(found, torch.cat(pieces).double())
+
+
+def test_every_process_gets_all_numbers_in_order() -> None:
+    shares()
+    together(2, shares)
+
+
+def write_report(path: Path, out: Path) -> None:
+    compare(
+        [load(path)],
+        out,
+        steps=[1],
+        samples=50,
+        bounds=BoundSettings(Particles(2), (1,), limit=20),
+        title="both",
+        introduction="",
+    )
+
+
+def test_a_comparison_is_written_once(vadd_run: Path, tmp_path: Path) -> None:
+    together(2, write_report, vadd_run, tmp_path / "report")
+    write_report(vadd_run, tmp_path / "alone")
+    written, alone = (
+        {str(file.relative_to(place)) for file in place.rglob("*")}
+        for place in (tmp_path / "report", tmp_path / "alone")
+    )
+    assert written == alone
+    numbers = [(tmp_path / name / "results.json").read_text() for name in ("report", "alone")]
+    assert numbers[0] == numbers[1]
