@@ -1,8 +1,8 @@
 """From a recipe to objects: the data set, the networks, the model. The only place that knows every name.
 
 There is one registry for each kind of thing that a recipe can name: :data:`DATASETS`, :data:`NETWORKS`,
-:data:`MASK_DRAWS`, :data:`SCHEDULES` and :data:`SAMPLERS`. To add one, write it in its room, give it a section in
-:mod:`vadd.recipe`, and enter it here.
+:data:`LATENTS`, :data:`MASK_DRAWS`, :data:`SCHEDULES` and :data:`SAMPLERS`. To add one, write it in its room, give it
+a section in :mod:`vadd.recipe`, and enter it here.
 """
 
 import math
@@ -21,8 +21,10 @@ from vadd.core import (
     EvenWeights,
     ExactCount,
     FirstHitting,
+    FlowPrior,
     GaussianLatent,
     IidTimes,
+    Latent,
     LinearSchedule,
     MaskDraw,
     MaskedDiffusion,
@@ -30,9 +32,13 @@ from vadd.core import (
     Parallel,
     PartlyExplained,
     PolynomialSchedule,
+    Prior,
     Remask,
     Sampler,
     Schedule,
+    SharedLatent,
+    StandardNormal,
+    StepTimes,
     StratifiedTimes,
 )
 from vadd.data import (
@@ -53,6 +59,7 @@ from vadd.data.text import Tokenizer, pad_value
 from vadd.data.text.documents import text_files
 from vadd.errors import UserError
 from vadd.networks import (
+    CouplingFlow,
     MlpDenoiser,
     ResidualDenoiser,
     ResidualRecognizer,
@@ -60,6 +67,7 @@ from vadd.networks import (
     ShortTransformerRecognizer,
     SiameseMlpRecognizer,
     SiameseUnetRecognizer,
+    StateReader,
     TransformerDenoiser,
     TransformerRecognizer,
     TransformerSize,
@@ -71,6 +79,7 @@ from vadd.recipe import (
     ArrayData,
     Diffusion,
     FolderData,
+    LatentSection,
     Network,
     Recipe,
     TextData,
@@ -264,8 +273,34 @@ def build_model(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
         dim = recipe.latent.size(shape)
         denoiser = build_denoiser(recipe.network, shape, vocab_size, dim)
         recognizer = build_recognizer(recipe.network, shape, vocab_size, dim)
-        latent = GaussianLatent(recognizer, dim, recipe.latent.particles, heard_from=recipe.latent.heard_from)
+        prior = build_prior(recipe, format, informed=False) if recipe.latent.prior == "flow" else StandardNormal(dim)
+        latent = LATENTS[recipe.latent.kind](recipe.latent, recognizer, dim, vocab_size, prior)
         return MaskedDiffusion(denoiser, schedule, latent, format.pad)
+
+
+# Latents
+
+LATENTS: dict[str, Callable[[LatentSection, nn.Module, int, int, Prior], Latent]] = {
+    "per-state": lambda section, recognizer, dim, vocab_size, prior: GaussianLatent(
+        recognizer, dim, section.particles, heard_from=section.heard_from, prior=prior
+    ),
+    "shared": lambda section, recognizer, dim, vocab_size, prior: SharedLatent(
+        recognizer, dim, vocab_size, prior=prior
+    ),
+}
+
+
+def build_prior(recipe: Recipe, format: ExampleFormat, *, informed: bool) -> FlowPrior:
+    """An untrained flow over z; ``informed`` gives it a reader of states, a network like the recognition model."""
+    settings, dim = recipe.latent.flow, recipe.latent.size(format.shape)
+    if not informed:
+        return FlowPrior(CouplingFlow(dim, transforms=settings.transforms, width=settings.width))
+    # A recognition model writes two numbers for each that it is asked for.
+    per_position = recipe.latent.per == "position"
+    half = recipe.latent.size(format.shape) if per_position else -(-settings.context // 2)
+    reader = StateReader(build_recognizer(recipe.network, format.shape, format.vocab_size, half))
+    flow = CouplingFlow(dim, context=2 * half, transforms=settings.transforms, width=settings.width)
+    return FlowPrior(flow, reader)
 
 
 # Diffusion
@@ -276,7 +311,12 @@ SCHEDULES: dict[str, Callable[[Diffusion], Schedule]] = {
     "polynomial": lambda diffusion: PolynomialSchedule(diffusion.power),
 }
 
-MASK_DRAWS: dict[str, MaskDraw] = {"iid": IidTimes(), "stratified": StratifiedTimes(), "exact-count": ExactCount()}
+MASK_DRAWS: dict[str, Callable[[Diffusion], MaskDraw]] = {
+    "iid": lambda diffusion: IidTimes(),
+    "stratified": lambda diffusion: StratifiedTimes(),
+    "exact-count": lambda diffusion: ExactCount(),
+    "steps": lambda diffusion: StepTimes(tuple(diffusion.steps.items())),
+}
 
 WEIGHT_POWERS = {"integral": 1.0, "root": 0.5, "even": 0.0}
 
@@ -288,7 +328,7 @@ def build_schedule(diffusion: Diffusion) -> Schedule:
 def build_mask_draw(recipe: Recipe) -> MaskDraw:
     """How training draws masks, and what they weigh."""
     diffusion = recipe.diffusion
-    draw = MASK_DRAWS[diffusion.mask_draw]
+    draw = MASK_DRAWS[diffusion.mask_draw](diffusion)
     if diffusion.weighting != "integral":
         draw = EvenWeights(draw, WEIGHT_POWERS[diffusion.weighting])
     if recipe.model == "vadd" and diffusion.partly_explained:

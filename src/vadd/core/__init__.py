@@ -6,7 +6,7 @@ Tensors only: no files, no configuration, no printing.
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
 from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.health import LatentHealth, latent_health
-from vadd.core.latents import Evidence, GaussianLatent, Latent, NoLatent, Particles, Recognizer, kl_warmup
+from vadd.core.latents import Evidence, GaussianLatent, Latent, NoLatent, Particles, Recognizer, SharedLatent, kl_warmup
 from vadd.core.masking import (
     EvenWeights,
     ExactCount,
@@ -15,12 +15,13 @@ from vadd.core.masking import (
     MaskedBatch,
     Masking,
     PartlyExplained,
+    StepTimes,
     StratifiedTimes,
 )
 from vadd.core.model import Denoiser, MaskedDiffusion
 from vadd.core.noise import Noise
 from vadd.core.objective import Objective, objective
-from vadd.core.priors import Prior, StandardNormal
+from vadd.core.priors import FlowPrior, Prior, StandardNormal
 from vadd.core.samplers import (
     Ancestral,
     EntropyBounded,
@@ -45,6 +46,7 @@ __all__ = [
     "Evidence",
     "ExactCount",
     "FirstHitting",
+    "FlowPrior",
     "GaussianLatent",
     "IidTimes",
     "Latent",
@@ -68,7 +70,9 @@ __all__ = [
     "Sampler",
     "Samples",
     "Schedule",
+    "SharedLatent",
     "StandardNormal",
+    "StepTimes",
     "StratifiedTimes",
     "TokenSampler",
     "elbo",

@@ -8,6 +8,9 @@ masks between :math:`t_{i-1}` and :math:`t_i`. The plan does not depend on the v
           p(x_U \mid x_t) = E_{z \sim p} \prod_{j \in U} \mu_j(x_t, z, t)[x_{0,j}].
 
 T = 1 is the one-shot likelihood. The more steps, the fewer positions go together, until only the marginals count.
+A sampler that keeps one z for all its steps has the bound
+
+.. math:: \log p_T(x_0) \ge E \log E_{z \sim p} \prod_{i=1}^T \prod_{j \in U_i} \mu_j(x_{t_i}, z, t_i)[x_{0,j}].
 
 **ELBO**, valid without a latent: the integral :math:`E_t E_{x_t} w(t) \sum_{i \in S} \log \mu_i[x_{0,i}]`, the limit
 of many steps.
@@ -33,7 +36,8 @@ from vadd.core.latents import NoLatent, Particles
 from vadd.core.masking import ExactCount, MaskedBatch, Masking
 from vadd.core.model import MaskedDiffusion
 from vadd.core.noise import Noise
-from vadd.core.samplers import Ancestral, Grid, Sampler
+from vadd.core.samplers import Ancestral, Grid, RevealPlan, Sampler
+from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
 
 
@@ -47,9 +51,10 @@ def step_bound(
     *,
     grid: Grid = "uniform",
     sampler: Sampler | None = None,
+    latent: LatentPolicy = "resample",
 ) -> Tensor:
-    """A lower bound of log p_T(x0) of the ``sampler`` (by default Algorithm 2) with ``steps`` steps on ``grid`` and a
-    fresh latent at each step.
+    """A lower bound of log p_T(x0) of the ``sampler`` (by default Algorithm 2) with ``steps`` steps on ``grid``, with a
+    fresh latent at each step or, ``latent="fixed"``, one z for all of them.
 
     ``particles`` is their number, or a :class:`~vadd.core.latents.Particles` that also names the proposals.
     """
@@ -61,29 +66,64 @@ def step_bound(
         )
     sampler.check(model.positions, steps)
     particles, generator = _with_defaults(particles, generator)
-    everything, scored = torch.ones_like(x0, dtype=torch.bool), model.scored(x0)
+    everything = torch.ones_like(x0, dtype=torch.bool)
     plan = sampler.plan(everything, steps, model.schedule, grid, Noise.of(generator, len(x0)))
-    step_of = plan.step_of
+    states = _States(model, x0, plan)
+    if latent == "fixed":
+        return _one_latent(model, x0, states, particles, generator)
     total = torch.zeros(len(x0), dtype=torch.float64)
-    # Only steps that reveal something of an example contribute; short examples leave most of many steps empty.
-    tasks = torch.unique(torch.stack([_rows_like(step_of)[scored], step_of[scored]], dim=1), dim=0)
-    for first in range(0, len(tasks), particles.rows_per_call):
-        rows, step = tasks[first : first + particles.rows_per_call].T
-        hidden = step_of[rows] <= step[:, None]
-        revealed = (step_of[rows] == step[:, None]) & scored[rows]
-        t = plan.times[rows.cpu(), step.cpu()].to(x0.device, torch.float32)
-        batch = MaskedBatch.of(x0[rows], Masking(hidden, t, torch.ones_like(t)), model.mask_value)
+    for tasks in torch.split(states.tasks, particles.rows_per_call):
+        rows, batch, revealed = states[tasks]
         total.index_add_(0, rows.cpu(), _log_joint(model, batch, revealed, particles, generator))
     return total
+
+
+class _States:
+    """What the sampler faces on its way to x0 (B, N): for every example the steps that reveal something scored.
+
+    Short examples leave most of many steps empty, and these cost nothing.
+    """
+
+    def __init__(self, model: MaskedDiffusion, x0: Tensor, plan: RevealPlan) -> None:
+        self.model, self.x0, self.plan = model, x0, plan
+        self.scored = model.scored(x0)
+        rows = torch.arange(len(x0), device=x0.device)[:, None].expand_as(x0)
+        self.tasks = torch.unique(torch.stack([rows[self.scored], plan.step_of[self.scored]], dim=1), dim=0)
+        """(M, 2): example and step."""
+
+    def __getitem__(self, tasks: Tensor) -> tuple[Tensor, MaskedBatch, Tensor]:
+        """For some of the tasks: their examples (m,), the states before the steps, and what is revealed (m, N)."""
+        rows, step = tasks.T
+        step_of = self.plan.step_of[rows]
+        revealed = (step_of == step[:, None]) & self.scored[rows]
+        t = self.plan.times[rows.cpu(), step.cpu()].to(self.x0.device, torch.float32)
+        masking = Masking(step_of <= step[:, None], t, torch.ones_like(t))
+        return rows, MaskedBatch.of(self.x0[rows], masking, self.model.mask_value), revealed
+
+
+def _one_latent(
+    model: MaskedDiffusion, x0: Tensor, states: _States, particles: Particles, generator: torch.Generator
+) -> Tensor:
+    """log (1/K) sum_k p(z_k) / g(z_k) prod_i prod_{j in U_i} mu_j(x_{t_i}, z_k)[x0_j]: whole trajectories, one plan."""
+    at_once = max(1, particles.rows_per_call // max(1, len(x0)))
+
+    def score(z: Tensor | None) -> Tensor:
+        count = 1 if z is None else z.shape[0]
+        total = torch.zeros(count, len(x0), dtype=torch.float64, device=x0.device)
+        for tasks in torch.split(states.tasks, max(1, particles.rows_per_call // count)):
+            rows, batch, revealed = states[tasks]
+            found = model.log_likelihood(batch, None if z is None else z[:, rows], revealed)
+            total.index_add_(1, rows, found.double().expand(count, -1))
+        return total
+
+    start = MaskedBatch.all_masked(x0, model.mask_value)
+    whole = replace(particles, rows_per_call=at_once * max(1, len(x0)))
+    return model.latent.log_marginal(score, start, model.scored(x0), whole, generator).cpu().double()
 
 
 def _with_defaults(particles: Particles | int, generator: torch.Generator | None) -> tuple[Particles, torch.Generator]:
     settled = Particles(particles) if isinstance(particles, int) else particles
     return settled, torch.Generator().manual_seed(0) if generator is None else generator
-
-
-def _rows_like(tokens: Tensor) -> Tensor:
-    return torch.arange(len(tokens), device=tokens.device)[:, None].expand_as(tokens)
 
 
 def _log_joint(

@@ -67,20 +67,14 @@ class Particles:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the model says of the masked values of each example that are scored, all (B,), in nats."""
+    """What each example adds to the objective, all (B,), in nats, weighted as its mask is."""
 
     bound: Tensor
-    """The (annealed) lower bound of log p(x_S | x_t) that training maximises."""
+    """The (annealed) lower bound that training maximises."""
     reconstruction: Tensor
-    """E_r log p(x_S | x_t, z)."""
+    """w E_r log p(x_S | x_t, z)."""
     kl: Tensor
-    """KL(r(z | x0, xt) || p(z)), or an estimate of it."""
-
-    def only(self, examples: Tensor) -> "Evidence":
-        """Zero for all other examples; ``examples`` (B,) bool."""
-        return Evidence(
-            *(torch.where(examples.to(nats.device), nats, 0.0) for nats in (self.bound, self.reconstruction, self.kl))
-        )
+    """The KL of the recognition model from the prior, as it counts in the bound, or an estimate of it."""
 
 
 class Latent(nn.Module, ABC):
@@ -110,17 +104,19 @@ class Latent(nn.Module, ABC):
         """
 
     @abstractmethod
-    def prior_nodes(self, count: int) -> tuple[Tensor | None, Tensor]:
-        """About ``count`` points (K, d) and weights (K,) that integrate over the prior, for exact answers on
-        small problems.
+    def prior_nodes(self, count: int, xt: Tensor) -> tuple[Tensor | None, Tensor]:
+        """About ``count`` points (K, d) and weights (K,) that integrate over the prior of a state (N,), for exact
+        answers on small problems.
         """
 
     @abstractmethod
-    def evidence(self, score: Score, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
+    def evidence(
+        self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator
+    ) -> Evidence:
         """Bound log E_z exp score(z) from below for every example of the batch, to train on.
 
-        Random numbers come through the batch (:meth:`~vadd.core.masking.MaskedBatch.normal`), which knows whether it
-        is a part of a larger one.
+        ``weight`` (B,) is that of each example's mask; 0 where there is nothing to explain. Random numbers come through
+        the batch (:meth:`~vadd.core.masking.MaskedBatch.normal`), which knows whether it is a part of a larger one.
         """
 
     @abstractmethod
@@ -146,12 +142,14 @@ class NoLatent(Latent):
     def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> None:
         return None
 
-    def prior_nodes(self, count: int) -> tuple[None, Tensor]:
-        return None, torch.ones(1, dtype=torch.float64)
+    def prior_nodes(self, count: int, xt: Tensor) -> tuple[None, Tensor]:
+        return None, torch.ones(1, dtype=torch.float64, device=xt.device)
 
-    def evidence(self, score: Score, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
-        log_likelihood = score(None)[0]
-        return Evidence(log_likelihood, log_likelihood, torch.zeros_like(log_likelihood))
+    def evidence(
+        self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator
+    ) -> Evidence:
+        weighted = weight * score(None)[0]
+        return Evidence(weighted, weighted, torch.zeros_like(weighted))
 
     def log_marginal(
         self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
@@ -167,10 +165,10 @@ class Recognizer(Protocol):
 
 
 class GaussianLatent(Latent):
-    """The paper's latent: prior N(0, I), diagonal Gaussian posterior given by a recognition network.
+    """The paper's latent: diagonal Gaussian posterior r(z | x0, xt) given by a recognition network, prior N(0, I).
 
-    With one particle the evidence is the DELBO's bracket, E_r log p(x_S | x_t, z) - lambda KL, the KL in closed form.
-    With more it is the tighter importance-weighted bound log (1/K) sum_k p(x_S | x_t, z_k) (p(z_k) / r(z_k))^lambda.
+    With one particle the evidence is the DELBO's bracket, w (E_r log p(x_S | x_t, z) - lambda KL). With more it is the
+    tighter importance-weighted bound w log (1/K) sum_k p(x_S | x_t, z_k) (p(z_k) / r(z_k))^lambda.
     """
 
     def __init__(
@@ -205,10 +203,12 @@ class GaussianLatent(Latent):
     def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> Tensor:
         return self.prior.draw(xt, noise)
 
-    def prior_nodes(self, count: int) -> tuple[Tensor, Tensor]:
-        return self.prior.nodes(count)
+    def prior_nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
+        return self.prior.nodes(count, xt)
 
-    def evidence(self, score: Score, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
+    def evidence(
+        self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator
+    ) -> Evidence:
         posterior = self.posterior(batch)
         z = posterior.from_noise(batch.normal(self.particles, self.dim, generator))
         log_likelihood = score(z)
@@ -218,7 +218,7 @@ class GaussianLatent(Latent):
         else:
             log_ratio = self.prior.log_prob(z, batch.xt) - posterior.log_prob(z)
             bound = torch.logsumexp(log_likelihood + kl_weight * log_ratio, dim=0) - math.log(self.particles)
-        return Evidence(bound, log_likelihood.mean(0), kl)
+        return Evidence(weight * bound, weight * log_likelihood.mean(0), weight * kl)
 
     def log_marginal(
         self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
@@ -233,6 +233,32 @@ class GaussianLatent(Latent):
         chunk = max(1, particles.rows_per_call // len(batch.x0))
         log_prior = PriorProposal(self.prior, batch.xt).log_prob
         return log_mean_weight(score, log_prior, proposal, chunk, generator)
+
+
+class SharedLatent(GaussianLatent):
+    r"""One z with one meaning: the recognition model r(z | x0) does not see x_t, and one z serves all steps.
+
+    The evidence is w log p(x_S | x_t, z) - lambda KL(r(z | x0) || p(z)): the KL is paid once for an example, not once
+    for every state. With the weights of :class:`~vadd.core.masking.StepTimes` its mean is a bound of the likelihood of
+    the sampler that keeps one z for its T steps.
+    """
+
+    def __init__(self, recognizer: nn.Module, dim: int, mask_value: int, *, prior: Prior | None = None) -> None:
+        super().__init__(recognizer, dim, prior=prior)
+        self.mask_value = mask_value
+
+    def posterior(self, batch: MaskedBatch) -> DiagonalGaussian:
+        """r(z | x0): the recognition model is shown everything masked, whatever the state."""
+        return self._recognized(batch.x0, torch.full_like(batch.x0, self.mask_value), torch.ones_like(batch.t))
+
+    def evidence(
+        self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator
+    ) -> Evidence:
+        posterior = self.posterior(batch)
+        z = posterior.from_noise(batch.normal(1, self.dim, generator))
+        reconstruction = weight * score(z)[0]
+        kl = self.prior.kl(posterior, z, batch.xt)
+        return Evidence(reconstruction - kl_weight * kl, reconstruction, kl)
 
 
 @dataclass(frozen=True)

@@ -166,6 +166,38 @@ class ExactCount:
 
 
 @dataclass(frozen=True)
+class StepTimes:
+    """The states of samplers that take few steps: T is drawn from ``shares``, a step i of its uniform grid from 1..T.
+
+    Each position is masked with probability 1 - alpha(i / T) and weighs T rho_i, where rho_i is the probability that
+    the sampler reveals a masked position at step i. The mean of w sum_{j in S} log mu_j is then the reconstruction in
+    the bound of the likelihood of the sampler with T steps, averaged over T. T = 1 shows nothing but the mask; with
+    large T the draw is like :class:`StratifiedTimes`. For the linear schedule the weight is 1 / t.
+    """
+
+    shares: tuple[tuple[int, float], ...] = ((1, 0.3), (2, 0.2), (4, 0.15), (8, 0.15), (16, 0.1), (32, 0.1))
+
+    def __post_init__(self) -> None:
+        if not self.shares or any(steps < 1 or not share > 0 for steps, share in self.shares):
+            raise UserError(f"numbers of steps are at least 1, their shares above 0; not {dict(self.shares)}")
+
+    def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
+        counts = torch.tensor([steps for steps, _ in self.shares])
+        shares = torch.tensor([share for _, share in self.shares], dtype=torch.float64)
+        ends = shares.cumsum(0) / shares.sum()
+        uniforms = _stratified_uniforms(batch, generator)
+        which = torch.searchsorted(ends, uniforms, right=True).clamp(max=len(counts) - 1)
+        steps = counts[which]
+        # What is left of the uniform number, inside its T's share of [0, 1), spreads the steps evenly as well.
+        inside = (uniforms - (ends - shares / shares.sum())[which]) / (shares / shares.sum())[which]
+        step = torch.minimum((inside * steps).long() + 1, steps)  # rounding may reach the end
+        t, before = step / steps.double(), (step - 1) / steps.double()
+        masked = _mask_at(t, positions, schedule, generator)
+        weight = steps * schedule.reveal_probability(t, before)
+        return Masking(masked, t.float(), weight.float())
+
+
+@dataclass(frozen=True)
 class EvenWeights:
     """Any draw, with examples counted more alike than by w(t): by its power ``power``, 0 for all alike.
 

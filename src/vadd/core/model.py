@@ -101,10 +101,10 @@ class MaskedDiffusion(nn.Module):
         return self.latent.posterior(batch)
 
     def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
-        """The evidence for the masked values of a batch that are scored: the network's part of a training step.
+        """What the masked values of a batch that are scored add to the objective: the networks' part of a step.
 
-        Where nothing is masked, or nothing but pads, there is nothing to explain: the evidence is zero, KL included.
-        Else the integral over t would diverge near t = 0.
+        Where nothing is masked, or nothing but pads, there is nothing to explain, and the mask weighs nothing: else the
+        KL would make the integral over t diverge near t = 0.
         """
         where = batch.masking.masked
         if (explained := batch.masking.explained) is not None:
@@ -116,4 +116,5 @@ class MaskedDiffusion(nn.Module):
         def score(z: Tensor | None) -> Tensor:
             return self.log_likelihood(batch, z, where)
 
-        return self.latent.evidence(score, batch, kl_weight, generator).only(where.any(dim=1))
+        weight = batch.masking.weight * where.any(dim=1).to(batch.masking.weight)
+        return self.latent.evidence(score, batch, weight, kl_weight, generator)

@@ -2,12 +2,12 @@ r"""The training objectives.
 
 MDLM maximises :math:`E_t E_{x_t}\, w(t) \sum_{i \in S} \log \mu_i[x_{0,i}]`; VADD, with KL weight lambda, :math:`E_t
 E_{x_t} E_{z \sim r}\, w(t) [\sum_{i \in S} \log \mu_i(x_t, z, t)[x_{0,i}] - \lambda\, KL(r(z \mid x_0, x_t) \|
-p(z))]`. Both are the same weighted mean of an :class:`~vadd.core.latents.Evidence`, which is zero for an example of
-which nothing is to be explained. For a model with a pad, S holds the masked positions that are scored, those of other
+p(z))]`. Both are means of an :class:`~vadd.core.latents.Evidence`, which is zero for an example of which nothing is to
+be explained. For a model with a pad, S holds the masked positions that are scored, those of other
 values.
 
 Without pads the MDLM objective is a bound of the log-likelihood. The VADD objective is a sound thing to maximise but
-**not** a bound.
+**not** a bound; with a :class:`~vadd.core.latents.SharedLatent`, which pays its KL once, it is.
 """
 
 from dataclasses import dataclass
@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from vadd.core.latents import Evidence
-from vadd.core.masking import Masking
 
 
 @dataclass(frozen=True)
 class Objective:
+    """The means of a batch."""
+
     loss: Tensor
     """What the optimiser minimises: the negative objective in nats *per position*, so that clipping means the
     same at any N. All N positions count, pads too: so no example weighs more for being short.
@@ -27,18 +28,13 @@ class Objective:
     reconstruction: Tensor
     """-w(t) E_r log p(x_S | x_t, z), nats per example."""
     kl: Tensor
-    """w(t) KL, nats per example, without the warm-up's lambda."""
+    """The KL as it counts, nats per example, without the warm-up's lambda."""
 
 
-def objective(evidence: Evidence, masking: Masking) -> Objective:
-    """The weighted means of a batch's evidence, under the masks it was given for."""
-
-    def weighted_mean(nats: Tensor) -> Tensor:
-        return (masking.weight * nats).mean()
-
-    positions = masking.masked.shape[1]
+def objective(evidence: Evidence, positions: int) -> Objective:
+    """The means of what the examples of a batch add, each of N ``positions``."""
     return Objective(
-        loss=-weighted_mean(evidence.bound) / positions,
-        reconstruction=-weighted_mean(evidence.reconstruction.detach()),
-        kl=weighted_mean(evidence.kl.detach()),
+        loss=-evidence.bound.mean() / positions,
+        reconstruction=-evidence.reconstruction.detach().mean(),
+        kl=evidence.kl.detach().mean(),
     )

@@ -1,7 +1,14 @@
-r"""Where z comes from when sampling: the prior p(z), or p(z | x_t) where it looks at what is known already."""
+r"""Where z comes from when sampling: the prior p(z), or p(z | x_t) where it looks at what is known already.
+
+N(0, I) is the paper's. What a recognition model writes is not distributed like that: between N(0, I) and the aggregate
+posterior :math:`E_{x_0} r(z \mid x_0)` there is a hole, and a z drawn from it decodes to nothing in particular. A
+:class:`FlowPrior` is fitted to the recognition model's draws and closes it; one with a reader of states is *informed*,
+p(z | x_t), and draws the z that goes with what is known.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +21,8 @@ class Prior(nn.Module, ABC):
     """A density over z (d numbers) that can be evaluated and drawn from, for given states x_t (B, N)."""
 
     dim: int
+    informed: bool = False
+    """Whether it depends on the state."""
 
     @abstractmethod
     def draw(self, xt: Tensor, noise: Noise) -> Tensor:
@@ -28,8 +37,8 @@ class Prior(nn.Module, ABC):
         """log p(z | xt) for z (K, B, d): (K, B), in the precision of z."""
 
     @abstractmethod
-    def nodes(self, count: int) -> tuple[Tensor, Tensor]:
-        """About ``count`` points (K, d) and weights (K,) that integrate over p(z | everything masked)."""
+    def nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
+        """About ``count`` points (K, d) and weights (K,) that integrate over p(z | xt), of a single state (N,)."""
 
     def kl(self, posterior: DiagonalGaussian, z: Tensor, xt: Tensor) -> Tensor:
         """KL(posterior || prior) in nats, (B,): an estimate from draws z (K, B, d) of the posterior."""
@@ -55,8 +64,9 @@ class StandardNormal(Prior):
     def kl(self, posterior: DiagonalGaussian, z: Tensor, xt: Tensor) -> Tensor:
         return posterior.kl_to_standard_normal().sum(-1)
 
-    def nodes(self, count: int) -> tuple[Tensor, Tensor]:
-        return standard_normal_nodes(self.dim, count)
+    def nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
+        points, weights = standard_normal_nodes(self.dim, count)
+        return points.to(xt.device), weights.to(xt.device)
 
 
 def standard_normal_nodes(dim: int, count: int) -> tuple[Tensor, Tensor]:
@@ -70,6 +80,53 @@ def standard_normal_nodes(dim: int, count: int) -> tuple[Tensor, Tensor]:
         uniforms = sobol.draw(count, dtype=torch.float64).clamp(1e-9, 1 - 1e-9)
     weights = torch.full((len(uniforms),), 1 / len(uniforms), dtype=torch.float64)
     return torch.special.ndtri(uniforms).float(), weights
+
+
+class Flow(Protocol):
+    """A network that turns standard normal numbers into a density, see :class:`vadd.networks.flows.CouplingFlow`."""
+
+    dim: int
+
+    def log_prob(self, z: Tensor, context: Tensor | None = None) -> Tensor: ...
+
+    def from_noise(self, noise: Tensor, context: Tensor | None = None) -> Tensor: ...
+
+
+class FlowPrior(Prior):
+    """A learned prior: a flow, and for an informed one a ``reader`` that turns states (B, N) into contexts (B, c)."""
+
+    flow: Flow
+
+    def __init__(self, flow: nn.Module, reader: nn.Module | None = None) -> None:
+        super().__init__()
+        self.flow = flow  # type: ignore[assignment]  # a Module that satisfies the protocol
+        self.reader = reader
+        self.dim = self.flow.dim
+        self.informed = reader is not None
+
+    def context(self, xt: Tensor) -> Tensor | None:
+        return None if self.reader is None else self.reader(xt)
+
+    def draw(self, xt: Tensor, noise: Noise) -> Tensor:
+        return self.flow.from_noise(noise.normal(self.dim).to(xt.device), self.context(xt))
+
+    def draws(self, count: int, xt: Tensor, generator: torch.Generator) -> Tensor:
+        noise = torch.randn(count, len(xt), self.dim, generator=generator).to(xt.device)
+        return self.flow.from_noise(noise, self._repeated(count, xt))
+
+    def log_prob(self, z: Tensor, xt: Tensor) -> Tensor:
+        # The flow is a network in single precision; what it computes is a density all the same, if not to 16 digits.
+        return self.flow.log_prob(z.float(), self._repeated(len(z), xt)).to(z.dtype)
+
+    def _repeated(self, count: int, xt: Tensor) -> Tensor | None:
+        context = self.context(xt)
+        return None if context is None else context.expand(count, *context.shape)
+
+    def nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
+        points, weights = standard_normal_nodes(self.dim, count)
+        context = self.context(xt[None])
+        expanded = None if context is None else context.expand(len(points), -1)
+        return self.flow.from_noise(points.to(xt.device), expanded), weights.to(xt.device)
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,10 @@ def mean_prediction(model: MaskedDiffusion, xt: Tensor, t: float, nodes: int) ->
     (V, V), in float64.
     """
     device, values = model.device, model.vocab_size
-    z_nodes, weights = model.latent.prior_nodes(nodes)
-    z_nodes, weights = None if z_nodes is None else z_nodes.to(device), weights.to(device)
     marginals = torch.zeros(len(xt), 2, values, dtype=torch.float64, device=device)
     joint = torch.zeros(values, values, dtype=torch.float64, device=device)
     for row, state in enumerate(xt.to(device)):
+        z_nodes, weights = model.latent.prior_nodes(nodes, state)
         for first in range(0, len(weights), CHUNK):
             chunk = slice(first, first + CHUNK)
             weight = weights[chunk]

@@ -1,5 +1,6 @@
 """Function approximators: (tokens, conditioning) -> logits or posterior parameters. They know nothing of diffusion."""
 
+from vadd.networks.flows import CouplingFlow, StateReader
 from vadd.networks.mlp import MlpDenoiser, SiameseMlpRecognizer
 from vadd.networks.residual import ResidualDenoiser, ResidualRecognizer
 from vadd.networks.short_transformer import ShortTransformerDenoiser, ShortTransformerRecognizer
@@ -9,6 +10,7 @@ from vadd.networks.unet import SiameseUnetRecognizer, UnetDenoiser
 from vadd.networks.unet_blocks import UnetSize
 
 __all__ = [
+    "CouplingFlow",
     "MlpDenoiser",
     "ResidualDenoiser",
     "ResidualRecognizer",
@@ -16,6 +18,7 @@ __all__ = [
     "ShortTransformerRecognizer",
     "SiameseMlpRecognizer",
     "SiameseUnetRecognizer",
+    "StateReader",
     "TransformerDenoiser",
     "TransformerRecognizer",
     "TransformerSize",

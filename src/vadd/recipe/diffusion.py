@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from vadd.recipe.section import Fraction, Section
 
@@ -10,7 +10,14 @@ from vadd.recipe.section import Fraction, Section
 class Diffusion(Section):
     schedule: Literal["linear", "cosine", "polynomial"] = "linear"
     power: PositiveFloat = Field(2.0, description="of the polynomial schedule")
-    mask_draw: Literal["iid", "stratified", "exact-count"] = "exact-count"
+    mask_draw: Literal["iid", "stratified", "exact-count", "steps"] = Field(
+        "exact-count", description="the first three draw the integral over t; steps: the states of few-step samplers"
+    )
+    steps: dict[PositiveInt, PositiveFloat] = Field(
+        {1: 0.3, 2: 0.2, 4: 0.15, 8: 0.15, 16: 0.1, 32: 0.1},
+        description="for mask_draw=steps: numbers of steps, and how often each is trained for",
+        min_length=1,
+    )
     weighting: Literal["integral", "root", "even"] = Field(
         "integral", description="how masks count in training: by w(t) as in the paper, by its root, or all alike"
     )

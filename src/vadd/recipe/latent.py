@@ -4,12 +4,27 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from vadd.recipe.section import Fraction, Section
 
 
+class FlowSection(Section):
+    """A learned prior and how it is fitted; of no meaning for N(0, I)."""
+
+    transforms: PositiveInt = Field(8, description="affine couplings")
+    width: PositiveInt = Field(256, description="of the two hidden layers in each coupling")
+    context: PositiveInt = Field(64, description="numbers that an informed prior reads off a state")
+    steps: PositiveInt = Field(2000, description="of `vadd fit-prior`")
+    batch: PositiveInt = 512
+    learning_rate: PositiveFloat = 1e-3
+
+
 class LatentSection(Section):
+    kind: Literal["per-state", "shared"] = Field(
+        "per-state",
+        description="per-state: z may mean something else in every state, as in the paper; shared: one z for all states",
+    )
     dim: PositiveInt = 2
     per: Literal["example", "position"] = Field(
         "example", description="whether z has dim numbers in all, as in the paper, or for each position"
@@ -21,6 +36,22 @@ class LatentSection(Section):
         0.0,
         description="the share of positions that must be masked for the latent to be heard; below it the model is MDLM",
     )
+    prior: Literal["normal", "flow"] = Field(
+        "normal",
+        description="normal: N(0, I), as in the paper; flow: learned while a shared latent trains, or afterwards by "
+        "`vadd fit-prior`",
+    )
+    flow: FlowSection = FlowSection()
+
+    @model_validator(mode="after")
+    def _one_particle_if_shared(self) -> "LatentSection":
+        if self.kind == "shared" and (self.particles > 1 or self.heard_from > 0):
+            raise ValueError("a shared latent has one particle and is heard in every state")
+        if self.kind == "per-state" and self.prior == "flow":
+            raise ValueError(
+                "prior=flow is learned together with kind=shared; a per-state latent gets one by fit-prior"
+            )
+        return self
 
     def size(self, shape: Sequence[int]) -> int:
         """The numbers in z for examples of ``shape``."""

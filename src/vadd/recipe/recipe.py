@@ -5,7 +5,7 @@ On the command line any key can be overridden by its dotted name, ``training.bat
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_origin
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError
@@ -39,7 +39,8 @@ class Recipe(Section):
     def with_overrides(self, overrides: Iterable[str]) -> "Recipe":
         """A copy with dotted keys replaced: ``["training.batch=512", "model=mdlm"]``."""
         content = self.model_dump(mode="json")
-        known = dict(flatten(content))
+        mappings = [key for key, annotation in _all_fields(Recipe) if get_origin(annotation) is dict]
+        known = [*(key for key, _ in flatten(content)), *mappings]
         for override in overrides:
             key, equals, text = override.partition("=")
             if not equals:
@@ -99,7 +100,7 @@ def flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
         if isinstance(value, dict):
             yield from flatten(value, f"{prefix}{key}.")
         else:
-            yield prefix + key, value
+            yield f"{prefix}{key}", value
 
 
 def differences(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:

@@ -51,4 +51,4 @@ def judge(model: MaskedDiffusion, test: Tensor, seed: int, rows_at_once: int, pr
         whole([e.kl for e in evidences]),
     )
     health = health_of(*(whole_posterior(list(chunks)) for chunks in zip(*found, strict=True))) if found else None
-    return HeldOut(objective(evidence, masking.to(processes.device)), health)
+    return HeldOut(objective(evidence, test.shape[1]), health)

@@ -180,7 +180,7 @@ class Trainer:
         batch = MaskedBatch.of(x0, masking[rows].to(self.device), self.model.mask_value, part)
         with self._autocast():
             evidence = self.wrapped(batch, self._kl_weight(step), generator)
-        result = objective(evidence, batch.masking)
+        result = objective(evidence, self.data.positions)
         (result.loss / len(self.parts)).backward()  # type: ignore[no-untyped-call]
         return result
 
@@ -199,7 +199,7 @@ class Trainer:
         batch = MaskedBatch.of(x0, masking.to(self.device), self.model.mask_value)
         with self._autocast():
             evidence = self.model(batch, 1.0, generator)
-        objective(evidence, batch.masking).loss.backward()  # type: ignore[no-untyped-call]
+        objective(evidence, self.data.positions).loss.backward()  # type: ignore[no-untyped-call]
         self.stepper.zero_grad()
 
     def _save_is_due(self, step: int, found: HeldOut | None) -> bool:
