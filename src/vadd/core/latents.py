@@ -257,8 +257,8 @@ class SharedLatent(GaussianLatent):
         posterior = self.posterior(batch)
         z = posterior.from_noise(batch.normal(1, self.dim, generator))
         reconstruction = weight * score(z)[0]
-        kl = self.prior.kl(posterior, z, batch.xt)
-        return Evidence(reconstruction - kl_weight * kl, reconstruction, kl)
+        penalty, kl = self.prior.penalty(posterior, z, torch.full_like(batch.xt, self.mask_value), kl_weight)
+        return Evidence(reconstruction - penalty, reconstruction, kl)
 
 
 @dataclass(frozen=True)

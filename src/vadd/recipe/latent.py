@@ -23,7 +23,7 @@ class FlowSection(Section):
 class LatentSection(Section):
     kind: Literal["per-state", "shared"] = Field(
         "per-state",
-        description="per-state: z may mean something else in every state, as in the paper; shared: one z for all states",
+        description="per-state: z may mean something else in each state, as in the paper; shared: one z for all states",
     )
     dim: PositiveInt = 2
     per: Literal["example", "position"] = Field(
