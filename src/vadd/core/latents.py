@@ -9,6 +9,7 @@ To add another latent (codes that are summed exactly), subclass :class:`Latent`;
 :class:`~vadd.core.priors.Prior`.
 """
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -199,6 +200,12 @@ class GaussianLatent(Latent):
     def _recognized(self, x0: Tensor, xt: Tensor, t: Tensor) -> DiagonalGaussian:
         mean, log_std = self.recognizer(x0, xt, t)
         return DiagonalGaussian(at_least_single(mean), at_least_single(log_std))
+
+    def with_prior(self, prior: Prior) -> "GaussianLatent":
+        """The same recognition model, with another prior."""
+        other = copy.copy(self)
+        other._modules = {**self._modules, "prior": prior}
+        return other
 
     def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> Tensor:
         return self.prior.draw(xt, noise)

@@ -11,10 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vadd.core.gaussian import DiagonalGaussian
-from vadd.core.latents import Evidence, Latent, NoLatent
+from vadd.core.latents import Evidence, GaussianLatent, Latent, NoLatent
 from vadd.core.masking import MaskedBatch
 from vadd.core.precision import at_least_single, precise
+from vadd.core.priors import Prior
 from vadd.core.schedule import Schedule
+from vadd.errors import UserError
 
 
 class Denoiser(Protocol):
@@ -78,6 +80,12 @@ class MaskedDiffusion(nn.Module):
         if z is not None and self.latent.heard_from > 0:
             z = self.latent.heard(z, xt == self.mask_value if masked is None else masked)
         return self.denoiser(xt, z, t, where)
+
+    def with_prior(self, prior: Prior) -> "MaskedDiffusion":
+        """The same networks, with z drawn from another prior."""
+        if not isinstance(self.latent, GaussianLatent):
+            raise UserError("this model has no latent: there is no prior to change")
+        return MaskedDiffusion(cast(nn.Module, self.denoiser), self.schedule, self.latent.with_prior(prior), self.pad)
 
     def log_likelihood(self, batch: MaskedBatch, z: Tensor | None, where: Tensor) -> Tensor:
         r"""sum_{i in where} log mu_i(x_t, z, t)[x0_i], for K latents at once: z (K, B, d) or None (K = 1) gives

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-ORDER, MASKS, TEST, SAMPLING, BOUNDS, HEALTH, DROPOUT, PILOT = range(8)
+ORDER, MASKS, TEST, SAMPLING, BOUNDS, HEALTH, DROPOUT, PILOT, PRIOR = range(9)
 """What random numbers are for; the first number of every stream."""
 
 

@@ -6,14 +6,18 @@ sampling, with everything known the sequences come back as they are.
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.core import MaskedDiffusion
+from vadd.core import GaussianLatent, MaskedBatch, MaskedDiffusion, Noise
 from vadd.data.dataset import TO_FILL, Array
 from vadd.errors import UserError
+
+CANDIDATE_ROWS = 8192
+"""Most sequences that are scored at once where latents are chosen."""
 
 
 def masked_starts(
@@ -64,6 +68,30 @@ def as_given(filled: Tensor, x: Tensor | Array, shape: Sequence[int], count: int
     if is_one_example(x, shape):
         return filled.view(count, *x.shape)
     return filled.view(len(x), count, *x.shape[1:])
+
+
+@torch.no_grad()
+def latents_that_fit(
+    model: MaskedDiffusion, starts: Tensor, candidates: int, noise: Noise
+) -> Tensor | Literal["fixed"]:
+    """A z for each of the unfinished sequences (n, N) that goes with what is known of it, (n, d).
+
+    Of ``candidates`` draws from the prior one is kept, with probabilities in proportion to the likelihood of the known
+    values given z and nothing else: sampling, importance, resampling. With many candidates it follows p(z | known). A
+    prior that reads what is known needs none of it, nor has a model without a latent anything to choose.
+    """
+    x = starts.to(model.device)
+    known = x != model.mask_value
+    if not isinstance(model.latent, GaussianLatent) or model.latent.prior.informed or not known.any():
+        return "fixed"
+    state = MaskedBatch.all_masked(x, model.mask_value)
+    z = torch.stack([model.latent.prior.draw(state.xt, noise) for _ in range(candidates)])
+    at_once = max(1, CANDIDATE_ROWS // len(x))
+    scores = torch.cat([model.log_likelihood(state, part, known) for part in torch.split(z, at_once)])
+    cumulative = scores.double().softmax(dim=0).cumsum(dim=0)
+    levels = noise.uniform().to(x.device) * cumulative[-1]
+    chosen = (cumulative <= levels).sum(dim=0).clamp(max=candidates - 1)
+    return z[chosen, torch.arange(len(x), device=x.device)]
 
 
 def _described(tensor: Tensor) -> str:

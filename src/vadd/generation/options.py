@@ -30,6 +30,10 @@ class SamplingOptions(TypedDict, total=False):
     """``resample``, ``fixed``, or the latents to use instead of the prior's, one row for each sample: (n, d)."""
     token_sampler: TokenSampler | None
     """Temperature, top-k, top-p and precision of the draws."""
+    candidates: int | None
+    """For completions with one z: latents drawn for each, of which one is kept by the likelihood of what is known. Of
+    no use to a prior that reads what is known, and to a new z at each step.
+    """
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class SamplingSettings:
     grid: Grid
     latent: LatentPolicy | Tensor
     token_sampler: TokenSampler
+    candidates: int = 1
 
     @property
     def exact(self) -> bool:
@@ -67,8 +72,11 @@ def resolve(model: MaskedDiffusion, defaults: Sampling, **options: Any) -> Sampl
     latent = given.get("latent", defaults.latent_policy)
     if isinstance(latent, str):
         check_policy(latent)
+    candidates = given.get("candidates", defaults.candidates)
+    if candidates < 1:
+        raise UserError(f"the number of candidates must be at least 1, not {candidates}")
     return SamplingSettings(
-        steps, given.get("seed", 0), sampler, grid, latent, given.get("token_sampler", TokenSampler())
+        steps, given.get("seed", 0), sampler, grid, latent, given.get("token_sampler", TokenSampler()), candidates
     )
 
 

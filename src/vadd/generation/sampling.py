@@ -19,6 +19,7 @@ from vadd.core.noise import BLOCK
 from vadd.core.randomness import SAMPLING, step_generator
 from vadd.core.sampling import given_latents
 from vadd.errors import UserError
+from vadd.generation.infilling import latents_that_fit
 from vadd.generation.options import SamplingSettings
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
@@ -51,14 +52,19 @@ def draw(
     on_step: Callable[[int], object] = lambda evaluations: None,
 ) -> Samples:
     """The samples number ``rows`` of the seed, on the CPU, with the states of those before number ``record``."""
+    noise = noise_for(settings.seed, rows)
+    latent = settings.latent[rows.start : rows.stop] if isinstance(settings.latent, Tensor) else settings.latent
+    begun = len(rows) if isinstance(start, int) else start[rows.start : rows.stop]
+    if isinstance(begun, Tensor) and latent == "fixed" and settings.candidates > 1:
+        latent = latents_that_fit(model, begun, settings.candidates, noise)
     drawn = sample(
         model,
-        len(rows) if isinstance(start, int) else start[rows.start : rows.stop],
+        begun,
         settings.steps,
-        noise_for(settings.seed, rows),
+        noise,
         sampler=settings.sampler,
         grid=settings.grid,
-        latent=settings.latent[rows.start : rows.stop] if isinstance(settings.latent, Tensor) else settings.latent,
+        latent=latent,
         token_sampler=settings.token_sampler,
         record=max(0, min(record, rows.stop) - rows.start),
         on_step=on_step,

@@ -24,3 +24,8 @@ class Sampling(Section):
     latent_policy: Literal["resample", "fixed"] = Field(
         "resample", description="a new z at each step, as in the paper, or one z for all steps"
     )
+    candidates: PositiveInt = Field(
+        32,
+        description="for completions with one z and without an informed prior: latents drawn for each, of which one is "
+        "kept by the likelihood of what is known",
+    )

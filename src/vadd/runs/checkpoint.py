@@ -88,13 +88,19 @@ def read_weights(directory: Path) -> dict[str, Tensor]:
 def read_tensors(directory: Path, name: str) -> dict[str, Tensor]:
     """One file of a checkpoint, after its checksum has been verified; a damaged one is an error that names it."""
     _, manifest = step_and_manifest(directory)
-    file, expected = directory / name, manifest.get("sha256")
-    if not file.is_file() or not isinstance(expected, dict) or checksum(file) != expected.get(name):
-        raise UserError(f"the checkpoint {directory} is damaged: {name} is missing, truncated or altered")
+    expected = manifest.get("sha256")
+    sha256 = expected.get(name) if isinstance(expected, dict) else None
+    return load_verified(directory / name, sha256, f"the checkpoint {directory}")
+
+
+def load_verified(file: Path, sha256: str | None, what: str) -> dict[str, Tensor]:
+    """Tensors of a file with this checksum; errors begin with ``what`` it is a part of."""
+    if not file.is_file() or checksum(file) != sha256:
+        raise UserError(f"{what} is damaged: {file.name} is missing, truncated or altered")
     try:
         return load_file(file)
     except SafetensorError as error:
-        raise UserError(f"the checkpoint {directory} is damaged: {name}: {error}") from None
+        raise UserError(f"{what} is damaged: {file.name}: {error}") from None
 
 
 def step_and_manifest(directory: Path) -> tuple[int, dict[str, Any]]:

@@ -20,15 +20,18 @@ from vadd.runs.layout import (
     EXPORTED_CARD,
     EXPORTED_CONFIG,
     EXPORTED_WEIGHTS,
+    PRIORS,
     RECIPE,
     TOKENIZER,
     CheckpointName,
     Record,
     RunDirectory,
+    prior_file,
     read_records,
     step_of,
 )
 from vadd.runs.model_card import CardResults, Measured, model_card
+from vadd.runs.priors import prior_records, read_prior
 from vadd.runs.run import read_format, read_tokenizer
 from vadd.version import __version__
 
@@ -74,6 +77,11 @@ def export(
         parameters = sum(tensor.numel() for tensor in weights.values())
         card = model_card(published, format, step, parameters, _measured(directory, step), results)
         (partial / EXPORTED_CARD).write_text(card)
+        for name in ("flow", "informed"):
+            if name in prior_records(chosen):
+                read_prior(chosen, name)  # verified before it is passed on
+                shutil.copy(chosen / prior_file(name), partial)
+                shutil.copy(chosen / PRIORS, partial)
         if directory.tokenizer_directory.is_dir():
             shutil.copytree(directory.tokenizer_directory, partial / TOKENIZER)
         if out.exists():

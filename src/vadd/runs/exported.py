@@ -16,17 +16,23 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from vadd.errors import UserError
-from vadd.files import checksum
 from vadd.recipe import Recipe, load_recipe
-from vadd.runs.layout import EXPORTED_CONFIG, EXPORTED_WEIGHTS, RECIPE, TOKENIZER
+from vadd.runs.checkpoint import load_verified
+from vadd.runs.layout import EXPORTED_CONFIG, EXPORTED_WEIGHTS, PRIORS, RECIPE, TOKENIZER, prior_file
 
 FORMAT = 1
-READ_FROM_HUB = (EXPORTED_WEIGHTS, RECIPE, EXPORTED_CONFIG, f"{TOKENIZER}/*.json")
+READ_FROM_HUB = (
+    EXPORTED_WEIGHTS,
+    RECIPE,
+    EXPORTED_CONFIG,
+    f"{TOKENIZER}/*.json",
+    PRIORS,
+    prior_file("flow"),
+    prior_file("informed"),
+)
 """Nothing else is downloaded: there is nothing to execute and nothing to unpickle in it."""
 
 
@@ -42,15 +48,7 @@ class ExportedModel:
 
     def weights(self) -> dict[str, Tensor]:
         """After their checksum has been verified."""
-        file = self.path / EXPORTED_WEIGHTS
-        if not file.is_file() or checksum(file) != self.sha256:
-            raise UserError(
-                f"the exported model {self.path} is damaged: {EXPORTED_WEIGHTS} is missing, truncated or altered"
-            )
-        try:
-            return load_file(file)
-        except SafetensorError as error:
-            raise UserError(f"the exported model {self.path} is damaged: {EXPORTED_WEIGHTS}: {error}") from None
+        return load_verified(self.path / EXPORTED_WEIGHTS, self.sha256, f"the exported model {self.path}")
 
 
 def find_exported(path: str | Path) -> ExportedModel | None:

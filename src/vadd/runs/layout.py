@@ -7,6 +7,7 @@ runs/checkerboard-vadd/
     training.lock        held while a training runs
     tokenizer/           when the data are text: what sampling needs of them
     checkpoints/step-00001000/{model,ema,optimizer}.safetensors, checkpoint.json
+        prior-{flow,informed}.safetensors, priors.json    where priors were fitted
     tensorboard/         when TensorBoard is installed
 
 An exported model is a folder with model.safetensors, recipe.yaml, config.json, README.md and perhaps tokenizer/.
@@ -28,9 +29,11 @@ from vadd.runs.lock import LOCK, RunLock
 
 RECIPE, DATA, METRICS, CHECKPOINTS, TOKENIZER = "recipe.yaml", "data.json", "metrics.jsonl", "checkpoints", "tokenizer"
 MODEL, EMA, OPTIMIZER, MANIFEST = "model.safetensors", "ema.safetensors", "optimizer.safetensors", "checkpoint.json"
+PRIORS = "priors.json"
 EXPORTED_WEIGHTS, EXPORTED_CONFIG, EXPORTED_CARD = "model.safetensors", "config.json", "README.md"
 
 CheckpointName = Literal["latest", "best"] | int
+PriorName = Literal["flow", "informed"]
 Record = dict[str, Any]
 """A line of metrics."""
 
@@ -158,6 +161,10 @@ class RunDirectory:
 def best_of(saved: "list[SavedStep] | tuple[SavedStep, ...]") -> SavedStep | None:
     measured = [(one.test_loss, one.step, one) for one in saved if one.test_loss is not None]
     return min(measured, key=lambda entry: entry[:2])[-1] if measured else None
+
+
+def prior_file(name: PriorName) -> str:
+    return f"prior-{name}.safetensors"
 
 
 def step_of(checkpoint: Path) -> int:

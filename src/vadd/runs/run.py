@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.build import build_dataset, build_model, example_format
-from vadd.core import MaskedDiffusion, Samples
+from vadd.build import build_dataset, build_model, build_prior, example_format
+from vadd.core import MaskedDiffusion, Prior, Samples
 from vadd.data import DiscreteDataset, ExampleFormat
 from vadd.data.dataset import Array
 from vadd.data.text.tokenizers import Tokenizer, load_tokenizer, refuse_other
@@ -28,7 +28,10 @@ from vadd.recipe import Recipe, TextData
 from vadd.runs.archive import Archive
 from vadd.runs.checkpoint import read_weights
 from vadd.runs.exported import ExportedModel, find_exported
-from vadd.runs.layout import CheckpointName, RunDirectory, step_of
+from vadd.runs.layout import CheckpointName, PriorName, RunDirectory, step_of
+from vadd.runs.priors import prior_records, read_prior
+
+PriorChoice = PriorName | Literal["fitted", "trained"]
 
 
 class Run:
@@ -42,6 +45,7 @@ class Run:
         format: ExampleFormat,
         tokenizer: Tokenizer | None = None,
         step: int | None = None,
+        informed: Prior | None = None,
     ) -> None:
         self.directory = directory
         self.model = model
@@ -52,6 +56,8 @@ class Run:
         """What makes text of samples, where the data are text."""
         self.step = step
         """Of the training, that the weights are from."""
+        self.informed = informed
+        """The prior p(z | x_t) that completions draw from, where one was fitted."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -115,7 +121,8 @@ class Run:
         size = 1
         if n > 1:
             size = chunk_size(self._bytes_per_row, self.model, settings.steps, memory)
-        return stream(self.model, settings, start, size, record=record, processes=processes, progress=progress)
+        model = self.model if isinstance(start, int) or self.informed is None else self.model.with_prior(self.informed)
+        return stream(model, settings, start, size, record=record, processes=processes, progress=progress)
 
     def sample(
         self, n: int = 1, *, memory: int | None = None, progress: Progress = silent, **options: Unpack[SamplingOptions]
@@ -155,11 +162,19 @@ class Run:
         return torch.cat([state for state in states if state is not None], dim=1)
 
 
-def load(path: str | Path, device: str | torch.device | None = None, *, checkpoint: CheckpointName = "latest") -> Run:
+def load(
+    path: str | Path,
+    device: str | torch.device | None = None,
+    *,
+    checkpoint: CheckpointName = "latest",
+    prior: PriorChoice = "fitted",
+) -> Run:
     """Open a run with the averaged weights of one of its checkpoints, on ``device`` (default: a GPU if there is one,
     else the CPU).
 
-    ``checkpoint`` is "latest" (the newest that is whole), "best" (the lowest held-out objective) or a step.
+    ``checkpoint`` is "latest" (the newest that is whole), "best" (the lowest held-out objective) or a step. Priors that
+    ``vadd fit-prior`` made for it are used unless ``prior`` is "trained"; "flow" and "informed" ask for that one. With
+    a flow prior samples keep one z for all steps unless told otherwise.
     ``path`` may also be a folder that ``vadd export`` wrote or, where there is no such path, the name "owner/name" of
     one on the Hugging Face Hub. Its ``data`` are read only when they are needed; sampling does not need them.
     """
@@ -180,8 +195,33 @@ def load(path: str | Path, device: str | torch.device | None = None, *, checkpoi
         model.load_state_dict(weights)
     except RuntimeError:
         raise UserError(f"the weights in {chosen} do not fit the recipe of {path}") from None
-    model.to(device or default_device()).eval().requires_grad_(False)
-    return Run(directory, model, recipe, format, tokenizer, step)
+    run = Run(directory, model, recipe, format, tokenizer, step)
+    _use_priors(run, chosen, prior)
+    run.model.to(device or default_device()).eval().requires_grad_(False)
+    if run.informed is not None:
+        run.informed.to(run.model.device).eval().requires_grad_(False)
+    return run
+
+
+def _use_priors(run: Run, place: Path, choice: PriorChoice) -> None:
+    """Give a run the priors that lie beside its weights."""
+    if choice == "trained":
+        return
+    there = prior_records(place)
+    for name in ("flow", "informed"):
+        if name not in there and choice != name:
+            continue
+        fitted = build_prior(run.recipe, run.format, informed=name == "informed")
+        try:
+            fitted.load_state_dict(read_prior(place, name))
+        except RuntimeError:
+            raise UserError(f"the {name} prior in {place} does not fit the recipe of its run") from None
+        if name == "informed":
+            run.informed = fitted
+        if name == choice or (name == "flow" and choice == "fitted"):
+            run.model = run.model.with_prior(fitted)
+            settings = run.recipe.sampling.model_copy(update={"latent_policy": "fixed"})
+            run.recipe = run.recipe.model_copy(update={"sampling": settings})
 
 
 def exported_format(exported: ExportedModel, tokenizer: Tokenizer | None) -> ExampleFormat:

@@ -1,0 +1,172 @@
+r"""Fitting a prior to what a trained recognition model writes, by maximum likelihood; the model is not touched.
+
+``flow``: p(z), fitted to draws of r(z | x0, everything masked) over the training examples. ``informed``: p(z | x_t),
+fitted to the same draws, given states in which random parts, beginnings, ends, halves and blocks are hidden. Random
+numbers are functions of (seed, step): a fit that was interrupted goes on where it was.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vadd.build import build_prior, rows_at_once
+from vadd.core import DiagonalGaussian, FlowPrior, MaskedBatch, MaskedDiffusion
+from vadd.core.patterns import InfillMasks
+from vadd.core.randomness import PRIOR, step_generator
+from vadd.errors import Interrupted, UserError
+from vadd.files import remove
+from vadd.parallel import Processes
+from vadd.progress import Progress, silent
+from vadd.recipe import Training
+from vadd.runs.archive import Archive
+from vadd.runs.checkpoint import TrainingState, read_checkpoint, read_weights, write_checkpoint
+from vadd.runs.layout import CheckpointName, PriorName
+from vadd.runs.priors import PriorRecord, write_prior
+from vadd.runs.run import Run, load
+from vadd.training.ema import Ema
+from vadd.training.interrupt import StopRequest
+from vadd.training.optimizer import Stepper
+
+ENCODED = 200_000
+"""Training examples whose posterior is kept in memory; of more, the first so many serve."""
+JUDGED = 5_000
+"""Held-out examples that the KL is reported on."""
+SAVE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class FittedPrior:
+    """What a fit came to: the KL of the recognition model from both priors, on held-out examples, in nats."""
+
+    name: PriorName
+    kl_normal: float
+    kl: float
+    steps: int
+    seconds: float
+
+
+def fit_prior(
+    run: Run,
+    name: PriorName = "flow",
+    *,
+    steps: int | None = None,
+    checkpoint: CheckpointName = "latest",
+    progress: Progress = silent,
+) -> FittedPrior:
+    """Fit a prior for the weights of a checkpoint and write it beside them; see :mod:`vadd.runs.priors`."""
+    if run.model.latent.dim == 0:
+        raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM), and needs no prior")
+    place, _ = Archive(run.directory).chosen(checkpoint, read_weights)
+    fit = _Fit(run, name, steps or run.recipe.latent.flow.steps, place / f"fitting-{name}", progress)
+    fitted = fit.run_steps()
+    write_prior(place, name, fit.ema.averaged, PriorRecord(name, fitted.kl_normal, fitted.kl, fitted.steps))
+    remove(fit.partial)
+    return fitted
+
+
+class _Fit:
+    def __init__(self, run: Run, name: PriorName, steps: int, partial: Path, progress: Progress) -> None:
+        self.run, self.name, self.partial, self.progress = run, name, partial, progress
+        self.settings = run.recipe.latent.flow
+        self.steps = steps
+        self.seed = run.recipe.seed
+        self.model = run.model
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            self.prior = build_prior(run.recipe, run.format, informed=name == "informed").to(self.model.device)
+        self.ema = Ema(self.prior, 0.995)
+        training = Training(
+            steps=steps, learning_rate=self.settings.learning_rate, warmup_steps=min(50, steps), clip=5.0
+        )
+        self.stepper = Stepper(self.prior, training, Processes())
+        self.masks = InfillMasks(run.shape)
+        self.first = 0
+        if partial.is_dir():
+            self._restore(read_checkpoint(partial))
+
+    def _restore(self, state: TrainingState) -> None:
+        if state.step >= self.steps:
+            return
+        self.prior.load_state_dict(dict(state.model))
+        self.ema.averaged.load_state_dict(dict(state.ema))
+        self.stepper.restore(state.optimizer)
+        self.first = state.step
+
+    def run_steps(self) -> FittedPrior:
+        began = saved = time.perf_counter()
+        train = self.run.data.train[:ENCODED]
+        posterior = encode(self.model, train, rows_at_once(self.run.recipe.network), self.progress)
+        with StopRequest() as stop:
+            for step in range(self.first, self.steps):
+                self._step(step, train, posterior)
+                self.progress(f"fitting the {self.name} prior", step + 1, self.steps)
+                if stop.asked or time.perf_counter() - saved > SAVE_SECONDS:
+                    self._save(step + 1)
+                    saved = time.perf_counter()
+                if stop.asked:
+                    raise Interrupted(f"stopped at step {step + 1} of {self.steps} of the fit, saved")
+        held_out = self.run.data.test[:JUDGED]
+        kl_normal, kl = judge(self.model, self.ema.averaged, held_out, rows_at_once(self.run.recipe.network))
+        if not math.isfinite(kl):
+            raise UserError("the prior's density is not finite; lower latent.flow.learning_rate")
+        return FittedPrior(self.name, kl_normal, kl, self.steps, time.perf_counter() - began)
+
+    def _step(self, step: int, train: Tensor, posterior: DiagonalGaussian) -> None:
+        generator = step_generator(self.seed, PRIOR, step)
+        rows = torch.randint(len(train), (self.settings.batch,), generator=generator)
+        noise = torch.randn(self.settings.batch, self.model.latent.dim, generator=generator)
+        z = (posterior.mean[rows] + posterior.log_std[rows].exp() * noise).to(self.model.device)
+        xt = torch.full((len(rows), self.model.positions), self.model.mask_value)
+        if self.prior.informed:
+            masking = self.masks(len(rows), self.model.positions, self.model.schedule, generator)
+            xt = train[rows].long().masked_fill(masking.masked, self.model.mask_value)
+        loss = -self.prior.log_prob(z[None], xt.to(self.model.device)).mean() / self.model.latent.dim
+        self.stepper.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.ema.update(step, self.stepper.step(step, loss))
+
+    def _save(self, step: int) -> None:
+        state = TrainingState(
+            step, self.prior.state_dict(), self.ema.averaged.state_dict(), dict(self.stepper.tensors())
+        )
+        write_checkpoint(self.partial, state)
+
+
+@torch.no_grad()
+def encode(model: MaskedDiffusion, x0: Tensor, rows: int, progress: Progress = silent) -> DiagonalGaussian:
+    """r(z | x0, everything masked) for examples (n, N), on the CPU."""
+    means, log_stds, done = [], [], 0
+    for part in torch.split(x0, rows):
+        found = model.posterior(MaskedBatch.all_masked(part.to(model.device, torch.int64), model.mask_value))
+        assert found is not None, "a latent that can be fitted has a recognition model"
+        means.append(found.mean.cpu())
+        log_stds.append(found.log_std.cpu())
+        done += len(part)
+        progress("reading the training examples", done, len(x0))
+    return DiagonalGaussian(torch.cat(means), torch.cat(log_stds))
+
+
+@torch.no_grad()
+def judge(model: MaskedDiffusion, prior: FlowPrior, x0: Tensor, rows: int) -> tuple[float, float]:
+    """KL(r || N(0, I)) and KL(r || prior) with everything masked, in nats, averaged over held-out examples (n, N)."""
+    posterior = encode(model, x0, rows)
+    z = posterior.draws(1, step_generator(0, PRIOR))
+    nothing_known = torch.full((len(x0), model.positions), model.mask_value)
+    log_prior = torch.cat(
+        [
+            prior.log_prob(part.to(model.device), xt.to(model.device)).cpu()
+            for part, xt in zip(torch.split(z, rows, dim=1), torch.split(nothing_known, rows), strict=True)
+        ],
+        dim=1,
+    )
+    kl = (posterior.log_prob(z) - log_prior).mean()
+    return float(posterior.kl_to_standard_normal().sum(-1).mean()), float(kl)
+
+
+def load_and_fit(path: Path, name: PriorName, **options: object) -> FittedPrior:
+    """The same for a run on disk; priors that it has already are left aside."""
+    return fit_prior(load(path, prior="trained"), name, **options)  # type: ignore[arg-type]
