@@ -5,7 +5,7 @@ a stack of hidden layers, and a head with N x V outputs. Sizes follow the paper'
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -126,6 +126,12 @@ class MlpDenoiser(nn.Module):
             hidden = hidden + self.time(t)
         logits: Tensor = self.readout(hidden).view(-1, self.vocab_size)
         return logits.index_select(0, where.flatten().nonzero()[:, 0])
+
+    def latent_entrance(self) -> list[nn.Parameter]:
+        return [] if self.latent is None else list(self.latent.linear.parameters())
+
+    def translated(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        return weights
 
 
 class SiameseMlpRecognizer(nn.Module):

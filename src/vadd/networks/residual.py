@@ -5,6 +5,8 @@ Here the image is read once into a vector, a few residual blocks work on that ve
 some 15 MFLOP at width 768. The latent is one more thing that is read into the vector, and costs next to nothing.
 """
 
+from collections.abc import Mapping
+
 from torch import Tensor, nn
 
 from vadd.networks.mlp import TokenEmbedding
@@ -59,6 +61,12 @@ class ResidualDenoiser(nn.Module):
             hidden = block(hidden)
         logits: Tensor = self.readout(hidden).view(-1, self.vocab_size)
         return logits.index_select(0, where.flatten().nonzero()[:, 0])
+
+    def latent_entrance(self) -> list[nn.Parameter]:
+        return [] if self.latent is None else list(self.latent[-1].parameters())
+
+    def translated(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        return weights
 
 
 class ResidualRecognizer(nn.Module):

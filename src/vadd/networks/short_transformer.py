@@ -15,6 +15,8 @@ Where a token is known z is ignored, and the posterior is the prior: it costs no
 the embeddings of tokens start with variance one, as large as the latent's.
 """
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
@@ -56,6 +58,12 @@ class ShortTransformerDenoiser(nn.Module):
         wanted = where.flatten().nonzero()[:, 0]
         logits: Tensor = self.readout(self.body(xt, None, wanted, added))
         return logits
+
+    def latent_entrance(self) -> list[nn.Parameter]:
+        return [] if self.latent is None else list(self.latent.parameters())
+
+    def translated(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        return weights
 
 
 class ShortTransformerRecognizer(nn.Module):

@@ -11,11 +11,13 @@ The paper counts these 7.33M, "around 6%", as what VADD adds to MDLM. So without
 shifts and gates stay, as plain parameters. They alone speed training up, which must not pass for a gain of the latent.
 """
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
 from vadd.networks.posterior import mean_and_log_std
-from vadd.networks.transformer_blocks import Condition, TransformerBody, TransformerSize
+from vadd.networks.transformer_blocks import AdaptiveNorm, Condition, TransformerBody, TransformerSize
 from vadd.networks.unet_blocks import zeroed
 
 
@@ -57,6 +59,20 @@ class TransformerDenoiser(nn.Module):
         wanted = where.flatten().nonzero()[:, 0]
         logits: Tensor = self.readout(self.body(xt, condition, wanted))
         return logits
+
+    def latent_entrance(self) -> list[nn.Parameter]:
+        norms = [module for module in self.modules() if isinstance(module, AdaptiveNorm)]
+        maps = [norm.modulate for norm in norms if norm.modulate is not None]
+        return [parameter for each in maps for name, parameter in each.named_parameters() if name == "weight"]
+
+    def translated(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """What is a constant without a condition is the bias of the map that reads the condition."""
+        if self.latent is None:
+            return weights
+        return {
+            f"{name.removesuffix('constant')}modulate.bias" if name.endswith(".constant") else name: tensor
+            for name, tensor in weights.items()
+        }
 
 
 class TransformerRecognizer(nn.Module):

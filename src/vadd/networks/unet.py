@@ -11,7 +11,7 @@ lets attention run fused. The weights keep the usual layout.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -129,6 +129,13 @@ class UnetDenoiser(nn.Module):
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         logits: Tensor = self.readout(self.unet(xt, t, z), where)
         return logits
+
+    def latent_entrance(self) -> list[nn.Parameter]:
+        # The last of its layers is a SiLU, which leaves zero as it is.
+        return [] if self.unet.latent is None else list(self.unet.latent[-2].parameters())
+
+    def translated(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        return weights
 
 
 class SiameseUnetRecognizer(nn.Module):

@@ -11,6 +11,11 @@ class Training(Section):
     steps: PositiveInt = 10_000
     batch: PositiveInt = Field(256, description="examples per step, over all processes")
     accumulate: PositiveInt = Field(1, description="parts in which a process works off its share, to save memory")
+    start_from: str | None = Field(
+        None,
+        description="begin as this model without a latent: a run, an export, or a .safetensors file of the MDLM code",
+    )
+    freeze: bool = Field(False, description="leave the weights that training starts from as they are")
     optimizer: Literal["adam", "adamw"] = "adam"
     learning_rate: PositiveFloat = 3e-4
     betas: tuple[Decay, Decay] = (0.9, 0.999)

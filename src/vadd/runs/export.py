@@ -103,7 +103,9 @@ def without_paths(recipe: Recipe) -> Recipe:
         changes["path"] = PurePath(path).name
     if getattr(recipe.data, "directory", None):
         changes["directory"] = None
-    return recipe.model_copy(update={"data": recipe.data.model_copy(update=changes)})
+    started = recipe.training.start_from
+    training = recipe.training.model_copy(update={"start_from": started and PurePath(started).name})
+    return recipe.model_copy(update={"data": recipe.data.model_copy(update=changes), "training": training})
 
 
 def _measured(directory: RunDirectory, step: int) -> Measured:

@@ -33,6 +33,7 @@ from vadd.training.held_out import HeldOut, judge
 from vadd.training.interrupt import StopRequest
 from vadd.training.optimizer import Stepper, learning_rate
 from vadd.training.sharding import shard, whole_state
+from vadd.training.start import start_from
 from vadd.training.trackers import Trackers
 from vadd.training.window import Window
 
@@ -76,7 +77,10 @@ class Trainer:
         self.archive = Archive(directory)
         state = self._saved_state() if resume else None
         self.start = 0 if state is None else state.step
-        self.model: MaskedDiffusion = build_model(recipe, data.format).to(self.device)
+        self.model: MaskedDiffusion = build_model(recipe, data.format)
+        if self.settings.start_from is not None:
+            start_from(self.model, recipe, data.format)
+        self.model.to(self.device)
         self.ema = Ema(self.model, self.settings.ema)
         if state is not None:
             self.model.load_state_dict(state.model)

@@ -1,0 +1,58 @@
+"""Training that starts from a finished model without a latent: its own, or somebody else's checkpoint."""
+
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from vadd.core import MaskedDiffusion
+from vadd.data import ExampleFormat
+from vadd.errors import UserError
+from vadd.networks.foreign import transformer_weights
+from vadd.networks.starting import TakesOver, take_over
+from vadd.recipe import Recipe
+from vadd.runs.run import load
+
+
+def start_from(model: MaskedDiffusion, recipe: Recipe, format: ExampleFormat) -> None:
+    """Begin as the model that ``training.start_from`` names, the same function at step 0: a run of MDLM, an exported
+    one, or a .safetensors file as the MDLM code writes it. With ``training.freeze`` its weights stay as they are.
+    """
+    source = recipe.training.start_from
+    assert source is not None
+    denoiser = model.denoiser
+    assert isinstance(denoiser, nn.Module)
+    taken = take_over(denoiser, _foreign(source, recipe, format) if _is_file(source) else _run(source, format))
+    if recipe.training.freeze and isinstance(denoiser, TakesOver):
+        entrance = {id(parameter) for parameter in denoiser.latent_entrance()}
+        for name, parameter in denoiser.named_parameters():
+            parameter.requires_grad_(name not in taken or id(parameter) in entrance)
+
+
+def _is_file(source: str) -> bool:
+    return Path(source).suffix == ".safetensors"
+
+
+def _run(source: str, format: ExampleFormat) -> dict[str, Tensor]:
+    run = load(source, "cpu")
+    if run.recipe.model != "mdlm":
+        raise UserError(f"{source} has a latent already; a training starts from a model without one (MDLM)")
+    if run.format != format:
+        raise UserError(
+            f"{source} was trained on examples of shape {run.format.shape} with {run.format.vocab_size} values; these "
+            f"have {format.shape} and {format.vocab_size}"
+        )
+    assert isinstance(run.model.denoiser, nn.Module)
+    return dict(run.model.denoiser.state_dict())
+
+
+def _foreign(source: str, recipe: Recipe, format: ExampleFormat) -> dict[str, Tensor]:
+    if recipe.network.kind != "transformer":
+        raise UserError(f"{source} is for network.kind=transformer, not {recipe.network.kind}")
+    try:
+        found = load_file(source)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"cannot read {source}: {error}") from None
+    heads = recipe.network.denoiser_settings()["heads"]
+    return dict(transformer_weights(found, vocab_size=format.vocab_size, heads=heads))
