@@ -23,7 +23,7 @@ from tests.exact import (
 from vadd.core import Evidence, Latent, MaskedBatch, MaskedDiffusion, Noise, Particles, step_bound, step_grid
 from vadd.core.latents import Score
 from vadd.core.model import Denoiser
-from vadd.core.sampling import Grid
+from vadd.core.samplers import Grid
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 
 
@@ -162,7 +162,7 @@ class DoubleDenoiser(nn.Module):
 
     def __init__(self, network: MlpDenoiser) -> None:
         super().__init__()
-        self.positions, self.vocab_size, self.uses_time = network.positions, network.values, network.uses_time
+        self.positions, self.vocab_size, self.uses_time = network.positions, network.vocab_size, network.uses_time
         self.network = network.double()
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch.distributions import Normal, kl_divergence
 from torch.testing import assert_close
 
 from tests.exact import ConstantRecognizer, gauss_hermite, normal_log_density, seeded, sigmas
-from vadd.core import Evidence, GaussianLatent, IidTimes, LinearSchedule, MaskedBatch, NoLatent, MaskedBatch
+from vadd.core import Evidence, GaussianLatent, IidTimes, LinearSchedule, MaskedBatch, NoLatent
 
 MEAN, LOG_STD = 0.5, -0.3
 GRID = torch.linspace(-12, 12, 20_001, dtype=torch.float64)

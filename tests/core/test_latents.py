@@ -12,7 +12,7 @@ from torch.distributions import Normal, kl_divergence
 from torch.testing import assert_close
 
 from tests.exact import ConstantRecognizer, gauss_hermite, normal_log_density, properties, seeded
-from vadd.core import DiagonalGaussian, GaussianLatent, Latent, Noise, NoLatent, kl_warmup
+from vadd.core import DiagonalGaussian, GaussianLatent, Latent, MaskedBatch, Noise, NoLatent, kl_warmup
 from vadd.core.gaussian import standard_normal_log_prob
 
 GRID = torch.linspace(-14, 14, 20_001, dtype=torch.float64)
@@ -105,8 +105,7 @@ def test_without_a_latent_one_node_carries_all_weight() -> None:
 
 def test_the_posterior_is_what_the_recognizer_says() -> None:
     latent = GaussianLatent(ConstantRecognizer(0.3, -1.2), dim=1)
-    x = torch.zeros(4, 2, dtype=torch.long)
-    posterior = latent.posterior(x, x, torch.zeros(4))
+    posterior = latent.posterior(MaskedBatch.all_masked(torch.zeros(4, 2, dtype=torch.long), 3))
     assert_close(posterior.mean, torch.full((4, 1), 0.3, dtype=torch.float64))
     assert_close(posterior.log_std, torch.full((4, 1), -1.2, dtype=torch.float64))
 

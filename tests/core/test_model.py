@@ -14,7 +14,6 @@ from vadd.core import (
     MaskedBatch,
     MaskedDiffusion,
     NoLatent,
-    MaskedBatch,
 )
 
 POSITIONS, VALUES, SIZE = 3, 4, 6

@@ -29,11 +29,11 @@ from vadd.core import (
     Latent,
     LinearSchedule,
     MaskDraw,
+    MaskedBatch,
     MaskedDiffusion,
     Masking,
     Objective,
     StratifiedTimes,
-    MaskedBatch,
     objective,
 )
 

@@ -9,7 +9,7 @@ import torch
 
 from tests.conftest import tiny_recipe
 from vadd.build import build_dataset, build_mask_draw, build_model, example_shape, recipe_for_array
-from vadd.core import MaskedDiffusion, MaskedBatch
+from vadd.core import MaskedBatch, MaskedDiffusion
 from vadd.errors import UserError
 from vadd.planning.counting import model_on_meta, sampling_flops, training_cost
 from vadd.planning.plan import Memory, checkpoint_bytes, count_parameters, make_plan, measured_rate, training_memory
