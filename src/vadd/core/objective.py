@@ -12,6 +12,7 @@ Without pads the MDLM objective is a bound of the log-likelihood. The VADD objec
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from vadd.core.latents import Evidence
@@ -33,8 +34,11 @@ class Objective:
 def objective(evidence: Evidence, masking: Masking) -> Objective:
     """The weighted means of a batch's evidence, under the masks it was given for."""
 
+    # Of t = 0, where nothing is masked and w(t) is infinite, the product would be no number.
+    weight = torch.where(masking.masked.any(dim=1), masking.weight, 0.0)
+
     def weighted_mean(nats: Tensor) -> Tensor:
-        return (masking.weight * nats).mean()
+        return (weight * nats).mean()
 
     positions = masking.masked.shape[1]
     return Objective(
