@@ -8,17 +8,18 @@ import pytest
 import torch
 
 from tests.conftest import tiny_recipe
-from vadd.build import build_dataset, build_mask_draw, build_model, example_shape, recipe_for_array
+from vadd.build import build_dataset, build_mask_draw, build_model, example_format, recipe_for
 from vadd.core import MaskedBatch, MaskedDiffusion
+from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.planning.counting import model_on_meta, sampling_flops, training_cost
 from vadd.planning.plan import Memory, checkpoint_bytes, count_parameters, make_plan, measured_rate, training_memory
 from vadd.recipe import ArrayData, FolderData, Recipe, load_recipe, recipe_names
-from vadd.runs.run import RunDirectory
+from vadd.runs.layout import RunDirectory
 
 
 def on_meta(recipe: Recipe) -> MaskedDiffusion:
-    return model_on_meta(recipe, *example_shape(recipe))
+    return model_on_meta(recipe, example_format(recipe))
 
 
 @pytest.mark.parametrize(
@@ -39,27 +40,27 @@ def test_every_preset_tells_the_shape_of_its_examples_without_the_data(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VADD_DATA", str(tmp_path))
-    shape, values = example_shape(load_recipe(name))
-    assert min(shape) >= 1
-    assert values >= 2
+    format = example_format(load_recipe(name))
+    assert min(format.shape) >= 1
+    assert format.vocab_size >= 2
 
 
 @pytest.mark.parametrize("overrides", [("data.vocab_size=7",), ("data.vocab_size=100", "data.name=circles")])
 def test_the_shape_of_toys_is_that_of_the_data(overrides: tuple[str, ...]) -> None:
     recipe = tiny_recipe(*overrides)
     data = build_dataset(recipe)
-    assert example_shape(recipe) == (data.shape, data.vocab_size)
+    assert example_format(recipe) == data.format
 
 
 def test_the_shape_of_other_data_is_that_of_the_data(tmp_path: Path, codes_file: Path) -> None:
     digits = load_recipe("digits").with_overrides(["data.levels=5"])
     copies = load_recipe("copies").with_overrides(["data.train_size=50", "data.test_size=10"])
-    codes = recipe_for_array(codes_file)
+    codes = recipe_for(codes_file)
     for recipe in (digits, copies, codes, codes.model_copy(update={"data": ArrayData(path=str(codes_file))})):
         data = build_dataset(recipe)
-        assert example_shape(recipe) == (data.shape, data.vocab_size)
+        assert example_format(recipe) == data.format
     folder = digits.model_copy(update={"data": FolderData(path=str(tmp_path), size=16, channels=1, levels=9)})
-    assert example_shape(folder) == ((16, 16, 1), 9)
+    assert example_format(folder) == ExampleFormat((16, 16, 1), 9)
 
 
 def test_an_array_that_is_not_there_cannot_be_planned_for(tmp_path: Path) -> None:
@@ -74,7 +75,8 @@ def test_the_flops_of_a_perceptron_are_those_counted_by_hand() -> None:
     A linear layer a -> b costs 2ab forward, 2ab for the gradient of its weights and 2ab for that of its input.
     """
     width, depth, values, batch = 24, 3, 100, 32
-    plain = ["data.vocab_size=100", "network.latent_frequencies=[]", f"network.width={width}", f"network.depth={depth}"]
+    plain = ["data.vocab_size=100", "network.denoiser.latent_frequencies=[]"]
+    plain += [f"network.width={width}", f"network.denoiser.depth={depth}"]
     mdlm = tiny_recipe("model=mdlm", *plain)
     layers = depth * width * width + width * 2 * values
     assert training_cost(on_meta(mdlm), mdlm).flops == 6 * layers
@@ -85,7 +87,7 @@ def test_the_flops_of_a_perceptron_are_those_counted_by_hand() -> None:
     # With K particles the denoiser is evaluated K times; the gradient of z is needed, that of its noise is not.
     dim, particles, twin_depth = 3, 4, 2
     vadd = tiny_recipe(
-        *plain, f"latent.dim={dim}", f"latent.particles={particles}", f"network.recognizer_depth={twin_depth}"
+        *plain, f"latent.dim={dim}", f"latent.particles={particles}", f"network.recognizer.depth={twin_depth}"
     )
     recognition = 2 * (twin_depth * width**2 + width**2) + width**2 + width * 2 * dim
     assert training_cost(on_meta(vadd), vadd).flops == 6 * (recognition + particles * (layers + dim * width))
@@ -114,7 +116,7 @@ def test_the_flops_of_a_transformer_are_those_counted_by_hand() -> None:
     network = {"kind": "transformer", "width": width, "blocks": blocks, "heads": 2, "condition": condition}
     mdlm = tiny_recipe("model=mdlm", f"latent.dim={dim}").model_dump(mode="json") | {"network": network}
     recipe = Recipe.model_validate(mdlm)
-    (positions,), values = example_shape(recipe)
+    positions, values = example_format(recipe).positions, example_format(recipe).vocab_size
     attention = 2 * width * 4 * width + 2 * 2 * positions * width
     perceptron = 2 * 2 * width * 4 * width
     plain = positions * (blocks * (attention + perceptron) + 2 * width * values)
@@ -130,11 +132,10 @@ def test_what_the_backward_pass_remembers_is_what_autograd_really_saves(recipe: 
     if recipe == "unet":
         network = {"kind": "unet", "embedding": 8, "blocks": 1, "groups": 2, "pixel_embedding": 6}
         chosen = Recipe.model_validate({**chosen.model_dump(mode="json"), "network": network})
-    shape, values = example_shape(chosen)
-    model = build_model(chosen, shape, values)
+    model = build_model(chosen, example_format(chosen))
     generator = torch.Generator().manual_seed(0)
-    masking = build_mask_draw(chosen.diffusion)(8, model.positions, model.schedule, generator)
-    batch = MaskedBatch.of(torch.zeros(8, math.prod(shape), dtype=torch.int64), masking, values)
+    masking = build_mask_draw(chosen)(8, model.positions, model.schedule, generator)
+    batch = MaskedBatch.of(torch.zeros(8, model.positions, dtype=torch.int64), masking, model.mask_value)
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     given = {tensor.untyped_storage().data_ptr() for tensor in (batch.x0, batch.xt)}
     saved: dict[int, torch.UntypedStorage] = {}
@@ -199,7 +200,7 @@ def test_devices_and_parts_divide_the_activations_but_not_the_arithmetic() -> No
 
 @pytest.mark.parametrize("model", ["vadd", "mdlm"])
 def test_checkpoints_are_as_large_as_planned(vadd_run: Path, mdlm_run: Path, model: str) -> None:
-    checkpoint = RunDirectory(vadd_run if model == "vadd" else mdlm_run).latest_checkpoint()
+    checkpoint = RunDirectory(vadd_run if model == "vadd" else mdlm_run).checkpoints()[-1]
     on_disk = 0
     for file in checkpoint.glob("*.safetensors"):
         content = file.read_bytes()
