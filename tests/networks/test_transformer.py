@@ -74,7 +74,7 @@ def test_the_denoisers_have_the_papers_sizes(values: int, latent_dim: int, expec
     with torch.device("meta"):
         network = TransformerDenoiser(128, values, latent_dim=latent_dim)
     assert weights_of(network) == expected
-    assert round(expected / 1e6, 1) == millions
+    assert round(weights_of(network) / 1e6, 1) == millions
 
 
 @pytest.mark.parametrize(("values", "expected"), [(GPT2, 162_302_545), (BERT, 131_968_313)])
@@ -296,13 +296,3 @@ def test_the_learned_vector_reaches_masked_positions_only() -> None:
     after = [network(x0, xt, NO_TIME)[0] for xt in (x0, one)]
     assert before[0].equal(after[0])
     assert not torch.allclose(before[1], after[1])
-
-
-def test_the_posterior_scale_is_bounded_however_large_the_weights() -> None:
-    network = small_recognizer()
-    with torch.no_grad():
-        for parameter in network.readout[-1].parameters():
-            parameter.mul_(1000)
-    _, log_std = network(tokens(values=VALUES), tokens(1), NO_TIME)
-    assert log_std.min() == -8
-    assert log_std.max() == 3

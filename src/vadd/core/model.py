@@ -33,6 +33,19 @@ class Denoiser(Protocol):
 
 
 class MaskedDiffusion(nn.Module):
+    """A denoiser, a mask schedule and, for VADD, a latent; without one it is MDLM.
+
+    Called with a batch it gives the evidence that training maximises; :func:`~vadd.core.sampling.sample` draws from it,
+    :func:`~vadd.core.bounds.step_bound` judges it.
+
+    >>> from vadd.core import LinearSchedule, MaskedBatch
+    >>> from vadd.networks import MlpDenoiser
+    >>> model = MaskedDiffusion(MlpDenoiser(positions=2, vocab_size=5, width=16), LinearSchedule())
+    >>> batch = MaskedBatch.all_masked(torch.tensor([[3, 1], [0, 4]]), model.mask_value)
+    >>> model(batch, 1.0, torch.Generator()).bound.shape
+    torch.Size([2])
+    """
+
     denoiser: Denoiser
 
     def __init__(

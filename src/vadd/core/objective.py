@@ -21,6 +21,8 @@ from vadd.core.masking import Masking
 
 @dataclass(frozen=True)
 class Objective:
+    """What a step minimises, and the parts that are logged."""
+
     loss: Tensor
     """What the optimiser minimises: the negative objective in nats *per position*, so that clipping means the
     same at any N. All N positions count, pads too: so no example weighs more for being short.
@@ -32,7 +34,14 @@ class Objective:
 
 
 def objective(evidence: Evidence, masking: Masking) -> Objective:
-    """The weighted means of a batch's evidence, under the masks it was given for."""
+    """The weighted means of a batch's evidence, under the masks it was given for.
+
+    >>> masked = torch.tensor([[True, True], [False, True]])
+    >>> masking = Masking(masked, t=torch.tensor([0.9, 0.5]), weight=torch.tensor([1.0, 2.0]))
+    >>> bound, kl = torch.tensor([-3.0, -1.0]), torch.tensor([0.5, 0.0])
+    >>> objective(Evidence(bound, bound + kl, kl), masking)
+    Objective(loss=tensor(1.2500), reconstruction=tensor(2.2500), kl=tensor(0.2500))
+    """
 
     # Of t = 0, where nothing is masked and w(t) is infinite, the product would be no number.
     weight = torch.where(masking.masked.any(dim=1), masking.weight, 0.0)
