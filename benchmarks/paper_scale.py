@@ -1,6 +1,6 @@
 """One real optimisation step of the paper's recipes at full model size: time and peak memory.
 
-    python benchmarks/paper_scale.py [--recipes mnist,cifar10,lm1b,openwebtext] [--batch 2] [--json FILE]
+    python benchmarks/paper_scale.py [--recipes mnist,cifar10] [--batch 2] [--json FILE]
 
 The tokens are random, the step is not: data, masks, both networks, backward pass, clipping, optimiser and averaged
 weights as in training. Each recipe runs in a process of its own, so that its peak memory is its own.
@@ -17,25 +17,20 @@ from typing import Any
 
 import torch
 
+from vadd.build import example_format
 from vadd.data import DiscreteDataset
 from vadd.recipe import load_recipe
-from vadd.runs.run import RunDirectory
+from vadd.runs.layout import RunDirectory
 from vadd.training.loop import Trainer
 
-SHAPES = {
-    "checkerboard-paper": ((2,), 100),
-    "mnist": ((32, 32, 1), 2),
-    "cifar10": ((32, 32, 3), 256),
-    "lm1b": ((128,), 30_522),
-    "openwebtext": ((1024,), 50_257),
-}
+RECIPES = ("checkerboard-paper", "mnist", "cifar10", "lm1b", "openwebtext")
 
 
 def one_step(name: str, model: str, batch: int) -> dict[str, Any]:
-    shape, values = SHAPES[name]
     recipe = load_recipe(name).with_overrides([f"model={model}", f"training.batch={batch}"])
-    tokens = torch.randint(values, (8 * batch, torch.Size(shape).numel()))
-    data = DiscreteDataset(name, values, shape, train=tokens, test=tokens)
+    format = example_format(recipe)
+    tokens = torch.randint(format.vocab_size, (8 * batch, format.positions))
+    data = DiscreteDataset(name, format.vocab_size, format.shape, train=tokens, test=tokens)
     with tempfile.TemporaryDirectory() as place:
         directory = RunDirectory(Path(place) / "run")
         directory.create(recipe)
@@ -59,7 +54,7 @@ def one_step(name: str, model: str, batch: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--recipes", default=",".join(SHAPES))
+    parser.add_argument("--recipes", default=",".join(RECIPES))
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()

@@ -12,11 +12,11 @@ import math
 from pathlib import Path
 
 from vadd.core import Particles, step_bound
-from vadd.core.latents import Proposal
+from vadd.core.latents import ProposalName
 from vadd.core.randomness import step_generator
 from vadd.runs.run import load
 
-PROPOSALS: tuple[tuple[Proposal, ...], ...] = (
+PROPOSALS: tuple[tuple[ProposalName, ...], ...] = (
     ("recognition", "revealed", "prior"),
     ("recognition", "prior"),
     ("revealed", "prior"),

@@ -28,31 +28,24 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vadd.build import build_model
+from vadd.build import build_model, example_format
 from vadd.cli.sample_files import NpyFile
 from vadd.core import MaskedDiffusion, Noise, sample, step_grid
 from vadd.recipe import load_recipe
-from vadd.runs.run import Run, RunDirectory
+from vadd.runs.layout import RunDirectory
+from vadd.runs.run import Run
 
-SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
-    "checkerboard": ((2,), 100),
-    "digits": ((8, 8, 1), 2),
-    "mnist-small": ((32, 32, 1), 2),
-    "cifar10-small": ((32, 32, 3), 8),
-    "mnist": ((32, 32, 1), 2),
-}
-"""Of the examples and how many values they take."""
 SAMPLES = {"checkerboard": 8192, "digits": 4096, "mnist-small": 1024, "cifar10-small": 256, "mnist": 2}
-TEXT = ["network.size=tiny", "network.recognizer_blocks=1"]
-TEXT_LENGTH, VOCABULARY = 1024, 50_257
+TEXT = ("openwebtext", "network.size=tiny", "network.recognizer.blocks=1")
 WHOLE = 16
 """Steps of which all are timed; of more, these:"""
 TIMED_PLAIN, TIMED_OURS = 8, 64
 Result = dict[str, object]
 
 
-def untrained(name: str, shape: tuple[int, ...], values: int, *overrides: str) -> MaskedDiffusion:
-    return build_model(load_recipe(name).with_overrides(overrides), shape, values).eval().requires_grad_(False)
+def untrained(name: str, *overrides: str) -> MaskedDiffusion:
+    recipe = load_recipe(name).with_overrides(overrides)
+    return build_model(recipe, example_format(recipe)).eval().requires_grad_(False)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -101,20 +94,20 @@ def our_seconds(model: MaskedDiffusion, steps: int, seed: int) -> tuple[float, f
     timed = steps if steps <= WHOLE else min(steps, TIMED_OURS)
     called: list[int] = []
 
-    def watch(evaluations: int) -> None:
+    def count(evaluations: int) -> None:
         called.append(evaluations)
         if len(called) == timed:
             raise Enough
 
     began = time.process_time()
     with suppress(Enough):
-        sample(model, 1, steps, torch.Generator().manual_seed(seed), watch=watch)
+        sample(model, 1, steps, torch.Generator().manual_seed(seed), on_step=count)
     return (time.process_time() - began) * steps / timed, called[-1] * steps / timed
 
 
 def measure_plain(steps: int, repeats: int) -> Result:
-    model = untrained("pydocs", (TEXT_LENGTH,), VOCABULARY, *TEXT)
-    plain_step(model, torch.full((1, TEXT_LENGTH), VOCABULARY), 1.0, 0.5, torch.Generator())
+    model = untrained(*TEXT)
+    plain_step(model, torch.full((1, model.positions), model.mask_value), 1.0, 0.5, torch.Generator())
     plain, ours, evaluations = [], [], []
     for repeat in range(repeats):
         plain.append(plain_seconds(model, steps, repeat))
@@ -133,7 +126,7 @@ def measure_plain(steps: int, repeats: int) -> Result:
 
 
 def measure_latent(name: str, steps: int, repeats: int) -> Result:
-    models = {kind: untrained(name, *SHAPES[name], f"model={kind}") for kind in ("mdlm", "vadd")}
+    models = {kind: untrained(name, f"model={kind}") for kind in ("mdlm", "vadd")}
     taken: dict[str, list[float]] = {kind: [] for kind in models}
     for repeat in range(-1, repeats):
         for kind, model in models.items():
@@ -146,9 +139,9 @@ def measure_latent(name: str, steps: int, repeats: int) -> Result:
 
 
 def write_samples(name: str, n: int, answer: Connection) -> None:
-    shape, values = SHAPES[name]
-    run = Run(RunDirectory("untrained"), untrained(name, shape, values), load_recipe(name))
-    with tempfile.TemporaryDirectory() as place, NpyFile(Path(place) / "samples.npy", (n, *shape)) as file:
+    recipe = load_recipe(name)
+    run = Run(RunDirectory("untrained"), untrained(name), recipe, example_format(recipe))
+    with tempfile.TemporaryDirectory() as place, NpyFile(Path(place) / "samples.npy", (n, *run.shape)) as file:
         for part in run.stream(n):
             file.write(part.tokens.numpy())
     answer.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
@@ -176,14 +169,24 @@ def main() -> None:
     )
     parser.add_argument("--plain-steps", nargs="+", type=int, default=[16, 1024], help="T of the plain comparison")
     parser.add_argument("--plain-repeats", type=int, default=1)
-    parser.add_argument("--recipes", nargs="+", choices=SHAPES, default=list(SHAPES), help="of the latent comparison")
+    parser.add_argument("--recipes", nargs="+", choices=SAMPLES, default=list(SAMPLES), help="of the latent comparison")
     parser.add_argument("--steps", nargs="+", type=int, default=[1, 5, 20], help="T of the latent comparison")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     results: dict[str, list[Result]] = {part: [] for part in arguments.parts}
+    # First: a child inherits the peak of the process that starts it.
+    if "memory" in results:
+        print(f"{'recipe':14} {'1,000: MB':>10} {'10,000: MB':>10} {'ratio':>6}")
+        for name in ("checkerboard", "digits"):
+            found = measure_memory(name)
+            results["memory"].append(found)
+            print(
+                f"{name:14} {found['megabytes_1000']:10.0f} {found['megabytes_10000']:10.0f} {found['ratio']:6.3f}",
+                flush=True,
+            )
     if "plain" in results:
-        print(f"one text of {TEXT_LENGTH} tokens, {VOCABULARY} values and the mask, tiny transformer")
+        print("one text of 1,024 tokens, 50,257 values and the mask, tiny transformer")
         print(f"{'T':>5} {'plain, s':>9} {'ours, s':>8} {'evaluations':>11} {'plain / ours':>12}")
         for steps in arguments.plain_steps:
             found = measure_plain(steps, arguments.plain_repeats)
@@ -205,15 +208,6 @@ def main() -> None:
                     f"{found['ratio']:11.3f}",
                     flush=True,
                 )
-    if "memory" in results:
-        print(f"{'recipe':14} {'1,000: MB':>10} {'10,000: MB':>10} {'ratio':>6}")
-        for name in ("checkerboard", "digits"):
-            found = measure_memory(name)
-            results["memory"].append(found)
-            print(
-                f"{name:14} {found['megabytes_1000']:10.0f} {found['megabytes_10000']:10.0f} {found['ratio']:6.3f}",
-                flush=True,
-            )
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=2) + "\n")
 

@@ -1,6 +1,6 @@
 """What the transformer gains by computing logits only where they are used, and how VADD's training compares to MDLM's.
 
-    python benchmarks/text.py [--size small] [--positions 128] [--values 50257] [--batch 4] [--steps 16] [--json FILE]
+    python benchmarks/text.py [--size small] [--positions 128] [--vocab-size 50257] [--batch 4] [--json FILE]
 
 The tokens are random and the weights untrained; neither matters to the time. The two sides of every ratio take turns
 in one run, and the median of their times counts: a machine that is busy with other things slows both.
@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from vadd.build import build_model
-from vadd.core import ExactCount, MaskedDiffusion, MaskedBatch, objective, sample
-from vadd.data import DiscreteDataset
-from vadd.networks import TRANSFORMER_SIZES
+from vadd.core import ExactCount, MaskedBatch, MaskedDiffusion, objective, sample
+from vadd.data import DiscreteDataset, ExampleFormat
 from vadd.recipe import Recipe, load_recipe
-from vadd.runs.run import RunDirectory
+from vadd.recipe.network import TRANSFORMER_SIZES
+from vadd.runs.layout import RunDirectory
 from vadd.training.loop import Trainer
 
 
@@ -33,7 +33,7 @@ class LogitsEverywhere(nn.Module):
     def __init__(self, denoiser: nn.Module) -> None:
         super().__init__()
         self.denoiser = denoiser
-        self.positions, self.values = denoiser.positions, denoiser.vocab_size
+        self.positions, self.vocab_size = denoiser.positions, denoiser.vocab_size
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         logits: Tensor = self.denoiser(xt, z, t, torch.ones_like(where))
@@ -51,18 +51,19 @@ def in_turns(first: Callable[[int], object], second: Callable[[int], object], re
     return statistics.median(seconds[0][1:]), statistics.median(seconds[1][1:])
 
 
-def gathering(recipe: Recipe, shape: tuple[int], values: int, steps: int, repeats: int) -> dict[str, float]:
+def gathering(recipe: Recipe, format: ExampleFormat, steps: int, repeats: int) -> dict[str, float]:
     """Forward and backward pass of the denoiser, and sampling, with and without logits at the other positions."""
-    plain = build_model(recipe.with_overrides(["model=mdlm"]), shape, values)
+    plain = build_model(recipe.with_overrides(["model=mdlm"]), format)
     wasteful = MaskedDiffusion(LogitsEverywhere(plain.denoiser), plain.schedule)  # type: ignore[arg-type]
     batch = recipe.training.batch
-    x0 = torch.randint(values, (batch, *shape))
+    x0 = torch.randint(format.vocab_size, (batch, format.positions))
 
     def training(model: MaskedDiffusion) -> Callable[[int], None]:
         def run(turn: int) -> None:
             generator = torch.Generator().manual_seed(turn)
-            masked = MaskedBatch.of(x0, ExactCount()(batch, *shape, model.schedule, generator), values)
-            objective(model(masked, 1.0, generator), masked.masking).loss.backward()  # type: ignore[no-untyped-call]
+            masking = ExactCount()(batch, format.positions, model.schedule, generator)
+            masked = MaskedBatch.of(x0, masking, model.mask_value)
+            objective(model(masked, 1.0, generator), format.positions).loss.backward()  # type: ignore[no-untyped-call]
             model.zero_grad()
 
         return run
@@ -77,10 +78,10 @@ def gathering(recipe: Recipe, shape: tuple[int], values: int, steps: int, repeat
     return results
 
 
-def iterations(recipe: Recipe, shape: tuple[int], values: int, repeats: int) -> dict[str, float]:
+def iterations(recipe: Recipe, format: ExampleFormat, repeats: int) -> dict[str, float]:
     """Whole optimisation steps of MDLM and VADD."""
-    tokens = torch.randint(values, (8 * recipe.training.batch, *shape))
-    data = DiscreteDataset("random", values, shape, train=tokens, test=tokens)
+    tokens = torch.randint(format.vocab_size, (8 * recipe.training.batch, format.positions))
+    data = DiscreteDataset("random", format.vocab_size, format.shape, train=tokens, test=tokens)
     with tempfile.TemporaryDirectory() as place:
         trainers = []
         for model in ("mdlm", "vadd"):
@@ -95,7 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="small")
     parser.add_argument("--positions", type=int, default=128)
-    parser.add_argument("--values", type=int, default=50_257)
+    parser.add_argument("--vocab-size", type=int, default=50_257)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=3)
@@ -104,14 +105,14 @@ def main() -> None:
     recipe = load_recipe("openwebtext").with_overrides(
         [f"network.size={arguments.size}", f"training.batch={arguments.batch}"]
     )
-    shape = (arguments.positions,)
+    format = ExampleFormat((arguments.positions,), arguments.vocab_size)
     results: dict[str, Any] = {"threads": torch.get_num_threads(), **vars(arguments)}
     print(
-        f"{arguments.size}, {arguments.positions} positions, {arguments.values} values, "
+        f"{arguments.size}, {arguments.positions} positions, {arguments.vocab_size} values, "
         f"batch {arguments.batch}, {results['threads']} threads",
         flush=True,
     )
-    results |= gathering(recipe, shape, arguments.values, arguments.steps, arguments.repeats)
+    results |= gathering(recipe, format, arguments.steps, arguments.repeats)
     for task, unit in (("training", "forward and backward pass"), ("sampling", f"{arguments.steps} steps")):
         few, all_of_them = results[f"{task}_gathered_seconds"], results[f"{task}_everywhere_seconds"]
         print(
@@ -120,8 +121,8 @@ def main() -> None:
         )
     blocks = TRANSFORMER_SIZES[arguments.size]["blocks"]
     for recognizer in (blocks, blocks // 2):
-        changed = recipe.with_overrides([f"network.recognizer_blocks={recognizer}"])
-        found = iterations(changed, shape, arguments.values, arguments.repeats)
+        changed = recipe.with_overrides([f"network.recognizer.blocks={recognizer}"])
+        found = iterations(changed, format, arguments.repeats)
         results[f"iterations_recognizer_{recognizer}"] = found
         mdlm, vadd = found["mdlm_seconds"], found["vadd_seconds"]
         print(

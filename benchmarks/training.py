@@ -25,7 +25,7 @@ from torch.profiler import ProfilerActivity, profile
 from vadd.build import build_dataset
 from vadd.core import Objective
 from vadd.recipe import Recipe, load_recipe
-from vadd.runs.run import RunDirectory
+from vadd.runs.layout import RunDirectory
 from vadd.training.loop import Trainer
 
 RECIPES = ("checkerboard", "checkerboard-paper", "digits", "pydocs")

@@ -6,24 +6,42 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
+from pydantic import BaseModel
 
 from tests.conftest import TINY_ARRAY, tiny_recipe
-from vadd.build import build_dataset, build_mask_draw, build_model, build_schedule, recipe_for_array
+from tests.exact import seeded
+from tests.networks.helpers import small_model
+from vadd.build import (
+    DATASETS,
+    MASK_DRAWS,
+    NETWORKS,
+    SAMPLERS,
+    SCHEDULES,
+    WEIGHT_POWERS,
+    build_dataset,
+    build_mask_draw,
+    build_model,
+    build_schedule,
+    recipe_for,
+)
 from vadd.core import (
     CosineSchedule,
     EvenWeights,
     ExactCount,
     GaussianLatent,
-    IidTimes,
     LinearSchedule,
+    MaskedBatch,
+    Masking,
     NoLatent,
     PartlyExplained,
     PolynomialSchedule,
-    StratifiedTimes,
 )
+from vadd.data import ExampleFormat
 from vadd.data.dataset import Array
 from vadd.errors import UserError
-from vadd.recipe import ArrayData, Diffusion, Recipe, load_recipe
+from vadd.recipe import ArrayData, Data, Diffusion, Network, Recipe, Sampling
+
+TWO_OF_TEN = ExampleFormat((2,), 10)
 
 
 def save(path: Path, array: Array) -> Path:
@@ -45,28 +63,74 @@ def test_each_schedule_has_its_name(name: str, schedule: object) -> None:
     assert build_schedule(tiny_recipe(f"diffusion.schedule={name}", "diffusion.power=3").diffusion) == schedule
 
 
-def test_no_schedule_or_mask_draw_is_left_out() -> None:
-    assert set(get_args(Diffusion.model_fields["schedule"].annotation)) == {"linear", "cosine", "polynomial"}
-    draws = {
-        name: type(build_mask_draw(tiny_recipe(f"diffusion.mask_draw={name}").diffusion))
-        for name in get_args(Diffusion.model_fields["mask_draw"].annotation)
-    }
-    assert draws == {"iid": IidTimes, "stratified": StratifiedTimes, "exact-count": ExactCount}
+def literals(section: type[BaseModel], field: str) -> set[str]:
+    return set(get_args(section.model_fields[field].annotation))
+
+
+def test_there_is_one_entry_for_everything_that_a_recipe_can_name() -> None:
+    def kinds(union: object) -> set[str]:
+        return {section.model_fields["kind"].default for section in get_args(get_args(union)[0])}
+
+    assert set(DATASETS) == kinds(Data)
+    assert set(NETWORKS) == kinds(Network)
+    assert set(SCHEDULES) == literals(Diffusion, "schedule")
+    assert set(MASK_DRAWS) == literals(Diffusion, "mask_draw")
+    assert set(WEIGHT_POWERS) == literals(Diffusion, "weighting")
+    assert set(SAMPLERS) == literals(Sampling, "sampler")
+
+
+@pytest.mark.parametrize("registry", [NETWORKS, MASK_DRAWS, SAMPLERS], ids=["networks", "mask draws", "samplers"])
+def test_no_two_names_mean_the_same(registry: dict[str, object]) -> None:
+    assert len(set(registry.values())) == len(registry)
+
+
+@pytest.mark.parametrize("name", sorted(MASK_DRAWS))
+def test_each_mask_draw_has_its_name(name: str) -> None:
+    recipe = tiny_recipe(f"diffusion.mask_draw={name}")
+    assert build_mask_draw(recipe) == MASK_DRAWS[name](recipe.diffusion)
+
+
+def half_masked(vocab_size: int = 3) -> MaskedBatch:
+    x0 = torch.tensor([[0, 1, 2, 0], [2, 2, 1, 0]])
+    masked = torch.tensor([[True, False, True, False]] * 2)
+    return MaskedBatch.of(x0, Masking(masked, torch.full((2,), 0.5), torch.ones(2)), vocab_size)
+
+
+@pytest.mark.parametrize("kind", sorted(NETWORKS))
+def test_every_kind_of_network_makes_a_model_with_a_latent(kind: str) -> None:
+    model, batch = small_model(kind), half_masked()
+    evidence = model(batch, 1.0, seeded(0))
+    assert evidence.bound.shape == (2,)
+    assert (evidence.kl > 0).all()
+    assert model.latent.dim == 8
+
+
+@pytest.mark.parametrize("vocab_size", [3, 100])
+@pytest.mark.parametrize("kind", sorted(NETWORKS))
+def test_where_nobody_hears_the_latent_its_recogniser_still_has_gradients_of_zero(kind: str, vocab_size: int) -> None:
+    """It is not asked about a single example; all processes of a distributed training need a gradient for each of its
+    parameters nevertheless.
+    """
+    model = small_model(kind, 0.9, vocab_size)
+    model(half_masked(vocab_size), 1.0, seeded(0)).bound.sum().backward()
+    gradients = {name: parameter.grad for name, parameter in model.latent.named_parameters()}
+    assert gradients
+    assert all(gradient is not None and not gradient.any() for gradient in gradients.values()), gradients.keys()
 
 
 def test_vadd_is_the_model_with_the_latent_and_mdlm_the_one_without() -> None:
-    vadd = build_model(tiny_recipe("latent.dim=3", "latent.particles=2"), (2,), 10)
-    mdlm = build_model(tiny_recipe("model=mdlm"), (2,), 10)
+    vadd = build_model(tiny_recipe("latent.dim=3", "latent.particles=2"), TWO_OF_TEN)
+    mdlm = build_model(tiny_recipe("model=mdlm"), TWO_OF_TEN)
     assert isinstance(vadd.latent, GaussianLatent)
     assert (vadd.latent.dim, vadd.latent.particles) == (3, 2)
     assert isinstance(mdlm.latent, NoLatent)
     assert all(name.startswith("denoiser.") for name in mdlm.state_dict())
-    assert (vadd.positions, vadd.values, vadd.mask_value) == (2, 10, 10)
+    assert (vadd.positions, vadd.vocab_size, vadd.mask_value) == (2, 10, 10)
 
 
 @pytest.mark.parametrize("features", [0, 8])
 def test_the_network_sees_time_only_if_the_recipe_says_so(features: int) -> None:
-    model = build_model(tiny_recipe("model=mdlm", f"network.time_features={features}"), (2,), 10)
+    model = build_model(tiny_recipe("model=mdlm", f"network.time_features={features}"), TWO_OF_TEN)
     tokens, everywhere = torch.full((1, 2), 10), torch.ones(1, 2, dtype=torch.bool)
     early, late = (model.denoiser(tokens, None, torch.tensor([t]), everywhere) for t in (0.1, 0.9))
     assert model.denoiser.uses_time == (features > 0)
@@ -77,7 +141,7 @@ def test_the_seed_decides_the_initial_weights_and_the_global_generator_is_left_a
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    first, second, other = (build_model(tiny_recipe(f"seed={seed}"), (2,), 10).state_dict() for seed in (1, 1, 2))
+    first, second, other = (build_model(tiny_recipe(f"seed={seed}"), TWO_OF_TEN).state_dict() for seed in (1, 1, 2))
     assert torch.equal(torch.rand(3), expected)
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert not torch.equal(first["denoiser.tokens.table"], other["denoiser.tokens.table"])
@@ -92,9 +156,9 @@ def test_the_data_of_a_toy_recipe_have_its_sizes_and_its_seed() -> None:
 
 @pytest.mark.parametrize("shape", [(200, 2), (300, 6), (64, 4, 4, 2), (2, 3), (50, 1)])
 def test_an_array_of_any_shape_gets_a_recipe_that_can_be_built(tmp_path: Path, shape: tuple[int, ...]) -> None:
-    recipe = recipe_for_array(save(tmp_path / "mine.npy", random_array(*shape)))
+    recipe = recipe_for(save(tmp_path / "mine.npy", random_array(*shape)))
     data = build_dataset(recipe)
-    model = build_model(recipe.with_overrides(TINY_ARRAY), data.shape, data.vocab_size)
+    model = build_model(recipe.with_overrides(TINY_ARRAY), data.format)
     assert recipe.name == "mine"
     assert (recipe.model, data.vocab_size, data.shape) == ("vadd", 4, shape[1:])
     assert model.positions == int(np.prod(shape[1:]))
@@ -104,43 +168,41 @@ def test_an_array_of_any_shape_gets_a_recipe_that_can_be_built(tmp_path: Path, s
 
 def test_a_latent_may_have_its_dimensions_at_every_position() -> None:
     recipe = tiny_recipe("latent.dim=3", "latent.per=position")
-    assert build_model(recipe, (2, 5), 10).latent.dim == 30
-    assert build_model(recipe.with_overrides(["latent.per=example"]), (2, 5), 10).latent.dim == 3
+    format = ExampleFormat((2, 5), 10)
+    assert build_model(recipe, format).latent.dim == 30
+    assert build_model(recipe.with_overrides(["latent.per=example"]), format).latent.dim == 3
 
 
 def test_examples_are_partly_explained_to_models_with_a_latent_only() -> None:
-    asked = tiny_recipe("diffusion.partly_explained=0.3", "diffusion.weighting=root").diffusion
-    draw = build_mask_draw(asked, latent=True)
-    assert isinstance(draw, PartlyExplained)
-    assert (draw.share, draw.draw) == (0.3, EvenWeights(ExactCount(), 0.5))
-    assert build_mask_draw(asked) == EvenWeights(ExactCount(), 0.5)
-    assert not isinstance(build_mask_draw(tiny_recipe().diffusion, latent=True), PartlyExplained)
+    asked = tiny_recipe("diffusion.partly_explained=0.3", "diffusion.weighting=root")
+    assert build_mask_draw(asked) == PartlyExplained(EvenWeights(ExactCount(), 0.5), 0.3)
+    assert build_mask_draw(asked.with_overrides(["model=mdlm"])) == EvenWeights(ExactCount(), 0.5)
+    assert build_mask_draw(tiny_recipe()) == ExactCount()
 
 
-def test_the_share_from_which_the_latent_is_heard_reaches_networks_and_masks() -> None:
-    recipe = load_recipe("pydocs").with_overrides(["network.heard_from=0.7", "diffusion.partly_explained=0.2"])
-    model = build_model(recipe, (6,), 5)
-    xt = torch.tensor([[5, 5, 5, 5, 1, 2], [5, 5, 5, 5, 5, 2]])
-    assert model.listens(xt).tolist() == [False, True]
-    posterior = model.posterior(torch.zeros_like(xt), xt, torch.ones(2))
-    assert posterior is not None
-    assert posterior.mean.any(dim=1).tolist() == [False, True]
-    draw = build_mask_draw(recipe.diffusion, latent=True, heard_from=0.7)
-    assert isinstance(draw, PartlyExplained)
-    assert draw.least_masked == 0.7
+def test_the_share_from_which_the_latent_is_heard_reaches_model_and_masks() -> None:
+    recipe = tiny_recipe("latent.heard_from=0.7", "diffusion.partly_explained=0.2")
+    assert build_model(recipe, TWO_OF_TEN).latent.heard_from == 0.7
+    assert build_mask_draw(recipe) == PartlyExplained(ExactCount(), 0.2, least_masked=0.7)
+
+
+def test_the_pad_of_the_data_is_not_scored_by_the_model() -> None:
+    for model in ("vadd", "mdlm"):
+        built = build_model(tiny_recipe(f"model={model}"), ExampleFormat((2,), 10, pad=4))
+        assert built.scored(torch.tensor([[4, 1]])).tolist() == [[False, True]]
 
 
 def test_longer_examples_get_more_latent_dimensions(tmp_path: Path) -> None:
     short, long = (
-        recipe_for_array(save(tmp_path / f"{positions}.npy", random_array(40, positions))) for positions in (2, 100)
+        recipe_for(save(tmp_path / f"{positions}.npy", random_array(40, positions))) for positions in (2, 100)
     )
-    assert (short.latent.dim, long.latent.dim) == (2, 10)
+    assert short.latent.dim < long.latent.dim
 
 
 def test_the_recipe_of_an_array_finds_it_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path / "mine.npy", random_array(20, 3))
     monkeypatch.chdir(tmp_path)
-    recipe = recipe_for_array(Path("mine.npy"))
+    recipe = recipe_for(Path("mine.npy"))
     monkeypatch.chdir("/")
     assert build_dataset(recipe).positions == 3
 

@@ -9,7 +9,9 @@ from tests.conftest import TINY, train_in
 from vadd.recipe import load_recipe
 
 ROOT = Path(__file__).parent.parent
-PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if "```python" in page.read_text()]
+PAGES = [
+    page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if "```python" in page.read_text()
+]
 
 
 @pytest.fixture(scope="module")

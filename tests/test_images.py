@@ -10,8 +10,9 @@ from PIL import Image
 
 import vadd
 from tests.conftest import Command, train_in
-from vadd.build import build_model
+from vadd.build import build_model, example_format
 from vadd.core import GaussianLatent
+from vadd.data import ExampleFormat
 from vadd.evaluation import evaluate
 from vadd.recipe import UnetNetwork, load_recipe
 
@@ -56,14 +57,14 @@ def test_images_with_labels_are_judged_by_the_features_of_a_classifier(digits_ru
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "values", "dim", "parameters"),
+    ("name", "shape", "vocab_size", "dim", "parameters"),
     [
         ("mnist", (32, 32, 1), 2, 64, (2_245_730, 2_328_162)),
         ("cifar10", (32, 32, 3), 256, 128, (31_561_248, 31_889_952)),
     ],
 )
 def test_the_papers_recipes_have_the_papers_sizes_and_settings(
-    name: str, shape: tuple[int, ...], values: int, dim: int, parameters: tuple[int, int]
+    name: str, shape: tuple[int, ...], vocab_size: int, dim: int, parameters: tuple[int, int]
 ) -> None:
     recipe = load_recipe(name)
     training = recipe.training
@@ -74,8 +75,10 @@ def test_the_papers_recipes_have_the_papers_sizes_and_settings(
     assert (training.batch, training.clip, training.ema) == (256, 1.0, 0.9999)
     assert training.steps == {"mnist": 200_000, "cifar10": 1_000_000}[name]
     assert training.kl_warmup * training.steps == 100_000
+    format = example_format(recipe)
+    assert format == ExampleFormat(shape, vocab_size)
     with torch.device("meta"):
-        models = [build_model(recipe.with_overrides([f"model={kind}"]), shape, values) for kind in ("mdlm", "vadd")]
+        models = [build_model(recipe.with_overrides([f"model={kind}"]), format) for kind in ("mdlm", "vadd")]
     denoisers = [sum(p.numel() for n, p in model.named_parameters() if n.startswith("denoiser")) for model in models]
     assert tuple(denoisers) == parameters
     assert isinstance(models[1].latent, GaussianLatent)

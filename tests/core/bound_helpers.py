@@ -23,7 +23,7 @@ from tests.exact import (
 from vadd.core import Evidence, Latent, MaskedBatch, MaskedDiffusion, Noise, Particles, step_bound, step_grid
 from vadd.core.latents import Score
 from vadd.core.model import Denoiser
-from vadd.core.sampling import Grid
+from vadd.core.samplers import Grid
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 
 
@@ -162,7 +162,7 @@ class DoubleDenoiser(nn.Module):
 
     def __init__(self, network: MlpDenoiser) -> None:
         super().__init__()
-        self.positions, self.vocab_size, self.uses_time = network.positions, network.values, network.uses_time
+        self.positions, self.vocab_size, self.uses_time = network.positions, network.vocab_size, network.uses_time
         self.network = network.double()
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
@@ -194,10 +194,12 @@ class GridLatent(Latent):
     def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> Tensor:
         return noise.normal(1)
 
-    def prior_nodes(self, count: int) -> tuple[Tensor, Tensor]:
+    def prior_nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
         return self.prior.z, self.prior.weights
 
-    def evidence(self, score: Score, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
+    def evidence(
+        self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator
+    ) -> Evidence:
         raise NotImplementedError("for judging only")
 
     def log_marginal(

@@ -46,22 +46,22 @@ from vadd.core import (
     ExactCount,
     GaussianLatent,
     LinearSchedule,
+    MaskedBatch,
     MaskedDiffusion,
     Particles,
-    MaskedBatch,
     kl_warmup,
     objective,
     step_bound,
 )
-from vadd.core.latents import Proposal
+from vadd.core.latents import ProposalName
 from vadd.core.model import Denoiser
-from vadd.core.sampling import Grid
+from vadd.core.samplers import Grid
 from vadd.data import copies_distribution
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 
 NODES = 150
 COARSE, FINE = PriorGrid.quantiles(NODES), PriorGrid.even()
-PRIOR: tuple[Proposal, ...] = ("prior",)
+PRIOR: tuple[ProposalName, ...] = ("prior",)
 CHUNKED = Particles(1, rows_per_call=50)
 """For latents that are summed over the grid: keeps the number of sequences seen at once small."""
 
@@ -108,7 +108,7 @@ def trained(data: Tensor) -> MaskedDiffusion:
     for step in range(300):
         x0 = every_x0[torch.multinomial(data, 64, replacement=True, generator=generator)]
         batch = MaskedBatch.of(x0, ExactCount()(64, 3, model.schedule, generator), model.mask_value)
-        loss = objective(model(batch, kl_warmup(step, 60), generator), batch.masking).loss
+        loss = objective(model(batch, kl_warmup(step, 60), generator), 3).loss
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -248,7 +248,7 @@ def test_with_many_particles_the_draws_approach_the_exact_sum_over_the_latent_fr
 @pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize("proposals", [PRIOR, ("recognition", "revealed", "prior")], ids=["prior", "all"])
 def test_the_bound_rises_with_the_number_of_particles(
-    vadd: MaskedDiffusion, proposals: tuple[Proposal, ...], steps: int
+    vadd: MaskedDiffusion, proposals: tuple[ProposalName, ...], steps: int
 ) -> None:
     """K = 1, 8, 64 over 3,000 draws spread evenly over x0, with the same masks: each mean lies above the one before by
     more than 5 standard errors of the difference. For mixed proposals it is a fact about these models, not a theorem.

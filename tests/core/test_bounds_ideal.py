@@ -63,7 +63,7 @@ for_some_steps = pytest.mark.parametrize("steps", [1, 2, 4, 8])
 class IdealFactorised(nn.Module):
     """The data's marginals while nothing is known, and its conditionals once a position is."""
 
-    positions, values, uses_time = 2, VALUES, False
+    positions, vocab_size, uses_time = 2, VALUES, False
 
     def __init__(self) -> None:
         super().__init__()

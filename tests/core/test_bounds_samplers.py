@@ -31,8 +31,8 @@ from tests.exact import (
     chi_square_p_value,
     seeded,
 )
+from vadd.build import SAMPLERS
 from vadd.core import (
-    SAMPLERS,
     Ancestral,
     FirstHitting,
     MaskedDiffusion,
@@ -159,7 +159,7 @@ def test_algorithm_2_is_the_default() -> None:
 
 
 class NeverCalled(nn.Module):
-    positions, values, uses_time = 3, 2, False
+    positions, vocab_size, uses_time = 3, 2, False
 
     def forward(self, *arguments: object) -> torch.Tensor:
         raise AssertionError("the network must not be asked")

@@ -11,7 +11,7 @@ from torch.distributions import Normal, kl_divergence
 from torch.testing import assert_close
 
 from tests.exact import ConstantRecognizer, gauss_hermite, normal_log_density, seeded, sigmas
-from vadd.core import Evidence, GaussianLatent, IidTimes, LinearSchedule, MaskedBatch, NoLatent, MaskedBatch
+from vadd.core import Evidence, GaussianLatent, IidTimes, LinearSchedule, MaskedBatch, NoLatent
 
 MEAN, LOG_STD = 0.5, -0.3
 GRID = torch.linspace(-12, 12, 20_001, dtype=torch.float64)
@@ -35,7 +35,7 @@ def empty_batch(size: int) -> MaskedBatch:
 
 def evidence(particles: int, rows: int, *, kl_weight: float = 1.0, seed: int = 0) -> Evidence:
     latent = GaussianLatent(ConstantRecognizer(MEAN, LOG_STD), dim=1, particles=particles)
-    return latent.evidence(score, empty_batch(rows), kl_weight, seeded(seed))
+    return latent.evidence(score, empty_batch(rows), torch.ones(rows), kl_weight, seeded(seed))
 
 
 def exact_log_marginal() -> float:
@@ -74,6 +74,16 @@ def test_with_many_particles_the_bound_tends_to_the_log_marginal() -> None:
     assert exact_log_marginal() - 0.01 < bound < exact_log_marginal() + 0.01
 
 
+@pytest.mark.parametrize("particles", [1, 3])
+def test_everything_is_weighed_alike(particles: int) -> None:
+    latent = GaussianLatent(ConstantRecognizer(MEAN, LOG_STD), dim=1, particles=particles)
+    weight = torch.tensor([0.0, 1.0, 2.5, 4.0])
+    weighed = latent.evidence(score, empty_batch(4), weight, 0.5, seeded(0))
+    plain = latent.evidence(score, empty_batch(4), torch.ones(4), 0.5, seeded(0))
+    for name in ("bound", "reconstruction", "kl"):
+        assert_close(getattr(weighed, name), weight.double() * getattr(plain, name).double(), check_dtype=False)
+
+
 @pytest.mark.parametrize("kl_weight", [0.0, 0.25, 1.0])
 def test_one_particle_gives_reconstruction_minus_lambda_kl_in_closed_form(kl_weight: float) -> None:
     result = evidence(1, 50, kl_weight=kl_weight)
@@ -99,7 +109,7 @@ def test_with_the_exact_posterior_every_single_bound_is_the_log_marginal() -> No
         return normal_log_density(torch.tensor(x, dtype=torch.float64), z, s).sum(-1)
 
     latent = GaussianLatent(ConstantRecognizer(x / (1 + s**2), 0.5 * math.log(variance)), dim=1, particles=5)
-    bound = latent.evidence(gaussian_score, empty_batch(20), 1.0, seeded(0)).bound
+    bound = latent.evidence(gaussian_score, empty_batch(20), torch.ones(20), 1.0, seeded(0)).bound
     log_marginal = normal_log_density(torch.tensor(x, dtype=torch.float64), std=math.sqrt(1 + s**2))
     assert_close(bound, log_marginal.expand(20))
 
@@ -114,15 +124,17 @@ def test_the_gradient_in_the_posterior_is_that_of_the_exact_bound() -> None:
 
     latent = GaussianLatent(ConstantRecognizer(MEAN, LOG_STD), dim=1)
     leaves = list(latent.parameters())
-    batches = [latent.evidence(score, empty_batch(200), 1.0, seeded(seed)).bound.mean() for seed in range(100)]
+    batches = [
+        latent.evidence(score, empty_batch(200), torch.ones(200), 1.0, seeded(seed)).bound.mean() for seed in range(100)
+    ]
     gradients = torch.stack([torch.autograd.grad(bound, leaves)[0] for bound in batches])
     assert sigmas(gradients[:, 0], float(exact[0])) < 5
     assert sigmas(gradients[:, 1], float(exact[1])) < 5
 
 
 def test_without_a_latent_the_evidence_is_the_log_likelihood() -> None:
-    exact = torch.tensor([[-1.0, -2.0, -3.0]])
-    result = NoLatent().evidence(lambda z: exact, empty_batch(3), 0.5, seeded(0))
-    assert result.bound.equal(exact[0])
-    assert result.reconstruction.equal(exact[0])
+    exact, weight = torch.tensor([[-1.0, -2.0, -3.0]]), torch.tensor([1.0, 0.5, 0.0])
+    result = NoLatent().evidence(lambda z: exact, empty_batch(3), weight, 0.5, seeded(0))
+    assert result.bound.equal(torch.tensor([-1.0, -1.0, 0.0]))
+    assert result.reconstruction.equal(result.bound)
     assert result.kl.equal(torch.zeros(3))

@@ -25,7 +25,8 @@ from tests.core.plan_helpers import (
 )
 from tests.exact import COSINE, LINEAR, SQUARE, KnownSchedule, TableDenoiser, index_of, sampler_distribution, seeded
 from vadd.core import Ancestral, FirstHitting, MaskedDiffusion, Parallel, Sampler, sample
-from vadd.core.sampling import Grid, LatentPolicy
+from vadd.core.samplers import Grid
+from vadd.core.sampling import LatentPolicy
 
 SAMPLES = 20_000
 LEVEL = 1e-5

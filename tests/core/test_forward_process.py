@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from tests.exact import LINEAR, KnownSchedule, for_each_schedule, seeded
-from vadd.core import IidTimes, Masking, StratifiedTimes, MaskedBatch
+from vadd.core import IidTimes, MaskedBatch, Masking, StratifiedTimes
 
 VALUES = 3
 MASK = VALUES

@@ -12,7 +12,8 @@ from torch import Tensor
 from tests.core.bound_helpers import PriorGrid
 from tests.core.plan_helpers import Planner, ancestral, first_hitting, model_of, p_value, parallel, planned_law
 from tests.exact import LINEAR, SQUARE, TableDenoiser, properties, seeded
-from vadd.core import SAMPLERS, Ancestral, FirstHitting, Parallel, Sampler, TokenSampler, sample
+from vadd.build import SAMPLERS
+from vadd.core import Ancestral, FirstHitting, Parallel, Sampler, TokenSampler, sample
 from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
 
@@ -68,8 +69,8 @@ def test_known_positions_never_change_and_the_rest_is_filled(
         seeded(seed),
         sampler=SAMPLERS[name],
         latent=latent,
-        values=TokenSampler(),
-        record=True,
+        token_sampler=TokenSampler(),
+        record=len(given_start),
     )
     known = before < values
     assert samples.trajectory is not None

@@ -12,7 +12,7 @@ from torch.distributions import Normal, kl_divergence
 from torch.testing import assert_close
 
 from tests.exact import ConstantRecognizer, gauss_hermite, normal_log_density, properties, seeded
-from vadd.core import DiagonalGaussian, GaussianLatent, Latent, Noise, NoLatent, kl_warmup
+from vadd.core import DiagonalGaussian, GaussianLatent, Latent, MaskedBatch, Noise, NoLatent, kl_warmup
 from vadd.core.gaussian import standard_normal_log_prob
 
 GRID = torch.linspace(-14, 14, 20_001, dtype=torch.float64)
@@ -88,7 +88,7 @@ def test_the_prior_is_drawn_as_a_standard_normal() -> None:
 @pytest.mark.parametrize(("dim", "tolerance"), [(1, 2e-3), (2, 2e-2), (3, 2e-2)])
 def test_the_prior_nodes_integrate_over_the_prior(dim: int, tolerance: float) -> None:
     """E prod_j cos(z_j) = exp(-d / 2), E sum_j z_j^2 = d; in one dimension the tails cost most, in more the spacing."""
-    nodes, weights = GaussianLatent(ConstantRecognizer(0, 0), dim=dim).prior_nodes(4096)
+    nodes, weights = GaussianLatent(ConstantRecognizer(0, 0), dim=dim).prior_nodes(4096, torch.zeros(1))
     assert nodes.shape == (4096, dim)
     assert weights.shape == (4096,)
     assert weights.sum().item() == pytest.approx(1)
@@ -98,15 +98,14 @@ def test_the_prior_nodes_integrate_over_the_prior(dim: int, tolerance: float) ->
 
 
 def test_without_a_latent_one_node_carries_all_weight() -> None:
-    nodes, weights = NoLatent().prior_nodes(100)
+    nodes, weights = NoLatent().prior_nodes(100, torch.zeros(1))
     assert nodes is None
     assert weights.tolist() == [1.0]
 
 
 def test_the_posterior_is_what_the_recognizer_says() -> None:
     latent = GaussianLatent(ConstantRecognizer(0.3, -1.2), dim=1)
-    x = torch.zeros(4, 2, dtype=torch.long)
-    posterior = latent.posterior(x, x, torch.zeros(4))
+    posterior = latent.posterior(MaskedBatch.all_masked(torch.zeros(4, 2, dtype=torch.long), 3))
     assert_close(posterior.mean, torch.full((4, 1), 0.3, dtype=torch.float64))
     assert_close(posterior.log_std, torch.full((4, 1), -1.2, dtype=torch.float64))
 

@@ -14,7 +14,6 @@ from vadd.core import (
     MaskedBatch,
     MaskedDiffusion,
     NoLatent,
-    MaskedBatch,
 )
 
 POSITIONS, VALUES, SIZE = 3, 4, 6
@@ -70,7 +69,7 @@ def test_forward_scores_the_masked_positions_with_the_latent(particles: int) -> 
     batch = batch_of()
     evidence = MaskedDiffusion(denoiser, LinearSchedule(), latent)(batch, 0.0, seeded(3))
     at_mean = torch.full((1, SIZE, 1), 0.4, dtype=torch.float64)
-    expected = by_loop(denoiser, batch, at_mean, batch.masking.masked)[0]
+    expected = batch.masking.weight * by_loop(denoiser, batch, at_mean, batch.masking.masked)[0]
     assert_close(evidence.reconstruction, expected)
     assert_close(evidence.bound, expected)
 

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from tests.core.plan_helpers import model_of
 from tests.exact import LINEAR, TableDenoiser, properties, seeded
-from vadd.core import SAMPLERS, Ancestral, Noise, TokenSampler, sample, sampling
+from vadd.build import SAMPLERS
+from vadd.core import Ancestral, Noise, TokenSampler, sample, sampling
 from vadd.core.noise import BLOCK
 from vadd.core.sampling import LatentPolicy
-from vadd.core.token_sampler import Precision
+from vadd.core.token_sampler import DrawPrecision
 
 POSITIONS, VALUES = 4, 3
 MASK = VALUES
@@ -60,7 +61,7 @@ def test_every_chunk_gives_the_same_numbers_alone(parts: list[slice], block: int
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])
-def test_the_numbers_of_a_row_do_not_depend_on_what_others_ask_for(precision: Precision) -> None:
+def test_the_numbers_of_a_row_do_not_depend_on_what_others_ask_for(precision: DrawPrecision) -> None:
     draw, numbers = TokenSampler(precision=precision), Noise.of(seeded(1), 3).uniform(POSITIONS)
     if precision == "float32":
         numbers = Noise.of(seeded(1), 3).seeds()
@@ -121,16 +122,19 @@ def partly_known() -> Tensor:
 
 @every_sampler
 @pytest.mark.parametrize("latent", ["resample", "fixed"])
-@pytest.mark.parametrize("values", [TokenSampler(), TokenSampler(precision="float32")], ids=["float64", "float32"])
+@pytest.mark.parametrize(
+    "token_sampler", [TokenSampler(), TokenSampler(precision="float32")], ids=["float64", "float32"]
+)
 @pytest.mark.parametrize("filling", [False, True], ids=["from nothing", "infilling"])
 def test_rows_are_the_same_whether_drawn_together_or_apart(
-    name: str, latent: LatentPolicy, values: TokenSampler, filling: bool
+    name: str, latent: LatentPolicy, token_sampler: TokenSampler, filling: bool
 ) -> None:
     model = model_of(TableDenoiser(POSITIONS, VALUES, latent=True, timed=True), LINEAR)
     start = partly_known() if filling else torch.full((ROWS, POSITIONS), MASK)
 
     def drawn(some: Tensor, noise: Noise) -> Tensor:
-        return sample(model, some, steps_of(name), noise, sampler=SAMPLERS[name], latent=latent, values=values).tokens
+        sampler, steps = SAMPLERS[name], steps_of(name)
+        return sample(model, some, steps, noise, sampler=sampler, latent=latent, token_sampler=token_sampler).tokens
 
     whole = drawn(start, together(rows=ROWS, block=BLOCK_OF_FOUR, seed=7))
     for size in (1, 3, 4, 7):
@@ -185,7 +189,7 @@ def test_the_network_is_called_at_the_steps_and_for_the_sequences_that_need_it(n
     """The counts are those of the calls, and no step is charged at which nobody asks."""
     spy = CountingDenoiser()
     steps = POSITIONS if name in ("parallel", "first-hitting") else 60
-    samples = sample(model_of(spy, LINEAR), 2, steps, seeded(4), sampler=SAMPLERS[name], record=True)
+    samples = sample(model_of(spy, LINEAR), 2, steps, seeded(4), sampler=SAMPLERS[name])
     assert samples.evaluations == len(spy.calls) <= steps
     assert samples.sequences == sum(sequences for sequences, _ in spy.calls) <= 2 * samples.evaluations
     if SAMPLERS[name].exact:  # two sequences of four positions

@@ -15,10 +15,10 @@ from vadd.core import (
     GaussianLatent,
     IidTimes,
     LinearSchedule,
+    MaskedBatch,
     MaskedDiffusion,
     Masking,
     PartlyExplained,
-    MaskedBatch,
 )
 
 SCHEDULE = LinearSchedule()

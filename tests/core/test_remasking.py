@@ -14,11 +14,11 @@ from tests.core.plan_helpers import ancestral, model_of, p_value, planned_law
 from tests.exact import LINEAR, SQUARE, TableDenoiser, for_each_schedule, seeded
 from tests.exact import KnownSchedule as Known
 from vadd.core import Noise, Remask, sample
-from vadd.core.samplers import Plan, Rule
+from vadd.core.samplers import RevealPlan, Rule
 from vadd.errors import UserError
 
 
-def plan_of(sampler: Remask, hidden: Tensor, steps: int, known: Known = LINEAR) -> Plan:
+def plan_of(sampler: Remask, hidden: Tensor, steps: int, known: Known = LINEAR) -> RevealPlan:
     return sampler.plan(hidden, steps, known.schedule, "uniform", Noise.of(seeded(0), len(hidden)))
 
 
@@ -56,9 +56,9 @@ def test_remasking_probabilities_by_hand(rule: Rule, eta: float, mask: float, re
         return bool(back[0, 1])
 
     def revealed(uniform: float) -> bool:
-        asked = sampler.asked(2, plan, hidden, Constant(1, uniform))
-        assert not asked[0, 1], "what is shown need not be predicted"
-        return bool(asked[0, 0])
+        predicted = sampler.to_predict(2, plan, hidden, Constant(1, uniform))
+        assert not predicted[0, 1], "what is shown need not be predicted"
+        return bool(predicted[0, 0])
 
     for happens, probability in ((masked_again, mask), (revealed, reveal)):
         assert not happens(probability + 1e-12)
@@ -88,7 +88,7 @@ def test_remasking_leaves_the_expected_masked_fraction_on_the_schedule(sampler: 
     start = torch.full((4000, 4), 2)
     start[2000:, :2] = 0
     model = model_of(TableDenoiser(4, 2), known)
-    trajectory = sample(model, start, 4, seeded(6), sampler=sampler, record=True).trajectory
+    trajectory = sample(model, start, 4, seeded(6), sampler=sampler, record=len(start)).trajectory
     assert trajectory is not None
     assert ((trajectory[:-1] < 2) & (trajectory[1:] == 2)).any()
     for part, fraction in ((trajectory[:, :2000], 1.0), (trajectory[:, 2000:, 2:], 0.5)):
@@ -106,15 +106,14 @@ def test_the_last_step_leaves_nothing_masked_whatever_the_coins() -> None:
         for known in (LINEAR, SQUARE):
             for sampler in (Remask("capped", 0.3), Remask("rescaled", 1.0), Remask(eta=0.0)):
                 plan = plan_of(sampler, hidden, steps, known)
-                assert sampler.asked(1, plan, hidden, Constant(1, math.nextafter(1.0, 0.0))).all()
+                assert sampler.to_predict(1, plan, hidden, Constant(1, math.nextafter(1.0, 0.0))).all()
                 assert not sampler.remasked(1, plan, hidden, Constant(1, 0.0)).any()
 
 
 def test_remasking_corrects_what_was_revealed_but_never_what_was_known() -> None:
     start = torch.tensor([[0, 2, 2, 1, 2]]).repeat(300, 1)
-    trajectory = sample(
-        model_of(TableDenoiser(5, 2), LINEAR), start, 12, seeded(7), sampler=Remask("rescaled", 0.9), record=True
-    ).trajectory
+    model, sampler = model_of(TableDenoiser(5, 2), LINEAR), Remask("rescaled", 0.9)
+    trajectory = sample(model, start, 12, seeded(7), sampler=sampler, record=len(start)).trajectory
     assert trajectory is not None
     back = ((trajectory[:-1] < 2) & (trajectory[1:] == 2)).flatten(0, 1).any(0)
     assert back.tolist() == [False, True, True, False, True]

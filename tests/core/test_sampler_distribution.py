@@ -25,7 +25,8 @@ from tests.exact import (
     seeded,
 )
 from vadd.core import GaussianLatent, MaskedDiffusion, Noise, sample
-from vadd.core.sampling import Grid, LatentPolicy
+from vadd.core.samplers import Grid
+from vadd.core.sampling import LatentPolicy
 
 SAMPLES = 30_000
 LEVEL = 1e-5

@@ -13,8 +13,8 @@ from torch.testing import assert_close
 from tests.core.plan_helpers import model_of
 from tests.exact import LINEAR, SQUARE, TableDenoiser, for_each_schedule, properties, seeded
 from tests.exact import KnownSchedule as Known
+from vadd.build import SAMPLERS
 from vadd.core import (
-    SAMPLERS,
     Ancestral,
     EntropyBounded,
     FirstHitting,
@@ -27,15 +27,14 @@ from vadd.core import (
     sample,
     step_grid,
 )
-from vadd.core.samplers import Order, Plan
-from vadd.core.sampling import Grid
+from vadd.core.samplers import Grid, Order, RevealPlan
 from vadd.errors import UserError
 
 PLANNED: list[Sampler] = [Ancestral(), Parallel(), FirstHitting()]
 ORDERS: list[Order] = ["confidence", "margin", "entropy"]
 
 
-def plan_of(sampler: Sampler, hidden: Tensor, steps: int, known: Known = LINEAR, grid: Grid = "uniform") -> Plan:
+def plan_of(sampler: Sampler, hidden: Tensor, steps: int, known: Known = LINEAR, grid: Grid = "uniform") -> RevealPlan:
     return sampler.plan(hidden, steps, known.schedule, grid, Noise.of(seeded(0), len(hidden)))
 
 
@@ -95,11 +94,11 @@ class Predictions(nn.Module):
 
 
 def revealed_at(
-    probabilities: list[list[float]], steps: int, sampler: Sampler, values: TokenSampler | None = None
+    probabilities: list[list[float]], steps: int, sampler: Sampler, token_sampler: TokenSampler | None = None
 ) -> list[list[int]]:
     """The positions revealed at each step."""
     model = MaskedDiffusion(Predictions(probabilities), LINEAR.schedule)
-    samples = sample(model, 1, steps, seeded(0), sampler=sampler, record=True, values=values)
+    samples = sample(model, 1, steps, seeded(0), sampler=sampler, record=1, token_sampler=token_sampler)
     assert samples.trajectory is not None
     shown = samples.trajectory[:, 0] < model.vocab_size
     assert shown[-1].all()
@@ -136,7 +135,7 @@ def test_confidence_is_that_of_the_value_drawn_not_of_the_likeliest() -> None:
     assert_close(Ordered("confidence").uncertainty(logits, torch.tensor([1, 0])).float(), torch.tensor([-0.1, -0.6]))
 
 
-def test_doubts_by_hand_are_in_float64() -> None:
+def test_uncertainties_by_hand_are_in_float64() -> None:
     probabilities = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.7, 0.2, 0.1]])
     drawn = torch.zeros(3, dtype=torch.int64)
     entropy = [math.log(2), 0.0, -sum(p * math.log(p) for p in (0.7, 0.2, 0.1))]
@@ -200,9 +199,9 @@ def test_each_row_has_its_own_budget_and_its_own_share() -> None:
     """(n, N) with different numbers hidden; the uncertainties of the M hidden positions come in row-major order."""
     where = torch.tensor([[True, True, True, True], [False, True, False, True], [False, False, False, False]])
     uncertainty = torch.tensor([0.4, 0.1, 0.3, 0.2, 0.05, 0.01], dtype=torch.float64)
-    half = Ordered("entropy").kept(2, where, uncertainty)
+    half = Ordered("entropy").revealed(2, where, uncertainty)
     assert half.int().tolist() == [[0, 1, 0, 1], [0, 0, 0, 1], [0, 0, 0, 0]]
-    bounded = EntropyBounded(0.11).kept(2, where, uncertainty)
+    bounded = EntropyBounded(0.11).revealed(2, where, uncertainty)
     assert bounded.int().tolist() == [[0, 1, 0, 1], [0, 1, 0, 1], [0, 0, 0, 0]]
 
 
@@ -252,6 +251,5 @@ def test_an_unknown_order_is_refused_with_the_known_ones() -> None:
         Ordered("luck")  # type: ignore[arg-type]
 
 
-def test_the_samplers_by_name_are_the_ones_that_can_be_told_apart() -> None:
+def test_the_samplers_that_bounds_speak_about_are_known_by_name() -> None:
     assert {name for name, sampler in SAMPLERS.items() if sampler.exact} == {"ancestral", "parallel", "first-hitting"}
-    assert len(set(SAMPLERS.values())) == len(SAMPLERS)

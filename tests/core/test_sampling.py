@@ -9,7 +9,8 @@ from torch.testing import assert_close
 
 from tests.exact import ConstantRecognizer, TableDenoiser, properties, seeded
 from vadd.core import GaussianLatent, LinearSchedule, MaskedDiffusion, Noise, NoLatent, Samples, sample, step_grid
-from vadd.core.sampling import Grid, LatentPolicy
+from vadd.core.samplers import Grid
+from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
 from vadd.networks import MlpDenoiser
 
@@ -36,7 +37,7 @@ def vadd(denoiser: TableDenoiser | None = None) -> MaskedDiffusion:
 
 
 def recorded(count: int, steps: int, seed: int, policy: LatentPolicy = "resample") -> tuple[Samples, Tensor]:
-    samples = sample(vadd(), count, steps, seeded(seed), latent=policy, record=True)
+    samples = sample(vadd(), count, steps, seeded(seed), latent=policy, record=count)
     assert samples.trajectory is not None
     return samples, samples.trajectory
 
@@ -90,6 +91,23 @@ def test_recording_does_not_change_the_samples_and_is_off_by_default() -> None:
     assert plain.tokens.equal(recorded(20, 4, 0)[0].tokens)
 
 
+@pytest.mark.parametrize("record", [1, 7, 20, 100])
+def test_only_the_first_samples_are_recorded_if_so_asked(record: int) -> None:
+    trajectory = sample(vadd(), 20, 4, seeded(0), record=record).trajectory
+    assert trajectory is not None
+    assert trajectory.equal(recorded(20, 4, 0)[1][:, :record])
+
+
+def test_after_every_step_it_is_told_how_often_the_network_was_called() -> None:
+    """One sequence, most of whose steps reveal nothing."""
+    told: list[int] = []
+    samples = sample(vadd(), 1, 50, seeded(0), record=1, on_step=told.append)
+    assert samples.trajectory is not None
+    revealing = (samples.trajectory[1:] != samples.trajectory[:-1]).flatten(1).any(1)
+    assert told == revealing.cumsum(0).tolist()
+    assert told[-1] == samples.evaluations
+
+
 def test_one_sequence_needs_no_more_evaluations_than_it_has_positions() -> None:
     assert sample(vadd(), 1, 200, seeded(0)).evaluations <= POSITIONS
 
@@ -102,7 +120,7 @@ def test_one_step_reveals_everything_in_one_evaluation() -> None:
 
 def test_the_network_is_asked_at_the_revealed_positions_of_the_sequences_that_reveal_something() -> None:
     spy = Spy()
-    samples = sample(vadd(spy), 30, 5, seeded(0), record=True)
+    samples = sample(vadd(spy), 30, 5, seeded(0))
     assert samples.evaluations == len(spy.calls) == 5
     assert sum(int(where.sum()) for *_, where in spy.calls) == 30 * POSITIONS
     for (xt, _, t, where), expected in zip(spy.calls, [1.0, 0.8, 0.6, 0.4, 0.2], strict=True):
@@ -162,9 +180,7 @@ class PriorOfTheState(NoLatent):
 def test_the_prior_is_shown_the_state_and_the_time_it_may_depend_on() -> None:
     denoiser = MlpDenoiser(3, 2, width=8, depth=1)
     latent = PriorOfTheState()
-    drawn = sample(
-        MaskedDiffusion(denoiser, LinearSchedule(), latent), 5, 4, torch.Generator().manual_seed(0), record=True
-    )
+    drawn = sample(MaskedDiffusion(denoiser, LinearSchedule(), latent), 5, 4, seeded(0), record=5)
     assert drawn.trajectory is not None
     assert [float(t[0]) for _, t in latent.seen] == [1.0, 0.75, 0.5, 0.25]
     for (xt, _), state in zip(latent.seen, drawn.trajectory, strict=False):

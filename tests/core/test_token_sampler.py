@@ -14,13 +14,13 @@ from torch import Tensor
 
 from tests.exact import chi_square_p_value, properties, seeded
 from vadd.core import TokenSampler, token_sampler
-from vadd.core.token_sampler import Precision
+from vadd.core.token_sampler import DrawPrecision
 from vadd.errors import UserError
 
 NEVER = -math.inf
 LEVEL = 1e-6
 DRAWS = 20_000
-PRECISIONS: list[Precision] = ["float64", "float32"]
+PRECISIONS: list[DrawPrecision] = ["float64", "float32"]
 for_each_precision = pytest.mark.parametrize("precision", PRECISIONS)
 
 
@@ -56,13 +56,13 @@ def p_value(draw: TokenSampler, logits: list[float], probabilities: Tensor) -> f
     ids=str,
 )
 @for_each_precision
-def test_draws_follow_the_softmax(logits: list[float], precision: Precision) -> None:
+def test_draws_follow_the_softmax(logits: list[float], precision: DrawPrecision) -> None:
     """A value of probability zero fails at once. In float32 only the tails are wrong, and here there are none."""
     assert p_value(TokenSampler(precision=precision), logits, softmax(logits)) > LEVEL
 
 
 @for_each_precision
-def test_each_row_is_drawn_from_its_own_distribution(precision: Precision) -> None:
+def test_each_row_is_drawn_from_its_own_distribution(precision: DrawPrecision) -> None:
     draw, logits = TokenSampler(precision=precision), torch.full((6, 6), NEVER).fill_diagonal_(0.0)
     assert draw(logits, uniforms_for(draw, logits)).tolist() == list(range(6))
 
@@ -107,7 +107,7 @@ def test_the_float32_draw_never_reaches_that_tail() -> None:
 
 @for_each_precision
 @pytest.mark.parametrize("shape", [(0, 5), (0, 1)])
-def test_nothing_to_draw_gives_nothing(shape: tuple[int, int], precision: Precision) -> None:
+def test_nothing_to_draw_gives_nothing(shape: tuple[int, int], precision: DrawPrecision) -> None:
     draw, logits = TokenSampler(precision=precision), torch.zeros(shape)
     drawn = draw(logits, uniforms_for(draw, logits))
     assert drawn.shape == (0,)
@@ -120,7 +120,7 @@ FIVE = [1.0, -2.0, 0.5, 3.0, -1.0]
 
 @for_each_precision
 @pytest.mark.parametrize("temperature", [0.5, 3.0])
-def test_a_temperature_divides_the_logits(temperature: float, precision: Precision) -> None:
+def test_a_temperature_divides_the_logits(temperature: float, precision: DrawPrecision) -> None:
     draw = TokenSampler(temperature=temperature, precision=precision)
     assert p_value(draw, FIVE, softmax(FIVE, temperature)) > LEVEL
     assert p_value(draw, FIVE, softmax(FIVE)) < 1e-12
@@ -128,7 +128,7 @@ def test_a_temperature_divides_the_logits(temperature: float, precision: Precisi
 
 @for_each_precision
 @pytest.mark.parametrize("temperature", [0.0, 1e-320, 1e-100, 1e-37, 1e-6])
-def test_towards_temperature_zero_only_the_likeliest_is_drawn(temperature: float, precision: Precision) -> None:
+def test_towards_temperature_zero_only_the_likeliest_is_drawn(temperature: float, precision: DrawPrecision) -> None:
     logits = 5 * torch.randn(2000, 7, generator=seeded(1))
     draw = TokenSampler(temperature=temperature, precision=precision, top_k=3, top_p=0.9)
     sure = logits.topk(2).values.diff().abs()[:, 0] > 1e-3  # others may still differ at 1e-6
@@ -144,7 +144,7 @@ def restricted_to(kept: list[int]) -> Tensor:
 
 @for_each_precision
 @pytest.mark.parametrize(("top_k", "kept"), [(1, [3]), (2, [3, 0]), (4, [3, 0, 2, 4]), (5, range(5)), (99, range(5))])
-def test_top_k_keeps_the_k_likeliest(top_k: int, kept: list[int], precision: Precision) -> None:
+def test_top_k_keeps_the_k_likeliest(top_k: int, kept: list[int], precision: DrawPrecision) -> None:
     counts = counts_of(TokenSampler(top_k=top_k, precision=precision), FIVE)
     assert counts.nonzero()[:, 0].tolist() == sorted(kept)
     if len(kept) > 1:
@@ -164,7 +164,7 @@ def test_top_k_keeps_the_k_likeliest(top_k: int, kept: list[int], precision: Pre
         (1.0, range(5)),
     ],
 )
-def test_top_p_keeps_the_fewest_that_reach_p(top_p: float, kept: list[int], precision: Precision) -> None:
+def test_top_p_keeps_the_fewest_that_reach_p(top_p: float, kept: list[int], precision: DrawPrecision) -> None:
     """From the largest, the probabilities add up to 0.805, 0.914, 0.980, 0.995 and 1."""
     counts = counts_of(TokenSampler(top_p=top_p, precision=precision), FIVE)
     assert counts.nonzero()[:, 0].tolist() == sorted(kept)
@@ -189,7 +189,7 @@ def test_top_p_looks_at_what_temperature_and_top_k_leave() -> None:
 @for_each_precision
 @given(rows=st.integers(1, 12), size=st.integers(1, 6), elements=st.integers(1, 40))
 @properties
-def test_drawing_part_by_part_changes_nothing(precision: Precision, rows: int, size: int, elements: int) -> None:
+def test_drawing_part_by_part_changes_nothing(precision: DrawPrecision, rows: int, size: int, elements: int) -> None:
     draw = TokenSampler(temperature=0.8, top_p=0.95, precision=precision)
     logits = torch.randn(rows, size, generator=seeded(rows))
     uniforms = uniforms_for(draw, logits)

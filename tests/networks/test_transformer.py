@@ -1,6 +1,5 @@
-"""The diffusion transformers: the paper's sizes, attention and AdaLN beside plain forms, what depends on what."""
+"""The diffusion transformers: the paper's sizes, their shortcuts beside plain forms, what depends on what."""
 
-import math
 from typing import Any, get_args
 
 import pytest
@@ -8,19 +7,22 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 from torch.testing import assert_close
 
 from tests.exact import properties, seeded
+from tests.networks.helpers import awaken, gradients, weights_of
 from vadd.build import build_model
-from vadd.core import ExactCount, LinearSchedule, MaskedDiffusion, MaskedBatch, objective
+from vadd.data import ExampleFormat
 from vadd.errors import UserError
-from vadd.networks.transformer import TRANSFORMER_SIZES, TransformerDenoiser, TransformerRecognizer
-from vadd.networks.transformer_blocks import AdaptiveNorm, Condition, SelfAttention, rotate, rotation_table
+from vadd.networks.transformer import TransformerDenoiser, TransformerRecognizer
+from vadd.networks.transformer_blocks import Condition, TransformerSize
 from vadd.recipe import CopiesData, Recipe, TransformerNetwork
+from vadd.recipe.network import TRANSFORMER_SIZES, TransformerRecognizerSection
 
 SIZE, POSITIONS, VALUES, DIM = 3, 7, 5, 3
-SMALL: dict[str, Any] = {"width": 16, "blocks": 2, "heads": 2, "condition": 6, "dropout": 0.0}
+SMALL: dict[str, Any] = {"width": 16, "blocks": 2, "heads": 2, "dropout": 0.0}
+CONDITION = 6
 GPT2, BERT = 50_257, 30_521
 
 
@@ -29,20 +31,14 @@ def _fixed_weights() -> None:
     torch.manual_seed(0)
 
 
-def small_denoiser(positions: int = POSITIONS, **options: Any) -> TransformerDenoiser:
-    return TransformerDenoiser(positions, VALUES, **SMALL | {"latent_dim": DIM} | options)
+def small_denoiser(positions: int = POSITIONS, *, latent_dim: int | None = DIM, **options: Any) -> TransformerDenoiser:
+    size = TransformerSize(**SMALL | options)
+    return TransformerDenoiser(positions, VALUES, size, condition=CONDITION, latent_dim=latent_dim)
 
 
 def small_recognizer(**options: Any) -> TransformerRecognizer:
-    return TransformerRecognizer(POSITIONS, VALUES, **SMALL | {"latent_dim": DIM} | options)
-
-
-def awaken(network: nn.Module) -> None:
-    """Draw the weights that start at zero, as if the network had been trained for a while."""
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if not parameter.any():
-                parameter.normal_(std=0.3)
+    size = TransformerSize(**SMALL | options)
+    return TransformerRecognizer(POSITIONS, VALUES, size, condition=CONDITION, latent_dim=DIM)
 
 
 def tokens(seed: int = 0, values: int = VALUES + 1) -> Tensor:
@@ -58,18 +54,6 @@ def everywhere() -> Tensor:
 
 
 NO_TIME = torch.ones(SIZE)
-
-
-def size(network: nn.Module, part: str = "") -> int:
-    return sum(parameter.numel() for name, parameter in network.named_parameters() if part in name)
-
-
-def gradients(network: nn.Module) -> list[Tensor]:
-    found = []
-    for parameter in network.parameters():
-        assert parameter.grad is not None
-        found.append(parameter.grad)
-    return found
 
 
 # Sizes
@@ -89,8 +73,8 @@ def gradients(network: nn.Module) -> list[Tensor]:
 def test_the_denoisers_have_the_papers_sizes(values: int, latent_dim: int, expected: int, millions: float) -> None:
     with torch.device("meta"):
         network = TransformerDenoiser(128, values, latent_dim=latent_dim)
-    assert size(network) == expected
-    assert round(expected / 1e6, 1) == millions
+    assert weights_of(network) == expected
+    assert round(weights_of(network) / 1e6, 1) == millions
 
 
 @pytest.mark.parametrize(("values", "expected"), [(GPT2, 162_302_545), (BERT, 131_968_313)])
@@ -99,24 +83,30 @@ def test_mdlm_is_smaller_by_the_conditioning_around_six_per_cent(values: int, ex
     with torch.device("meta"):
         mdlm = TransformerDenoiser(128, values)
         vadd = TransformerDenoiser(128, values, latent_dim=128)
-    assert size(mdlm) == expected
-    assert size(vadd, "modulate") == 7_331_328
-    assert round(100 * size(vadd, "modulate") / 125e6) == 6
-    assert size(mdlm, "constant") == (12 * 6 + 2) * 768
-    assert size(mdlm) - size(mdlm, "constant") == size(vadd) - size(vadd, "modulate") - size(vadd, "latent")
+    assert weights_of(mdlm) == expected
+    assert weights_of(vadd, "modulate") == 7_331_328
+    assert round(100 * weights_of(vadd, "modulate") / 125e6) == 6
+    assert weights_of(mdlm, "constant") == (12 * 6 + 2) * 768
+    without_constants = weights_of(mdlm) - weights_of(mdlm, "constant")
+    assert without_constants == weights_of(vadd) - weights_of(vadd, "modulate") - weights_of(vadd, "latent")
 
 
 def test_the_sizes_of_recipes_are_those_of_the_networks() -> None:
     assert get_args(TransformerNetwork.model_fields["size"].annotation) == tuple(TRANSFORMER_SIZES)
     with torch.device("meta"):
-        sizes = [size(TransformerDenoiser(8, 100, **SMALL | numbers)) for numbers in TRANSFORMER_SIZES.values()]
-        assert sizes == sorted(sizes)
-        assert sizes[1] == size(TransformerDenoiser(8, 100))
+        sizes = {
+            name: weights_of(TransformerDenoiser(8, 100, TransformerSize(**n)))  # type: ignore[arg-type]
+            for name, n in TRANSFORMER_SIZES.items()
+        }
+        assert sizes["tiny"] < sizes["small"] < sizes["medium"]
+        assert sizes["small"] == weights_of(TransformerDenoiser(8, 100)), "the paper's is the default"
 
 
 def test_a_recipe_may_state_its_own_numbers_beside_a_size() -> None:
-    network = TransformerNetwork(size="tiny", width=32, heads=2, recognizer_blocks=1, convolution=3)
-    model = build_model(Recipe(name="tiny", data=CopiesData(), network=network), (6,), 4)
+    network = TransformerNetwork(
+        size="tiny", width=32, heads=2, recognizer=TransformerRecognizerSection(blocks=1), convolution=3
+    )
+    model = build_model(Recipe(name="tiny", data=CopiesData(), network=network), ExampleFormat((6,), 4))
     denoiser, recognizer = model.denoiser, model.latent.recognizer
     assert isinstance(denoiser, TransformerDenoiser)
     assert isinstance(recognizer, TransformerRecognizer)
@@ -135,117 +125,6 @@ def test_a_width_that_does_not_divide_is_refused(option: dict[str, int]) -> None
 def test_an_even_convolution_is_refused() -> None:
     with pytest.raises(UserError, match="odd, or 0 for none, not 4"):
         small_recognizer(convolution=4)
-
-
-# Attention
-
-
-def rotated_by_hand(vector: Tensor, position: int) -> Tensor:
-    """Features 2i and 2i + 1 of a vector (D,) turned by position / 10000^(2i / D)."""
-    out = vector.clone()
-    for i in range(0, len(vector), 2):
-        angle = position / 10_000 ** (i / len(vector))
-        turn = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]).to(vector)
-        out[i : i + 2] = turn @ vector[i : i + 2]
-    return out
-
-
-def attention_by_hand(layer: SelfAttention, h: Tensor) -> Tensor:
-    """Position by position and head by head; h (B, N, W)."""
-    width = h.shape[-1]
-    features = width // layer.heads
-    query, key, value = layer.queries_keys_values.weight.chunk(3)
-    out = torch.zeros_like(h)
-    for b in range(len(h)):
-        for head in range(layer.heads):
-            part = slice(head * features, (head + 1) * features)
-            queries = [rotated_by_hand((query @ x)[part], n) for n, x in enumerate(h[b])]
-            keys = [rotated_by_hand((key @ x)[part], n) for n, x in enumerate(h[b])]
-            for n in range(h.shape[1]):
-                scores = torch.stack([queries[n] @ k for k in keys]) / math.sqrt(features)
-                weights = scores.exp() / scores.exp().sum()
-                out[b, n, part] = sum(
-                    (w * (value @ x)[part] for w, x in zip(weights, h[b], strict=True)), out[b, n, part]
-                )
-    out = out @ layer.out.weight.T
-    if layer.neighbours is not None:
-        kernel = layer.neighbours.weight[:, 0, 0]
-        reach = kernel.shape[1] // 2
-        for n in range(h.shape[1]):
-            for step in range(-reach, reach + 1):
-                if 0 <= n + step < h.shape[1]:
-                    out[:, n] += kernel[:, step + reach] * h[:, n + step]
-    return out
-
-
-@pytest.mark.parametrize("heads", [1, 3])
-@pytest.mark.parametrize("convolution", [0, 1, 3, 7])
-def test_attention_is_a_softmax_of_rotated_queries_and_keys_beside_a_convolution(heads: int, convolution: int) -> None:
-    layer = SelfAttention(12, heads, convolution).double()
-    h = torch.randn(2, 5, 12, dtype=torch.float64)
-    rotation = rotation_table(5, 12 // heads).double()
-    with torch.no_grad():
-        assert_close(layer(h, rotation), attention_by_hand(layer, h), rtol=1e-5, atol=1e-6)  # a float32 table
-
-
-def test_scores_depend_on_relative_positions_only() -> None:
-    """The same query and the same key at all positions: the score at (n, m) is a function of n - m, not a constant."""
-    positions, features = 9, 8
-    query, key = torch.randn(2, features, dtype=torch.float64)
-    repeated = torch.stack([query, key]).expand(1, positions, 1, 2, features)
-    turned = rotate(repeated, rotation_table(positions, features).double())[0, :, 0]
-    scores = turned[:, 0] @ turned[:, 1].T
-    for offset in range(1 - positions, positions):
-        diagonal = scores.diagonal(offset)
-        assert_close(diagonal, diagonal[:1].expand_as(diagonal), rtol=1e-6, atol=1e-6)
-    assert scores[0].std() > 0.1
-    assert_close(turned.norm(dim=-1), repeated[0, :, 0].norm(dim=-1), rtol=1e-6, atol=1e-6)
-
-
-def test_half_precision_is_rotated_in_single() -> None:
-    tensor = torch.randn(2, 5, 2, 3, 4)
-    rotation = rotation_table(5, 4)
-    rounded = tensor.bfloat16()
-    assert rotate(rounded, rotation).equal(rotate(rounded.float(), rotation).bfloat16())
-
-
-# AdaLN
-
-
-@pytest.mark.parametrize("condition", [None, 6])
-def test_told_to_start_at_zero_the_norm_starts_plain_and_its_gate_shut(condition: int | None) -> None:
-    h = torch.randn(2, 5, 8)
-    layer = AdaptiveNorm(8, condition, gated=True, zero=True)
-    normalised, gate = layer(h, None if condition is None else Condition(torch.randn(2, 6)))
-    expected = (h - h.mean(-1, keepdim=True)) / (h.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
-    assert not gate.any()
-    assert_close(normalised, expected)
-
-
-def test_the_norm_is_scaled_and_shifted_by_each_examples_condition_gathered_or_not() -> None:
-    h, vectors = torch.randn(2, 5, 8), torch.randn(2, 6)
-    layer = AdaptiveNorm(8, 6, gated=True, zero=False)
-    assert layer.modulate is not None
-    shift, scale, gate = layer.modulate(vectors).split(8, dim=-1)
-    adapted, gates = layer(h, Condition(vectors))
-    for b in range(2):
-        assert_close(adapted[b], layer.norm(h[b]) * (1 + scale[b]) + shift[b])
-    assert_close(gates, gate[:, None])
-    rows = torch.tensor([0, 0, 1])
-    some, some_gates = layer(h[rows, [1, 4, 2]], Condition(vectors, rows=rows))
-    assert_close(some, adapted[rows, [1, 4, 2]])
-    assert_close(some_gates, gate[rows])
-
-
-def test_the_recognizers_norm_is_plain_where_nothing_is_masked() -> None:
-    h, masked = torch.randn(2, 5, 8), torch.rand(2, 5) < 0.5
-    layer, vector = AdaptiveNorm(8, 6, gated=False, zero=False), torch.randn(1, 6)
-    adapted, gate = layer(h, Condition(vector, only=masked[..., None].float()))
-    everywhere_adapted, _ = layer(h, Condition(vector))
-    assert gate is None
-    assert adapted[~masked].equal(layer.norm(h)[~masked])
-    assert_close(adapted[masked], everywhere_adapted[masked])
-    assert (adapted - layer.norm(h))[masked].abs().max() > 0.1
 
 
 # The denoiser
@@ -385,7 +264,7 @@ def test_the_zero_start_is_left_within_a_few_steps() -> None:
 
 def test_an_untrained_recognizer_sees_x0_and_the_mask() -> None:
     """At the paper's width and depth two."""
-    network = TransformerRecognizer(16, VALUES, latent_dim=DIM, blocks=2).eval()
+    network = TransformerRecognizer(16, VALUES, TransformerSize(blocks=2), latent_dim=DIM).eval()
     x0 = torch.randint(VALUES, (SIZE, 16), generator=seeded(0))
     masked = torch.rand(x0.shape, generator=seeded(1)) < 0.5
     xt = x0.masked_fill(masked, VALUES)
@@ -417,125 +296,3 @@ def test_the_learned_vector_reaches_masked_positions_only() -> None:
     after = [network(x0, xt, NO_TIME)[0] for xt in (x0, one)]
     assert before[0].equal(after[0])
     assert not torch.allclose(before[1], after[1])
-
-
-def test_the_posterior_scale_is_bounded_however_large_the_weights() -> None:
-    network = small_recognizer()
-    with torch.no_grad():
-        for parameter in network.readout[-1].parameters():
-            parameter.mul_(1000)
-    _, log_std = network(tokens(values=VALUES), tokens(1), NO_TIME)
-    assert log_std.min() == -8
-    assert log_std.max() == 3
-
-
-# Training
-
-
-@pytest.mark.parametrize("convolution", [0, 3])
-def test_gradients_reach_every_parameter(convolution: int) -> None:
-    denoiser, recognizer = small_denoiser(convolution=convolution), small_recognizer(convolution=convolution)
-    awaken(denoiser)
-    x0 = torch.arange(SIZE * POSITIONS).view(SIZE, POSITIONS) % VALUES
-    xt = x0.masked_fill(tokens(1) > 2, VALUES)
-    mean, log_std = recognizer(x0, xt, NO_TIME)
-    logits = denoiser(xt, mean + log_std.exp() * latents(), NO_TIME, everywhere())
-    logits.log_softmax(-1)[:, 0].sum().backward()
-    for gradient in [*gradients(denoiser), *gradients(recognizer)]:
-        assert gradient.isfinite().all()
-        assert gradient.abs().sum() > 0
-
-
-def test_checkpointing_changes_neither_values_nor_gradients() -> None:
-    """With dropout: the recomputation must repeat the same draws."""
-    networks = [
-        (small_denoiser(dropout=0.3, **option), small_recognizer(dropout=0.3, **option))
-        for option in ({"checkpointing": False}, {"checkpointing": True})
-    ]
-    awaken(networks[0][0])
-    weights = torch.randn(SIZE * POSITIONS, VALUES, generator=seeded(2))
-    outputs: list[Tensor] = []
-    visits = [0, 0]
-    for run, (denoiser, recognizer) in enumerate(networks):
-        denoiser.load_state_dict(networks[0][0].state_dict())
-        recognizer.load_state_dict(networks[0][1].state_dict())
-
-        def count(*_: object, run: int = run) -> None:
-            visits[run] += 1
-
-        for branch in [*denoiser.body.attentions, *recognizer.body.perceptrons]:
-            branch.register_forward_pre_hook(count)
-        torch.manual_seed(1)
-        mean, log_std = recognizer(tokens(values=VALUES), tokens(1), NO_TIME)
-        logits = denoiser(tokens(1), mean + log_std, NO_TIME, everywhere())
-        (weights * logits).sum().backward()
-        outputs.append(logits)
-    assert visits[1] == 2 * visits[0]
-    assert_close(outputs[0], outputs[1])
-    for plain, recomputed in zip(*networks, strict=True):
-        assert_close(gradients(plain), gradients(recomputed), rtol=1e-4, atol=1e-5)
-
-
-def test_checkpointing_recomputes_nothing_when_nothing_is_trained() -> None:
-    network = small_denoiser(checkpointing=True)
-    visits: list[nn.Module] = []
-    network.body.attentions[0].register_forward_pre_hook(lambda branch, _: visits.append(branch))
-    with torch.no_grad():
-        network(tokens(), latents(), NO_TIME, everywhere())
-    assert len(visits) == 1
-
-
-def test_dropout_is_drawn_in_training_only() -> None:
-    network = small_denoiser(dropout=0.5)
-    awaken(network)
-    inputs = (tokens(), latents(), NO_TIME, everywhere())
-    assert not torch.allclose(network(*inputs), network(*inputs))
-    network.eval()
-    assert network(*inputs).equal(network(*inputs))
-
-
-@pytest.mark.parametrize("convolution", [0, 3])
-def test_mdlm_learns_a_periodic_pattern(convolution: int) -> None:
-    """Each row repeats a cycle of four values from a random start: what is visible tells what is not."""
-    denoiser = TransformerDenoiser(8, 4, width=32, blocks=2, heads=2, dropout=0.0, convolution=convolution)
-    model = MaskedDiffusion(denoiser, LinearSchedule())
-    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
-    generator = seeded(0)
-    losses: list[float] = []
-    for _ in range(100):
-        x0 = (torch.randint(4, (64, 1), generator=generator) + torch.arange(8)) % 4
-        batch = MaskedBatch.of(x0, ExactCount()(64, 8, model.schedule, generator), model.mask_value)
-        loss = objective(model(batch, 1.0, generator), batch.masking).loss
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        losses.append(loss.item())
-    assert losses[0] == pytest.approx(math.log(4))
-    # No better mean than ln 4 / 8 is possible: one draw in eight hides everything, and the start of the cycle with it.
-    assert sum(losses[-10:]) / 10 < 0.35
-    x0 = (torch.arange(4)[:, None] + torch.arange(8)) % 4
-    for first in (0, 1):
-        where = (torch.arange(8) % 2 == first).expand_as(x0)
-        guesses = denoiser(x0.masked_fill(where, model.mask_value), None, torch.ones(4), where).argmax(dim=1)
-        assert guesses.equal(x0[where])
-
-
-def test_denoiser_and_recognizer_learn_to_pass_a_coin_through_z() -> None:
-    """Sequences of one value, all hidden: without z every position costs ln 2, with it none."""
-    small = SMALL | {"blocks": 1, "condition": 16}
-    denoiser = TransformerDenoiser(POSITIONS, 2, latent_dim=DIM, **small)
-    recognizer = TransformerRecognizer(POSITIONS, 2, latent_dim=DIM, **small)
-    optimiser = torch.optim.Adam([*denoiser.parameters(), *recognizer.parameters()], lr=1e-2)
-    x0 = torch.tensor([0, 1] * 4)[:, None].repeat(1, POSITIONS)
-    xt, t = torch.full_like(x0, 2), torch.ones(len(x0))
-    costs: list[float] = []
-    for _ in range(80):
-        mean, log_std = recognizer(x0, xt, t)
-        z = mean + log_std.exp() * torch.randn_like(mean)
-        loss: Tensor = F.cross_entropy(denoiser(xt, z, t, xt == 2), x0.flatten())
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        costs.append(loss.item())
-    assert costs[0] == pytest.approx(math.log(2))
-    assert sum(costs[-10:]) / 10 < 0.2

@@ -16,6 +16,8 @@ ACTIVE_VARIANCE = 0.01
 
 @dataclass(frozen=True)
 class LatentHealth:
+    """How much the latent says, and in how many of its dimensions."""
+
     kl_all_masked: float
     """KL(r || p) in nats when everything is masked (t = 1), averaged over examples."""
     kl_average: float

@@ -65,7 +65,15 @@ class BatchPart:
 
 @dataclass(frozen=True)
 class MaskedBatch:
-    """Clean tokens, the same tokens partly masked, and the draw that masked them."""
+    """Clean tokens, the same tokens partly masked, and the draw that masked them.
+
+    >>> x0 = torch.tensor([[7, 8, 9]])
+    >>> masking = Masking(torch.tensor([[True, False, True]]), t=torch.tensor([0.7]), weight=torch.ones(1))
+    >>> MaskedBatch.of(x0, masking, mask_value=10).xt
+    tensor([[10,  8, 10]])
+    >>> MaskedBatch.all_masked(x0, mask_value=10).xt
+    tensor([[10, 10, 10]])
+    """
 
     x0: Tensor
     """(B, N) integers in 0..V-1; the mask V at positions that nobody is to know."""
@@ -111,6 +119,8 @@ class MaskedBatch:
 
 
 class MaskDraw(Protocol):
+    """How training draws masks: for a batch of B examples with N positions, under a schedule."""
+
     def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking: ...
 
 
@@ -138,6 +148,8 @@ class _UniformTimes:
 
 @dataclass(frozen=True)
 class IidTimes(_UniformTimes):
+    """Times drawn uniformly, each by itself."""
+
     def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
         uniforms = torch.rand(batch, generator=generator, dtype=torch.float64)
         return self._masking(uniforms, positions, schedule, generator)
@@ -145,12 +157,24 @@ class IidTimes(_UniformTimes):
 
 @dataclass(frozen=True)
 class StratifiedTimes(_UniformTimes):
+    """Times spread evenly over the batch."""
+
     def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
         return self._masking(_stratified_uniforms(batch, generator), positions, schedule, generator)
 
 
 @dataclass(frozen=True)
 class ExactCount:
+    """The number k of masked positions drawn uniformly from 1..N, spread evenly over the batch; weight N / k.
+
+    >>> from vadd.core import LinearSchedule
+    >>> drawn = ExactCount()(4, 4, LinearSchedule(), torch.Generator().manual_seed(0))
+    >>> drawn.masked.sum(dim=1).sort().values
+    tensor([1, 2, 3, 4])
+    >>> drawn.weight * drawn.masked.sum(dim=1)
+    tensor([4., 4., 4., 4.])
+    """
+
     def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
         return self.from_uniforms(_stratified_uniforms(batch, generator), positions, schedule, generator)
 

@@ -35,6 +35,19 @@ class Denoiser(Protocol):
 
 
 class MaskedDiffusion(nn.Module):
+    """A denoiser, a mask schedule and, for VADD, a latent; without one it is MDLM.
+
+    Called with a batch it gives the evidence that training maximises; :func:`~vadd.core.sampling.sample` draws from it,
+    :func:`~vadd.core.bounds.step_bound` judges it.
+
+    >>> from vadd.core import LinearSchedule, MaskedBatch
+    >>> from vadd.networks import MlpDenoiser
+    >>> model = MaskedDiffusion(MlpDenoiser(positions=2, vocab_size=5, width=16), LinearSchedule())
+    >>> batch = MaskedBatch.all_masked(torch.tensor([[3, 1], [0, 4]]), model.mask_value)
+    >>> model(batch, 1.0, torch.Generator()).bound.shape
+    torch.Size([2])
+    """
+
     denoiser: Denoiser
 
     def __init__(
@@ -124,5 +137,6 @@ class MaskedDiffusion(nn.Module):
         def score(z: Tensor | None) -> Tensor:
             return self.log_likelihood(batch, z, where)
 
-        weight = batch.masking.weight * where.any(dim=1).to(batch.masking.weight)
+        # At t = 0, where nothing is masked, w(t) is infinite: a product would be no number.
+        weight = torch.where(where.any(dim=1).to(batch.t.device), batch.masking.weight, 0.0)
         return self.latent.evidence(score, batch, weight, kl_weight, generator)

@@ -17,6 +17,13 @@ BLOCK = 64
 class Noise:
     """Random numbers for ``rows`` samples, the first of which is the ``first`` of its block. All are made on the CPU
     and mean the same on every device.
+
+    The last two of five samples, drawn alone, get what they get beside the others:
+
+    >>> whole = Noise([torch.Generator().manual_seed(0)], rows=5).uniform(3)
+    >>> alone = Noise([torch.Generator().manual_seed(0)], rows=2, first=3).uniform(3)
+    >>> torch.equal(whole[3:], alone)
+    True
     """
 
     def __init__(self, generators: Sequence[torch.Generator], rows: int, block: int = BLOCK, *, first: int = 0) -> None:

@@ -19,7 +19,7 @@ from vadd.core.latents import Evidence
 
 @dataclass(frozen=True)
 class Objective:
-    """The means of a batch."""
+    """What a step minimises, and the parts that are logged."""
 
     loss: Tensor
     """What the optimiser minimises: the negative objective in nats *per position*, so that clipping means the
@@ -32,7 +32,13 @@ class Objective:
 
 
 def objective(evidence: Evidence, positions: int) -> Objective:
-    """The means of what the examples of a batch add, each of N ``positions``."""
+    """The means of what the examples of a batch add, each of N ``positions``.
+
+    >>> import torch
+    >>> bound, kl = torch.tensor([-3.0, -2.0]), torch.tensor([0.5, 0.0])
+    >>> objective(Evidence(bound, bound + kl, kl), positions=2)
+    Objective(loss=tensor(1.2500), reconstruction=tensor(2.2500), kl=tensor(0.2500))
+    """
     return Objective(
         loss=-evidence.bound.mean() / positions,
         reconstruction=-evidence.reconstruction.detach().mean(),

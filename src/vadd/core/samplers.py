@@ -61,6 +61,8 @@ class RevealPlan:
 
 
 class Sampler(ABC):
+    """What the loop of :func:`vadd.core.sampling.sample` asks at every step."""
+
     exact: ClassVar[bool]
     """Whether it samples the model's own distribution for its plan, the one that the step bound speaks about."""
     uses_grid: ClassVar[bool] = True
@@ -84,7 +86,7 @@ class Sampler(ABC):
         return None
 
     def revealed(self, step: int, where: Tensor, uncertainty: Tensor | None) -> Tensor:
-        """(n, N): those of the M predicted positions ``where`` that are revealed, given the ``doubt`` (M,) of each."""
+        """(n, N): of the M predicted positions ``where`` those revealed, by the ``uncertainty`` (M,) of each."""
         return where
 
     def remasked(self, step: int, plan: RevealPlan, revealed: Tensor, noise: Noise) -> Tensor | None:
@@ -118,6 +120,12 @@ class Ancestral(Sampler):
     """Algorithm 2: every hidden position is revealed between t and s with probability rho, independently.
 
     Tossing a coin for each at every step is the same as drawing once, for each, the interval of the grid it falls into.
+
+    >>> from vadd.core import LinearSchedule
+    >>> hidden, noise = torch.tensor([[True, True, True, False]]), Noise.of(torch.Generator().manual_seed(0), rows=1)
+    >>> plan = Ancestral().plan(hidden, 8, LinearSchedule(), "uniform", noise)
+    >>> plan.step_of
+    tensor([[8, 6, 4, 0]])
     """
 
     exact: ClassVar[bool] = True

@@ -29,7 +29,12 @@ LOGITS_AT_ONCE = 1 << 26
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples, what they cost, and how the first of them came about."""
+    """Samples, what they cost, and how the first of them came about.
+
+    >>> drawn = Samples(torch.tensor([[1, 0], [4, 2]]), evaluations=2, sequences=3)
+    >>> f"{len(drawn.tokens)} samples, {drawn.sequences / len(drawn.tokens)} passes through the network for each"
+    '2 samples, 1.5 passes through the network for each'
+    """
 
     tokens: Tensor
     """(n, N) integers in 0..V-1."""
@@ -61,6 +66,14 @@ def sample(
     ``resample`` (a new z at each step, the paper's), ``fixed`` (one z for a whole trajectory) or the z to use, (n, d).
     The states of the first ``record`` samples are kept. ``on_step`` is told after every step how often the network has
     been called.
+
+    >>> from vadd.core import LinearSchedule
+    >>> from vadd.networks import MlpDenoiser
+    >>> model = MaskedDiffusion(MlpDenoiser(positions=3, vocab_size=5, width=16), LinearSchedule())
+    >>> sample(model, 4, steps=2, noise=torch.Generator().manual_seed(0)).tokens.shape
+    torch.Size([4, 3])
+    >>> sample(model, torch.tensor([[1, 5, 2]]), 1, torch.Generator()).tokens[0, [0, 2]]
+    tensor([1, 2])
     """
     sampler, token_sampler = sampler or Ancestral(), token_sampler or TokenSampler()
     x = _start(model, start)

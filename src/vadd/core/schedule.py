@@ -20,6 +20,8 @@ from vadd.errors import UserError
 
 
 class Schedule(ABC):
+    """How many positions survive until time t, and what follows from it."""
+
     @abstractmethod
     def masked_fraction(self, t: Tensor) -> Tensor:
         """1 - alpha(t)."""
@@ -67,7 +69,14 @@ class PolynomialSchedule(Schedule):
 
 @dataclass(frozen=True)
 class LinearSchedule(PolynomialSchedule):
-    """alpha(t) = 1 - t, with weight 1 / t: the paper's schedule."""
+    """alpha(t) = 1 - t, with weight 1 / t: the paper's schedule.
+
+    >>> import torch
+    >>> LinearSchedule().alpha(torch.tensor([0.0, 0.25, 1.0]))
+    tensor([1.0000, 0.7500, 0.0000])
+    >>> LinearSchedule().weight(torch.tensor([0.25, 1.0]))
+    tensor([4., 1.])
+    """
 
     power: float = 1.0
 

@@ -9,6 +9,7 @@ import yaml
 
 from vadd.errors import UserError
 from vadd.recipe.recipe import Recipe, suggestion, validate
+from vadd.recipe.upgrade import upgraded
 
 
 def recipe_names() -> list[str]:
@@ -47,10 +48,11 @@ def _read(name_or_path: str, seen: tuple[str, ...]) -> dict[str, Any]:
     content.setdefault("name", Path(name_or_path).stem)
     base = content.pop("extends", None)
     if base is None:
-        return content
+        return upgraded(content)
     if Path(str(base)).suffix:  # a file that is extended lies beside the one that extends it
         base = Path(name_or_path).parent / str(base)
-    return _merge(_read(str(base), (*seen, name_or_path)), content)
+    below = _read(str(base), (*seen, name_or_path))
+    return _merge(below, upgraded(content, below))  # each by itself: whatever the version, what extends wins
 
 
 def _merge(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

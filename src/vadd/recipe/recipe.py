@@ -18,7 +18,7 @@ from vadd.recipe.network import MlpNetwork, Network
 from vadd.recipe.sampling import Sampling
 from vadd.recipe.section import Section
 from vadd.recipe.training import Training
-from vadd.recipe.upgrade import upgraded
+from vadd.recipe.upgrade import name_today, upgraded
 
 
 class Recipe(Section):
@@ -46,7 +46,9 @@ class Recipe(Section):
             if not equals:
                 raise UserError(f"{override!r} is not of the form key=value")
             if key not in known:
-                raise UserError(f"unknown key {key!r}{suggestion(key, known)}")
+                today = name_today(content, key)
+                hint = f", did you mean {today!r}?" if today in known else suggestion(key, known)
+                raise UserError(f"unknown key {key!r}{hint}")
             *sections, last = key.split(".")
             target = content
             for section in sections:
@@ -72,15 +74,17 @@ def _explain(error: Any) -> str:
     # pydantic puts the kind of a section into the location; it is not part of the key.
     known = [name for name, _ in _all_fields(Recipe)]
     section, *inner = error["loc"]
-    kind, *names = inner if f"{section}.kind" in known and inner else ("", *inner)
+    kind, *names = inner if section in ("data", "network") and inner else ("", *inner)
     key = ".".join(map(str, (section, *names)))
     if error["type"] == "extra_forbidden":
         if key in known:  # of another kind of data or network
             return f"{key} does not go with {section}.kind={kind}"
         return f"unknown key {key!r}{suggestion(key, known)}"
-    return (
-        f"{key}: {error['msg'].lower()}, not {error['input']!r}" if error["type"] != "missing" else f"{key} is missing"
-    )
+    if error["type"] == "missing":
+        return f"{key} is missing"
+    if error["type"] == "value_error":  # one of our own, which says all there is to say
+        return f"{key}: {error['ctx']['error']}"
+    return f"{key}: {error['msg'].lower()}, not {error['input']!r}"
 
 
 def _all_fields(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,0 +1,53 @@
+"""What the tests of several networks share."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vadd.build import build_model
+from vadd.core import MaskedDiffusion
+from vadd.data import ExampleFormat
+from vadd.recipe import Recipe
+
+SMALL: dict[str, dict[str, Any]] = {
+    "mlp": {"width": 8},
+    "residual": {"width": 8},
+    "unet": {"embedding": 8, "blocks": 1, "groups": 2, "pixel_embedding": 4},
+    "transformer": {"width": 8, "blocks": 1, "heads": 2, "condition": 4},
+    "short-transformer": {"heads": 2, "denoiser": {"width": 8, "blocks": 1}, "recognizer": {"width": 8}},
+}
+"""Settings that make each kind of network small."""
+
+
+def awaken(network: nn.Module) -> None:
+    """Draw the weights that start at zero, as if the network had been trained for a while."""
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if not parameter.any():
+                parameter.normal_(std=0.3)
+
+
+def weights_of(network: nn.Module, part: str = "") -> int:
+    """How many numbers the parameters hold whose name contains ``part``."""
+    return sum(parameter.numel() for name, parameter in network.named_parameters() if part in name)
+
+
+def gradients(network: nn.Module) -> list[Tensor]:
+    """Of every parameter; all must have one."""
+    found = []
+    for parameter in network.parameters():
+        assert parameter.grad is not None
+        found.append(parameter.grad)
+    return found
+
+
+def small_model(kind: str, heard_from: float = 0.0, vocab_size: int = 3) -> MaskedDiffusion:
+    """Of examples of 2 x 2 pixels."""
+    content = {
+        "name": kind,
+        "data": {"kind": "toy"},
+        "network": {"kind": kind, **SMALL[kind]},
+        "latent": {"dim": 2, "per": "position", "heard_from": heard_from},
+    }
+    return build_model(Recipe.model_validate(content), ExampleFormat((2, 2, 1), vocab_size))
