@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.data.test_download import serve
 from tests.data.test_mnist import real_data, write
 from tests.exact import properties
+from tests.helpers.progress import Told
 from vadd.data import cifar10
 from vadd.data.cifar10 import (
     ARCHIVE,
@@ -199,11 +200,11 @@ def test_a_damaged_file_is_named_with_the_reason(small: Path, name: str, content
 
 def fetched(place: Path, archive: bytes, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Fetch from a server that has this archive; what was told."""
-    told: list[str] = []
+    told = Told()
     monkeypatch.setattr(cifar10, "MD5", hashlib.md5(archive).hexdigest())
     with serve({ARCHIVE: archive}) as url:
-        assert fetch_cifar10(place, mirrors=[url], tell=lambda what, done, total: told.append(what)) == place
-    return told
+        assert fetch_cifar10(place, mirrors=[url], progress=told) == place
+    return [what for what, _, _ in told]
 
 
 @pytest.mark.usefixtures("few")

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from tests.data.test_download import serve
+from tests.helpers.progress import Told
 from vadd.data import mnist
 from vadd.data.mnist import (
     MD5,
@@ -227,12 +228,12 @@ def test_the_four_files_are_fetched_checked_and_not_fetched_twice(
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     files = small_files()
     monkeypatch.setattr(mnist, "MD5", {name: hashlib.md5(content).hexdigest() for name, content in files.items()})
-    told: list[str] = []
+    told = Told()
     with serve({f"mirror/{name}": content for name, content in files.items()}) as url:
         mirrors = [url + "dead/", url + "mirror/"]
-        place = fetch_mnist(tmp_path / "new", mirrors=mirrors, tell=lambda what, done, total: told.append(what))
+        place = fetch_mnist(tmp_path / "new", mirrors=mirrors, progress=told)
     assert sorted(file.name for file in place.iterdir()) == sorted(files)
-    assert list(dict.fromkeys(told)) == list(files)
+    assert list(dict.fromkeys(what for what, _, _ in told)) == list(files)
     assert len(load_mnist(place).train) == 5
     assert fetch_mnist(place, mirrors=["http://127.0.0.1:1/"]) == place
 

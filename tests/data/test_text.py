@@ -18,16 +18,18 @@ from tests.data.test_documents import write
 from tests.data.test_mnist import real_data
 from tests.data.test_tokenizers import real_tokenizer
 from tests.exact import properties
-from vadd.build import build_dataset, recipe_for_text
+from vadd.build import build_dataset, recipe_for
+from vadd.data import ExampleFormat
 from vadd.data.text import judging_text, load_text
 from vadd.data.text.tokenizers import CharacterTokenizer
 from vadd.errors import UserError
 from vadd.recipe import Recipe, TextData, load_recipe
-from vadd.runs.run import RunDirectory
+from vadd.runs.layout import RunDirectory
+from vadd.runs.run import keep_tokenizer
 from vadd.training.loop import train
 
 BOOK = "the cat sat on the mat. the dog sat on the log.\n" * 60
-TINY_NETWORK = ("network.width=16", "network.blocks=1", "network.heads=2", "network.recognizer_blocks=1")
+TINY_NETWORK = ("network.heads=2", "network.denoiser.width=16", "network.denoiser.blocks=1")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,7 @@ def text_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tiny_recipe(path: Path, *overrides: str) -> Recipe:
     changes = [*TINY_NETWORK, *SHORT_TRAINING, "training.steps=10", "data.length=12", *overrides]
-    return recipe_for_text(path).with_overrides(changes)
+    return recipe_for(path).with_overrides(changes)
 
 
 def test_a_book_becomes_sequences_of_its_characters(book: Path) -> None:
@@ -179,7 +181,7 @@ def test_the_presets_for_text_say_how_to_read_it(name: str) -> None:
 
 
 def test_a_short_text_of_ones_own_gets_a_recipe_that_fits(tmp_path: Path) -> None:
-    recipe = recipe_for_text(write(tmp_path / "note.txt", "a short note, " * 50))
+    recipe = recipe_for(write(tmp_path / "note.txt", "a short note, " * 50))
     data = build_dataset(recipe)
     assert recipe.name == "note"
     assert data.shape == (17,)
@@ -189,13 +191,13 @@ def test_a_short_text_of_ones_own_gets_a_recipe_that_fits(tmp_path: Path) -> Non
 def test_a_run_samples_text_without_its_corpus(text_run: Path) -> None:
     run = vadd.load(text_run)
     assert run.tokenizer is not None
-    assert (run.data.shape, run.model.vocab_size) == ((12,), len(set(BOOK)))
+    assert run.format == ExampleFormat((12,), len(set(BOOK)))
     samples = run.sample(3, steps=4)
     texts = run.texts(samples)
     assert [len(text) for text in texts] == [12, 12, 12]
     assert set("".join(texts)) <= set(BOOK)
     with pytest.raises(UserError, match="there is no file"):
-        _ = run.data.train
+        _ = run.data
 
 
 def test_other_runs_have_no_texts(array_run: Path) -> None:
@@ -206,9 +208,9 @@ def test_other_runs_have_no_texts(array_run: Path) -> None:
 
 def test_a_run_refuses_another_tokenizer_and_takes_its_own_again(text_run: Path) -> None:
     directory = RunDirectory(text_run)
-    directory.keep_tokenizer(CharacterTokenizer(BOOK))
+    keep_tokenizer(directory, CharacterTokenizer(BOOK))
     with pytest.raises(UserError, match="was trained with another tokenizer"):
-        directory.keep_tokenizer(CharacterTokenizer(BOOK + "!"))
+        keep_tokenizer(directory, CharacterTokenizer(BOOK + "!"))
 
 
 def test_a_text_that_changed_is_noticed_when_training_goes_on(tmp_path: Path) -> None:

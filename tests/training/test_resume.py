@@ -9,12 +9,13 @@ from accelerate.utils import is_tensorboard_available
 
 import vadd
 from tests.conftest import tiny_recipe, train_in
+from tests.helpers.runs import assert_same_state, log_of, newest
 from vadd.build import build_dataset
 from vadd.core import Objective
 from vadd.errors import UserError
 from vadd.recipe import Recipe
-from vadd.runs.checkpoint import TrainingState, read_checkpoint, read_weights
-from vadd.runs.run import RunDirectory
+from vadd.runs.checkpoint import read_weights
+from vadd.runs.layout import RunDirectory
 from vadd.training.loop import Outcome, Trainer, train
 
 
@@ -34,22 +35,6 @@ def disturb(monkeypatch: pytest.MonkeyPatch, at: int, error: type[Exception] | N
         return undisturbed(self, number)
 
     monkeypatch.setattr(Trainer, "step", step)
-
-
-def newest(path: Path) -> TrainingState:
-    return read_checkpoint(RunDirectory(path).latest_checkpoint())
-
-
-def assert_same_state(one: TrainingState, two: TrainingState) -> None:
-    assert one.step == two.step
-    for first, second in ((one.model, two.model), (one.ema, two.ema), (one.optimizer, two.optimizer)):
-        assert first.keys() == second.keys()
-        assert [name for name in first if not torch.equal(first[name], second[name])] == []
-
-
-def log_of(path: Path, *, leave_out: str = "steps_per_second") -> list[dict[str, object]]:
-    records = RunDirectory(path).metrics()
-    return [{key: value for key, value in record.items() if key != leave_out} for record in records]
 
 
 RECIPES = [

@@ -88,8 +88,8 @@ def read_weights(directory: Path) -> dict[str, Tensor]:
 def read_tensors(directory: Path, name: str) -> dict[str, Tensor]:
     """One file of a checkpoint, after its checksum has been verified; a damaged one is an error that names it."""
     _, manifest = step_and_manifest(directory)
-    file, expected = directory / name, manifest.get("sha256")
-    if not file.is_file() or not isinstance(expected, dict) or checksum(file) != expected.get(name):
+    file = directory / name
+    if not file.is_file() or checksum(file) != manifest["sha256"].get(name):
         raise UserError(f"the checkpoint {directory} is damaged: {name} is missing, truncated or altered")
     try:
         return load_file(file)
@@ -100,7 +100,7 @@ def read_tensors(directory: Path, name: str) -> dict[str, Tensor]:
 def step_and_manifest(directory: Path) -> tuple[int, dict[str, Any]]:
     try:
         manifest = read_manifest(directory)
-        return int(manifest["step"]), manifest
+        return int(manifest["step"]), {**manifest, "sha256": dict(manifest["sha256"])}
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"the checkpoint {directory} is damaged: {MANIFEST} is missing or unreadable") from None
 
