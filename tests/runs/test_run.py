@@ -160,13 +160,6 @@ def test_a_damaged_data_file_is_named(copy: Path, content: str) -> None:
         vadd.load(copy)
 
 
-def test_data_of_another_kind_than_the_model_learned_from_are_refused(copy: Path) -> None:
-    run = vadd.load(copy)
-    run.format = ExampleFormat((2,), 9)
-    with pytest.raises(UserError, match="not what the model learned from"):
-        _ = run.data
-
-
 def test_a_new_directory_gets_the_recipe(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path / "deep" / "run")
     assert not directory.is_run()

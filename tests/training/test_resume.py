@@ -7,7 +7,6 @@ import pytest
 import torch
 from accelerate.utils import is_tensorboard_available
 
-import vadd
 from tests.conftest import tiny_recipe, train_in
 from tests.helpers.runs import assert_same_state, log_of, newest
 from vadd.build import build_dataset
@@ -145,15 +144,9 @@ def test_a_loss_that_is_not_finite_ends_the_training_with_advice(tmp_path: Path)
         train_in(tmp_path / "run", recipe)
 
 
-def test_tensorboard_gets_the_same_numbers_when_it_is_installed(vadd_run: Path) -> None:
+def test_tensorboard_gets_a_file_when_it_is_installed(vadd_run: Path) -> None:
     events = [file for file in vadd_run.rglob("*") if "tfevents" in file.name]
     assert bool(events) == is_tensorboard_available()
-
-
-def test_the_averaged_weights_are_what_a_loaded_run_has(vadd_run: Path) -> None:
-    state, loaded = newest(vadd_run), vadd.load(vadd_run).model.state_dict()
-    assert all(torch.equal(loaded[name], state.ema[name]) for name in loaded)
-    assert not all(torch.equal(loaded[name], state.model[name]) for name in loaded)
 
 
 def test_a_run_without_a_checkpoint_starts_again_and_logs_nothing_twice(tmp_path: Path) -> None:
