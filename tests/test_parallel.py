@@ -9,7 +9,7 @@ import torch
 from tests.training.children import together
 from vadd.core import Particles
 from vadd.evaluation import BoundSettings, Report, likelihood
-from vadd.evaluation.division import in_shares, process_count
+from vadd.parallel import Processes, process_count
 from vadd.runs.run import load
 from vadd.studies.comparison import compare
 
@@ -46,9 +46,10 @@ def test_two_processes_have_the_report_of_one(vadd_run: Path, mdlm_run: Path, mo
 
 
 def shares() -> None:
+    processes = Processes()
     for sizes in ([1], [3, 1], [2, 2, 2, 2, 1]):
         pieces = [torch.full((size,), number + 0.1) for number, size in enumerate(sizes)]
-        found = in_shares(sizes, pieces.__getitem__)
+        found = processes.in_shares(sizes, pieces.__getitem__)
         assert found.dtype == torch.float64
         assert torch.equal(found, torch.cat(pieces).double())
 
@@ -56,6 +57,26 @@ def shares() -> None:
 def test_every_process_gets_all_numbers_in_order() -> None:
     shares()
     together(2, shares)
+
+
+def in_order() -> None:
+    """Piece number n is n pairs of sevens and n itself; each is made in one process only."""
+    processes, pieces = Processes(), range(5)
+    made: list[int] = []
+
+    def work(piece: int) -> list[torch.Tensor]:
+        made.append(piece)
+        return [torch.full((piece, 2), 7), torch.tensor(piece)]
+
+    found = list(processes.in_order(pieces, work, lambda piece: [torch.Size([piece, 2]), torch.Size([])]))
+    assert made == list(pieces)[processes.index :: processes.count]
+    expected = [([[7, 7]] * piece, piece) for piece in pieces] if processes.is_main else []
+    assert [(sevens.tolist(), int(number)) for sevens, number in found] == expected
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_the_main_process_gets_all_pieces_in_order(processes: int) -> None:
+    together(processes, in_order)
 
 
 def write_report(path: Path, out: Path) -> None:

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from tests.data.test_documents import write
 from tests.data.test_download import serve
-from tests.data.test_mnist import real_data
 from tests.exact import properties
+from tests.helpers.fixtures import CORPORA, official_data
+from tests.helpers.texts import TOPICS, letters_only
 from vadd.data.text import text8
 from vadd.data.text.corpora import Corpus, LastDocuments, Part, RandomShare
-from vadd.data.text.known import open_corpus, open_for_judging
+from vadd.data.text.known import CorpusName, open_corpus, open_for_judging
 from vadd.data.text.text8 import ALPHABET, fetch_text8, text8_corpus, unpack
 from vadd.errors import UserError
 
@@ -100,13 +101,12 @@ def test_pydocs_is_what_help_shows() -> None:
     assert not set(train) & set(test)
 
 
-def test_real_text8_is_split_ninety_five_five() -> None:
-    file = real_data("text") / "text8_10m.txt"
-    whole = file.read_bytes()
-    corpus = text8_corpus(file)
-    assert "".join(texts(corpus, "train")).encode() == whole[:9_000_000]
-    assert "".join(texts(corpus, "test")).encode() == whole[9_500_000:]
-    assert set(whole) == set(ALPHABET)
+def test_text8_is_split_ninety_five_five(tmp_path: Path) -> None:
+    whole = letters_only(" ".join(TOPICS))[:200_000]
+    assert set(whole.encode()) == set(ALPHABET)
+    corpus = text8_corpus(write(tmp_path / "text8", whole))
+    assert "".join(texts(corpus, "train")) == whole[:180_000]
+    assert "".join(texts(corpus, "test")) == whole[190_000:]
 
 
 def archive(content: bytes, name: str = "text8") -> bytes:
@@ -213,17 +213,30 @@ def test_lambada_is_not_to_learn_from(asked: list[tuple[object, ...]]) -> None:
         texts(open_corpus("lambada"), "train")
 
 
-def test_of_a_local_copy_all_is_there_to_judge_by() -> None:
-    place = real_data("text")
-    counts = {
-        "lambada": ("lambada_test_plain_text.txt", 5_153),
-        "lm1b": ("lm1b_heldout_00000.txt", 6_075),
-        "ag_news": ("ag_news_test.csv", 7_600),
-    }
-    for name, (file, count) in counts.items():
-        found = texts(open_for_judging(name, place / file), "test")  # type: ignore[arg-type]
-        assert len(found) == count
-    assert found[0].startswith("Fears for T N pension after talks Unions representing workers at Turner")
+@pytest.mark.parametrize(
+    ("name", "file", "count", "first"),
+    [
+        ("lambada", "lambada.txt", 3, '\n" where did you put the key ? " he asked .'),
+        ("lm1b", "lm1b.txt", 20, "Asked whether the bridge would open in May, the engineer said"),
+        ("ag_news", "ag_news.csv", 4, "Harbour sells its oldest crane The harbour has sold a crane of 1911"),
+    ],
+)
+def test_of_a_local_copy_all_is_there_to_judge_by(name: CorpusName, file: str, count: int, first: str) -> None:
+    found = texts(open_for_judging(name, CORPORA / file), "test")
+    assert len(found) == count
+    assert found[0].startswith(first)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "count"),
+    [
+        ("lambada", "lambada_test_plain_text.txt", 5_153),
+        ("lm1b", "lm1b_heldout_00000.txt", 6_075),
+        ("ag_news", "ag_news_test.csv", 7_600),
+    ],
+)
+def test_the_official_files_have_their_published_sizes(name: CorpusName, file: str, count: int) -> None:
+    assert len(texts(open_for_judging(name, official_data("text") / file), "test")) == count
 
 
 def test_what_is_judged_can_be_one_running_text(tmp_path: Path) -> None:

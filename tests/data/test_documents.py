@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.data.test_mnist import real_data
-from tests.data.test_tokenizers import real_tokenizer
 from tests.exact import properties
+from tests.helpers.texts import TOPICS, letters_only
+from tests.helpers.tokenizers import small_tokenizer
 from vadd.data.text import documents as module
 from vadd.data.text.documents import Documents, TextFiles, character_border, read_running, text_files
 from vadd.errors import UserError
 
+TEXT = "\n".join(TOPICS)
 POEM = "one\ntwo\n\n\nthree  \n   \nfour\nfive\n"
 
 
@@ -147,14 +148,13 @@ def test_the_two_sides_of_a_running_text_are_the_text(
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert"])
-def test_pieces_of_a_real_text_give_the_tokens_of_the_whole(
-    name: Literal["gpt2", "bert"], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("running", [TEXT, letters_only(TEXT)], ids=["prose", "letters"])
+def test_pieces_of_a_text_give_the_tokens_of_the_whole(
+    tmp_path: Path, name: Literal["gpt2", "bert"], running: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokenizer = real_tokenizer(name)
-    for file in ("tinyshakespeare.txt", "text8_10m.txt", "wikitext2_raw_test.txt"):
-        path = real_data("text") / file
-        monkeypatch.setattr(module, "PIECE", 5_000)
-        pieces = [piece for piece, _ in read_running(path, 0, 100_000)]
-        assert len(pieces) >= 20
-        whole = tokenizer.encode(["".join(pieces)])[0]
-        assert [number for ids in tokenizer.encode(pieces) for number in ids] == whole
+    tokenizer, path = small_tokenizer(name), write(tmp_path / "text.txt", running)
+    monkeypatch.setattr(module, "PIECE", 5_000)
+    pieces = [piece for piece, _ in read_running(path, 0, 100_000)]
+    assert len(pieces) >= 20
+    whole = tokenizer.encode(["".join(pieces)])[0]
+    assert [number for ids in tokenizer.encode(pieces) for number in ids] == whole

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from vadd.data.download import CHUNK, fetch, whole_file
+from tests.helpers.progress import Told
+from vadd.data.download import CHUNK, download
 from vadd.data.places import data_directory
 from vadd.errors import UserError
+from vadd.files import whole_file
 
 CONTENT = bytes(range(256)) * (CHUNK // 100)
 """More than one chunk."""
@@ -76,7 +78,7 @@ def closed_port() -> str:
 
 def refusal(urls: list[str], target: Path, **options: object) -> str:
     with pytest.raises(UserError) as caught:
-        fetch(urls, target, **options)  # type: ignore[arg-type]
+        download(urls, target, **options)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -87,10 +89,10 @@ def names_in(directory: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", ["sized", "unsized"])
 def test_a_file_arrives_whole_with_its_progress(tmp_path: Path, name: str) -> None:
-    told: list[tuple[str, int, int | None]] = []
+    told = Told()
     target = tmp_path / "new" / "folder" / "file.bin"
     with serve({name: CONTENT}) as url:
-        back = fetch([url + name], target, md5=md5(CONTENT), tell=lambda *words: told.append(words))
+        back = download([url + name], target, md5=md5(CONTENT), progress=told)
     assert back == target
     assert target.read_bytes() == CONTENT
     assert names_in(target.parent) == ["file.bin"]
@@ -104,14 +106,14 @@ def test_a_file_arrives_whole_with_its_progress(tmp_path: Path, name: str) -> No
 
 def test_an_empty_file_is_a_file(tmp_path: Path) -> None:
     with serve({"empty": b""}) as url:
-        assert fetch([url + "empty"], tmp_path / "e", md5=md5(b"")).read_bytes() == b""
+        assert download([url + "empty"], tmp_path / "e", md5=md5(b"")).read_bytes() == b""
 
 
 def test_mirrors_are_tried_in_order_until_one_delivers(tmp_path: Path) -> None:
     files = {"wrong": b"captive portal", "cut": CONTENT, "right": CONTENT, "never": b"not reached"}
     with serve(files) as url:
         urls = [closed_port() + "right", url + "missing", url + "wrong", url + "cut", url + "right", url + "never"]
-        fetch(urls, tmp_path / "file.bin", md5=md5(CONTENT))
+        download(urls, tmp_path / "file.bin", md5=md5(CONTENT))
     assert (tmp_path / "file.bin").read_bytes() == CONTENT
     assert names_in(tmp_path) == ["file.bin"]
 
@@ -151,8 +153,8 @@ def test_offline_every_mirror_is_named_and_the_user_told_what_to_do(tmp_path: Pa
 def test_a_file_that_is_there_is_not_fetched_again(tmp_path: Path) -> None:
     target = tmp_path / "file.bin"
     target.write_bytes(CONTENT)
-    assert fetch([closed_port() + "a"], target, md5=md5(CONTENT)) == target
-    assert fetch([closed_port() + "a"], target) == target
+    assert download([closed_port() + "a"], target, md5=md5(CONTENT)) == target
+    assert download([closed_port() + "a"], target) == target
 
 
 def test_a_file_with_other_content_is_refused_not_replaced(tmp_path: Path) -> None:
@@ -177,14 +179,14 @@ def test_a_place_that_cannot_be_written_is_told_and_no_fault_of_the_mirror(tmp_p
 
 
 def test_stopped_in_the_middle_nothing_is_left(tmp_path: Path) -> None:
-    def stop(what: str, done: int, total: int | None) -> None:
+    def stop(what: str, done: int = 0, total: int | None = None) -> None:
         if done:
             assert len(names_in(tmp_path)) == 1
             assert names_in(tmp_path) != ["file.bin"]
             raise KeyboardInterrupt
 
     with serve({"a": CONTENT}) as url, pytest.raises(KeyboardInterrupt):
-        fetch([url + "a"], tmp_path / "file.bin", tell=stop)
+        download([url + "a"], tmp_path / "file.bin", progress=stop)
     assert names_in(tmp_path) == []
 
 

@@ -1,8 +1,7 @@
-"""MNIST from its idx files: the real ones where they are, small ones of our own, and damaged ones."""
+"""MNIST from its idx files: the official ones where they are, small ones of our own, and damaged ones."""
 
 import gzip
 import hashlib
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,8 @@ import pytest
 import torch
 
 from tests.data.test_download import serve
+from tests.helpers.fixtures import official_data
+from tests.helpers.progress import Told
 from vadd.data import mnist
 from vadd.data.mnist import (
     MD5,
@@ -27,14 +28,8 @@ from vadd.data.mnist import (
 )
 from vadd.errors import UserError
 
-
-def real_data(name: str) -> Path:
-    """The real data set of this name, or the test is skipped."""
-    root = os.environ.get("VADD_TEST_DATA") or Path(__file__).parents[3] / "shared" / "data"
-    place = Path(root) / name
-    if not place.is_dir():
-        pytest.skip(f"there is no real data in {place}; VADD_TEST_DATA can name another directory")
-    return place
+real_data = official_data
+"""The name by which tests of the command line know it."""
 
 
 def idx(array: np.ndarray, magic: int | None = None) -> bytes:
@@ -73,7 +68,7 @@ def refusal(directory: Path) -> str:
 
 
 def test_the_real_files_have_the_published_checksums() -> None:
-    place = real_data("mnist")
+    place = official_data("mnist")
     assert {name: hashlib.md5((place / name).read_bytes()).hexdigest() for name in MD5} == MD5
 
 
@@ -95,7 +90,7 @@ def test_the_real_images_have_the_known_sums(
     images: str, labels: str, total: int, ones: int, counts: list[int]
 ) -> None:
     """Counted once with numpy from the raw bytes; the mean of the training set, 0.1307, is widely published."""
-    place = real_data("mnist")
+    place = official_data("mnist")
     pixels = read_idx(place / images, 3)
     raw = np.frombuffer(gzip.decompress((place / images).read_bytes()), np.uint8)[16:]
     assert pixels.shape == (sum(counts), 28, 28)
@@ -108,7 +103,7 @@ def test_the_real_images_have_the_known_sums(
 
 
 def test_the_real_data_set_is_binary_framed_and_labelled() -> None:
-    data = load_mnist(real_data("mnist"))
+    data = load_mnist(official_data("mnist"))
     assert (data.name, data.vocab_size, data.shape, data.positions) == ("mnist", 2, (32, 32, 1), 1024)
     assert data.train.shape == (60_000, 1024)
     assert data.test.shape == (10_000, 1024)
@@ -122,7 +117,7 @@ def test_the_real_data_set_is_binary_framed_and_labelled() -> None:
     assert data.test_labels is not None
     assert data.train_labels[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
     assert data.test_labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
-    raw = np.frombuffer(gzip.decompress((real_data("mnist") / TEST_IMAGES).read_bytes())[16:], np.uint8)
+    raw = np.frombuffer(gzip.decompress((official_data("mnist") / TEST_IMAGES).read_bytes())[16:], np.uint8)
     pixels = raw.reshape(10_000, 28, 28)
     for index, row, column in ((0, 7, 7), (0, 14, 14), (17, 20, 9), (9_999, 13, 13)):
         assert data.test.view(-1, 32, 32)[index, row + 2, column + 2] == (pixels[index, row, column] / 255 > 0.5)
@@ -227,12 +222,12 @@ def test_the_four_files_are_fetched_checked_and_not_fetched_twice(
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     files = small_files()
     monkeypatch.setattr(mnist, "MD5", {name: hashlib.md5(content).hexdigest() for name, content in files.items()})
-    told: list[str] = []
+    told = Told()
     with serve({f"mirror/{name}": content for name, content in files.items()}) as url:
         mirrors = [url + "dead/", url + "mirror/"]
-        place = fetch_mnist(tmp_path / "new", mirrors=mirrors, tell=lambda what, done, total: told.append(what))
+        place = fetch_mnist(tmp_path / "new", mirrors=mirrors, progress=told)
     assert sorted(file.name for file in place.iterdir()) == sorted(files)
-    assert list(dict.fromkeys(told)) == list(files)
+    assert list(dict.fromkeys(what for what, _, _ in told)) == list(files)
     assert len(load_mnist(place).train) == 5
     assert fetch_mnist(place, mirrors=["http://127.0.0.1:1/"]) == place
 

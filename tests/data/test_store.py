@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.data.test_documents import write
 from tests.exact import properties
+from tests.helpers.progress import Told
 from vadd.data.dataset import Array
 from vadd.data.text import store
 from vadd.data.text.corpora import Part, Piece
@@ -65,8 +66,8 @@ def by_hand(request: Request) -> Array:
 
 def test_sequences_are_made_once_and_mapped_from_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = request_for(tmp_path)
-    told: list[tuple[str, int, int | None]] = []
-    first = sequences(request, tell=lambda *words: told.append(words))
+    told = Told()
+    first = sequences(request, progress=told)
     assert np.array_equal(first, by_hand(request))
     assert isinstance(first, np.memmap)
     assert files(request) == ["index.json", "tokens.npy"]

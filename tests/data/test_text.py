@@ -15,19 +15,23 @@ from hypothesis import strategies as st
 import vadd
 from tests.conftest import SHORT_TRAINING, Command
 from tests.data.test_documents import write
-from tests.data.test_mnist import real_data
-from tests.data.test_tokenizers import real_tokenizer
 from tests.exact import properties
-from vadd.build import build_dataset, recipe_for_text
+from tests.helpers.fixtures import CORPORA
+from tests.helpers.texts import TOPICS
+from tests.helpers.tokenizers import small_tokenizer, write_bert
+from vadd.build import build_dataset, recipe_for
+from vadd.data import ExampleFormat
 from vadd.data.text import judging_text, load_text
+from vadd.data.text.detokenizers import lm1b
 from vadd.data.text.tokenizers import CharacterTokenizer
 from vadd.errors import UserError
-from vadd.recipe import Recipe, TextData, load_recipe
-from vadd.runs.run import RunDirectory
+from vadd.recipe import Recipe, TextData
+from vadd.runs.layout import RunDirectory
+from vadd.runs.run import keep_tokenizer
 from vadd.training.loop import train
 
 BOOK = "the cat sat on the mat. the dog sat on the log.\n" * 60
-TINY_NETWORK = ("network.width=16", "network.blocks=1", "network.heads=2", "network.recognizer_blocks=1")
+TINY_NETWORK = ("network.heads=2", "network.denoiser.width=16", "network.denoiser.blocks=1")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +53,7 @@ def text_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tiny_recipe(path: Path, *overrides: str) -> Recipe:
     changes = [*TINY_NETWORK, *SHORT_TRAINING, "training.steps=10", "data.length=12", *overrides]
-    return recipe_for_text(path).with_overrides(changes)
+    return recipe_for(path).with_overrides(changes)
 
 
 def test_a_book_becomes_sequences_of_its_characters(book: Path) -> None:
@@ -106,33 +110,33 @@ def test_padded_data_name_their_pad(tmp_path: Path) -> None:
     ]
 
 
-def test_lm1b_as_the_field_pads_it() -> None:
+def test_lm1b_as_the_field_pads_it(tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
-    place = real_data("tokenizers") / "bert-base-uncased"
-    file = real_data("text") / "lm1b_heldout_00000.txt"
-    data = load_text("lm1b", file, tokenizer="bert", tokenizer_path=place, wrap="padded", length=128)
+    write_bert(tmp_path)
+    file, length = CORPORA / "lm1b.txt", 40
+    data = load_text("lm1b", file, tokenizer="bert", tokenizer_path=tmp_path, wrap="padded", length=length)
+    bert = small_tokenizer("bert")
     assert data.tokenizer is not None
-    assert (data.vocab_size, data.pad, data.train.dtype) == (30_521, 0, torch.int16)
-    assert len(data.train) + len(data.test) == 6_075
+    assert data.tokenizer.fingerprint == bert.fingerprint
+    assert (data.vocab_size, data.pad, data.train.dtype) == (bert.vocab_size, 0, torch.int16)
     assert int(data.train.max()) < data.vocab_size
-    ids = data.tokenizer.to_ids(data.train.numpy())
-    assert (ids[:, 0] == 101).all()
-    assert ((ids == 102).sum(1) == 1).all()
-    after_end = np.cumsum(ids == 102, axis=1) - (ids == 102) > 0
-    assert ((ids == 0) == after_end).all()
-    assert data.tokenizer.documents(data.train[0].numpy()) == [
-        "having a little flexibility on that issue would go a long way to putting together a final package."
-    ]
+    ids = bert.to_ids(torch.cat([data.train, data.test]).numpy())
+    sentences = bert.encode([lm1b(line) for line in file.read_text().splitlines()])
+    assert max(map(len, sentences)) > length - 2 > min(map(len, sentences)), "some are cut, some padded"
+    expected = [[101, *sentence[: length - 2], 102, *[0] * (length - 2 - len(sentence))] for sentence in sentences]
+    assert sorted(ids.tolist()) == sorted(expected)
 
 
-def test_openwebtext_as_the_paper_wraps_it() -> None:
-    gpt2, file = real_tokenizer("gpt2"), real_data("text") / "owt_eval_input_ctx100.jsonl"
+def test_openwebtext_as_the_paper_wraps_it(tmp_path: Path) -> None:
+    gpt2 = small_tokenizer("gpt2")
+    rows = TOPICS[:50]
+    file = write(tmp_path / "owt.jsonl", "".join(json.dumps({"context_string": row}) + "\n" for row in rows))
     data = load_text("openwebtext", file, tokenizer=gpt2, wrap="wrapped", length=1024, field="context_string")
-    assert (data.vocab_size, data.train.dtype) == (50_257, torch.int32)
-    assert (data.train[:, 0] == 50256).all()
-    assert (data.train[:, -1] == 50256).all()
-    rows = [json.loads(line)["context_string"] for line in file.read_text().splitlines()]
-    row = [number for ids in gpt2.encode(rows[:-100]) for number in (*ids, 50256)]
+    end = gpt2.specials.eos
+    assert end is not None
+    assert (data.train[:, 0] == end).all()
+    assert (data.train[:, -1] == end).all()
+    row = [number for ids in gpt2.encode(rows[:-5]) for number in (*ids, end)]
     assert data.train[:, 1:-1].flatten().tolist() == row[: len(row) // 1022 * 1022]
     with pytest.raises(UserError, match=r"line 1 has no field 'text'"):
         load_text("openwebtext", file, tokenizer=gpt2, wrap="wrapped", length=64)
@@ -165,21 +169,8 @@ def test_a_tokenizer_file_needs_its_path(book: Path) -> None:
         load_text("files", book, tokenizer="file")
 
 
-@pytest.mark.parametrize("name", ["pydocs", "text8", "lm1b", "lm1b-packed", "openwebtext"])
-def test_the_presets_for_text_say_how_to_read_it(name: str) -> None:
-    data = load_recipe(name).data
-    assert isinstance(data, TextData)
-    assert (data.corpus, data.tokenizer, data.length, data.wrap) == {
-        "pydocs": ("pydocs", "characters", 64, "packed"),
-        "text8": ("text8", "characters", 256, "packed"),
-        "lm1b": ("lm1b", "bert", 128, "padded"),
-        "lm1b-packed": ("lm1b", "bert", 128, "packed"),
-        "openwebtext": ("openwebtext", "gpt2", 1024, "wrapped"),
-    }[name]
-
-
 def test_a_short_text_of_ones_own_gets_a_recipe_that_fits(tmp_path: Path) -> None:
-    recipe = recipe_for_text(write(tmp_path / "note.txt", "a short note, " * 50))
+    recipe = recipe_for(write(tmp_path / "note.txt", "a short note, " * 50))
     data = build_dataset(recipe)
     assert recipe.name == "note"
     assert data.shape == (17,)
@@ -189,13 +180,13 @@ def test_a_short_text_of_ones_own_gets_a_recipe_that_fits(tmp_path: Path) -> Non
 def test_a_run_samples_text_without_its_corpus(text_run: Path) -> None:
     run = vadd.load(text_run)
     assert run.tokenizer is not None
-    assert (run.data.shape, run.model.vocab_size) == ((12,), len(set(BOOK)))
+    assert run.format == ExampleFormat((12,), len(set(BOOK)))
     samples = run.sample(3, steps=4)
     texts = run.texts(samples)
     assert [len(text) for text in texts] == [12, 12, 12]
     assert set("".join(texts)) <= set(BOOK)
     with pytest.raises(UserError, match="there is no file"):
-        _ = run.data.train
+        _ = run.data
 
 
 def test_other_runs_have_no_texts(array_run: Path) -> None:
@@ -206,9 +197,9 @@ def test_other_runs_have_no_texts(array_run: Path) -> None:
 
 def test_a_run_refuses_another_tokenizer_and_takes_its_own_again(text_run: Path) -> None:
     directory = RunDirectory(text_run)
-    directory.keep_tokenizer(CharacterTokenizer(BOOK))
+    keep_tokenizer(directory, CharacterTokenizer(BOOK))
     with pytest.raises(UserError, match="was trained with another tokenizer"):
-        directory.keep_tokenizer(CharacterTokenizer(BOOK + "!"))
+        keep_tokenizer(directory, CharacterTokenizer(BOOK + "!"))
 
 
 def test_a_text_that_changed_is_noticed_when_training_goes_on(tmp_path: Path) -> None:

@@ -4,17 +4,16 @@ import json
 import pickle
 import sys
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.data.test_mnist import real_data
 from tests.exact import properties
+from tests.helpers.texts import LINES
+from tests.helpers.tokenizers import official_tokenizer, small_tokenizer
 from vadd.data.text.subwords import SubwordTokenizer, published, read_tokenizer_json, train_bpe
 from vadd.data.text.tokenizers import (
     ByteTokenizer,
@@ -26,27 +25,15 @@ from vadd.data.text.tokenizers import (
 )
 from vadd.errors import UserError
 
-LINES = ["the cat sat on the mat", "the dog sat on the log", "ünïcödé ☃ and the rest", "the end"]
-
-
-FOLDERS = {"gpt2": "gpt2", "bert": "bert-base-uncased"}
-
-
-@cache
-def real_tokenizer(name: Literal["gpt2", "bert"]) -> SubwordTokenizer:
-    """From its published files, or the test is skipped."""
-    pytest.importorskip("tokenizers")
-    return published(name, real_data("tokenizers") / FOLDERS[name])
-
 
 @pytest.fixture(scope="module")
 def gpt2() -> SubwordTokenizer:
-    return real_tokenizer("gpt2")
+    return small_tokenizer("gpt2")
 
 
 @pytest.fixture(scope="module")
 def bert() -> SubwordTokenizer:
-    return real_tokenizer("bert")
+    return small_tokenizer("bert")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +49,8 @@ def refusal(call: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-def test_gpt2_has_its_published_ids(gpt2: SubwordTokenizer) -> None:
+def test_gpt2_has_its_published_ids() -> None:
+    gpt2 = official_tokenizer("gpt2")
     assert gpt2.encode(["Hello world", ""]) == [[15496, 995], []]
     assert gpt2.decode([15496, 995]) == "Hello world"
     assert (gpt2.size, gpt2.vocab_size) == (50_257, 50_257)
@@ -70,13 +58,26 @@ def test_gpt2_has_its_published_ids(gpt2: SubwordTokenizer) -> None:
     assert gpt2.decode([50256]) == "<|endoftext|>"
 
 
-def test_bert_has_its_published_ids(bert: SubwordTokenizer) -> None:
+def test_bert_has_its_published_ids() -> None:
+    bert = official_tokenizer("bert")
     ids = bert.encode(["Hello world"])[0]
     assert bert.framed(ids) == [101, 7592, 2088, 102]
     assert bert.framed(ids, 3) == [101, 7592, 102]
     assert bert.decode(ids) == "hello world"
     assert (bert.size, bert.vocab_size) == (30_522, 30_521)
     assert bert.specials == Specials(bos=101, eos=102, pad=0, mask=103)
+
+
+def test_files_of_the_published_layout_are_read(gpt2: SubwordTokenizer, bert: SubwordTokenizer) -> None:
+    """The end of a text is GPT-2's last entry; BERT's specials are where they are published."""
+    assert (gpt2.size, gpt2.vocab_size, gpt2.specials) == (1001, 1001, Specials(bos=1000, eos=1000))
+    assert gpt2.decode([1000]) == "<|endoftext|>"
+    assert bert.specials == Specials(bos=101, eos=102, pad=0, mask=103)
+    assert bert.vocab_size == bert.size - 1
+    ids = bert.encode(["Hello world"])[0]
+    assert bert.decode(ids) == "hello world"
+    assert bert.framed(ids) == [101, *ids, 102]
+    assert bert.framed(ids, 3) == [101, ids[0], 102]
 
 
 def test_the_names_of_specials_in_a_text_are_text(
@@ -150,7 +151,8 @@ def test_berts_mask_becomes_the_last_value_and_nothing_else_is_lost(bert: Subwor
     assert np.array_equal(values[:103], ids[:103])
     assert np.array_equal(values[104:], ids[103:-1])
     assert np.array_equal(bert.to_ids(values), ids)
-    assert bert.documents(bert.to_values(np.array([101, 7592, 2088, 102, 0, 0]))) == ["hello world"]
+    framed = np.array([*bert.framed(bert.encode(["Hello world"])[0]), 0, 0])
+    assert bert.documents(bert.to_values(framed)) == ["hello world"]
 
 
 def test_without_a_mask_of_its_own_ids_are_values(gpt2: SubwordTokenizer) -> None:

@@ -115,8 +115,3 @@ def test_train_and_test_are_different_draws(name: Toy) -> None:
     data = load_toy(name, train_size=300, test_size=300)
     assert not data.train.equal(data.test)
     assert {tuple(row) for row in data.train.tolist()} != {tuple(row) for row in data.test.tolist()}
-
-
-def test_the_default_sizes_are_the_papers() -> None:
-    data = load_toy("checkerboard")
-    assert (len(data.train), len(data.test), data.vocab_size) == (100_000, 10_000, 100)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.data.test_tokenizers import real_tokenizer
 from tests.exact import properties
+from tests.helpers.tokenizers import small_tokenizer
 from vadd.data.text.corpora import Piece
 from vadd.data.text.tokenizers import CharacterTokenizer, Tokenizer
 from vadd.data.text.wrapping import (
@@ -89,19 +89,22 @@ def test_nothing_is_lost_but_the_last_rest(texts: list[str], length: int, parts:
 
 
 def test_bert_pads_sentences_as_the_field_does() -> None:
-    bert = real_tokenizer("bert")
+    bert = small_tokenizer("bert")
+    hello, world = bert.encode(["Hello world"])[0]
     values = encode_pieces(bert, documents("Hello world", "Hello " * 9), "padded", 6)
     assert values.dtype == np.int16
-    assert bert.to_ids(values).tolist() == [[101, 7592, 2088, 102, 0, 0], [101, 7592, 7592, 7592, 7592, 102]]
-    assert values[0].tolist() == [101, 7591, 2087, 102, 0, 0]  # 103 is the mask: ids above it move down
+    assert bert.to_ids(values).tolist() == [[101, hello, world, 102, 0, 0], [101, *[hello] * 4, 102]]
+    assert values[0].tolist() == [101, hello - 1, world - 1, 102, 0, 0]  # 103 is the mask: ids above it move down
 
 
 def test_gpt2_wraps_documents_as_the_field_does() -> None:
-    gpt2 = real_tokenizer("gpt2")
-    encoded = encode_pieces(gpt2, documents("Hello world", "Hello"), "wrapped", 6)
-    assert encoded.dtype == np.int32
-    assert encoded.tolist() == [15496, 995, 50256, 15496, 50256]
-    assert next(cut_sequences([encoded], gpt2, "wrapped", 6)).tolist() == [[50256, 15496, 995, 50256, 15496, 50256]]
+    gpt2 = small_tokenizer("gpt2")
+    (ends, (both,)), end = gpt2.encode(["the end", "if"]), 1000
+    encoded = encode_pieces(gpt2, documents("the end", "if"), "wrapped", len(ends) + 4)
+    assert encoded.dtype == np.int16
+    assert encoded.tolist() == [*ends, end, both, end]
+    (row,) = next(cut_sequences([encoded], gpt2, "wrapped", len(ends) + 4)).tolist()
+    assert row == [end, *ends, end, both, end]
     with pytest.raises(UserError, match=r"the tokenizer gpt2 has no PAD, which data.wrap=padded needs"):
         check_wrapping(gpt2, "padded", 6, running=False)
 

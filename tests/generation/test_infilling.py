@@ -4,6 +4,7 @@ Chi-square tests are at level 1e-5, with fixed seeds; there are 8.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,13 +17,19 @@ import vadd
 from tests.conftest import tiny_recipe
 from tests.core.plan_helpers import ancestral, model_of, p_value, planned_law
 from tests.exact import LINEAR, TableDenoiser, properties
-from vadd.core import SAMPLERS, Ordered, TokenSampler, sample
+from tests.helpers.progress import Told
+from vadd.build import SAMPLERS
+from vadd.core import Ordered, TokenSampler, sample
 from vadd.core.noise import BLOCK, Noise
 from vadd.core.randomness import SAMPLING, step_generator
+from vadd.core.sampling import LatentPolicy
+from vadd.data import ExampleFormat
 from vadd.errors import UserError
-from vadd.generation.infilling import infill
-from vadd.recipe import MlpNetwork
-from vadd.runs.run import Run, RunDirectory
+from vadd.generation import memory
+from vadd.generation.infilling import masked_starts
+from vadd.generation.options import SamplingOptions
+from vadd.runs.layout import RunDirectory
+from vadd.runs.run import Run
 
 LEVEL = 1e-5
 EACH = 4000
@@ -40,7 +47,8 @@ class Spy(TableDenoiser):
 
 def run_of(denoiser: TableDenoiser) -> Run:
     """A run that was never trained and lies nowhere."""
-    return Run(RunDirectory("nowhere"), model_of(denoiser, LINEAR), tiny_recipe())
+    format = ExampleFormat((denoiser.positions,), denoiser.vocab_size)
+    return Run(RunDirectory("nowhere"), model_of(denoiser, LINEAR), tiny_recipe(), format)
 
 
 def block_noise(rows: int, seed: int = 0) -> Noise:
@@ -68,7 +76,7 @@ def test_known_positions_never_change_and_the_rest_is_filled(
     before, positions = x.clone(), x.shape[1]
     run = run_of(TableDenoiser(positions, values, latent=True, timed=True))
     steps = {"parallel": min(steps, positions), "first-hitting": positions}.get(name, steps)
-    filled = infill(run, x, known, steps=steps, count=count, seed=seed, sampler=SAMPLERS[name])
+    filled = run.infill(x, known, steps=steps, count=count, seed=seed, sampler=SAMPLERS[name])
     assert filled.shape == (len(x), count, positions)
     assert filled.dtype == torch.int64
     assert (filled == before[:, None])[known[:, None].expand_as(filled)].all()
@@ -78,103 +86,116 @@ def test_known_positions_never_change_and_the_rest_is_filled(
 
 @pytest.mark.parametrize("count", [1, 10, BLOCK, 2 * BLOCK + 22])
 @pytest.mark.parametrize("latent", ["resample", "fixed"])
-def test_with_nothing_known_it_is_sampling_bit_for_bit(count: int, latent: str) -> None:
+def test_with_nothing_known_it_is_sampling_bit_for_bit(count: int, latent: LatentPolicy) -> None:
     run = run_of(TableDenoiser(4, 3, latent=True, timed=True))
-    settings = {
-        "sampler": Ordered("margin"),
-        "values": TokenSampler(temperature=0.7),
-        "latent": latent,
-        "grid": "cosine",
-    }
-    filled = infill(run, torch.full((1, 4), -1), steps=3, count=count, seed=5, **settings)  # type: ignore[arg-type]
-    free = sample(run.model, count, 3, block_noise(count, 5), **settings)  # type: ignore[arg-type]
-    assert filled[0].equal(free.tokens)
+    sampler, colder = Ordered("margin"), TokenSampler(temperature=0.7)
+    options: SamplingOptions = {"sampler": sampler, "token_sampler": colder, "latent": latent, "grid": "cosine"}
+    options |= {"steps": 3, "seed": 5}
+    filled = run.infill(torch.full((1, 4), -1), count=count, **options)[0]
+    assert filled.equal(run.sample(count, **options))
+    noise = block_noise(count, 5)
+    free = sample(run.model, count, 3, noise, sampler=sampler, grid="cosine", latent=latent, token_sampler=colder)
+    assert filled.equal(free.tokens)
 
 
-def test_with_everything_known_the_network_is_not_called() -> None:
-    spy = Spy(3, 2, latent=True)
-    x = torch.tensor([[0, 1, 1], [1, 0, 0]])
-    filled = infill(run_of(spy), x, torch.ones_like(x, dtype=torch.bool), steps=4, count=3)
+def test_with_everything_known_the_network_is_shown_nothing() -> None:
+    run, x = run_of(Spy(3, 2, latent=True)), torch.tensor([[0, 1, 1], [1, 0, 0]])
+    filled = run.infill(x, torch.ones_like(x, dtype=torch.bool), steps=4, count=3)
     assert filled.equal(x[:, None].expand(2, 3, 3))
-    assert filled.equal(infill(run_of(spy), x, steps=4, count=3))
-    assert spy.shown == 0
+    assert isinstance(run.model.denoiser, Spy)
+    run.model.denoiser.shown = 0  # the memory of a row has been measured by now
+    assert filled.equal(run.infill(x, steps=4, count=3))
+    assert run.model.denoiser.shown == 0
 
 
 @pytest.mark.parametrize("latent", [False, True], ids=["mdlm", "vadd"])
 def test_completions_follow_the_conditional_law_of_each_sequence(latent: bool) -> None:
     denoiser = TableDenoiser(3, 2, seed=31, latent=latent, timed=True)
     starts = [[-1, -1, -1], [-1, 1, -1], [0, -1, -1], [1, 0, -1]]
-    filled = infill(run_of(denoiser), torch.tensor(starts), steps=2, count=EACH, seed=1)
+    filled = run_of(denoiser).infill(torch.tensor(starts), steps=2, count=EACH, seed=1)
     for start, completions in zip(starts, filled, strict=True):
         law = planned_law(denoiser, LINEAR, ancestral([0, 0.5, 1]), [2 if v < 0 else v for v in start])
         assert p_value(completions, law, 2) > LEVEL
 
 
-@pytest.mark.parametrize("rows_at_once", [1, BLOCK, 3 * BLOCK + 7, 8192])
-def test_chunks_do_not_matter(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("rows", "size"), [(1, 1), (BLOCK, BLOCK), (3 * BLOCK + 7, 3 * BLOCK), (8192, 270)])
+def test_chunks_do_not_matter(rows: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(TableDenoiser(4, 3, latent=True, timed=True))
     x = torch.tensor([[-1, 0, -1, -1], [-1, -1, -1, 2], [1, -1, 1, 1]])
-    whole = infill(run, x, steps=3, count=90)
-    monkeypatch.setattr(MlpNetwork, "rows_at_once", rows_at_once)
-    told: list[int] = []
-    states: list[Tensor] = []
-    assert whole.equal(infill(run, x, steps=3, count=90, progress=lambda done: told.append(done)))
-    size = max(BLOCK, rows_at_once // BLOCK * BLOCK)
-    assert told == [*range(size, 270, size), 270]
-    assert whole.equal(infill(run, x, steps=3, count=90, record=states.append))
-    assert whole.flatten(0, 1)[:BLOCK].equal(states[0][-1])
+    whole = run.infill(x, steps=3, count=90)
+    monkeypatch.setattr(memory, "CPU_ROWS", rows)
+    told = Told()
+    assert whole.equal(run.infill(x, steps=3, count=90, progress=told))
+    assert list(dict.fromkeys((done, total) for _, done, total in told)) == [
+        (done, 270) for done in (*range(0, 270, size), 270)
+    ]
 
 
 def test_what_is_recorded_leads_from_the_start_to_the_completions() -> None:
     run = run_of(TableDenoiser(4, 3))
     x = torch.tensor([[-1, 0, -1, -1], [2, -1, -1, -1]])
-    states: list[Tensor] = []
-    filled = infill(run, x, steps=5, count=3, record=states.append)
-    (recorded,) = states
-    assert recorded.shape == (6, 6, 4)
-    assert recorded[0].equal(x.masked_fill(x < 0, 3).repeat_interleave(3, dim=0))
-    assert recorded[-1].equal(filled.flatten(0, 1))
+    starts = masked_starts(run.model, run.shape, x, None, 3)
+    assert starts.equal(x.masked_fill(x < 0, 3).repeat_interleave(3, dim=0))
+    (part,) = run.stream(starts, steps=5, record=4)
+    assert part.trajectory is not None
+    assert part.trajectory.shape == (6, 4, 4)
+    assert part.trajectory[0].equal(starts[:4])
+    assert part.tokens.equal(run.infill(x, steps=5, count=3).flatten(0, 1))
+    assert part.trajectory[-1].equal(part.tokens[:4])
 
 
 def test_a_latent_of_ones_own_is_used() -> None:
     run = run_of(TableDenoiser(4, 3, latent=True))
     z = torch.linspace(-2, 2, 130).view(2, 65, 1)
     x = torch.full((2, 4), -1)
-    filled = infill(run, x, steps=3, count=65, latent=z)
+    filled = run.infill(x, steps=3, count=65, latent=z)
     expected = sample(run.model, 130, 3, block_noise(130), latent=z.flatten(0, 1)).tokens
     assert filled.flatten(0, 1).equal(expected)
-    with pytest.raises(UserError, match=r"have the shape \(2, 65, d\), not \(130, 1\)"):
-        infill(run, x, steps=3, count=65, latent=z.flatten(0, 1))
+    assert filled.equal(run.infill(x, steps=3, count=65, latent=z.flatten(0, 1)))
+    with pytest.raises(UserError, match=r"have the shape \(2, 65, d\), not \(65, 2, 1\)"):
+        run.infill(x, steps=3, count=65, latent=z.view(65, 2, 1))
 
 
 def test_the_sampler_is_the_recipes_unless_given() -> None:
     run, x = run_of(TableDenoiser(4, 3, latent=True)), torch.full((1, 4), -1)
     other = run.with_sampling(sampler="margin")
-    habitual = infill(other, x, steps=2, count=20)
-    assert habitual.equal(infill(run, x, steps=2, count=20, sampler="margin"))
-    assert not habitual.equal(infill(other, x, steps=2, count=20, sampler="ancestral"))
+    habitual = other.infill(x, steps=2, count=20)
+    assert habitual.equal(run.infill(x, steps=2, count=20, sampler="margin"))
+    assert not habitual.equal(other.infill(x, steps=2, count=20, sampler="ancestral"))
 
 
 def test_grid_and_latent_policy_are_those_of_the_recipe_unless_given() -> None:
     run = run_of(TableDenoiser(4, 3, latent=True, timed=True))
     other = run.with_sampling(grid="cosine", latent_policy="fixed")
     x = torch.full((1, 4), -1)
-    changed = infill(other, x, steps=3, count=50)
-    assert not changed.equal(infill(run, x, steps=3, count=50))
-    assert changed.equal(infill(run, x, steps=3, count=50, grid="cosine", latent="fixed"))
+    changed = other.infill(x, steps=3, count=50)
+    assert not changed.equal(run.infill(x, steps=3, count=50))
+    assert changed.equal(run.infill(x, steps=3, count=50, grid="cosine", latent="fixed"))
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.int8, np.int32])
-def test_arrays_of_any_integers_and_of_the_examples_shape_are_taken(array_run: Path, kind: type[np.generic]) -> None:
+def test_arrays_of_any_integers_are_taken(array_run: Path, kind: type[np.generic]) -> None:
     run = vadd.load(array_run)
     x = np.array([[[0, -1, 2], [-1, 1, -1]]]).astype(kind)
-    filled = infill(run, x, steps=2, count=5)
-    assert filled.shape == (1, 5, 6)
-    assert filled[:, :, [0, 2, 4]].equal(torch.tensor([0, 2, 1]).expand(1, 5, 3))
+    filled = run.infill(x, steps=2, count=5)
+    assert filled.flatten(2)[:, :, [0, 2, 4]].equal(torch.tensor([0, 2, 1]).expand(1, 5, 3))
     flat = x.reshape(1, 6)
-    assert filled.equal(infill(run, flat, steps=2, count=5))
-    assert filled.equal(infill(run, np.where(flat < 0, 3, flat).astype(kind), flat >= 0, steps=2, count=5))
-    assert not filled.equal(infill(run, x, steps=2, count=5, seed=1))
+    assert filled.flatten(2).equal(run.infill(flat, steps=2, count=5))
+    assert filled.flatten(2).equal(run.infill(np.where(flat < 0, 3, flat).astype(kind), flat >= 0, steps=2, count=5))
+    assert not filled.equal(run.infill(x, steps=2, count=5, seed=1))
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 3), (1, 6), (1, 2, 3), (4, 6), (4, 2, 3)])
+def test_completions_have_the_shape_of_what_is_given(array_run: Path, shape: tuple[int, ...]) -> None:
+    """One example or several, flat or not; with a count one axis more, behind that of the examples."""
+    run = vadd.load(array_run)
+    x = np.full(shape, -1)
+    one = run.infill(x, steps=2)
+    assert one.shape == shape
+    several = run.infill(x, steps=2, count=5)
+    alone = shape in ((6,), (2, 3))
+    assert several.shape == ((5, *shape) if alone else (shape[0], 5, *shape[1:]))
+    assert several.reshape(-1, 6)[: one.numel() // 6].equal(one.reshape(-1, 6)), "the first samples of the same seed"
 
 
 @pytest.mark.parametrize(
@@ -182,7 +203,7 @@ def test_arrays_of_any_integers_and_of_the_examples_shape_are_taken(array_run: P
     [
         (torch.zeros(2, 7, dtype=torch.int64), None, "have 7 positions, more than the model's 4"),
         (torch.zeros(2, 3, dtype=torch.int64), None, r"have the shape \(n, 4\), not \(2, 3\)"),
-        (torch.zeros(4, dtype=torch.int64), None, r"have the shape \(n, 4\), not \(4,\)"),
+        (torch.zeros(3, dtype=torch.int64), None, r"have the shape \(n, 4\), not \(3,\)"),
         (torch.zeros(0, 4, dtype=torch.int64), None, r"have the shape \(n, 4\), not \(0, 4\)"),
         (torch.zeros(2, 4), None, r"are integers; these are float32 \(2, 4\)"),
         (torch.tensor([[0, 1, 3, -1]]), None, r"hold the value 3; the model knows 0\.\.2"),
@@ -194,7 +215,7 @@ def test_arrays_of_any_integers_and_of_the_examples_shape_are_taken(array_run: P
 )
 def test_what_cannot_be_filled_is_told_in_one_line(x: Tensor, known: Tensor | None, told: str) -> None:
     with pytest.raises(UserError, match=told) as caught:
-        infill(run_of(TableDenoiser(4, 3)), x, known, steps=2)
+        run_of(TableDenoiser(4, 3)).infill(x, known, steps=2)
     assert "\n" not in str(caught.value)
 
 
@@ -207,13 +228,6 @@ def test_what_cannot_be_filled_is_told_in_one_line(x: Tensor, known: Tensor | No
         ({"latent": "new"}, "unknown latent policy"),
     ],
 )
-def test_impossible_settings_are_refused(settings: dict[str, int], told: str) -> None:
+def test_impossible_settings_are_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError, match=told):
-        infill(run_of(TableDenoiser(4, 3)), torch.full((1, 4), -1), **{"steps": 2, **settings})  # type: ignore[arg-type]
-
-
-def test_a_run_fills_in_by_itself() -> None:
-    torch.manual_seed(0)
-    run = run_of(TableDenoiser(3, 2))
-    x = torch.tensor([[1, -1, 0], [-1, -1, 1]])
-    assert torch.equal(run.infill(x, steps=2, count=5, seed=3), infill(run, x, steps=2, count=5, seed=3))
+        run_of(TableDenoiser(4, 3)).infill(torch.full((1, 4), -1), **{"steps": 2, **settings})

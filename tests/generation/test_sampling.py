@@ -1,23 +1,19 @@
 """Samples of a run: the same ones whatever the chunks, in memory that does not grow, and what is refused."""
 
-import weakref
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import vadd
 from tests.conftest import tiny_recipe
-from tests.training.children import CONTEXT, writing_samples
-from vadd.build import build_model
+from tests.helpers.progress import Told
+from vadd.build import SAMPLERS, build_model
 from vadd.core import (
-    SAMPLERS,
     EntropyBounded,
-    LinearSchedule,
-    MaskedDiffusion,
     Ordered,
     Parallel,
     Particles,
@@ -25,12 +21,15 @@ from vadd.core import (
 )
 from vadd.core.noise import BLOCK
 from vadd.core.sampling import LatentPolicy
+from vadd.core.token_sampler import DrawPrecision
+from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.evaluation.likelihood import BoundSettings, measure_bounds
-from vadd.generation import sampling
-from vadd.recipe import Recipe, load_recipe
-from vadd.recipe.sections import Sampling
-from vadd.runs.run import Run, RunDirectory
+from vadd.generation import memory, sampling
+from vadd.generation.options import resolve
+from vadd.recipe import Recipe, Sampling, load_recipe
+from vadd.runs.layout import RunDirectory
+from vadd.runs.run import Run
 
 every_sampler = pytest.mark.parametrize("sampler", SAMPLERS)
 POSITIONS = {"mlp": 2, "residual": 16, "transformer": 8}
@@ -41,47 +40,52 @@ def trained(vadd_run: Path) -> Run:
     return vadd.load(vadd_run)
 
 
-def with_random_weights(recipe: Recipe, shape: tuple[int, ...], values: int) -> Run:
+def with_random_weights(recipe: Recipe, format: ExampleFormat) -> Run:
     """Fresh networks predict the same everywhere; these do not."""
-    model = build_model(recipe, shape, values).eval().requires_grad_(False)
+    model = build_model(recipe, format).eval().requires_grad_(False)
     generator = torch.Generator().manual_seed(0)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.3, generator=generator)
-    return Run(RunDirectory("nowhere"), model, recipe)
+    return Run(RunDirectory("nowhere"), model, recipe, format)
 
 
 @pytest.fixture(scope="module")
 def runs() -> dict[str, Run]:
-    transformer = ["network.width=16", "network.blocks=2", "network.heads=2", "network.recognizer_blocks=1"]
+    transformer = ["network.heads=2", "network.denoiser.width=16", "network.denoiser.blocks=2"]
     return {
-        "mlp": with_random_weights(tiny_recipe(), (2,), 8),
-        "residual": with_random_weights(digits(), (4, 4, 1), 2),
-        "transformer": with_random_weights(load_recipe("pydocs").with_overrides(transformer), (8,), 30),
+        "mlp": with_random_weights(tiny_recipe(), ExampleFormat((2,), 8)),
+        "residual": with_random_weights(digits(), ExampleFormat((4, 4, 1), 2)),
+        "transformer": with_random_weights(load_recipe("pydocs").with_overrides(transformer), ExampleFormat((8,), 30)),
     }
 
 
 def digits() -> Recipe:
-    return load_recipe("digits").with_overrides(["network.width=16", "network.blocks=1", "network.recognizer_blocks=1"])
+    small = ["network.width=16", "network.denoiser.blocks=1", "network.recognizer.blocks=1"]
+    return load_recipe("digits").with_overrides(small)
 
 
 def steps_of(sampler: str, positions: int) -> int | None:
     return None if sampler == "first-hitting" else min(4, positions)
 
 
-@pytest.mark.parametrize("network", ["mlp", "residual", "transformer"])
-@every_sampler
+NOTICES_ROUNDING = [name for name, sampler in SAMPLERS.items() if isinstance(sampler, Ordered | EntropyBounded)]
+"""While all is masked, the positions of a transformer differ in nothing but rounding, and which is surer with it."""
+
+
+@pytest.mark.parametrize(
+    ("network", "sampler"),
+    [pair for pair in product(POSITIONS, SAMPLERS) if pair[0] != "transformer" or pair[1] not in NOTICES_ROUNDING],
+)
 def test_the_chunks_do_not_matter(
     runs: dict[str, Run], network: str, sampler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With seeds for which no draw falls on a last bit; sizes that divide blocks and that do not."""
-    if network == "transformer" and isinstance(SAMPLERS[sampler], Ordered | EntropyBounded):
-        pytest.skip("while all is masked, positions differ in nothing but rounding, and which is surer with it")
     run, n = runs[network], 100
     steps = steps_of(sampler, POSITIONS[network])
     whole = run.sample(n, steps=steps, seed=3, sampler=sampler)
     assert whole.shape == (n, POSITIONS[network])
     for rows in (24, 64, 90):
-        monkeypatch.setattr(sampling, "MOST_ROWS", rows)
+        monkeypatch.setattr(memory, "CPU_ROWS", rows)
         parts = [len(part.tokens) for part in run.stream(n, steps=steps, sampler=sampler)]
         assert parts[0] == {24: 24, 64: 64, 90: 64}[rows]
         assert sum(parts) == n
@@ -89,13 +93,15 @@ def test_the_chunks_do_not_matter(
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])
-@pytest.mark.parametrize("latent_policy", ["resample", "fixed"])
-def test_fewer_samples_are_the_first_of_more(runs: dict[str, Run], latent_policy: LatentPolicy, precision: Any) -> None:
-    values = TokenSampler(precision=precision)
+@pytest.mark.parametrize("latent", ["resample", "fixed"])
+def test_fewer_samples_are_the_first_of_more(
+    runs: dict[str, Run], latent: LatentPolicy, precision: DrawPrecision
+) -> None:
+    token_sampler = TokenSampler(precision=precision)
     for run in runs.values():
-        many = run.sample(200, steps=2, seed=8, latent_policy=latent_policy, values=values)
+        many = run.sample(200, steps=2, seed=8, latent=latent, token_sampler=token_sampler)
         for n in (1, 63, 2 * BLOCK):
-            assert run.sample(n, steps=2, seed=8, latent_policy=latent_policy, values=values).equal(many[:n])
+            assert run.sample(n, steps=2, seed=8, latent=latent, token_sampler=token_sampler).equal(many[:n])
 
 
 @every_sampler
@@ -116,16 +122,27 @@ def test_no_block_repeats_another(trained: Run) -> None:
 def test_progress_tells_what_is_done_and_how_often_the_network_was_called(
     trained: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "MOST_ROWS", BLOCK)
-    told: list[tuple[int, int]] = []
-    parts = list(trained.stream(100, steps=3, progress=lambda done, evaluations: told.append((done, evaluations))))
+    monkeypatch.setattr(memory, "CPU_ROWS", BLOCK)
+    told = Told()
+    parts = list(trained.stream(100, steps=3, progress=told))
     evaluations = [part.evaluations for part in parts]
     assert [len(part.tokens) for part in parts] == [64, 36]
     assert evaluations == [3, 3]
-    assert {done for done, _ in told} == {0, 64, 100}
-    assert [count for _, count in told] == sorted(count for _, count in told)
-    assert told[-1] == (100, sum(evaluations))
+    assert told == sorted(told)
+    assert {(done, total) for _, done, total in told} == {(0, 100), (64, 100), (100, 100)}
+    assert told[-1] == ("samples, 6 evaluations of the network", 100, 100)
     assert 100 < sum(part.sequences for part in parts) <= 200, "a sequence of two positions is shown twice at most"
+
+
+def test_of_the_first_samples_the_trajectories_are_kept(trained: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "CPU_ROWS", BLOCK)
+    first, second, third = trained.stream(130, steps=3, record=70)
+    assert first.trajectory is not None
+    assert second.trajectory is not None
+    assert third.trajectory is None
+    assert [state.shape[:2] for state in (first.trajectory, second.trajectory)] == [(4, 64), (4, 6)]
+    assert torch.cat([first.trajectory, second.trajectory], dim=1).equal(trained.trajectory(70, steps=3))
+    assert second.trajectory[-1].equal(second.tokens[:6])
 
 
 def test_the_recipe_says_how_to_sample_unless_told_otherwise(trained: Run) -> None:
@@ -138,20 +155,23 @@ def test_the_recipe_says_how_to_sample_unless_told_otherwise(trained: Run) -> No
 
 def test_the_names_of_a_recipe_are_those_of_the_samplers() -> None:
     assert get_args(Sampling.model_fields["sampler"].annotation) == tuple(SAMPLERS)
-    assert Sampling().sampler == "ancestral"
 
 
 def test_the_number_of_steps_follows_from_grid_and_sampler(trained: Run) -> None:
     assert trained.sample(100).equal(trained.sample(100, steps=1))
+    in_five = trained.with_sampling(steps=5)
+    assert in_five.sample(100).equal(trained.sample(100, steps=5))
+    assert in_five.sample(100, sampler="parallel").equal(trained.sample(100, steps=2, sampler="parallel"))
     assert trained.sample(100, grid=[0, 0.3, 1]).equal(trained.sample(100, steps=2, grid=[0, 0.3, 1]))
     assert trained.sample(9, sampler="first-hitting").equal(trained.sample(9, sampler="first-hitting", steps=2))
 
 
 def test_the_draws_of_values_can_be_changed(runs: dict[str, Run]) -> None:
     run = runs["residual"]
-    sure = run.sample(40, z=torch.zeros(40, run.model.latent.dim), values=TokenSampler(temperature=0))
+    z = torch.zeros(40, run.model.latent.dim)
+    sure = run.sample(40, latent=z, token_sampler=TokenSampler(temperature=0))
     assert (sure == sure[0]).all()
-    assert len(different(run.sample(40, z=torch.zeros(40, run.model.latent.dim)))) > 30
+    assert len(different(run.sample(40, latent=z))) > 30
 
 
 def different(tokens: Tensor) -> set[tuple[int, ...]]:
@@ -162,8 +182,8 @@ def test_latents_that_are_given_are_used_row_by_row(runs: dict[str, Run], monkey
     """At temperature zero and in one step nothing else is random."""
     run = runs["residual"]
     z = 5 * torch.randn(7, run.model.latent.dim, generator=torch.Generator().manual_seed(1)).repeat(10, 1)
-    monkeypatch.setattr(sampling, "MOST_ROWS", 9)
-    drawn = run.sample(70, z=z, values=TokenSampler(temperature=0))
+    monkeypatch.setattr(memory, "CPU_ROWS", 9)
+    drawn = run.sample(70, latent=z, token_sampler=TokenSampler(temperature=0))
     assert drawn.equal(drawn[:7].repeat(10, 1))
     assert len(different(drawn)) > 4
 
@@ -180,10 +200,10 @@ def test_latents_that_are_given_are_used_row_by_row(runs: dict[str, Run], monkey
         ({"grid": [0, 1], "steps": 2}, "a grid of 2 steps is 3 times"),
         ({"grid": [0.1, 1]}, "times that rise from 0 to 1"),
         ({"grid": "square"}, "unknown step grid 'square'"),
-        ({"latent_policy": "new"}, "unknown latent policy 'new'"),
-        ({"z": torch.zeros(10, 3)}, r"have the shape \(10, 2\), not \(10, 3\)"),
-        ({"z": torch.zeros(9, 2)}, r"have the shape \(10, 2\), not \(9, 2\)"),
-        ({"z": torch.zeros(10, 2), "latent_policy": "fixed"}, "not both"),
+        ({"latent": "new"}, "unknown latent policy 'new'"),
+        ({"latent": torch.zeros(10, 3)}, r"have the shape \(10, 2\), not \(10, 3\)"),
+        ({"latent": torch.zeros(9, 2)}, r"have the shape \(10, 2\), not \(9, 2\)"),
+        ({"step": 2}, "unknown option 'step' of sampling, did you mean 'steps'"),
     ],
     ids=lambda value: ", ".join(value) if isinstance(value, dict) else "",
 )
@@ -199,7 +219,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_drawn(
 
 def test_a_model_without_a_latent_is_given_none(mdlm_run: Path) -> None:
     with pytest.raises(UserError, match="has no latent"):
-        vadd.load(mdlm_run).sample(3, z=torch.zeros(3, 2))
+        vadd.load(mdlm_run).sample(3, latent=torch.zeros(3, 2))
 
 
 def test_bounds_are_those_of_the_recipes_sampler(trained: Run) -> None:
@@ -220,70 +240,12 @@ def test_bounds_are_those_of_the_recipes_sampler(trained: Run) -> None:
 
 def test_settings_know_whether_samples_are_exact(trained: Run) -> None:
     def exact(**options: Any) -> bool:
-        return sampling.resolve(trained.model, trained.recipe.sampling, **options).exact
+        return resolve(trained.model, trained.recipe.sampling, **options).exact
 
     assert exact()
-    assert exact(sampler="first-hitting", values=TokenSampler(top_p=1.0))
+    assert exact(sampler="first-hitting", token_sampler=TokenSampler(top_p=1.0))
     assert not exact(sampler=EntropyBounded(0.0))
-    assert not exact(values=TokenSampler(temperature=0.9))
-    assert not exact(values=TokenSampler(precision="float32"))
-
-
-class Kilobytes(nn.Module):
-    """Makes tensors of known sizes: two of a kilobyte alive at once, then a view and a small one."""
-
-    positions, values, uses_time = 4, 2, False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(10_000))
-
-    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
-        h = torch.zeros(len(xt), 256)
-        for _ in range(10):
-            h = h + 1
-        return h.view(len(xt), -1)[:, :2] + self.weight[:2]
-
-
-def test_the_memory_of_a_row_is_measured() -> None:
-    model = MaskedDiffusion(Kilobytes(), LinearSchedule())
-    assert 2048 <= sampling.bytes_per_row(model) <= 2048 + 64
-
-
-def test_chunks_are_whole_blocks_that_fit_into_memory() -> None:
-    assert sampling.chunk_size(1, 2, 1) == sampling.MOST_ROWS
-    assert sampling.chunk_size(sampling.MEMORY, 2, 1) == 1
-    assert sampling.chunk_size(4 * sampling.MEMORY, 2, 1) == 1
-    for row in (10_000, 100_000, 1_000_000, 10_000_000):
-        size = sampling.chunk_size(row, 64, 20)
-        assert size * row <= sampling.MEMORY
-        assert size % BLOCK == 0 or size < BLOCK
-        assert (size + BLOCK) * (row + 8 * (12 * 64 + 2 * 21)) > sampling.MEMORY or size == sampling.MOST_ROWS
-    # What the steps take counts as well.
-    assert sampling.chunk_size(1, 2, 100_000) * 8 * 2 * 100_000 <= sampling.MEMORY
-
-
-def test_a_stream_holds_one_chunk_at_a_time(runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "MOST_ROWS", BLOCK)
-    seen: list[weakref.ref[Tensor]] = []
-    for part in runs["mlp"].stream(10 * BLOCK):
-        seen.append(weakref.ref(part.tokens))
-        assert sum(reference() is not None for reference in seen) <= 2, "this one and the one before"
-    assert len(seen) == 10
-
-
-def test_many_times_the_samples_take_the_same_memory(tmp_path: Path) -> None:
-    """Written to files: 1,000 digits, or 10,000 and then 400,000 that cost nothing to draw, of 205 MB."""
-
-    def peak(n: int, undrawn: int = 0) -> int:
-        ours, theirs = CONTEXT.Pipe()
-        child = CONTEXT.Process(target=writing_samples, args=(digits(), tmp_path / f"{n}.npy", n, undrawn, theirs))
-        child.start()
-        assert ours.poll(300)
-        found: int = ours.recv()
-        child.join()
-        return found
-
-    few, many = peak(1_000), peak(10_000, 400_000)
-    assert np.load(tmp_path / "10000.npy", mmap_mode="r").shape == (400_000, 64)
-    assert many <= 1.2 * few
+    assert not exact(token_sampler=TokenSampler(temperature=0.9))
+    assert not exact(token_sampler=TokenSampler(precision="float32"))
+    assert exact(latent="fixed")
+    assert not exact(latent=torch.zeros(1, 2))

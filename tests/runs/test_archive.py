@@ -11,15 +11,15 @@ import pytest
 
 import vadd
 from tests.conftest import tiny_recipe, train_in
-from tests.runs.test_checkpoint import some_state
+from tests.helpers.runs import assert_same_state, log_of, newest, some_state
 from tests.training.children import CONTEXT, train_or_resume
-from tests.training.test_resume import assert_same_state, log_of, newest
 from vadd.build import build_dataset
 from vadd.errors import UserError
+from vadd.files import checksum
 from vadd.runs import checkpoint
 from vadd.runs.archive import Archive
 from vadd.runs.checkpoint import TrainingState, read_checkpoint
-from vadd.runs.run import RunDirectory
+from vadd.runs.layout import EMA, MANIFEST, CheckpointName, RunDirectory, step_of
 from vadd.training.loop import train
 
 
@@ -29,7 +29,7 @@ def state(step: int, test_loss: float | None = None) -> TrainingState:
 
 
 def steps(archive: Archive) -> list[int]:
-    return [int(path.name.removeprefix("step-")) for path in archive.all()]
+    return [step_of(path) for path in archive.directory.checkpoints()]
 
 
 def damage(run: Path, step: int, name: str = "optimizer") -> None:
@@ -43,17 +43,19 @@ def copy(vadd_run: Path, tmp_path: Path) -> Path:
 
 
 def test_the_newest_and_the_best_are_kept(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+    archive = Archive(RunDirectory(tmp_path))
     for step, loss in ((10, 3.0), (20, 1.0), (30, None), (40, 2.0), (50, 1.0)):
         assert archive.save(state(step, loss), keep=2)
     assert steps(archive) == [20, 40, 50]
-    assert archive.best() == archive.path(20)
+    best = archive.directory.best()
+    assert best is not None
+    assert (best.step, best.test_loss) == (20, 1.0)
     assert archive.save(state(60, 0.5), keep=1)
     assert steps(archive) == [60]
 
 
 def test_improvement_is_measured_against_earlier_checkpoints(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+    archive = Archive(RunDirectory(tmp_path))
     assert archive.improves(10, 9.0)
     archive.save(state(10, 2.0), keep=5)
     archive.save(state(30, 1.0), keep=5)
@@ -62,7 +64,7 @@ def test_improvement_is_measured_against_earlier_checkpoints(tmp_path: Path) -> 
 
 
 def test_names_are_ordered_by_number(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+    archive = Archive(RunDirectory(tmp_path))
     for step in (999_999_999, 20, 100_000_000):
         archive.save(state(step), keep=5)
     assert steps(archive) == [20, 100_000_000, 999_999_999]
@@ -79,9 +81,10 @@ def test_a_training_keeps_its_best_checkpoint_and_it_can_be_loaded(tmp_path: Pat
     best = min(losses, key=losses.__getitem__)
     assert best < 40
     assert directory.checkpoints() == [directory.checkpoint(best), directory.checkpoint(40)]
-    for which, step in (("best", best), (best, best), ("latest", 40), (40, 40)):
+    asked: list[tuple[CheckpointName, int]] = [("best", best), (best, best), ("latest", 40), (40, 40)]
+    for which, step in asked:
         weights = read_checkpoint(directory.checkpoint(step)).ema
-        loaded = vadd.load(path, checkpoint=which).model.state_dict()  # type: ignore[arg-type]
+        loaded = vadd.load(path, checkpoint=which).model.state_dict()
         assert all(bool((loaded[name] == weights[name]).all()) for name in loaded)
 
 
@@ -89,7 +92,7 @@ def test_a_checkpoint_that_is_not_there_is_told(copy: Path) -> None:
     with pytest.raises(UserError, match=r"no checkpoint 7; take latest, best or one of the steps 20, 30"):
         vadd.load(copy, checkpoint=7)
     for path in RunDirectory(copy).checkpoints():
-        manifest = path / checkpoint.MANIFEST
+        manifest = path / MANIFEST
         manifest.write_text(manifest.read_text().replace('"test_loss"', '"another"'))
     with pytest.raises(UserError, match="no checkpoint that was evaluated"):
         vadd.load(copy, checkpoint="best")
@@ -118,33 +121,60 @@ def test_a_damaged_newest_checkpoint_is_passed_over_when_loading(
     assert all(bool((loaded[name] == weights[name]).all()) for name in loaded)
 
 
+@pytest.mark.parametrize("name", ["model", "optimizer"])
+def test_loading_does_not_care_for_what_only_training_reads(
+    copy: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    damage(copy, 30, name)
+    assert vadd.load(copy).step == 30
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("which", ["latest", "best", 20])
+def test_loading_verifies_the_file_it_reads_and_only_once(
+    vadd_run: Path, monkeypatch: pytest.MonkeyPatch, which: CheckpointName
+) -> None:
+    verified: list[Path] = []
+
+    def counted(file: Path) -> str:
+        verified.append(file)
+        return checksum(file)
+
+    monkeypatch.setattr(checkpoint, "checksum", counted)
+    run = vadd.load(vadd_run, checkpoint=which)
+    assert run.step is not None
+    assert verified == [run.directory.checkpoint(run.step) / EMA]
+
+
 def test_rotation_does_not_count_a_damaged_one_from_the_future(copy: Path) -> None:
-    archive = RunDirectory(copy).archive
+    archive = Archive(RunDirectory(copy))
     damage(copy, 30)
     archive.save(state(25), keep=2)
     assert steps(archive) == [20, 25, 30]
-    assert archive.newest() == archive.path(25)
+    found = archive.newest(read_checkpoint)
+    assert found is not None
+    assert found[1].step == 25
 
 
 def test_too_little_space_costs_the_checkpoint_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    archive = Archive(tmp_path)
+    archive = Archive(RunDirectory(tmp_path))
     archive.save(state(10), keep=1)
     with monkeypatch.context() as full:
         full.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=state(20).bytes()))
         assert not archive.save(state(20), keep=1)
     assert "warning: no checkpoint of step 20: No space left on device" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["step-00000010"]
+    assert [path.name for path in archive.directory.checkpoints_directory.iterdir()] == ["step-00000010"]
     assert archive.save(state(30), keep=1)
     assert steps(archive) == [30]
 
 
-@pytest.mark.parametrize("place", ["save_file", "_flush_to_disk", "_checksum"])
+@pytest.mark.parametrize("place", ["save_file", "flush_to_disk", "checksum"])
 def test_a_disk_that_becomes_full_in_the_middle_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    archive = Archive(tmp_path)
+    archive = Archive(RunDirectory(tmp_path))
     archive.save(state(10), keep=1)
     undisturbed, calls = getattr(checkpoint, place), []
 
@@ -156,8 +186,8 @@ def test_a_disk_that_becomes_full_in_the_middle_leaves_nothing_behind(
 
     monkeypatch.setattr(checkpoint, place, full)
     assert not archive.save(state(20), keep=1)
-    assert [path.name for path in tmp_path.iterdir()] == ["step-00000010"]
-    assert read_checkpoint(archive.path(10)).step == 10
+    assert [path.name for path in archive.directory.checkpoints_directory.iterdir()] == ["step-00000010"]
+    assert read_checkpoint(archive.directory.checkpoint(10)).step == 10
 
 
 def limited_training(path: Path) -> None:

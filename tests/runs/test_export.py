@@ -7,29 +7,30 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import yaml
 
 import vadd
 from tests.conftest import tiny_recipe
+from tests.helpers.runs import contents
 from vadd.core import Particles
+from vadd.data import ExampleFormat
+from vadd.data.text.tokenizers import CharacterTokenizer
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, evaluate
 from vadd.recipe import load_recipe
 from vadd.runs.checkpoint import read_weights
 from vadd.runs.export import export, without_paths
-from vadd.runs.exported import READ_FROM_HUB, DataWhenNeeded, read_exported
-from vadd.runs.run import RunDirectory
+from vadd.runs.exported import READ_FROM_HUB, read_exported
+from vadd.runs.layout import CheckpointName, RunDirectory
+from vadd.runs.run import keep_tokenizer
 
 
 @pytest.fixture
 def exported(vadd_run: Path, tmp_path: Path) -> Path:
     return export(RunDirectory(vadd_run), tmp_path / "model").path
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
 def test_the_same_seed_gives_the_same_samples(vadd_run: Path, exported: Path) -> None:
@@ -53,7 +54,7 @@ def test_the_folder_holds_what_it_should_and_no_more(vadd_run: Path, exported: P
     assert (config["library"], config["format"], config["vadd"]) == ("vadd", 1, vadd.__version__)
     assert (config["shape"], config["values"], config["step"], config["model"]) == ([2], 8, 30, "vadd")
     assert load_recipe(str(exported / "recipe.yaml")) == tiny_recipe()
-    averaged = read_weights(RunDirectory(vadd_run).latest_checkpoint())
+    averaged = read_weights(RunDirectory(vadd_run).checkpoint(30))
     kept = read_exported(exported).weights()
     assert kept.keys() == averaged.keys()
     assert all(torch.equal(kept[name], averaged[name]) for name in kept)
@@ -61,11 +62,11 @@ def test_the_folder_holds_what_it_should_and_no_more(vadd_run: Path, exported: P
 
 def test_the_chosen_checkpoint_is_exported(vadd_run: Path, tmp_path: Path) -> None:
     directory = RunDirectory(vadd_run)
-    steps = [int(path.name.removeprefix("step-")) for path in directory.checkpoints()]
-    assert export(directory, tmp_path / "first", checkpoint=steps[0]).step == steps[0]
-    best = directory.archive.best()
+    assert [saved.step for saved in directory.saved_steps()] == [20, 30]
+    assert export(directory, tmp_path / "first", checkpoint=20).step == 20
+    best = directory.best()
     assert best is not None
-    assert directory.checkpoint(export(directory, tmp_path / "best", checkpoint="best").step) == best
+    assert export(directory, tmp_path / "best", checkpoint="best").step == best.step
     with pytest.raises(UserError, match="has no checkpoint 7"):
         export(directory, tmp_path / "none", checkpoint=7)
     assert not (tmp_path / "none").exists()
@@ -73,7 +74,8 @@ def test_the_chosen_checkpoint_is_exported(vadd_run: Path, tmp_path: Path) -> No
 
 def test_an_exported_model_has_one_checkpoint(exported: Path) -> None:
     assert vadd.load(exported, checkpoint=30).recipe == tiny_recipe()
-    for other in ("best", 10):
+    others: list[CheckpointName] = ["best", 10]
+    for other in others:
         with pytest.raises(UserError, match="weights of step 30 only"):
             vadd.load(exported, checkpoint=other)
 
@@ -90,7 +92,7 @@ def without_data(array_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_sampling_needs_no_data_and_evaluation_says_that_it_does(without_data: Path, array_run: Path) -> None:
     run = vadd.load(without_data)
     assert torch.equal(run.sample(20, steps=2), vadd.load(array_run).sample(20, steps=2))
-    assert (run.data.shape, run.data.vocab_size, run.data.positions) == ((2, 3), 4, 6)
+    assert run.format == ExampleFormat((2, 3), 4)
     with pytest.raises(UserError, match=r"needs the data that the model learned from: there is no file codes\.npy"):
         evaluate(run, (1,), 100)
 
@@ -101,10 +103,10 @@ def test_the_data_are_used_where_they_are(without_data: Path, array_run: Path, c
     assert found["results"] == expected["results"]
 
 
-def test_other_data_under_the_same_name_are_refused() -> None:
-    data = DataWhenNeeded(tiny_recipe(), (2,), 9)
-    with pytest.raises(UserError, match="not what the model learned from"):
-        _ = data.train
+def test_other_data_under_the_same_name_are_refused(without_data: Path) -> None:
+    np.save("codes.npy", np.zeros((10, 7), dtype=np.int64))
+    with pytest.raises(UserError, match=r"not what the model learned from: .* \(7,\) and 4 values, not \(2, 3\) and 4"):
+        _ = vadd.load(without_data).data
 
 
 def test_paths_of_the_machine_are_not_published(without_data: Path, codes_file: Path) -> None:
@@ -116,10 +118,12 @@ def test_paths_of_the_machine_are_not_published(without_data: Path, codes_file: 
 
 def test_a_tokenizer_is_carried_along(vadd_run: Path, tmp_path: Path) -> None:
     run = shutil.copytree(vadd_run, tmp_path / "run")
-    (run / "tokenizer").mkdir()
-    (run / "tokenizer" / "tokenizer.json").write_text("{}")
+    keep_tokenizer(RunDirectory(run), CharacterTokenizer("abcdefgh"))
     out = export(RunDirectory(run), tmp_path / "model").path
-    assert (out / "tokenizer" / "tokenizer.json").read_text() == "{}"
+    assert contents(out / "tokenizer") == contents(run / "tokenizer")
+    carried = vadd.load(out).tokenizer
+    assert carried is not None
+    assert carried.text(np.array([7, 0, 3]), padded=False) == "had"
 
 
 @pytest.mark.parametrize("kind", ["full", "file", "run"])
@@ -247,13 +251,6 @@ def test_a_folder_here_goes_before_the_hub(hub: FakeHub, vadd_run: Path) -> None
     shutil.copytree(vadd_run, "owner/name")
     assert vadd.load("owner/name").directory.path == Path("owner/name")
     assert hub.asked == []
-
-
-def test_without_the_hubs_client_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="pip install huggingface_hub"):
-        vadd.load("owner/name")
 
 
 def test_the_card_has_the_front_matter_of_the_hub(exported: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from vadd.runs.layout import RunDirectory
 from vadd.runs.metrics import MetricsLog, forget_after, training_seconds
-from vadd.runs.run import RunDirectory
 
 
 def filled(path: Path, *steps: int) -> Path:

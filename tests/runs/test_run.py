@@ -1,17 +1,24 @@
 """Run directories: what is never deleted, what is told about damage, and three lines of Python to a sample."""
 
+import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import vadd
-from tests.conftest import tiny_recipe
+from tests.conftest import TINY_ARRAY, tiny_recipe, train_in
+from tests.helpers.runs import contents
+from vadd.build import recipe_for
+from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.runs.checkpoint import read_checkpoint
-from vadd.runs.run import Run, RunDirectory
+from vadd.runs.export import export
+from vadd.runs.layout import RunDirectory
+from vadd.runs.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +30,6 @@ def run(vadd_run: Path) -> Run:
 def copy(vadd_run: Path, tmp_path: Path) -> Path:
     """A run to be damaged."""
     return shutil.copytree(vadd_run, tmp_path / "copy")
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
 def test_three_lines_are_enough(vadd_run: Path) -> None:
@@ -79,8 +82,8 @@ def test_grid_and_latent_policy_are_those_of_the_recipe_unless_given(run: Run, c
     other = vadd.load(copy)
     plain, changed = run.sample(500, steps=3), other.sample(500, steps=3)
     assert not torch.equal(plain, changed)
-    assert torch.equal(changed, run.sample(500, steps=3, grid="cosine", latent_policy="fixed"))
-    assert torch.equal(plain, other.sample(500, steps=3, grid="uniform", latent_policy="resample"))
+    assert torch.equal(changed, run.sample(500, steps=3, grid="cosine", latent="fixed"))
+    assert torch.equal(plain, other.sample(500, steps=3, grid="uniform", latent="resample"))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,62 @@ def test_impossible_requests_are_refused(run: Run, arguments: dict[str, int], to
 def test_runs_on_arrays_give_flat_samples_and_know_the_shape(array_run: Path) -> None:
     run = vadd.load(array_run)
     assert run.sample(7, steps=2).shape == (7, 6)
-    assert run.data.shape == (2, 3)
+    assert run.shape == run.data.shape == (2, 3)
+
+
+@pytest.fixture
+def without_its_file(codes_file: Path, tmp_path: Path) -> Path:
+    """A run on an array whose .npy was deleted after the training."""
+    file = Path(shutil.copy(codes_file, tmp_path / "codes.npy"))
+    assert train_in(tmp_path / "run", recipe_for(file).with_overrides(TINY_ARRAY)).finished
+    file.unlink()
+    return tmp_path / "run"
+
+
+def test_a_run_opens_without_reading_its_data(vadd_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_: object, **__: object) -> None:
+        raise UserError("somebody has read the data")
+
+    monkeypatch.setattr("vadd.runs.run.build_dataset", read)
+    run = vadd.load(vadd_run)
+    assert run.sample(3).shape == (3, 2)
+    assert run.infill(np.array([[-1, 3]])).shape == (1, 2)
+    with pytest.raises(UserError, match="needs the data that the model learned from: somebody has read the data"):
+        _ = run.data
+
+
+def test_only_the_data_set_needs_the_file_of_the_data(without_its_file: Path, array_run: Path, tmp_path: Path) -> None:
+    """The same training as that of the run beside it, whose file is still there."""
+    run, there = vadd.load(without_its_file), vadd.load(array_run)
+    assert run.format == there.format == ExampleFormat((2, 3), 4)
+    assert run.sample(20, steps=2).equal(there.sample(20, steps=2))
+    x = np.array([[[0, -1, 2], [-1, -1, -1]]])
+    assert run.infill(x, count=5, steps=2).equal(there.infill(x, count=5, steps=2))
+    exported = vadd.load(export(run.directory, tmp_path / "exported").path)
+    assert exported.sample(20, steps=2).equal(there.sample(20, steps=2))
+    with pytest.raises(UserError, match=r"needs the data that the model learned from: there is no file .*codes\.npy"):
+        _ = run.data
+
+
+def test_a_run_says_what_its_examples_look_like(vadd_run: Path, array_run: Path) -> None:
+    about = [json.loads((path / "data.json").read_text()) for path in (vadd_run, array_run)]
+    assert about == [{"shape": [2], "vocab_size": 8, "pad": None}, {"shape": [2, 3], "vocab_size": 4, "pad": None}]
+
+
+def test_a_run_that_does_not_say_it_asks_its_recipe_or_its_data(copy: Path, without_its_file: Path) -> None:
+    """As runs of version 0.1.0 do."""
+    (copy / "data.json").unlink()
+    assert vadd.load(copy).format == ExampleFormat((2,), 8)
+    (without_its_file / "data.json").unlink()
+    with pytest.raises(UserError, match=r"only the data can tell the shape of these examples, .*codes\.npy"):
+        vadd.load(without_its_file)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"shape": [2]}', '{"shape": 2, "vocab_size": 8}', "\x00"])
+def test_a_damaged_data_file_is_named(copy: Path, content: str) -> None:
+    (copy / "data.json").write_text(content)
+    with pytest.raises(UserError, match=r"data\.json is damaged"):
+        vadd.load(copy)
 
 
 def test_a_new_directory_gets_the_recipe(tmp_path: Path) -> None:
@@ -161,7 +219,8 @@ def test_loading_a_run_without_a_checkpoint_says_so(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_was_never_finished_does_not_count(copy: Path) -> None:
     shutil.copytree(copy / "checkpoints/step-00000030", copy / "checkpoints/.step-00000040.partial")
-    assert RunDirectory(copy).latest_checkpoint().name == "step-00000030"
+    assert RunDirectory(copy).checkpoints()[-1].name == "step-00000030"
+    assert vadd.load(copy).step == 30
 
 
 def test_loading_a_truncated_checkpoint_names_the_file(copy: Path) -> None:

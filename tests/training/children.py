@@ -20,14 +20,16 @@ import torch
 import torch._dynamo  # optimisers import it when they are made; here, once for all children
 import torch.distributed as dist
 
+from vadd import progress
 from vadd.build import build_dataset, build_model
 from vadd.core import Objective, Samples
-from vadd.generation import sampling
-from vadd.parallel import on_main_process
+from vadd.data import ExampleFormat
+from vadd.generation import memory, sampling
+from vadd.parallel import leave, on_main_process
 from vadd.recipe import Recipe
 from vadd.runs import archive, checkpoint
-from vadd.runs.run import Run, RunDirectory
-from vadd.training import display
+from vadd.runs.layout import RunDirectory
+from vadd.runs.run import Run
 from vadd.training.loop import Trainer, train
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -36,7 +38,7 @@ CONTEXT.set_forkserver_preload([__name__])
 
 def train_or_resume(path: Path, recipe: Recipe) -> None:
     torch.set_num_threads(1)
-    display.console.quiet = True
+    progress.console.quiet = True
     directory = RunDirectory(path)
 
     def create_once() -> None:
@@ -86,10 +88,11 @@ def dying_training(path: Path, recipe: Recipe, place: str, call: int, after: boo
 def writing_samples(recipe: Recipe, out: Path, n: int, undrawn: int, answer: Connection) -> None:
     """``n`` digits and, into the same file, some that cost nothing to draw; tells the peak memory in bytes."""
     torch.set_num_threads(1)
-    run = Run(RunDirectory("nowhere"), build_model(recipe, (8, 8, 1), 2).eval().requires_grad_(False), recipe)
+    format = ExampleFormat((8, 8, 1), 2)
+    run = Run(RunDirectory("nowhere"), build_model(recipe, format).eval().requires_grad_(False), recipe, format)
     write_samples(run, n, out)
 
-    def zeros(model: object, settings: object, rows: range, **_: object) -> Samples:
+    def zeros(model: object, settings: object, start: object, rows: range, **_: object) -> Samples:
         return Samples(torch.zeros(len(rows), 64, dtype=torch.int64), 1, len(rows))
 
     if undrawn:
@@ -111,7 +114,7 @@ def sampling_command(rows: int, *arguments: object) -> None:
     from vadd.cli import main  # here, where it can see which of the processes it is in
 
     torch.set_num_threads(1)
-    sampling.MOST_ROWS = rows
+    memory.CPU_ROWS = rows
     sys.argv = ["vadd", "sample", *map(str, arguments)]
     with suppress(SystemExit):
         main()
@@ -133,7 +136,7 @@ def member(work: Callable[..., None], arguments: Sequence[Any], rank: int, proce
         return
     dist.init_process_group("gloo", init_method=f"file://{meeting_point}", rank=rank, world_size=processes)
     work(*arguments)
-    dist.destroy_process_group()
+    leave()
 
 
 def together(processes: int, work: Callable[..., None], *arguments: Any, seconds: float = 600) -> None:

@@ -10,16 +10,22 @@ import torch
 
 import vadd
 from tests.conftest import tiny_recipe, train_in
+from tests.helpers.runs import newest
 from tests.training.children import together, train_or_resume
-from tests.training.test_resume import newest
 from vadd.core import Objective
 from vadd.errors import UserError
 from vadd.recipe import Recipe, load_recipe
+from vadd.runs.layout import RunDirectory
 from vadd.runs.lock import RunLock
-from vadd.runs.run import RunDirectory
 from vadd.training.loop import Trainer
 
-BLOCKS = ("network.width=16", "network.blocks=2", "network.recognizer_blocks=1", "network.dropout=0", "latent.dim=3")
+BLOCKS = (
+    "network.width=16",
+    "network.denoiser.blocks=2",
+    "network.recognizer.blocks=1",
+    "network.dropout=0",
+    "latent.dim=3",
+)
 
 
 def mlp(*overrides: str) -> Recipe:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import tiny_recipe, train_in
+from tests.helpers.runs import assert_same_state, log_of, newest
 from tests.training.children import CONTEXT, dying_training, reporting_training, train_or_resume
-from tests.training.test_resume import assert_same_state, log_of, newest
 from vadd.recipe import Recipe
-from vadd.runs.run import RunDirectory
+from vadd.runs.layout import RunDirectory
 
 LONG, SHORT = 66, 20
 
@@ -73,13 +73,13 @@ def test_twenty_kills_at_random_moments_change_nothing(undisturbed: dict[int, Pa
 MOMENTS = {
     "before the first file": ("save_file", 4, False),
     "between the files": ("save_file", 5, True),
-    "after the files, before the manifest": ("_checksum", 4, False),
-    "before anything is flushed": ("_flush_to_disk", 7, False),
+    "after the files, before the manifest": ("checksum", 4, False),
+    "before anything is flushed": ("flush_to_disk", 7, False),
     "before the rename": ("rename", 3, False),
     "after the rename": ("rename", 3, True),
     "after the rename, before the rotation": ("_keep_only", 3, False),
     "in the rotation, before the removal": ("remove_checkpoint", 1, False),
-    "in the rotation, in the removal": ("remove_tree", 5, False),
+    "in the rotation, in the removal": ("remove", 5, False),
     "in the very first checkpoint": ("save_file", 2, False),
 }
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 from accelerate.utils import is_tensorboard_available
 
-import vadd
 from tests.conftest import tiny_recipe, train_in
+from tests.helpers.runs import assert_same_state, log_of, newest
 from vadd.build import build_dataset
 from vadd.core import Objective
 from vadd.errors import UserError
 from vadd.recipe import Recipe
-from vadd.runs.checkpoint import TrainingState, read_checkpoint, read_weights
-from vadd.runs.run import RunDirectory
+from vadd.runs.checkpoint import read_weights
+from vadd.runs.layout import RunDirectory
 from vadd.training.loop import Outcome, Trainer, train
 
 
@@ -34,22 +34,6 @@ def disturb(monkeypatch: pytest.MonkeyPatch, at: int, error: type[Exception] | N
         return undisturbed(self, number)
 
     monkeypatch.setattr(Trainer, "step", step)
-
-
-def newest(path: Path) -> TrainingState:
-    return read_checkpoint(RunDirectory(path).latest_checkpoint())
-
-
-def assert_same_state(one: TrainingState, two: TrainingState) -> None:
-    assert one.step == two.step
-    for first, second in ((one.model, two.model), (one.ema, two.ema), (one.optimizer, two.optimizer)):
-        assert first.keys() == second.keys()
-        assert [name for name in first if not torch.equal(first[name], second[name])] == []
-
-
-def log_of(path: Path, *, leave_out: str = "steps_per_second") -> list[dict[str, object]]:
-    records = RunDirectory(path).metrics()
-    return [{key: value for key, value in record.items() if key != leave_out} for record in records]
 
 
 RECIPES = [
@@ -160,15 +144,9 @@ def test_a_loss_that_is_not_finite_ends_the_training_with_advice(tmp_path: Path)
         train_in(tmp_path / "run", recipe)
 
 
-def test_tensorboard_gets_the_same_numbers_when_it_is_installed(vadd_run: Path) -> None:
+def test_tensorboard_gets_a_file_when_it_is_installed(vadd_run: Path) -> None:
     events = [file for file in vadd_run.rglob("*") if "tfevents" in file.name]
     assert bool(events) == is_tensorboard_available()
-
-
-def test_the_averaged_weights_are_what_a_loaded_run_has(vadd_run: Path) -> None:
-    state, loaded = newest(vadd_run), vadd.load(vadd_run).model.state_dict()
-    assert all(torch.equal(loaded[name], state.ema[name]) for name in loaded)
-    assert not all(torch.equal(loaded[name], state.model[name]) for name in loaded)
 
 
 def test_a_run_without_a_checkpoint_starts_again_and_logs_nothing_twice(tmp_path: Path) -> None:

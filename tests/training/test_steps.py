@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 from tests.conftest import tiny_recipe, train_in
-from tests.training.test_resume import log_of, newest
+from tests.helpers.runs import log_of, newest
 from vadd.build import build_dataset
 from vadd.core import MaskedDiffusion, Objective
 from vadd.errors import UserError
 from vadd.parallel import Processes
 from vadd.recipe import Recipe, Training
-from vadd.runs.run import RunDirectory
+from vadd.runs.layout import RunDirectory
 from vadd.training.loop import Trainer, train
 from vadd.training.optimizer import Stepper
 

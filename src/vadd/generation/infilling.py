@@ -61,6 +61,13 @@ def is_one_example(x: Tensor | Array, shape: Sequence[int]) -> bool:
     return tuple(x.shape) in (tuple(shape), (positions,)) and tuple(x.shape) != (1, positions)
 
 
+def latent_rows(latent: Tensor, sequences: int, count: int) -> Tensor:
+    """Latents (n, count, d), as completions are given back, as rows (n * count, d)."""
+    if latent.shape[:2] != (sequences, count):
+        raise UserError(f"latents for them have the shape ({sequences}, {count}, d), not {tuple(latent.shape)}")
+    return latent.flatten(0, 1)
+
+
 def as_given(filled: Tensor, x: Tensor | Array, shape: Sequence[int], count: int | None) -> Tensor:
     """Completions (n * count, N) in the shape of what was given: x itself, or with ``count`` (n, count, ...)."""
     if count is None:

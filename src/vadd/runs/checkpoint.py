@@ -88,9 +88,7 @@ def read_weights(directory: Path) -> dict[str, Tensor]:
 def read_tensors(directory: Path, name: str) -> dict[str, Tensor]:
     """One file of a checkpoint, after its checksum has been verified; a damaged one is an error that names it."""
     _, manifest = step_and_manifest(directory)
-    expected = manifest.get("sha256")
-    sha256 = expected.get(name) if isinstance(expected, dict) else None
-    return load_verified(directory / name, sha256, f"the checkpoint {directory}")
+    return load_verified(directory / name, manifest["sha256"].get(name), f"the checkpoint {directory}")
 
 
 def load_verified(file: Path, sha256: str | None, what: str) -> dict[str, Tensor]:
@@ -106,7 +104,7 @@ def load_verified(file: Path, sha256: str | None, what: str) -> dict[str, Tensor
 def step_and_manifest(directory: Path) -> tuple[int, dict[str, Any]]:
     try:
         manifest = read_manifest(directory)
-        return int(manifest["step"]), manifest
+        return int(manifest["step"]), {**manifest, "sha256": dict(manifest["sha256"])}
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"the checkpoint {directory} is damaged: {MANIFEST} is missing or unreadable") from None
 

@@ -18,7 +18,7 @@ from vadd.data import DiscreteDataset, ExampleFormat
 from vadd.data.dataset import Array
 from vadd.data.text.tokenizers import Tokenizer, load_tokenizer, refuse_other
 from vadd.errors import UserError
-from vadd.generation.infilling import as_given, masked_starts
+from vadd.generation.infilling import as_given, latent_rows, masked_starts
 from vadd.generation.memory import bytes_per_row, chunk_size
 from vadd.generation.options import SamplingOptions, resolve
 from vadd.generation.sampling import check_start, stream
@@ -148,9 +148,10 @@ class Run:
         What is ``known`` stays, or, without it, all but -1. With ``count`` there are so many completions of each,
         (n, count, ...). Infilling is sampling from another start: the ``options`` are the same.
         """
-        starts = masked_starts(self.model, self.shape, x, known, 1 if count is None else count)
+        each = 1 if count is None else count
+        starts = masked_starts(self.model, self.shape, x, known, each)
         if isinstance(latent := options.get("latent"), Tensor) and latent.ndim == 3:
-            options["latent"] = latent.flatten(0, 1)
+            options["latent"] = latent_rows(latent, len(starts) // each, each)
         drawn = [part.tokens for part in self.stream(starts, memory=memory, progress=progress, **options)]
         return as_given(torch.cat(drawn), x, self.shape, count)
 

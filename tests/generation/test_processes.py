@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import Command
 from tests.training.children import sampling_command, together
-from vadd.generation import sampling
+from vadd.generation import memory
 
 
 @pytest.mark.parametrize(("n", "suffix"), [(300, ".npy"), (300, ".csv"), (40, ".npy")], ids=str)
@@ -16,7 +16,7 @@ def test_two_processes_write_what_one_writes(
     """Five chunks, the last one short; and a single one, where the second process has nothing to do."""
     arguments = (vadd_run, "-n", n, "--steps", 2, "--seed", 5)
     one, two = tmp_path / f"one{suffix}", tmp_path / f"two{suffix}"
-    monkeypatch.setattr(sampling, "MOST_ROWS", 64)
+    monkeypatch.setattr(memory, "CPU_ROWS", 64)
     assert vadd_command("sample", *arguments, "--out", one).code == 0
     together(2, sampling_command, 64, *arguments, "--out", two)
     assert two.read_bytes() == one.read_bytes()

@@ -1,0 +1,14 @@
+"""Texts for tests: real English, which every Python carries as its own documentation, and a few lines."""
+
+import re
+from pydoc_data.topics import topics
+
+TOPICS = [topics[name] for name in sorted(topics)]
+"""Half a megabyte in a hundred documents, with code, tables and punctuation."""
+
+LINES = ["the cat sat on the mat", "the dog sat on the log", "ünïcödé ☃ and the rest", "the end"]
+
+
+def letters_only(text: str) -> str:
+    """As text8 is: a to z and single blanks."""
+    return re.sub(r"[^a-z]+", " ", text.lower())
