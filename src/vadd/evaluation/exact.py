@@ -24,11 +24,11 @@ def mean_prediction(model: MaskedDiffusion, xt: Tensor, t: float, nodes: int) ->
     r"""For states xt (B, 2): the marginals E_z mu (B, 2, V) and the joints E_z mu_1 mu_2 summed over the batch
     (V, V), in float64.
     """
-    device, values = model.device, model.vocab_size
+    device, vocab_size = model.device, model.vocab_size
     z_nodes, weights = model.latent.prior_nodes(nodes)
     z_nodes, weights = None if z_nodes is None else z_nodes.to(device), weights.to(device)
-    marginals = torch.zeros(len(xt), 2, values, dtype=torch.float64, device=device)
-    joint = torch.zeros(values, values, dtype=torch.float64, device=device)
+    marginals = torch.zeros(len(xt), 2, vocab_size, dtype=torch.float64, device=device)
+    joint = torch.zeros(vocab_size, vocab_size, dtype=torch.float64, device=device)
     for row, state in enumerate(xt.to(device)):
         for first in range(0, len(weights), CHUNK):
             chunk = slice(first, first + CHUNK)
@@ -36,7 +36,7 @@ def mean_prediction(model: MaskedDiffusion, xt: Tensor, t: float, nodes: int) ->
             x = state.expand(len(weight), 2)
             z = None if z_nodes is None else z_nodes[chunk]
             logits = model.predict(x, z, torch.full((len(x),), t, device=device), torch.ones_like(x, dtype=torch.bool))
-            mu = logits.double().softmax(-1).view(len(weight), 2, values)
+            mu = logits.double().softmax(-1).view(len(weight), 2, vocab_size)
             first_mu, second_mu = mu[:, 0], mu[:, 1]
             weighted = weight[:, None] * first_mu
             marginals[row, 0] += weighted.sum(0)

@@ -24,6 +24,7 @@ from vadd.data.places import data_directory
 from vadd.errors import UserError
 from vadd.evaluation.causal_models import CausalModel, load_causal_model
 from vadd.evaluation.likelihood import LARGEST_EXPONENT
+from vadd.evaluation.reports import JudgeReport
 from vadd.files import whole_file
 from vadd.progress import Progress, silent
 
@@ -123,14 +124,8 @@ class LanguageJudge:
             return "context only: the judge has no BOS"
         return f"scored, after the judge's BOS {self.tokenizer.convert_ids_to_tokens(self.bos)}"
 
-    def about(self) -> dict[str, object]:
-        """What a reader must know to compare its numbers."""
-        return {
-            "name": self.name,
-            "convention": CONVENTIONS[self.convention],
-            "first_token": self.first_token,
-            "max_length": self.max_length,
-        }
+    def about(self) -> JudgeReport:
+        return JudgeReport(self.name, CONVENTIONS[self.convention], self.first_token, self.max_length)
 
     def score(self, texts: Sequence[str], *, what: str = "the judge reads", progress: Progress = silent) -> Scores:
         """Reading takes long and depends on nothing but the judge and the texts: the scores are kept on disk."""
