@@ -9,9 +9,15 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from vadd.evaluation.reports import LikelihoodReport, NegativeLogLikelihood, RunReport
-from vadd.words import model_label
 
 Cell = str | float | int | None
+
+MODEL_LABELS = {"mdlm": "MDLM", "vadd": "VADD"}
+
+
+def model_label(model: str) -> str:
+    """What a model is called in tables and figures."""
+    return MODEL_LABELS.get(model, model)
 
 
 @dataclass(frozen=True)

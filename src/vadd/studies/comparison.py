@@ -34,11 +34,11 @@ from vadd.report.figures import (
 )
 from vadd.report.images import denoising_strip, grids_by_steps, tokens_to_images, traversal_figure
 from vadd.report.page import PageSection, write_page
-from vadd.report.tables import PADS_NOTE, Table, bound_table, latent_table, report_names
+from vadd.report.tables import PADS_NOTE, Table, bound_table, latent_table, model_label, report_names
 from vadd.report.text_figures import text_by_steps
 from vadd.report.text_tables import quality_table, side_by_side
 from vadd.runs.run import Run
-from vadd.words import model_label, plural
+from vadd.words import plural
 
 STRIP_STEPS = 10
 

@@ -11,11 +11,10 @@ from vadd.evaluation.metrics import InceptionDistance
 from vadd.progress import Progress
 from vadd.recipe import Recipe
 from vadd.report.page import PageSection
-from vadd.report.tables import Cell, Table
+from vadd.report.tables import Cell, Table, model_label
 from vadd.studies.comparison import Comparison, compare
 from vadd.studies.ensure import both_models, ensure_trained
 from vadd.studies.paper import BITS_PER_DIMENSION, CIFAR10_FID
-from vadd.words import model_label
 
 Scale = Literal["small", "paper"]
 MNIST_STEPS = (1, 2, 5, 10, 20)

@@ -12,12 +12,11 @@ from vadd.evaluation.metrics import TextMetrics
 from vadd.progress import Progress
 from vadd.recipe import Recipe, ShortTransformerNetwork, TextData
 from vadd.report.page import PageSection
-from vadd.report.tables import PADS_NOTE, Cell, Table
+from vadd.report.tables import PADS_NOTE, Cell, Table, model_label
 from vadd.report.text_tables import judge_note
 from vadd.studies.comparison import Comparison, compare
 from vadd.studies.ensure import both_models, ensure_trained
 from vadd.studies.paper import GENERATIVE_JUDGE, OPENWEBTEXT_GENERATIVE_PERPLEXITY, PERPLEXITY
-from vadd.words import model_label
 
 Scale = Literal["small", "paper"]
 RECIPES: dict[Scale, str] = {"small": "text8-small", "paper": "openwebtext"}

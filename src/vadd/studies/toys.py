@@ -9,11 +9,10 @@ from vadd.evaluation import BoundSettings, RunReport
 from vadd.evaluation.metrics import DistributionDistance
 from vadd.progress import Progress
 from vadd.report.page import PageSection
-from vadd.report.tables import Cell, Table
+from vadd.report.tables import Cell, Table, model_label
 from vadd.studies.comparison import Comparison, compare
 from vadd.studies.ensure import both_models, ensure_trained
 from vadd.studies.paper import TOYS
-from vadd.words import model_label
 
 ToyName = Literal["checkerboard", "swissroll", "circles"]
 TOY_NAMES: tuple[ToyName, ...] = ("checkerboard", "swissroll", "circles")
