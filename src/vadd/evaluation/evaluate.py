@@ -12,7 +12,7 @@ from vadd.errors import UserError
 from vadd.evaluation.divergence import entropy, histogram
 from vadd.evaluation.judges import choose_judge
 from vadd.evaluation.language_judge import LanguageJudge
-from vadd.evaluation.likelihood import BoundSettings, has_latent, judge_latent, measure_bounds
+from vadd.evaluation.likelihood import BoundSettings, has_latent, judge_latent, measure_bounds, true_distribution
 from vadd.evaluation.reports import RunReport, StepResult
 from vadd.progress import Progress, named, silent
 from vadd.runs.metrics import training_seconds
@@ -73,14 +73,15 @@ def evaluate(
             drawn = run.sample(judge.samples, steps=count, seed=seed, progress=tell).numpy()
             report = replace(report, results=(*report.results, StepResult(count, judge(drawn, count))))
             grown(report)
-            if run.data.positions == 2:
-                histograms[count] = histogram(drawn, run.data.vocab_size)
-            if len(run.data.shape) == 3:
+            if run.model.positions == 2:
+                histograms[count] = histogram(drawn, run.format.vocab_size)
+            if len(run.shape) == 3:
                 images[count] = drawn[:SHOWN_IMAGES]
             if run.tokenizer is not None:
                 texts[count] = run.texts(torch.from_numpy(drawn[:SHOWN_TEXTS]))
-    if run.data.distribution is not None:
-        report = replace(report, entropy=entropy(run.data.distribution()))
+    truth = true_distribution(run)
+    if truth is not None:
+        report = replace(report, entropy=entropy(truth))
     held_out = run.data.test if examples is None else examples
     if bounds is not None:
         report = replace(report, likelihood=measure_bounds(run, held_out, bounds, progress))
@@ -95,7 +96,7 @@ def report_of(run: Run) -> RunReport:
         run=str(run.directory.path),
         recipe=run.recipe.name,
         model=run.recipe.model,
-        vocab_size=run.data.vocab_size,
+        vocab_size=run.format.vocab_size,
         training_steps=run.recipe.training.steps,
         training_seconds=training_seconds(run.directory.metrics()),
         latent_policy=run.recipe.sampling.latent_policy if has_latent(run) else None,

@@ -19,6 +19,7 @@ from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latents import NoLatent, Particles, ProposalName
 from vadd.core.randomness import BOUNDS, HEALTH, PILOT, step_generator
 from vadd.core.samplers import Grid
+from vadd.data.dataset import Array
 from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer
 from vadd.errors import UserError
 from vadd.evaluation.reports import NOT_A_BOUND, PADS_NOT_SCORED, LikelihoodReport, NegativeLogLikelihood
@@ -213,11 +214,23 @@ def character_count(run: Run, x0: Tensor) -> int | None:
     return sum(len(text) for row in x0.numpy() for text in run.tokenizer.documents(row))
 
 
+def true_distribution(run: Run) -> Array | None:
+    """The data's own, where it is known: text has none that is, and data that are gone do not tell theirs."""
+    if run.tokenizer is not None:
+        return None
+    try:
+        known = run.data.distribution
+    except UserError:
+        return None
+    return None if known is None else known()
+
+
 def true_log_probability(run: Run, x0: Tensor) -> Tensor | None:
     """log p(x0) under the data's own distribution, where it is known: (n,) float64."""
-    if run.data.distribution is None:
+    truth = true_distribution(run)
+    if truth is None:
         return None
-    probability = run.data.distribution()[tuple(x0.T.numpy())]
+    probability = truth[tuple(x0.T.numpy())]
     # Examples from elsewhere may be impossible under the data's distribution; then there is nothing to compare with.
     return torch.from_numpy(np.log(probability)) if probability.min() > 0 else None
 
