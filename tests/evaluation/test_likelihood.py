@@ -1,6 +1,7 @@
 """The numbers that ``vadd eval --bound`` reports: units, errors, refusals, and one exact comparison."""
 
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from vadd.evaluation.likelihood import (
     tightest,
 )
 from vadd.evaluation.reports import NOT_A_BOUND, LikelihoodReport, NegativeLogLikelihood
+from vadd.runs.layout import RunDirectory
 from vadd.runs.run import Run, load
 
 
@@ -272,6 +274,16 @@ def test_examples_that_the_data_cannot_produce_have_no_excess(vadd_run: Path) ->
     (found,) = bounds(run, steps=(1,), examples=impossible)
     assert (found.excess, found.excess_stderr) == (None, None)
     assert found.nats > 0
+
+
+def test_examples_are_judged_without_the_data_that_the_run_learnt_from(array_run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(array_run, tmp_path / "copy")
+    gone = RunDirectory(copy).recipe().with_overrides([f"data.path={tmp_path / 'gone.npy'}"])
+    (copy / "recipe.yaml").write_text(gone.to_yaml())
+    run, examples = load(copy), load(array_run).data.test
+    assert likelihood(run, examples=examples) == likelihood(load(array_run))
+    with pytest.raises(UserError, match="needs the data that the model learned from"):
+        report(run)
 
 
 @pytest.mark.parametrize("shape", [(0, 2), (2,)])

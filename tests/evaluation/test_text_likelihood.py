@@ -1,9 +1,11 @@
 """Likelihoods of text: perplexities over a corpus, pads that are not scored, and what each number calls itself."""
 
+import copy
 import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -14,6 +16,7 @@ from tests.evaluation.text_helpers import PADDED, SENTENCES, train_on_text, writ
 from tests.exact import properties
 from vadd.core import Particles, step_bound
 from vadd.core.randomness import BOUNDS, step_generator
+from vadd.data.text.tokenizers import Specials
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, evaluate
 from vadd.evaluation.judges import own_tokens
@@ -231,6 +234,20 @@ def test_a_padded_text_without_eos_is_all_that_is_no_pad(letters: Run) -> None:
     assert letters.texts(drawn) == ["abababab"]
     assert [len(own) for own in own_tokens(letters, drawn)] == [9]
     assert sample_entropy(own_tokens(letters, tokens_of(letters, "............"))) == 0
+
+
+def test_where_one_token_is_both_bos_and_eos_the_first_ends_nothing(letters: Run) -> None:
+    assert letters.tokenizer is not None
+    tokenizer = copy.copy(letters.tokenizer)
+    tokenizer.specials = Specials(bos=256, eos=256, pad=257)
+    for text, ids in (
+        (b"abc", [256, *b"abc", 256, *b"xy"]),
+        (b"abc", [*b"abc", 256, *b"xy"]),
+        (b"", [256, 256, *b"xy"]),
+    ):
+        row = np.array([*ids, 257])
+        assert tokenizer.text(row, padded=True) == text.decode()
+        assert list(tokenizer.padded_document(row)) == ids[:-2]
 
 
 def test_the_judge_of_padded_text_counts_no_token_behind_the_first_eos(
