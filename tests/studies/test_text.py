@@ -1,6 +1,7 @@
 """``vadd reproduce text``, shrunk to seconds, with a tiny judge and without, and its tables."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +108,8 @@ def test_bad_input_costs_one_line_and_no_training(
 
 
 def metrics(perplexity: float | None, bits: float | None = None) -> TextMetrics:
-    statistics = {"sample_entropy": 2.0, "distinct_1": 0.5, "distinct_2": 0.5, "distinct_3": 0.5}
-    return TextMetrics(gen_ppl=perplexity, judge_bits=bits, judged_tokens=10, **statistics)
+    statistics = TextMetrics(sample_entropy=2.0, distinct_1=0.5, distinct_2=0.5, distinct_3=0.5)
+    return replace(statistics, gen_ppl=perplexity, judge_bits=bits, judged_tokens=10)
 
 
 def report(
