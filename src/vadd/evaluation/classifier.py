@@ -82,7 +82,7 @@ class ClassifierFeatures:
     def __init__(self, network: ConvolutionalClassifier, accuracy: float) -> None:
         self.network = network.eval().requires_grad_(False)
         self.accuracy = accuracy
-        """On the test set."""
+        """The accuracy on the test set."""
 
     @torch.no_grad()
     def __call__(self, examples: Tensor, /) -> Tensor:
@@ -188,7 +188,7 @@ def write_cache(path: Path, network: nn.Module, facts: dict[str, Any]) -> None:
 
 
 def data_checksum(*tensors: Tensor) -> str:
-    """Of the integers and their shapes, whatever type holds them."""
+    """A checksum of the integers and their shapes, whatever type holds them."""
     digest = hashlib.sha256()
     for tensor in tensors:
         digest.update(repr(tuple(tensor.shape)).encode())

@@ -26,13 +26,15 @@ def histogram(tokens: Array, vocab_size: int) -> Array:
 
 
 def entropy(p: Array) -> float:
-    """In nats."""
+    """The entropy in nats."""
     positive = p[p > 0]
     return float(-(positive * np.log(positive)).sum())
 
 
 def mutual_information(p: Array) -> float:
-    """Of the two coordinates of a distribution (V, V), in nats: what a factorised model loses in one step."""
+    """What the coordinates of a distribution (V, V) tell of each other, in nats: the loss of a factorised model in one
+    step.
+    """
     return entropy(p.sum(axis=0)) + entropy(p.sum(axis=1)) - entropy(p)
 
 

@@ -22,7 +22,7 @@ from vadd.words import plural
 DEFAULT_STEPS = (1, 2, 5, 20)
 DEFAULT_SAMPLES = 100_000
 TEXT_SAMPLES = 256
-"""Of texts: as many as the field judges by, and judging them takes long."""
+"""For text: as many as the field uses; judging them takes long."""
 SHOWN_IMAGES = 64
 SHOWN_TEXTS = 4
 

@@ -53,7 +53,7 @@ class Judge(ABC):
 
     @abstractmethod
     def __call__(self, drawn: Array, steps: int) -> Metrics:
-        """Of samples (n, N) that were drawn in so many steps."""
+        """Judge samples (n, N) that were drawn in ``steps`` steps."""
 
 
 def choose_judge(
@@ -158,7 +158,7 @@ class InceptionJudge(Judge):
         self.floor = frechet_distance(self.truth, held_out)
 
     def _statistics_of_data(self, tokens: Tensor, name: str) -> FeatureStatistics:
-        """The data do not change and take long: their statistics are kept."""
+        """Computing them takes long and the data do not change, so the statistics are kept."""
         images = self._images(tokens)
         key = hashlib.sha256((self.features.checksum + data_checksum(images)).encode()).hexdigest()
         file = data_directory("inception") / f"statistics-{len(images)}-{key[:16]}.safetensors"
@@ -215,7 +215,7 @@ class TextJudge(Judge):
 
 
 def own_tokens(run: Run, tokens: Tensor) -> list[Array]:
-    """The ids that belong to each of the texts (n, N): of a padded one those up to its first EOS, else all."""
+    """The ids that belong to each of the texts (n, N): all of them, or up to the first EOS if the texts are padded."""
     assert run.tokenizer is not None
     if run.format.pad is None:
         return list(tokens.numpy())

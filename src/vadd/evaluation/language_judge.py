@@ -40,7 +40,7 @@ LOGIT_BYTES = 1 << 28
 
 @dataclass(frozen=True)
 class Scores:
-    """Of n texts under a judge."""
+    """What a judge thinks of n texts."""
 
     nats: Array
     """(n,) float64: the negative log-likelihood of the tokens that were scored."""
@@ -54,8 +54,8 @@ class Scores:
         return int((self.tokens == 0).sum())
 
     def perplexity(self, convention: Convention) -> tuple[float | None, float | None]:
-        """And its standard error over texts. None where there is none or it is beyond a float; empty texts are left
-        out of both.
+        """The perplexity and its standard error over texts, without the empty ones. None where there is none or it is
+        beyond a float.
         """
         there = self.tokens > 0
         nats, tokens, count = self.nats[there], self.tokens[there], int(there.sum())
@@ -167,7 +167,7 @@ class LanguageJudge:
         return [ids[: self.max_length] for ids in whole], sum(len(ids) > self.max_length for ids in whole)
 
     def _nats(self, ids: Sequence[list[int]], what: str, progress: Progress) -> Array:
-        """(n,): of every token but the first, given those before it."""
+        """The nats (n,) of every token but the first, given those before it, summed over each text."""
         nats = np.zeros(len(ids))
         done = 0
         progress(what, 0, len(ids))

@@ -45,8 +45,8 @@ def negative_log_likelihood(
     characters: int | None = None,
     convention: str | None = None,
 ) -> NegativeLogLikelihood:
-    """Of the log-likelihoods (n,) of n examples; ``positions`` is the number of scored positions of every example, or
-    of each (n,).
+    """Summarise the log-likelihoods (n,) of n examples. ``positions`` is how many positions are scored: the same number
+    in every example, or one number for each (n,).
     """
     counts = torch.as_tensor(positions).expand(len(log_likelihood)).double()
     nats, stderr = mean_and_error(-log_likelihood)
@@ -75,7 +75,7 @@ def negative_log_likelihood(
 
 
 def mean_and_error(values: Tensor) -> tuple[float, float | None]:
-    """The mean and its standard error, which takes two values at least."""
+    """The mean and its standard error; the error is None for a single value."""
     error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else None
     return float(values.mean()), error
 
@@ -92,14 +92,14 @@ class BoundSettings:
     """The recipe's by default."""
     seed: int = 0
     delbo_particles: Sequence[int] = ()
-    """Numbers of particles for the DELBO; by default that of the bounds."""
+    """Numbers of particles for the DELBO; by default the number that the bounds use."""
     score_pads: bool = False
     """Score pads like any other value: then the bounds are valid for padded examples too."""
     choose_proposals: bool = False
     """Try several proposals on a few training examples first, and judge with the tightest, for each number of steps."""
 
     def for_one_latent(self) -> "BoundSettings":
-        """What of it holds when one latent is kept for all steps: one step."""
+        """The settings that still hold when one latent is kept for all steps: those of one step."""
         return replace(self, steps=[count for count in self.steps if count == 1], delbo_draws=0)
 
     @property
@@ -183,7 +183,7 @@ class _Measurement:
 
 
 def tightest(run: Run, bound: Callable[..., Tensor], particles: Particles) -> Particles:
-    """With those proposals that give the largest bound for a few training examples.
+    """The same particles with the proposals that give the largest bound on a few training examples.
 
     The examples that are judged have no part in the choice, so the bound stays valid in expectation. With many steps
     few positions are revealed together, and what is known of z is little more than the prior; with one step the prior
@@ -206,7 +206,7 @@ def text_unit(run: Run) -> str | None:
 
 
 def character_count(run: Run, x0: Tensor) -> int | None:
-    """Of the text that these tokens stand for, where a token is not a character; BOS, EOS and pads stand for none."""
+    """How many characters these tokens stand for, where a token is not a character; BOS, EOS and pads have none."""
     if run.tokenizer is None or text_unit(run) == "character":
         return None
     if run.format.pad is not None:
@@ -215,7 +215,7 @@ def character_count(run: Run, x0: Tensor) -> int | None:
 
 
 def true_distribution(run: Run) -> Array | None:
-    """The data's own, where it is known: text has none that is, and data that are gone do not tell theirs."""
+    """The data's own distribution, or None where it is not known: for text, and where the data are gone."""
     if run.tokenizer is not None:
         return None
     try:
@@ -236,7 +236,7 @@ def true_log_probability(run: Run, x0: Tensor) -> Tensor | None:
 
 
 def judge_latent(run: Run, examples: Tensor) -> LatentHealth | None:
-    """Over the first of the examples; None for a model without a latent."""
+    """The health of the latent on the first examples; None for a model without a latent."""
     most = HEALTH_EXAMPLES if run.tokenizer is None else HEALTH_TEXTS
     x0 = check_examples(run, examples[:most]).to(run.model.device)
     return latent_health(run.model, x0, step_generator(0, HEALTH), 2 * rows_at_once(run.recipe.network))

@@ -13,13 +13,13 @@ D = TypeVar("D", bound=_Dataclass)
 
 
 def read_fields(kind: type[D], json: Mapping[str, Any]) -> D:
-    """A dataclass from the keys that are named like its fields; what else there is, is left alone."""
+    """Make a dataclass of the keys that are named like its fields; other keys are ignored."""
     return kind(**{field.name: json[field.name] for field in fields(kind) if field.name in json})
 
 
 @dataclass(frozen=True)
 class Distance:
-    """Of samples from the data; its floor is what data score against data."""
+    """How far samples are from the data. The floor is what data score against data."""
 
     name: ClassVar[str]
     """The field with the distance that figures show; its floor is in the field ``<name>_floor``."""
@@ -38,7 +38,7 @@ class Distance:
 
 @dataclass(frozen=True)
 class DistributionDistance(Distance):
-    """From a distribution that is known."""
+    """The distance from a distribution that is known."""
 
     name = "paper_js"
     jsd: float
@@ -46,12 +46,12 @@ class DistributionDistance(Distance):
     jsd_floor: float
     paper_js_floor: float
     jsd_exact: float | None
-    """Without sampling noise; None where nobody can compute it."""
+    """``jsd`` without sampling noise; None where there is no formula for it."""
 
 
 @dataclass(frozen=True)
 class FrechetDistance(Distance):
-    """From the training images, in the features of a small classifier."""
+    """The distance from the training images, in the features of a small classifier."""
 
     name = "frechet"
     frechet: float
@@ -61,7 +61,7 @@ class FrechetDistance(Distance):
 
 @dataclass(frozen=True)
 class InceptionDistance(Distance):
-    """FID: from the training images, in the features of the Inception network."""
+    """FID: the distance from the training images, in the features of the Inception network."""
 
     name = "fid"
     fid: float
@@ -72,7 +72,7 @@ class InceptionDistance(Distance):
 
 @dataclass(frozen=True)
 class PairDistance(Distance):
-    """From held-out examples, averaged over pairs of positions."""
+    """The distance from held-out examples, averaged over pairs of positions."""
 
     name = "pair_jsd"
     pair_jsd: float
@@ -81,25 +81,25 @@ class PairDistance(Distance):
 
 @dataclass(frozen=True, kw_only=True)
 class TextMetrics:
-    """Of texts: how varied they are and, if a language model read them, what it found."""
+    """How varied texts are and, if a language model read them, what it found."""
 
     gen_ppl: float | None = None
     gen_ppl_stderr: float | None = None
     judge_bits: float | None = None
-    """What the judge needs for a character."""
+    """Bits that the judge needs for a character."""
     judged_tokens: int | None = None
     """None if no judge read the texts."""
     empty_texts: int = 0
-    """Without a token to score."""
+    """How many texts had no token to score."""
     cut_texts: int = 0
-    """Longer than what the judge reads."""
+    """How many texts were longer than what the judge reads."""
     sample_entropy: float
     distinct_1: float | None
     distinct_2: float | None
     distinct_3: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Without the judge's entries where there was no judge."""
+        """The judge's entries are missing where there was no judge."""
         left_out = JUDGED if self.judged_tokens is None else ()
         return {key: value for key, value in asdict(self).items() if key not in left_out}
 

@@ -35,7 +35,7 @@ class StepResult:
 
 @dataclass(frozen=True)
 class RealText:
-    """The same numbers of held-out texts, to compare those of the samples with."""
+    """What the judge found in held-out texts, to compare the samples with."""
 
     texts: int
     metrics: TextMetrics
@@ -60,14 +60,14 @@ class JudgeReport:
 
 @dataclass(frozen=True, kw_only=True)
 class NegativeLogLikelihood:
-    """Of examples, in every unit that people use: a step bound, the ELBO or the paper's DELBO."""
+    """A step bound, the ELBO or the paper's DELBO of some examples, in every unit that people use."""
 
     steps: int | None = None
-    """Of the sampler that a step bound is for."""
+    """The number of steps of the sampler that a step bound is for."""
     nats: float
     """Per example."""
     stderr: float | None
-    """Of ``nats``, over examples; the randomness of the estimate is part of it. None for a single example."""
+    """The error of ``nats`` over examples; the randomness of the estimate is part of it. None for a single example."""
     bpd: float
     """Bits per scored position: of all examples, over the scored positions of all examples."""
     perplexity: float | None
@@ -75,11 +75,11 @@ class NegativeLogLikelihood:
     perplexity_stderr: float | None = None
     examples: int
     scored: int | None = None
-    """Positions that count, in all examples together: all of them, but for pads. Version 0.1.0 did not tell."""
+    """How many positions count, in all examples together: all but the pads. Version 0.1.0 did not tell."""
     valid: bool
     """Whether it bounds the negative log-likelihood of the examples from above."""
     bits_per_character: float | None = None
-    """Of the text that the scored tokens stand for, where a token is not a character."""
+    """Bits per character of the text that the scored tokens stand for, where a token is not a character."""
     excess: float | None = None
     """Nats above the true distribution's own score on the same examples, where that is known.
 
@@ -87,7 +87,7 @@ class NegativeLogLikelihood:
     """
     excess_stderr: float | None = None
     convention: str | None = None
-    """What was left out, if anything."""
+    """What was not scored, if anything."""
     particles: int | None = None
     proposals: tuple[str, ...] | None = None
     """Where the particles came from."""
@@ -97,11 +97,11 @@ class NegativeLogLikelihood:
 
     @property
     def problem(self) -> str | None:
-        """Why it is no bound of the likelihood; None if it is one."""
+        """Why it does not bound the likelihood; None if it does."""
         return None if self.valid else self.warning or self.convention or NOT_A_BOUND
 
     def to_json(self) -> Json:
-        """The circumstances only where they were stated, the numbers always."""
+        """The numbers are always there, the circumstances only where they were stated."""
         json = {key: value for key, value in asdict(self).items() if key not in CIRCUMSTANCES or value is not None}
         return json if self.proposals is None else {**json, "proposals": list(self.proposals)}
 
@@ -125,11 +125,11 @@ class LikelihoodReport:
     delbos: tuple[NegativeLogLikelihood, ...] = ()
     """The paper's DELBO, by number of particles."""
     elbo: NegativeLogLikelihood | None = None
-    """Of a model without a latent."""
+    """The ELBO of a model without a latent."""
 
     @property
     def delbo(self) -> NegativeLogLikelihood | None:
-        """The one with most particles."""
+        """The DELBO with most particles."""
         return self.delbos[-1] if self.delbos else None
 
     @property
@@ -139,7 +139,7 @@ class LikelihoodReport:
 
     @property
     def formula(self) -> str:
-        """The paper's: the ELBO or, for a model with a latent, the DELBO."""
+        """The paper's formula: the ELBO or, for a model with a latent, the DELBO."""
         return "ELBO" if self.delbo is None else "DELBO"
 
     @property
@@ -174,10 +174,10 @@ class JudgedCorpus:
     """A corpus that the run has not learnt from."""
 
     corpus: str
-    """Its file."""
+    """The name of its file."""
     read_as: str
     sequences: int
-    """That there are, not only those that were judged."""
+    """How many sequences it has, not only those that were judged."""
     likelihood: LikelihoodReport
 
     def to_json(self) -> Json:
@@ -187,12 +187,12 @@ class JudgedCorpus:
 
 @dataclass(frozen=True)
 class SkippedCorpus:
-    """One that the run cannot read."""
+    """A corpus that the run cannot read."""
 
     corpus: str
     read_as: str
     skipped: str
-    """Why."""
+    """The reason."""
 
     def to_json(self) -> Json:
         return asdict(self)
@@ -212,7 +212,7 @@ class RunReport:
     """All numbers about a run."""
 
     run: str
-    """Its directory."""
+    """The directory of the run."""
     recipe: str
     """The recipe's name."""
     model: str
@@ -224,18 +224,18 @@ class RunReport:
     sampler: str | None = None
     results: tuple[StepResult, ...] = ()
     samples: int | None = None
-    """For each number of steps."""
+    """How many were drawn for each number of steps."""
     judge: JudgeReport | None = None
     real_text: RealText | None = None
     entropy: float | None = None
-    """Of the data's own distribution, in nats, where that is known."""
+    """The entropy of the data's own distribution in nats, where that is known."""
     likelihood: LikelihoodReport | None = None
     latent_judged: bool = False
     latent: LatentHealth | None = None
     """None for a model without a latent, and until the latent was judged."""
     zero_shot: tuple[CorpusReport, ...] | None = None
     step: int | None = None
-    """Of the training, that the weights are from."""
+    """The training step that the weights are from."""
 
     @property
     def one_latent(self) -> bool:

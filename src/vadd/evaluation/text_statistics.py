@@ -34,7 +34,7 @@ def distinct_n(texts: Sequence[str], n: int) -> float | None:
 
 
 def text_statistics(samples: Sequence[Array], texts: Sequence[str]) -> TextMetrics:
-    """Of samples in the run's own tokens, each as long as its text, and of the texts that they are."""
+    """How varied samples are, by their own tokens (an array for each sample) and by the texts that they stand for."""
     return TextMetrics(
         sample_entropy=sample_entropy(samples),
         distinct_1=distinct_n(texts, 1),

@@ -125,7 +125,7 @@ BoundColumn = tuple[str, Callable[[NegativeLogLikelihood], Cell]]
 
 
 def bound_table(reports: Sequence[RunReport]) -> Table:
-    """Valid bounds first; the paper's DELBO, where it was measured, in rows that say what it is."""
+    """One row per number: the step bounds, the ELBO, the paper's DELBO. Each says whether it is valid."""
     measured = [
         (name, report.likelihood)
         for name, report in zip(report_names(reports), reports, strict=True)

@@ -58,7 +58,7 @@ def _bits(metrics: TextMetrics) -> str | None:
 
 
 def _odd_texts(reports: Sequence[RunReport]) -> str:
-    """Where any were: texts without a token to score, and texts that the judge did not read to the end."""
+    """How many texts had no token to score, and how many the judge did not read to the end, if any."""
     found = [metrics for report in reports for metrics in report.by_steps(TextMetrics).values()]
     found += [report.real_text.metrics for report in reports if report.real_text is not None]
     empty, cut = sum(metrics.empty_texts for metrics in found), sum(metrics.cut_texts for metrics in found)

@@ -83,7 +83,7 @@ def token_histories(
 
 
 def colour(step: int, steps: int) -> str:
-    """Of what was revealed at a step 1..steps, as #rrggbb."""
+    """The colour, as #rrggbb, of what was revealed at a step 1..steps."""
     low, high = SCALE_ENDS
     place = (step - 1) / max(1, steps - 1)
     return str(matplotlib.colors.to_hex(SCALE(low + (high - low) * place)))

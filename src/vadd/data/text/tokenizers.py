@@ -101,7 +101,7 @@ class Tokenizer(ABC):
 
     @property
     def _bos_eos_pad(self) -> tuple[int, int, int]:
-        """-1, which is no id, for those that there are not."""
+        """The ids of these specials; -1, which is not an id, stands for one that does not exist."""
         bos, eos, pad = (-1 if s is None else s for s in (self.specials.bos, self.specials.eos, self.specials.pad))
         return bos, eos, pad
 
