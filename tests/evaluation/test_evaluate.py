@@ -1,6 +1,5 @@
-"""The report about a run: its keys are an interface, its numbers are repeatable and agree with each other."""
+"""The report about a run: its numbers are repeatable and agree with each other."""
 
-import json
 import math
 import shutil
 from pathlib import Path
@@ -13,7 +12,9 @@ import vadd
 from vadd.data import toy_distribution
 from vadd.errors import UserError
 from vadd.evaluation import entropy, evaluate, histogram, jsd, paper_js
-from vadd.runs.run import Run, RunDirectory
+from vadd.evaluation.metrics import DistributionDistance, PairDistance
+from vadd.runs.layout import RunDirectory
+from vadd.runs.run import Run
 
 SAMPLES = 3000
 
@@ -23,27 +24,26 @@ def run(vadd_run: Path) -> Run:
     return vadd.load(vadd_run)
 
 
-def test_the_report_has_the_keys_that_others_rely_on(run: Run, vadd_run: Path) -> None:
+def distances(run: Run, steps: list[int], samples: int = SAMPLES, seed: int = 0) -> dict[int, DistributionDistance]:
+    return evaluate(run, steps, samples, seed).report.by_steps(DistributionDistance)
+
+
+def test_the_report_tells_which_run_it_is_about(run: Run, vadd_run: Path) -> None:
     report = evaluate(run, [1, 2], SAMPLES).report
-    assert {"run", "recipe", "model", "results"} <= report.keys()
-    assert (report["run"], report["recipe"], report["model"]) == (str(vadd_run), "checkerboard", "vadd")
-    assert [result["steps"] for result in report["results"]] == [1, 2]
-    for result in report["results"]:
-        assert result.keys() == {"steps", "jsd", "paper_js", "jsd_floor", "paper_js_floor", "jsd_exact"}
-        assert all(math.isfinite(value) and value >= 0 for value in result.values())
-
-
-def test_the_report_is_plain_json(run: Run) -> None:
-    report = evaluate(run, [1], SAMPLES).report
-    text = json.dumps(report, allow_nan=False)
-    assert json.dumps(json.loads(text)) == text
+    assert (report.run, report.recipe, report.model) == (str(vadd_run), "checkerboard", "vadd")
+    assert (report.vocab_size, report.training_steps, report.samples) == (8, 30, SAMPLES)
+    assert report.training_seconds is not None
+    assert report.training_seconds > 0
+    assert [result.steps for result in report.results] == [1, 2]
+    for result in report.results:
+        assert all(math.isfinite(value) and value >= 0 for value in result.to_json().values())
 
 
 def test_the_numbers_are_repeatable_and_change_with_the_seed(run: Run) -> None:
-    first, again, other = (evaluate(run, [1], SAMPLES, seed=seed).report["results"] for seed in (0, 0, 1))
+    first, again, other = (distances(run, [1], seed=seed)[1] for seed in (0, 0, 1))
     assert first == again
-    assert first[0]["jsd"] != other[0]["jsd"]
-    assert first[0]["jsd_exact"] == other[0]["jsd_exact"]
+    assert first.jsd != other.jsd
+    assert first.jsd_exact == other.jsd_exact
 
 
 def test_the_histograms_are_those_of_the_samples(run: Run) -> None:
@@ -58,9 +58,9 @@ def test_with_many_samples_the_sampled_divergence_is_the_exact_one_and_its_floor
     freedom. The noise adds about as much to the divergence itself, 4e-5; its scatter is of order sqrt(0.2 / n) = 1e-3,
     and the tolerance five times that.
     """
-    result = evaluate(run, [1], 200_000).report["results"][0]
-    assert result["jsd_floor"] == pytest.approx(31 / 800_000, rel=0.28)
-    assert result["jsd"] == pytest.approx(result["jsd_exact"], abs=5e-3)
+    found = distances(run, [1], 200_000)[1]
+    assert found.jsd_floor == pytest.approx(31 / 800_000, rel=0.28)
+    assert found.jsd == pytest.approx(found.jsd_exact, abs=5e-3)
 
 
 def test_a_run_that_samples_the_data_scores_its_floor(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,35 +69,36 @@ def test_a_run_that_samples_the_data_scores_its_floor(run: Run, monkeypatch: pyt
     drawn = np.random.default_rng(5).choice(64, p=truth.ravel(), size=20_000)
     tokens = torch.from_numpy(np.stack(np.unravel_index(drawn, (8, 8)), axis=1))
     monkeypatch.setattr(run, "sample", lambda *args, **kwargs: tokens, raising=True)
-    result = evaluate(run, [1], 20_000).report["results"][0]
-    for metric in ("jsd", "paper_js"):
-        assert result[f"{metric}_floor"] / 3 < result[metric] < 2.2 * result[f"{metric}_floor"]
+    found = distances(run, [1], 20_000)[1]
+    assert found.jsd_floor / 3 < found.jsd < 2.2 * found.jsd_floor
+    assert found.paper_js_floor / 3 < found.paper_js < 2.2 * found.paper_js_floor
 
 
 def test_one_latent_for_all_steps_has_no_exact_value_beyond_one_step(vadd_run: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(vadd_run, tmp_path / "fixed")
     recipe = RunDirectory(copy).recipe().with_overrides(["sampling.latent_policy=fixed"])
     (copy / "recipe.yaml").write_text(recipe.to_yaml())
-    one, two = evaluate(vadd.load(copy), [1, 2], SAMPLES).report["results"]
-    assert one["jsd_exact"] > 0
-    assert two["jsd_exact"] is None
+    found = distances(vadd.load(copy), [1, 2])
+    assert (found[1].jsd_exact or 0) > 0
+    assert found[2].jsd_exact is None
 
 
 def test_the_exact_value_follows_the_grid_of_the_recipe(vadd_run: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(vadd_run, tmp_path / "cosine")
     recipe = RunDirectory(copy).recipe().with_overrides(["sampling.grid=cosine"])
     (copy / "recipe.yaml").write_text(recipe.to_yaml())
-    results = [evaluate(vadd.load(path), [1, 2], SAMPLES).report["results"] for path in (vadd_run, copy)]
-    assert results[0][0]["jsd_exact"] == results[1][0]["jsd_exact"]
-    assert results[0][1]["jsd_exact"] != results[1][1]["jsd_exact"]
+    uniform, cosine = (distances(vadd.load(path), [1, 2]) for path in (vadd_run, copy))
+    assert uniform[1].jsd_exact == cosine[1].jsd_exact
+    assert uniform[2].jsd_exact != cosine[2].jsd_exact
 
 
 def test_arrays_are_judged_pair_by_pair(array_run: Path) -> None:
     report = evaluate(vadd.load(array_run), [1, 2], 1000).report
-    assert report["samples"] == 30  # as many as there are held-out examples
-    for result in report["results"]:
-        assert result.keys() == {"steps", "pair_jsd", "pair_jsd_floor"}
-        assert 0 < result["pair_jsd_floor"] < result["pair_jsd"] <= math.log(2)
+    assert report.samples == 30  # as many as there are held-out examples
+    found = report.by_steps(PairDistance)
+    assert list(found) == [1, 2]
+    for distance in found.values():
+        assert 0 < distance.pair_jsd_floor < distance.pair_jsd <= math.log(2)
 
 
 @pytest.mark.parametrize(("steps", "samples"), [([0], 100), ([1, -1], 100), ([1], 1), ([1], 0)])
@@ -111,12 +112,12 @@ def test_the_measures_of_the_report_are_those_of_the_package(run: Run) -> None:
     truth = toy_distribution("checkerboard", 8)
     assert entropy(truth) == pytest.approx(math.log(32))
     evaluation = evaluate(run, [2], 50_000)
-    result, found = evaluation.report["results"][0], evaluation.histograms[2]
-    assert result["jsd"] == pytest.approx(jsd(truth, found), abs=0.01)
-    assert result["paper_js"] == pytest.approx(paper_js(truth, found), rel=0.05)
+    distance, found = evaluation.report.by_steps(DistributionDistance)[2], evaluation.histograms[2]
+    assert distance.jsd == pytest.approx(jsd(truth, found), abs=0.01)
+    assert distance.paper_js == pytest.approx(paper_js(truth, found), rel=0.05)
 
 
 def test_numbers_are_shown_as_soon_as_they_are_known(run: Run) -> None:
     seen: list[list[int]] = []
-    evaluate(run, [1, 2], SAMPLES, grown=lambda report: seen.append([r["steps"] for r in report["results"]]))
+    evaluate(run, [1, 2], SAMPLES, grown=lambda report: seen.append([r.steps for r in report.results]))
     assert seen == [[1], [1, 2], [1, 2]]

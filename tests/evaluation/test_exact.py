@@ -8,7 +8,8 @@ from tests.conftest import tiny_recipe
 from tests.exact import chi_square_p_value
 from vadd.build import build_model
 from vadd.core import MaskedDiffusion, sample
-from vadd.core.sampling import Grid
+from vadd.core.samplers import Grid
+from vadd.data import ExampleFormat
 from vadd.data.dataset import Array
 from vadd.evaluation.exact import ExactDistributions
 
@@ -17,9 +18,10 @@ LEVEL = 1e-5
 """Of each of the 30 chi-square tests here: with other seeds than these, a false alarm once in 3,000 times."""
 
 
-def untrained(values: int, *overrides: str) -> MaskedDiffusion:
+def untrained(vocab_size: int, *overrides: str) -> MaskedDiffusion:
     """A random model; its last layer is scaled up so that predictions are far from uniform and depend on the latent."""
-    model = build_model(tiny_recipe("network.depth=2", "network.latent_frequencies=[1]", *overrides), (2,), values)
+    recipe = tiny_recipe("network.denoiser.depth=2", "network.denoiser.latent_frequencies=[1]", *overrides)
+    model = build_model(recipe, ExampleFormat((2,), vocab_size))
     torch.nn.init.normal_(model.denoiser.readout[-1].weight, generator=torch.Generator().manual_seed(1))  # type: ignore[attr-defined]
     return model.requires_grad_(False)
 
@@ -47,10 +49,10 @@ def test_samples_follow_the_exact_distribution(steps: int, grid: Grid, time_feat
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "polynomial"])
-@pytest.mark.parametrize(("values", "dim"), [(4, 1), (6, 2), (4, 3)])
-def test_other_schedules_sizes_and_latents_too(values: int, dim: int, schedule: str) -> None:
+@pytest.mark.parametrize(("vocab_size", "dim"), [(4, 1), (6, 2), (4, 3)])
+def test_other_schedules_sizes_and_latents_too(vocab_size: int, dim: int, schedule: str) -> None:
     """As above. In three dimensions the quadrature is a Sobol sequence."""
-    network = untrained(values, f"latent.dim={dim}", f"diffusion.schedule={schedule}", "network.time_features=4")
+    network = untrained(vocab_size, f"latent.dim={dim}", f"diffusion.schedule={schedule}", "network.time_features=4")
     assert chi_square_p_value(counts(network, 3, "uniform"), exact(network, 3, "uniform")) > LEVEL
 
 
@@ -85,4 +87,4 @@ def test_the_order_of_questions_does_not_matter() -> None:
 
 def test_more_than_two_positions_are_refused() -> None:
     with pytest.raises(ValueError, match="two positions, not 3"):
-        ExactDistributions(build_model(tiny_recipe(), (3,), 4))
+        ExactDistributions(build_model(tiny_recipe(), ExampleFormat((3,), 4)))

@@ -1,8 +1,9 @@
-"""The numbers that ``vadd eval --bound`` reports: units, errors, keys, refusals, and one exact comparison."""
+"""The numbers that ``vadd eval --bound`` reports: units, errors, refusals, and one exact comparison."""
 
-import json
 import math
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,18 +14,19 @@ from tests.conftest import tiny_recipe, train_in
 from tests.exact import seeded
 from vadd.core import Particles, step_bound
 from vadd.core.randomness import BOUNDS, step_generator
-from vadd.core.sampling import Grid
+from vadd.core.samplers import Grid
 from vadd.errors import UserError
-from vadd.evaluation import BoundSettings, Report, evaluate
+from vadd.evaluation import BoundSettings, RunReport, evaluate
 from vadd.evaluation.exact import ExactDistributions
 from vadd.evaluation.likelihood import (
     CANDIDATES,
-    NOT_A_BOUND,
-    NegativeLogLikelihood,
     check_examples,
     measure_bounds,
+    negative_log_likelihood,
     tightest,
 )
+from vadd.evaluation.reports import NOT_A_BOUND, LikelihoodReport, NegativeLogLikelihood
+from vadd.runs.layout import RunDirectory
 from vadd.runs.run import Run, load
 
 
@@ -37,7 +39,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
         "data.train_size=5000",
         "data.test_size=400",
         "network.width=32",
-        "network.depth=2",
+        "network.denoiser.depth=2",
         "training.steps=300",
         "training.batch=128",
         "training.learning_rate=5e-3",
@@ -69,20 +71,23 @@ def report(
     grid: Grid | None = None,
     seed: int = 0,
     examples: Tensor | None = None,
-) -> Report:
+) -> RunReport:
     settings = BoundSettings(Particles(particles), steps, draws, limit, grid, seed)
     return evaluate(run, steps=(), bounds=settings, examples=examples).report
 
 
-def with_sampling(run: Run, override: str) -> Run:
-    """The same weights under another recipe."""
-    other = Run(run.directory, run.model, run.recipe.with_overrides([f"sampling.{override}"]))
-    other.data = run.data
-    return other
+def likelihood(run: Run, **settings: Any) -> LikelihoodReport:
+    found = report(run, **settings).likelihood
+    assert found is not None
+    return found
+
+
+def bounds(run: Run, **settings: Any) -> tuple[NegativeLogLikelihood, ...]:
+    return likelihood(run, **settings).bounds
 
 
 def test_units_and_errors_are_those_of_the_textbook() -> None:
-    found = NegativeLogLikelihood.from_draws(torch.tensor([-3.0, -5.0, -7.0, -9.0]).double(), 4, valid=True)
+    found = negative_log_likelihood(torch.tensor([-3.0, -5.0, -7.0, -9.0]).double(), 4, valid=True)
     assert found.nats == pytest.approx(6)
     assert found.stderr == pytest.approx(math.sqrt(20 / 3) / 2)  # standard deviation over the root of their number
     assert found.bpd == pytest.approx(6 / (4 * math.log(2)))
@@ -94,7 +99,7 @@ def test_units_and_errors_are_those_of_the_textbook() -> None:
 
 def test_the_excess_is_over_the_truth_on_the_same_examples_and_paired() -> None:
     log_truth = torch.tensor([-2.0, -4.0, -6.0, -8.0]).double()
-    found = NegativeLogLikelihood.from_draws(log_truth - 0.5, 4, valid=True, log_truth=log_truth)
+    found = negative_log_likelihood(log_truth - 0.5, 4, valid=True, log_truth=log_truth)
     assert found.excess == pytest.approx(0.5)
     assert found.excess_stderr == pytest.approx(0)
 
@@ -102,83 +107,88 @@ def test_the_excess_is_over_the_truth_on_the_same_examples_and_paired() -> None:
 @pytest.mark.parametrize("positions", [1, 2, 784])
 def test_a_uniform_model_has_as_many_bits_and_as_high_a_perplexity_as_it_has_values(positions: int) -> None:
     uniform = torch.full((3,), -positions * math.log(8), dtype=torch.float64)
-    found = NegativeLogLikelihood.from_draws(uniform, positions, valid=True)
+    found = negative_log_likelihood(uniform, positions, valid=True)
     assert found.bpd == pytest.approx(3)
     assert found.perplexity == pytest.approx(8)
     assert found.stderr == pytest.approx(0, abs=1e-12)
 
 
-def test_the_report_of_a_vadd_has_the_keys_that_others_rely_on(vadd: Run) -> None:
-    found = json.loads(json.dumps(report(vadd, particles=4, draws=2), allow_nan=False))
-    assert [bound["steps"] for bound in found["bounds"]] == [1, 3]
-    for bound in found["bounds"]:
-        assert bound.keys() >= {"steps", "nats", "stderr", "bpd", "perplexity", "particles", "valid", "examples"}
-        assert bound["valid"] is True
-        assert bound["particles"] == 4
-        assert bound["examples"] == len(vadd.data.test)
-    delbo = found["delbo"]
-    assert delbo.keys() >= {"nats", "stderr", "bpd", "perplexity", "particles", "draws", "valid", "warning"}
-    assert delbo["valid"] is False
-    assert delbo["warning"] == NOT_A_BOUND == "not a likelihood bound"
-    assert (delbo["particles"], delbo["draws"]) == (4, 2)
-    assert "elbo" not in found
-    latent = found["latent"]
-    assert latent.keys() == {"kl_all_masked", "kl_average", "kl_per_dimension", "active_units", "verdict"}
-    assert sum(latent["kl_per_dimension"]) == pytest.approx(latent["kl_all_masked"], rel=1e-4)
+def test_the_report_of_a_vadd_has_bounds_a_delbo_that_is_none_and_the_health_of_its_latent(vadd: Run) -> None:
+    found = report(vadd, particles=4, draws=2)
+    assert found.likelihood is not None
+    assert [bound.steps for bound in found.likelihood.bounds] == [1, 3]
+    for bound in found.likelihood.bounds:
+        assert (bound.valid, bound.problem, bound.particles) == (True, None, 4)
+        assert bound.proposals == Particles(4).proposals
+        assert (bound.examples, bound.scored) == (len(vadd.data.test), 2 * len(vadd.data.test))
+    delbo = found.likelihood.delbo
+    assert delbo is not None
+    assert (delbo.valid, delbo.problem, delbo.warning) == (False, NOT_A_BOUND, "not a likelihood bound")
+    assert (delbo.steps, delbo.particles, delbo.draws) == (None, 4, 2)
+    assert found.likelihood.elbo is None
+    assert found.latent is not None
+    assert sum(found.latent.kl_per_dimension) == pytest.approx(found.latent.kl_all_masked, rel=1e-4)
 
 
 def test_the_report_of_an_mdlm_has_an_elbo_which_is_valid_and_no_latent(mdlm: Run) -> None:
     found = report(mdlm)
-    assert all(bound["valid"] for bound in found["bounds"])
-    assert found["elbo"]["valid"] is True
-    assert "warning" not in found["elbo"]
-    assert "delbo" not in found
-    assert found["latent"] is None
+    assert found.likelihood is not None
+    assert all(bound.valid and bound.proposals is None for bound in found.likelihood.bounds)
+    elbo = found.likelihood.elbo
+    assert elbo is not None
+    assert (elbo.valid, elbo.warning, elbo.draws, elbo.particles) == (True, None, 2, None)
+    assert found.likelihood.delbos == ()
+    assert (found.latent, found.latent_judged) == (None, True)
 
 
 def test_the_integral_is_left_out_unless_asked_for(vadd: Run, mdlm: Run) -> None:
-    assert not report(vadd, draws=0).keys() & {"delbo", "elbo"}
-    assert not report(mdlm, draws=0).keys() & {"delbo", "elbo"}
-    assert "bounds" not in evaluate(vadd, steps=()).report
+    assert likelihood(vadd, draws=0).integral is None
+    assert likelihood(mdlm, draws=0).integral is None
+    assert evaluate(vadd, steps=()).report.likelihood is None
 
 
 def test_the_reported_numbers_are_the_mean_and_the_error_of_the_bound_over_examples(vadd: Run) -> None:
     x0 = vadd.data.test
     draws = -step_bound(vadd.model, x0, 3, Particles(4), step_generator(0, BOUNDS, 0))
-    bound = report(vadd)["bounds"][1]
-    assert bound["nats"] == pytest.approx(float(draws.mean()))
-    assert bound["stderr"] == pytest.approx(float(draws.std()) / math.sqrt(len(x0)))
-    assert bound["bpd"] == pytest.approx(float(draws.mean()) / (2 * math.log(2)))
-    assert bound["perplexity"] == pytest.approx(math.exp(float(draws.mean()) / 2))
+    bound = bounds(vadd)[1]
+    assert bound.nats == pytest.approx(float(draws.mean()))
+    assert bound.stderr == pytest.approx(float(draws.std()) / math.sqrt(len(x0)))
+    assert bound.bpd == pytest.approx(float(draws.mean()) / (2 * math.log(2)))
+    assert bound.perplexity == pytest.approx(math.exp(float(draws.mean()) / 2))
 
 
 def test_the_excess_in_the_report_is_over_the_entropy_of_the_examples(vadd: Run, array_run: Path) -> None:
     assert vadd.data.distribution is not None
     truth = vadd.data.distribution()[tuple(vadd.data.test.T.numpy())]
-    bound = report(vadd)["bounds"][0]
-    assert bound["nats"] - bound["excess"] == pytest.approx(-sum(map(math.log, truth)) / len(truth))
-    assert report(load(array_run))["bounds"][0]["excess"] is None
+    bound = bounds(vadd)[0]
+    assert bound.excess is not None
+    assert bound.nats - bound.excess == pytest.approx(-sum(map(math.log, truth)) / len(truth))
+    assert bounds(load(array_run))[0].excess is None
 
 
 def test_the_limit_takes_the_first_examples(vadd: Run) -> None:
-    limited, by_hand = report(vadd, limit=30), report(vadd, examples=vadd.data.test[:30])
-    assert limited["bounds"] == by_hand["bounds"]
-    assert limited["bounds"][0]["examples"] == limited["delbo"]["examples"] == 30
-    assert report(vadd, limit=10_000)["bounds"] == report(vadd)["bounds"]
+    limited = likelihood(vadd, limit=30)
+    assert limited == likelihood(vadd, examples=vadd.data.test[:30])
+    assert limited.delbo is not None
+    assert limited.bounds[0].examples == limited.delbo.examples == 30
+    assert bounds(vadd, limit=10_000) == bounds(vadd)
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(vadd: Run) -> None:
     assert report(vadd) == report(vadd)
-    assert report(vadd, seed=1)["bounds"][0]["nats"] != report(vadd)["bounds"][0]["nats"]
-    assert report(vadd, seed=1)["delbo"]["nats"] != report(vadd)["delbo"]["nats"]
+    first, other = likelihood(vadd), likelihood(vadd, seed=1)
+    assert first.bounds[0].nats != other.bounds[0].nats
+    assert first.delbo is not None
+    assert other.delbo is not None
+    assert first.delbo.nats != other.delbo.nats
 
 
 def test_the_grid_is_the_recipes_unless_another_is_given(vadd: Run) -> None:
-    cosine = report(vadd, grid="cosine")["bounds"]
-    assert report(with_sampling(vadd, "grid=cosine"))["bounds"] == cosine
-    assert report(with_sampling(vadd, "grid=cosine"), grid="uniform")["bounds"] == report(vadd)["bounds"]
-    assert cosine[0]["nats"] == report(vadd)["bounds"][0]["nats"], "one step is the same on every grid"
-    assert cosine[1]["nats"] != report(vadd)["bounds"][1]["nats"]
+    cosine, recipes_own = bounds(vadd, grid="cosine"), vadd.with_sampling(grid="cosine")
+    assert bounds(recipes_own) == cosine
+    assert bounds(recipes_own, grid="uniform") == bounds(vadd)
+    assert cosine[0].nats == bounds(vadd)[0].nats, "one step is the same on every grid"
+    assert cosine[1].nats != bounds(vadd)[1].nats
 
 
 def test_progress_is_told_for_every_number_and_the_delbo_is_named_for_what_it_is(vadd: Run) -> None:
@@ -211,11 +221,11 @@ def test_examples_of_another_kind_are_refused(vadd: Run, examples: Tensor, messa
 
 
 def test_one_latent_for_all_steps_has_a_bound_in_one_step_only(vadd: Run, mdlm: Run) -> None:
-    fixed = with_sampling(vadd, "latent_policy=fixed")
+    fixed = vadd.with_sampling(latent_policy="fixed")
     with pytest.raises(UserError, match="latent_policy=resample"):
         report(fixed, steps=(1, 2))
-    assert report(fixed, steps=(1,))["bounds"] == report(vadd, steps=(1,))["bounds"]
-    assert report(with_sampling(mdlm, "latent_policy=fixed"))["bounds"] == report(mdlm)["bounds"], "no latent to keep"
+    assert bounds(fixed, steps=(1,)) == bounds(vadd, steps=(1,))
+    assert bounds(mdlm.with_sampling(latent_policy="fixed")) == bounds(mdlm), "no latent to keep"
 
 
 def test_grids_and_steps_that_do_not_exist_are_refused(vadd: Run) -> None:
@@ -251,9 +261,9 @@ def test_on_a_trained_toy_the_bound_of_more_steps_stays_below_the_exact_likeliho
 
 
 def test_numbers_that_do_not_exist_are_none_not_nan() -> None:
-    single = NegativeLogLikelihood.from_draws(torch.tensor([-3.0]).double(), 2, valid=True)
+    single = negative_log_likelihood(torch.tensor([-3.0]).double(), 2, valid=True)
     assert (single.nats, single.stderr) == (3.0, None)
-    huge = NegativeLogLikelihood.from_draws(torch.tensor([-2000.0, -2000.0]).double(), 2, valid=True)
+    huge = negative_log_likelihood(torch.tensor([-2000.0, -2000.0]).double(), 2, valid=True)
     assert (huge.nats, huge.perplexity) == (2000.0, None)
 
 
@@ -261,10 +271,19 @@ def test_examples_that_the_data_cannot_produce_have_no_excess(vadd_run: Path) ->
     run = load(vadd_run)
     assert run.data.distribution is not None
     impossible = torch.from_numpy(np.argwhere(run.data.distribution() == 0)[:2])
-    bounds = BoundSettings(Particles(4), steps=(1,))
-    (found,) = evaluate(run, (), bounds=bounds, examples=impossible).report["bounds"]
-    assert (found["excess"], found["excess_stderr"]) == (None, None)
-    assert found["nats"] > 0
+    (found,) = bounds(run, steps=(1,), examples=impossible)
+    assert (found.excess, found.excess_stderr) == (None, None)
+    assert found.nats > 0
+
+
+def test_examples_are_judged_without_the_data_that_the_run_learnt_from(array_run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(array_run, tmp_path / "copy")
+    gone = RunDirectory(copy).recipe().with_overrides([f"data.path={tmp_path / 'gone.npy'}"])
+    (copy / "recipe.yaml").write_text(gone.to_yaml())
+    run, examples = load(copy), load(array_run).data.test
+    assert likelihood(run, examples=examples) == likelihood(load(array_run))
+    with pytest.raises(UserError, match="needs the data that the model learned from"):
+        report(run)
 
 
 @pytest.mark.parametrize("shape", [(0, 2), (2,)])
@@ -280,14 +299,13 @@ def test_a_limit_below_one_is_refused(limit: int) -> None:
 
 
 def test_proposals_are_chosen_on_training_examples_and_judge_as_if_they_had_been_named(vadd: Run) -> None:
-    chosen = evaluate(
-        vadd, steps=(), bounds=BoundSettings(Particles(4), (1, 3), limit=50, choose_proposals=True)
-    ).report["bounds"]
-    for bound in chosen:
-        proposals = tuple(bound["proposals"])
-        assert proposals in (Particles(4).proposals, *CANDIDATES)
-        named = BoundSettings(Particles(4, proposals), (bound["steps"],), limit=50)
-        assert evaluate(vadd, steps=(), bounds=named).report["bounds"] == [bound]
+    chosen = BoundSettings(Particles(4), (1, 3), limit=50, choose_proposals=True)
+    found = measure_bounds(vadd, vadd.data.test, chosen).bounds
+    assert [bound.steps for bound in found] == [1, 3]
+    for steps, bound in zip((1, 3), found, strict=True):
+        proposals = next(known for known in (Particles(4).proposals, *CANDIDATES) if known == bound.proposals)
+        named = BoundSettings(Particles(4, proposals), (steps,), limit=50)
+        assert measure_bounds(vadd, vadd.data.test, named).bounds == (bound,)
 
 
 def test_the_tightest_proposals_win(vadd: Run) -> None:

@@ -1,46 +1,42 @@
 """Likelihoods of text: perplexities over a corpus, pads that are not scored, and what each number calls itself."""
 
+import copy
 import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import SHORT_TRAINING, Command, train_in
-from tests.data.test_documents import write
-from tests.data.test_text import TINY_NETWORK
+from tests.conftest import Command
+from tests.evaluation.text_helpers import PADDED, SENTENCES, train_on_text, write
 from tests.exact import properties
-from vadd.build import recipe_for_text
 from vadd.core import Particles, step_bound
 from vadd.core.randomness import BOUNDS, step_generator
+from vadd.data.text.tokenizers import Specials
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, evaluate
-from vadd.evaluation.likelihood import NOT_A_BOUND, PADS_NOT_SCORED, NegativeLogLikelihood, measure_bounds
-from vadd.recipe import Recipe
+from vadd.evaluation.judges import own_tokens
+from vadd.evaluation.likelihood import character_count, measure_bounds, negative_log_likelihood
+from vadd.evaluation.metrics import TextMetrics
+from vadd.evaluation.reports import NOT_A_BOUND, PADS_NOT_SCORED
+from vadd.evaluation.text_statistics import sample_entropy
 from vadd.report.tables import PADS_NOTE, bound_table
 from vadd.runs.export import export
-from vadd.runs.run import Run, RunDirectory, load
-
-SENTENCES = "".join(f"{'ab' * (number % 5)} c{'d' * (number % 3)}\n" for number in range(60))
-SHORT = (*TINY_NETWORK, *SHORT_TRAINING, "training.steps=10", "training.batch=8")
-
-
-def sentence_recipe(folder: Path, *overrides: str) -> Recipe:
-    path = write(folder / "sentences.txt", SENTENCES)
-    padded = ("data.documents=line", "data.wrap=padded", "data.length=12")
-    return recipe_for_text(path).with_overrides([*SHORT, *padded, *overrides])
+from vadd.runs.layout import RunDirectory
+from vadd.runs.run import Run, load
 
 
 @pytest.fixture(scope="module")
 def padded_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A VADD on sentences of 3 to 13 characters, padded to 12; its corpus is gone."""
+    """A VADD on padded sentences; its corpus is gone."""
     folder = tmp_path_factory.mktemp("padded")
-    assert train_in(folder / "run", sentence_recipe(folder)).finished
-    (folder / "sentences.txt").rename(folder / "elsewhere.txt")
-    return folder / "run"
+    run = train_on_text(folder, SENTENCES, *PADDED)
+    (folder / "learnt.txt").unlink()
+    return run.directory.path
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +46,7 @@ def padded(padded_run: Path) -> Run:
 
 @pytest.fixture(scope="module")
 def padded_mdlm(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp("padded-mdlm")
-    assert train_in(folder / "run", sentence_recipe(folder, "model=mdlm")).finished
-    return load(folder / "run")
+    return train_on_text(tmp_path_factory.mktemp("padded-mdlm"), SENTENCES, *PADDED, "model=mdlm")
 
 
 @pytest.fixture
@@ -67,7 +61,7 @@ def sentences(padded: Run) -> torch.Tensor:
 
 def test_a_perplexity_is_over_the_corpus_not_a_mean_over_its_examples() -> None:
     """6 and 4 nats for 3 and 1 tokens: exp(10 / 4), not the mean of exp(2) and exp(4)."""
-    found = NegativeLogLikelihood.from_draws(torch.tensor([-6.0, -4.0]).double(), torch.tensor([3, 1]), valid=True)
+    found = negative_log_likelihood(torch.tensor([-6.0, -4.0]).double(), torch.tensor([3, 1]), valid=True)
     assert found.nats == 5
     assert found.perplexity == pytest.approx(math.exp(2.5))
     assert found.bpd == pytest.approx(2.5 / math.log(2))
@@ -88,8 +82,8 @@ def test_where_all_examples_are_equally_long_the_units_are_those_of_one_number_o
 ) -> None:
     """The very same bits; the error of the perplexity is then that of the nats, scaled."""
     draws = -torch.tensor(nats * copies, dtype=torch.float64)
-    each = NegativeLogLikelihood.from_draws(draws, torch.full((len(draws),), tokens), valid=True)
-    assert each == NegativeLogLikelihood.from_draws(draws, tokens, valid=True)
+    each = negative_log_likelihood(draws, torch.full((len(draws),), tokens), valid=True)
+    assert each == negative_log_likelihood(draws, tokens, valid=True)
     assert each.stderr is not None
     assert each.perplexity is not None
     assert each.perplexity_stderr == pytest.approx(each.perplexity * each.stderr / tokens, rel=1e-6, abs=1e-9)
@@ -104,7 +98,7 @@ def test_the_error_of_the_perplexity_is_what_repetition_shows() -> None:
     for _ in range(2000):
         tokens = torch.randint(1, 21, (400,), generator=generator)
         noise = torch.randn(400, generator=generator, dtype=torch.float64)
-        found = NegativeLogLikelihood.from_draws(-(4 * tokens + 3 * noise), tokens, valid=True)
+        found = negative_log_likelihood(-(4 * tokens + 3 * noise), tokens, valid=True)
         assert found.perplexity is not None
         assert found.perplexity_stderr is not None
         perplexities.append(found.perplexity)
@@ -115,15 +109,15 @@ def test_the_error_of_the_perplexity_is_what_repetition_shows() -> None:
 
 def test_only_pads_have_no_perplexity() -> None:
     with pytest.raises(UserError, match="nothing but pads"):
-        NegativeLogLikelihood.from_draws(torch.zeros(3).double(), torch.zeros(3, dtype=torch.long), valid=True)
+        negative_log_likelihood(torch.zeros(3).double(), torch.zeros(3, dtype=torch.long), valid=True)
 
 
 def test_a_run_on_padded_text_knows_its_pad_without_its_corpus(padded: Run, padded_run: Path, tmp_path: Path) -> None:
     assert padded.tokenizer is not None
-    assert padded.model.pad == padded.data.pad == padded.tokenizer.specials.pad
+    assert padded.model.pad == padded.format.pad == padded.tokenizer.specials.pad
     exported = load(export(RunDirectory(padded_run), tmp_path / "model").path)
     assert "are not scored: it is **not** a bound" in (tmp_path / "model" / "README.md").read_text()
-    assert exported.model.pad == exported.data.pad == padded.model.pad
+    assert exported.model.pad == exported.format.pad == padded.model.pad
     with pytest.raises(UserError, match="needs the data that the model learned from"):
         _ = padded.data.train
 
@@ -133,11 +127,7 @@ def test_training_scores_no_pads(tmp_path: Path) -> None:
 
     The transformer's output layer starts at zero; were pads scored, their logit would have risen.
     """
-    path = write(tmp_path / "short.txt", "ab c\n" * 40)
-    padded = ("data.documents=line", "data.wrap=padded", "data.length=12", "model=mdlm", "training.ema=0")
-    recipe = recipe_for_text(path).with_overrides([*SHORT, *padded, "training.steps=40"])
-    assert train_in(tmp_path / "run", recipe).finished
-    run = load(tmp_path / "run")
+    run = train_on_text(tmp_path, "ab c\n" * 40, *PADDED, "model=mdlm", "training.ema=0", "training.steps=40")
     pad = run.model.pad
     assert pad is not None
     masked = torch.full((1, 12), run.model.mask_value)
@@ -148,28 +138,26 @@ def test_training_scores_no_pads(tmp_path: Path) -> None:
 
 def test_the_reported_numbers_are_over_scored_tokens(padded: Run, sentences: torch.Tensor) -> None:
     settings = BoundSettings(Particles(3), (2,), delbo_draws=2)
-    found = json.loads(json.dumps(measure_bounds(padded, sentences, settings)))
+    found = measure_bounds(padded, sentences, settings)
     draws = -step_bound(padded.model, sentences, 2, Particles(3, rows_per_call=16), step_generator(0, BOUNDS, 0))
-    (bound,) = found["bounds"]
-    assert bound["scored"] == 3 + 5 + 12
-    assert bound["nats"] == pytest.approx(float(draws.mean()))
-    assert bound["perplexity"] == pytest.approx(math.exp(float(draws.sum()) / 20))
-    assert (bound["valid"], bound["convention"]) == (False, PADS_NOT_SCORED)
-    assert (found["delbo"]["warning"], found["delbo"]["convention"]) == (NOT_A_BOUND, PADS_NOT_SCORED)
-    assert found["unit"] == "character"
-    assert bound["bits_per_character"] is None
+    (bound,) = found.bounds
+    assert bound.scored == 3 + 5 + 12
+    assert bound.nats == pytest.approx(float(draws.mean()))
+    assert bound.perplexity == pytest.approx(math.exp(float(draws.sum()) / 20))
+    assert (bound.valid, bound.convention) == (False, PADS_NOT_SCORED)
+    assert found.delbo is not None
+    assert (found.delbo.warning, found.delbo.convention) == (NOT_A_BOUND, PADS_NOT_SCORED)
+    assert found.unit == "character"
+    assert bound.bits_per_character is None
+    assert not found.scores_pads
 
 
 def test_pads_can_be_scored_and_then_the_bound_is_valid(padded: Run, sentences: torch.Tensor) -> None:
-    settings = BoundSettings(Particles(3), (1, 2), score_pads=True)
-    bounds = measure_bounds(padded, sentences, settings)["bounds"]
-    assert isinstance(bounds, list)
-    assert [bound["valid"] for bound in bounds] == [True, True]
-    assert all("convention" not in bound for bound in bounds)
-    assert bounds[0]["scored"] == 36
-    custom = measure_bounds(padded, sentences, BoundSettings(Particles(3), (1, 2)))["bounds"]
-    assert isinstance(custom, list)
-    assert all(ours["nats"] > theirs["nats"] for ours, theirs in zip(bounds, custom, strict=True))
+    scored = measure_bounds(padded, sentences, BoundSettings(Particles(3), (1, 2), score_pads=True))
+    assert [(bound.valid, bound.convention, bound.scored) for bound in scored.bounds] == [(True, None, 36)] * 2
+    assert scored.scores_pads
+    custom = measure_bounds(padded, sentences, BoundSettings(Particles(3), (1, 2)))
+    assert all(ours.nats > theirs.nats for ours, theirs in zip(scored.bounds, custom.bounds, strict=True))
     assert padded.model.pad is not None
 
 
@@ -194,37 +182,85 @@ def test_the_table_names_the_unit_and_the_convention(padded: Run, padded_mdlm: R
 
 def test_a_list_of_particles_gives_a_delbo_for_each(padded: Run, sentences: torch.Tensor) -> None:
     many = BoundSettings(Particles(2), (1,), delbo_draws=2, delbo_particles=(4, 1))
-    report = measure_bounds(padded, sentences, many)
-    delbos = report["delbo_by_particles"]
-    assert isinstance(delbos, list)
-    assert [found["particles"] for found in delbos] == [1, 4]
-    assert all((found["valid"], found["warning"]) == (False, NOT_A_BOUND) for found in delbos)
-    assert report["delbo"] == delbos[-1]
-    for found in delbos:
-        alone = measure_bounds(padded, sentences, BoundSettings(Particles(found["particles"]), (1,), delbo_draws=2))
-        assert alone["delbo"] == found
+    found = measure_bounds(padded, sentences, many)
+    assert [delbo.particles for delbo in found.delbos] == [1, 4]
+    assert all((delbo.valid, delbo.warning) == (False, NOT_A_BOUND) for delbo in found.delbos)
+    for particles, delbo in zip((1, 4), found.delbos, strict=True):
+        alone = measure_bounds(padded, sentences, BoundSettings(Particles(particles), (1,), delbo_draws=2))
+        assert alone.delbo == delbo
     with pytest.raises(UserError, match="at least 1, not 0"):
         BoundSettings(Particles(2), delbo_particles=(0, 1))
 
 
 def test_bits_per_character_are_of_the_text_that_the_tokens_stand_for(tmp_path: Path) -> None:
-    """Bytes: "é" is two of them and one character; EOS is scored and is none."""
-    path = write(tmp_path / "words.txt", "été né\n" * 40)
-    recipe = recipe_for_text(path).with_overrides(
-        [*SHORT, "data.tokenizer=bytes", "data.documents=line", "data.length=9", "training.steps=2"]
-    )
-    assert train_in(tmp_path / "run", recipe).finished
-    run = load(tmp_path / "run")
-    x0 = torch.tensor([[*"été né".encode(), 256]]).repeat(4, 1)[:, :10]
-    assert x0.shape == (4, 10)
-    x0 = x0[:, :9]  # "été né" without its EOS: nine bytes, six characters
-    report = measure_bounds(run, x0, BoundSettings(Particles(2), (1,)))
-    assert report["unit"] == "byte"
-    bounds = report["bounds"]
-    assert isinstance(bounds, list)
-    assert bounds[0]["bits_per_character"] == pytest.approx(bounds[0]["bpd"] * 9 / 6)
-    columns = bound_table([{**evaluate(run, (), examples=x0).report, **report}]).columns
-    assert {"bits per byte", "perplexity per byte", "bits per character"} <= set(columns)
+    """Bytes: "é" is two of them and one character; there are nine bytes and six characters."""
+    options = ("data.tokenizer=bytes", "data.documents=line", "data.length=9", "training.steps=2")
+    run = train_on_text(tmp_path, "été né\n" * 40, *options)
+    x0 = torch.tensor([list("été né".encode())]).repeat(4, 1)
+    report = evaluate(run, (), bounds=BoundSettings(Particles(2), (1,)), examples=x0).report
+    assert report.likelihood is not None
+    assert report.likelihood.unit == "byte"
+    (bound,) = report.likelihood.bounds
+    assert bound.bits_per_character == pytest.approx(bound.bpd * 9 / 6)
+    assert {"bits per byte", "perplexity per byte", "bits per character"} <= set(bound_table([report]).columns)
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """On padded lines of bytes."""
+    folder = tmp_path_factory.mktemp("letters")
+    return train_on_text(folder, "abc\nzzyx\nxy\n" * 20, *PADDED, "data.tokenizer=bytes", "training.steps=2")
+
+
+def tokens_of(run: Run, text: str) -> torch.Tensor:
+    """One row of bytes; ``<`` stands for BOS, ``|`` for EOS and ``.`` for a pad."""
+    assert run.tokenizer is not None
+    specials = run.tokenizer.specials
+    known = {"<": specials.bos, "|": specials.eos, ".": specials.pad}
+    return torch.tensor([[known.get(character, ord(character)) for character in text]])
+
+
+def test_a_padded_text_ends_at_its_first_eos_in_texts_entropy_and_characters(letters: Run) -> None:
+    """Of abc<eos>zzyx<eos>xy the four tokens abc<eos> count; of <bos>abab<eos> a and b are twice among six."""
+    drawn, real = tokens_of(letters, "abc|zzyx|xy."), tokens_of(letters, "<abab|......")
+    assert [letters.texts(drawn), letters.texts(real)] == [["abc"], ["abab"]]
+    assert sample_entropy(own_tokens(letters, drawn)) == pytest.approx(math.log(4))
+    assert sample_entropy(own_tokens(letters, real)) == pytest.approx(2 / 3 * math.log(3) + 1 / 3 * math.log(6))
+    assert [character_count(letters, row) for row in (drawn, real)] == [3, 4]
+
+
+def test_a_padded_text_without_eos_is_all_that_is_no_pad(letters: Run) -> None:
+    drawn = tokens_of(letters, "<ab.ab.ab.ab")
+    assert letters.texts(drawn) == ["abababab"]
+    assert [len(own) for own in own_tokens(letters, drawn)] == [9]
+    assert sample_entropy(own_tokens(letters, tokens_of(letters, "............"))) == 0
+
+
+def test_where_one_token_is_both_bos_and_eos_the_first_ends_nothing(letters: Run) -> None:
+    assert letters.tokenizer is not None
+    tokenizer = copy.copy(letters.tokenizer)
+    tokenizer.specials = Specials(bos=256, eos=256, pad=257)
+    for text, ids in (
+        (b"abc", [256, *b"abc", 256, *b"xy"]),
+        (b"abc", [*b"abc", 256, *b"xy"]),
+        (b"", [256, 256, *b"xy"]),
+    ):
+        row = np.array([*ids, 257])
+        assert tokenizer.text(row, padded=True) == text.decode()
+        assert list(tokenizer.padded_document(row)) == ids[:-2]
+
+
+def test_the_judge_of_padded_text_counts_no_token_behind_the_first_eos(
+    letters: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = tokens_of(letters, "abc|zzyx|xy.").repeat(4, 1)
+    monkeypatch.setattr(letters, "sample", lambda *args, **kwargs: drawn)
+    report = evaluate(letters, [1], 4).report
+    found = report.by_steps(TextMetrics)[1]
+    assert found.sample_entropy == pytest.approx(math.log(4))
+    assert found.distinct_1 == 1 / 4, "four texts of one word each, the same in all"
+    assert report.real_text is not None
+    assert report.real_text.metrics.sample_entropy <= math.log(6), "of at most zzyx, BOS and EOS"
 
 
 def test_eval_takes_a_text_file_in_place_of_the_held_out_part(

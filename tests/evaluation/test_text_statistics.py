@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.exact import properties
+from vadd.evaluation.metrics import TextMetrics
 from vadd.evaluation.text_statistics import distinct_n, sample_entropy, text_statistics
 
 ROWS = st.integers(1, 6).flatmap(lambda n: st.lists(st.lists(st.integers(0, 4), min_size=n, max_size=n), min_size=1))
@@ -15,7 +16,7 @@ TEXTS = st.lists(st.lists(st.sampled_from("abc"), max_size=6).map(" ".join), max
 
 
 def test_the_entropy_is_that_of_each_sample_averaged() -> None:
-    rows = np.array([[0, 0, 0, 0], [0, 1, 2, 3], [5, 5, 7, 7], [1, 1, 1, 2]])
+    rows = [np.array(row) for row in ([0, 0, 0, 0], [0, 1, 2, 3], [5, 5, 7, 7], [1, 1, 1, 2])]
     mixed = 0.75 * math.log(4 / 3) + 0.25 * math.log(4)
     assert sample_entropy(rows) == pytest.approx((0 + math.log(4) + math.log(2) + mixed) / 4, abs=1e-12)
 
@@ -25,10 +26,10 @@ def test_the_entropy_is_that_of_each_sample_averaged() -> None:
 def test_the_entropy_lies_between_none_and_all_different_and_knows_no_order(
     rows: list[list[int]], data: st.DataObject
 ) -> None:
-    found = sample_entropy(np.array(rows))
+    found = sample_entropy([np.array(row) for row in rows])
     assert -1e-12 <= found <= math.log(len(rows[0])) + 1e-12
     shuffled = [data.draw(st.permutations(row)) for row in rows]
-    assert sample_entropy(np.array(shuffled)) == pytest.approx(found, abs=1e-12)
+    assert sample_entropy([np.array(row) for row in shuffled]) == pytest.approx(found, abs=1e-12)
 
 
 def test_distinct_n_grams_are_counted_over_all_texts_and_not_across_them() -> None:
@@ -53,5 +54,5 @@ def test_the_share_of_distinct_n_grams_falls_when_the_same_texts_come_again(text
 
 
 def test_the_statistics_have_a_name_each() -> None:
-    found = text_statistics(np.array([[0, 1]]), ["a b"])
-    assert found == {"sample_entropy": math.log(2), "distinct_1": 1.0, "distinct_2": 1.0, "distinct_3": None}
+    found = text_statistics([np.array([0, 1])], ["a b"])
+    assert found == TextMetrics(sample_entropy=math.log(2), distinct_1=1.0, distinct_2=1.0, distinct_3=None)

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 import vadd
+from vadd.core import MaskedBatch, latent_health
 from vadd.evaluation.traversal import traverse
 
 
@@ -19,7 +20,7 @@ def test_only_the_moving_dimension_moves_and_the_mean_is_the_denoisers(vadd_run:
 
     model = run.model
     xt = torch.full((1, 2), model.mask_value)
-    posterior = model.latent.posterior(run.data.test[4:5].long(), xt, torch.ones(1))
+    posterior = model.posterior(MaskedBatch.all_masked(run.data.test[4:5].long(), model.mask_value))
     assert posterior is not None
     for row, dimension in enumerate(found.dimensions):
         for column, value in enumerate(found.values):
@@ -34,7 +35,7 @@ def test_the_most_telling_dimension_comes_first(vadd_run: Path) -> None:
     run = vadd.load(vadd_run)
     found = traverse(run, dimensions=1, columns=2)
     assert found is not None
-    health = vadd.core.latent_health(run.model, run.data.test[:1000].long(), torch.Generator())
+    health = latent_health(run.model, run.data.test[:1000].long(), torch.Generator())
     assert health is not None
     assert found.dimensions == [int(np.argmax(health.kl_per_dimension))]
 

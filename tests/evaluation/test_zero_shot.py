@@ -6,16 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.conftest import Command, train_in
-from tests.data.test_documents import write
-from tests.data.test_text import BOOK
-from tests.evaluation.test_text_likelihood import SHORT
-from vadd.build import recipe_for_text
+from tests.conftest import Command
+from tests.evaluation.text_helpers import BOOK, train_on_text, write
+from tests.report.report_helpers import run_report
 from vadd.core import Particles
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings
-from vadd.evaluation.likelihood import NOT_A_BOUND, measure_bounds
+from vadd.evaluation.likelihood import measure_bounds
 from vadd.evaluation.reading import read_examples, read_text, recognise
+from vadd.evaluation.reports import NOT_A_BOUND, JudgedCorpus, SkippedCorpus
 from vadd.evaluation.zero_shot import corpora_in, zero_shot
 from vadd.report.zero_shot import zero_shot_table
 from vadd.runs.run import Run, load
@@ -26,11 +25,9 @@ LETTERS = 'abcdefghijklmnopqrstuvwxyz -"\n'
 
 def train_on(folder: Path, text: str, *overrides: str) -> Run:
     """A run whose corpus is gone."""
-    path = write(folder / "learnt.txt", text)
-    recipe = recipe_for_text(path).with_overrides([*SHORT, "training.steps=2", "data.length=8", *overrides])
-    assert train_in(folder / "run", recipe).finished
-    path.unlink()
-    return load(folder / "run")
+    run = train_on_text(folder, text, "training.steps=2", "data.length=8", *overrides)
+    (folder / "learnt.txt").unlink()
+    return load(run.directory.path)
 
 
 @pytest.fixture(scope="module")
@@ -117,30 +114,35 @@ def test_plain_text_is_read_as_the_recipe_says(packed: Run, running: Run, folder
 
 
 def test_every_corpus_is_judged_or_says_why_not(running: Run, folder: Path) -> None:
-    found = {entry["corpus"]: entry for entry in zero_shot(running, folder, SETTINGS)}
-    assert list(found) == ["LAMBADA_test.txt", "letters", "numbers.txt", "tale.txt", "tiny.txt", "wikitext-2.txt"]
-    assert {name for name, entry in found.items() if "skipped" in entry} == {"numbers.txt", "tiny.txt"}
-    assert "the character '1' is not among the" in str(found["numbers.txt"]["skipped"])
-    assert "has 3 tokens, too few for one sequence of 8" in str(found["tiny.txt"]["skipped"])
-    assert [found[name]["read_as"] for name in ("LAMBADA_test.txt", "tale.txt")] == ["lambada", "plain text"]
+    found = zero_shot(running, folder, SETTINGS)
+    assert [entry.corpus for entry in found] == [
+        "LAMBADA_test.txt",
+        "letters",
+        "numbers.txt",
+        "tale.txt",
+        "tiny.txt",
+        "wikitext-2.txt",
+    ]
+    judged = {entry.corpus: entry for entry in found if isinstance(entry, JudgedCorpus)}
+    skipped = {entry.corpus: entry.skipped for entry in found if isinstance(entry, SkippedCorpus)}
+    assert list(skipped) == ["numbers.txt", "tiny.txt"]
+    assert "the character '1' is not among the" in skipped["numbers.txt"]
+    assert "has 3 tokens, too few for one sequence of 8" in skipped["tiny.txt"]
+    assert [judged[name].read_as for name in ("LAMBADA_test.txt", "tale.txt")] == ["lambada", "plain text"]
     tale = read_text(running, folder / "tale.txt", "files")
-    expected = measure_bounds(running, tale, SETTINGS)
-    assert {key: found["tale.txt"][key] for key in expected} == expected
-    assert found["tale.txt"]["sequences"] == len(tale) == 4
-    lambada = found["LAMBADA_test.txt"]["bounds"]
-    assert isinstance(lambada, list)
-    assert lambada[0]["examples"] == 5, "the limit is for each corpus"
-    assert lambada[0]["scored"] == 40
+    assert judged["tale.txt"].likelihood == measure_bounds(running, tale, SETTINGS)
+    assert judged["tale.txt"].sequences == len(tale) == 4
+    (lambada,) = judged["LAMBADA_test.txt"].likelihood.bounds
+    assert (lambada.examples, lambada.scored) == (5, 40), "the limit is for each corpus"
 
 
 def test_the_table_has_a_row_for_each_and_names_what_is_no_bound(running: Run, packed: Run, folder: Path) -> None:
-    about = {"recipe": "mine", "run": "runs/mine"}
-    vadd = zero_shot_table({**about, "model": "vadd", "zero_shot": zero_shot(running, folder, SETTINGS)})
+    vadd = zero_shot_table(run_report("vadd", zero_shot=zero_shot(running, folder, SETTINGS)))
     assert [row[0] for row in vadd.rows] == ["lambada", "letters", "tale.txt", "wikitext"]
     assert [column for column in vadd.columns if NOT_A_BOUND in column] == [f"the paper's DELBO, K = 2: {NOT_A_BOUND}"]
     assert "Skipped numbers.txt: the character '1'" in vadd.note
     assert "Perplexity per character" in vadd.note
-    mdlm = zero_shot_table({**about, "model": "mdlm", "zero_shot": zero_shot(packed, folder, SETTINGS)})
+    mdlm = zero_shot_table(run_report("mdlm", zero_shot=zero_shot(packed, folder, SETTINGS)))
     assert "ELBO" in mdlm.columns
     assert not any(NOT_A_BOUND in column for column in mdlm.columns)
     assert "bits per character" in mdlm.columns

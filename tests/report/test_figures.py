@@ -8,20 +8,31 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
+from tests.report.report_helpers import bits, likelihood, run_report, toy_distance, toy_report
 from vadd.data.dataset import Array
-from vadd.report.figures import divergence_by_steps, histogram_panels, label, save_figure, training_curves
+from vadd.evaluation.metrics import DistributionDistance, PairDistance
+from vadd.evaluation.reports import LikelihoodReport, RunReport, StepResult
+from vadd.report.figures import bound_by_steps, divergence_by_steps, histogram_panels, save_figure, training_curves
+from vadd.report.tables import model_label
 
 
-def report(model: str, *values: float, metric: str = "paper_js", floor: float = 0.01) -> dict[str, Any]:
-    results = [{"steps": 2**k, metric: value, f"{metric}_floor": floor} for k, value in enumerate(values)]
-    return {"recipe": "checkerboard", "model": model, "results": results}
+def report(model: str, *values: float) -> RunReport:
+    return toy_report(model, *(toy_distance(value, floor=0.01) for value in values))
 
 
 def logged(step: int, split: str) -> dict[str, Any]:
-    return {"step": step, "split": split, "reconstruction": 5 - step / 100, "kl": step / 100}
+    """The loss is of several particles: less than reconstruction and KL together, over 10 positions."""
+    return {"step": step, "split": split, "loss": 0.4 - step / 1000, "reconstruction": 5 - step / 100, "kl": step / 100}
 
 
 RECORDS = [logged(step, split) for step in (10, 20, 30) for split in ("train", "test", "latent")]
+
+
+PAIRS = run_report("vadd", results=(StepResult(1, PairDistance(0.3, 0.1)),))
+BOUNDED = {
+    model: run_report(model, entropy=3.5, likelihood=likelihood(model, 0.5, (1, 0.6), (4, 0.55)))
+    for model in ("mdlm", "vadd")
+}
 
 
 def panels() -> dict[str, list[tuple[str, Array]]]:
@@ -36,10 +47,13 @@ def panels() -> dict[str, list[tuple[str, Array]]]:
         histogram_panels(panels()),
         training_curves({"a VADD": RECORDS, "a MDLM": RECORDS[:5]}),
         training_curves({"nothing yet": []}),
-        divergence_by_steps([report("mdlm", 1.4, 0.5, 0.2), report("vadd", 0.1, 0.08)], ["a", "b"], "paper_js"),
-        divergence_by_steps([report("vadd", 0.3, metric="pair_jsd")], ["a"], "pair_jsd"),
+        divergence_by_steps(
+            [report("mdlm", 1.4, 0.5, 0.2), report("vadd", 0.1, 0.08)], ["a", "b"], DistributionDistance
+        ),
+        divergence_by_steps([PAIRS], ["a"], PairDistance),
+        bound_by_steps([BOUNDED["mdlm"], BOUNDED["vadd"]], ["a", "b"]),
     ],
-    ids=["panels", "curves", "no-curves", "divergence", "pairs"],
+    ids=["panels", "curves", "no-curves", "divergence", "pairs", "bounds"],
 )
 def test_a_figure_becomes_a_png_with_something_on_it(tmp_path: Path, figure: Figure) -> None:
     path = save_figure(figure, tmp_path / "figures" / "figure.png")
@@ -69,14 +83,18 @@ def test_a_row_has_the_colours_of_its_data_and_its_titles() -> None:
     assert scales == {(0, float(rows["checkers"][0][1].max()))}
 
 
-def test_the_curves_show_the_test_lines_only() -> None:
-    total, kl = training_curves({"run": RECORDS}).axes[:2]
-    assert total.lines[0].get_xydata() == pytest.approx(np.array([(10, 5), (20, 5), (30, 5)]))
+def test_the_curves_show_the_held_out_objective_and_its_kl() -> None:
+    """The objective itself: with several particles it is not the sum of reconstruction and KL."""
+    objective, kl = training_curves({"run": RECORDS}).axes[:2]
+    assert objective.lines[0].get_xydata() == pytest.approx(np.array([(10, 0.39), (20, 0.38), (30, 0.37)]))
+    assert (objective.get_ylabel(), kl.get_ylabel()) == ("nats per position", "nats per example")
     assert kl.lines[0].get_xydata() == pytest.approx(np.array([(10, 0.1), (20, 0.2), (30, 0.3)]))
 
 
 def test_the_divergence_figure_has_a_line_per_run_and_one_per_floor() -> None:
-    axis = divergence_by_steps([report("mdlm", 1.4, 0.5), report("vadd", 0.1, 0.08)], ["a", "b"], "paper_js").axes[0]
+    reports = [report("mdlm", 1.4, 0.5), report("vadd", 0.1, 0.08)]
+    axis = divergence_by_steps(reports, ["a", "b"], DistributionDistance).axes[0]
+    assert axis.get_ylabel() == "paper_js"
     mdlm, vadd, floor = axis.lines
     assert mdlm.get_xydata() == pytest.approx(np.array([(1, 1.4), (2, 0.5)]))
     assert vadd.get_xydata() == pytest.approx(np.array([(1, 0.1), (2, 0.08)]))
@@ -85,4 +103,20 @@ def test_the_divergence_figure_has_a_line_per_run_and_one_per_floor() -> None:
 
 
 def test_models_have_their_names_and_others_keep_their_own() -> None:
-    assert [label(model) for model in ("mdlm", "vadd", "other")] == ["MDLM", "VADD", "other"]
+    assert [model_label(model) for model in ("mdlm", "vadd", "other")] == ["MDLM", "VADD", "other"]
+
+
+def test_the_bounds_have_a_line_per_run_the_delbo_is_dotted_and_named_for_what_it_is() -> None:
+    axis = bound_by_steps([BOUNDED["mdlm"], BOUNDED["vadd"]], ["MDLM", "VADD"]).axes[0]
+    lines = {str(line.get_label()): line for line in axis.lines}
+    assert list(lines) == ["MDLM", "VADD", "VADD, the paper's DELBO (not a bound)", "entropy of the data"]
+    assert lines["MDLM"].get_xydata() == pytest.approx(np.array([(1, 6), (4, 5.5)]))
+    assert np.asarray(lines["VADD, the paper's DELBO (not a bound)"].get_ydata()) == pytest.approx(5)
+    assert np.asarray(lines["entropy of the data"].get_ydata()) == pytest.approx(3.5)
+    assert axis.get_ylabel() == "negative log-likelihood bound, nats"
+
+
+def test_where_pads_are_not_scored_the_axis_does_not_speak_of_a_bound() -> None:
+    bound = bits(0.6, valid=False, steps=1, convention="pads not scored")
+    axis = bound_by_steps([run_report("mdlm", likelihood=LikelihoodReport((bound,)))], ["MDLM"]).axes[0]
+    assert axis.get_ylabel() == "negative log-likelihood, not a bound, nats"

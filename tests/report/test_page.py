@@ -2,18 +2,23 @@
 
 import base64
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
+from tests.report.report_helpers import likelihood, run_report, toy_distance, toy_report
+from vadd.core.health import LatentHealth
+from vadd.evaluation.metrics import PairDistance
+from vadd.evaluation.reports import StepResult
 from vadd.report.figures import histogram_panels, save_figure
-from vadd.report.page import Section, write_page
-from vadd.report.tables import Table, divergence_table, format_cell
+from vadd.report.page import PageSection, write_page
+from vadd.report.tables import PADS_NOTE, Table, bound_table, divergence_table, format_cell, latent_table
 
 NASTY = "<script>alert('x')</script> & \"more\""
 
@@ -37,8 +42,8 @@ class Elements(HTMLParser):
 def page(tmp_path: Path) -> str:
     figure = save_figure(histogram_panels({"row": [("data", np.eye(5))]}), tmp_path / "figure.png")
     table = Table(f"title {NASTY}", ["a", NASTY], [[1, 2.0], [NASTY, None]], f"note {NASTY}")
-    section = Section(f"heading {NASTY}", f"text {NASTY}", [(f"alt {NASTY}", figure)], [table], [f"vadd {NASTY}"])
-    path = write_page(tmp_path / "new" / "report.html", NASTY, f"introduction {NASTY}", [section, Section("empty")])
+    section = PageSection(f"heading {NASTY}", f"text {NASTY}", [(f"alt {NASTY}", figure)], [table], [f"vadd {NASTY}"])
+    path = write_page(tmp_path / "new" / "report.html", NASTY, f"introduction {NASTY}", [section, PageSection("empty")])
     return path.read_text()
 
 
@@ -91,14 +96,9 @@ def test_a_table_is_printed_with_title_and_note() -> None:
     assert all(part in stream.getvalue() for part in ("The title", "run", "jsd", "0.5000", "The note."))
 
 
-def toy_report(model: str) -> dict[str, Any]:
-    result = {"jsd": 0.2, "paper_js": 1.4, "jsd_floor": 0.01, "paper_js_floor": 0.05}
-    results = [{"steps": 1, **result, "jsd_exact": 0.19}, {"steps": 2, **result, "jsd_exact": None}]
-    return {"recipe": "circles", "model": model, "results": results}
-
-
 def test_the_divergence_table_has_a_row_for_each_run_and_number_of_steps() -> None:
-    table = divergence_table([toy_report("mdlm"), toy_report("vadd")])
+    reports = [toy_report(model, toy_distance(), toy_distance(exact=None)) for model in ("mdlm", "vadd")]
+    table = divergence_table(reports)
     assert table.columns == ["run", "steps", "jsd", "its floor", "jsd, exact", "paper_js", "its floor"]
     assert table.rows[0] == ["circles MDLM", 1, 0.2, 0.01, 0.19, 1.4, 0.05]
     assert [list(row[:2]) for row in table.rows] == [
@@ -111,9 +111,41 @@ def test_the_divergence_table_has_a_row_for_each_run_and_number_of_steps() -> No
 
 
 def test_runs_with_other_measures_share_a_table_with_gaps() -> None:
-    pairs = {"recipe": "codes", "model": "vadd", "results": [{"steps": 1, "pair_jsd": 0.3, "pair_jsd_floor": 0.1}]}
-    table = divergence_table([toy_report("vadd"), pairs])
+    pairs = run_report("vadd", "codes", results=(StepResult(1, PairDistance(0.3, 0.1)),))
+    table = divergence_table([toy_report("vadd", toy_distance()), pairs])
     assert list(table.columns[-2:]) == ["pair_jsd", "its floor"]
     assert list(table.rows[0][-2:]) == [None, None]
     assert list(table.rows[-1]) == ["codes VADD", 1, None, None, None, None, None, 0.3, 0.1]
     assert list(divergence_table([pairs]).columns) == ["run", "steps", "pair_jsd", "its floor"]
+
+
+def test_the_table_of_bounds_says_of_every_number_whether_it_is_valid() -> None:
+    mdlm, vadd = (run_report(m, entropy=3.5, likelihood=likelihood(m, 0.5, (1, 0.6))) for m in ("mdlm", "vadd"))
+    table = bound_table([mdlm, vadd, run_report("vadd")])
+    assert table.columns == ["run", "", "valid", "nats", "± std. error", "bits/dim", "perplexity"]
+    assert [list(row[1:4]) for row in table.rows] == [
+        ["step bound, T = 1", "yes", 6.0],
+        ["ELBO", "yes", 5.0],
+        ["step bound, T = 1", "yes", 6.0],
+        ["the paper's DELBO", "no: not a likelihood bound", 5.0],
+    ]
+    assert "entropy of checkerboard: 3.5000 nats" in table.note
+    assert PADS_NOTE not in table.note
+    padded = likelihood("mdlm", 0.5, (1, 0.6), valid=False, convention="pads not scored")
+    table = bound_table([run_report("mdlm", likelihood=padded)])
+    assert [row[2] for row in table.rows] == ["no: pads not scored"] * 2
+    assert PADS_NOTE in table.note
+
+
+def test_the_table_of_latents_leaves_out_models_without_one() -> None:
+    health = LatentHealth(0.75, 0.25, (0.25, 0.5), active_units=1)
+    table = latent_table([run_report("mdlm", latent_judged=True), run_report("vadd", latent=health)])
+    assert [list(row) for row in table.rows] == [
+        ["checkerboard VADD", "1 of 2 dimensions active", 0.75, 0.25, "0.50 0.25"]
+    ]
+
+
+def test_numbers_are_measured_and_tabulated_without_libraries_that_take_seconds_to_import() -> None:
+    rooms = "vadd.evaluation, vadd.report.tables, vadd.report.text_tables, vadd.report.results"
+    told = f"import sys, {rooms}; print({{'matplotlib', 'scipy', 'sklearn', 'transformers'}} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout == "set()\n"

@@ -1,48 +1,36 @@
 """Tables and figures about texts, from reports made by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.report.report_helpers import run_report, toy_distance, toy_report
+from vadd.evaluation.metrics import TextMetrics
+from vadd.evaluation.reports import JudgeReport, RealText, RunReport, StepResult
 from vadd.report.figures import save_figure
 from vadd.report.tables import Table
 from vadd.report.text_figures import text_by_steps
 from vadd.report.text_tables import SHOWN_CHARACTERS, quality_table, side_by_side, text_table
 
-JUDGE = {"name": "gpt", "convention": "corpus: all together", "first_token": "context only", "max_length": 9}
+JUDGE = JudgeReport("gpt", "corpus: all together", "context only", 9)
+STATISTICS = TextMetrics(sample_entropy=2.5, distinct_1=0.5, distinct_2=0.75, distinct_3=None)
+JUDGED = replace(STATISTICS, judge_bits=3.5, judged_tokens=100)
 
 
-def result(**more: Any) -> dict[str, Any]:
-    shares = {"distinct_1": 0.5, "distinct_2": 0.75, "distinct_3": None}
-    return {"sample_entropy": 2.5, "judge_bits": 3.5, **shares, "empty_texts": 0, "cut_texts": 0, **more}
-
-
-def report(model: str, *perplexities: float | None, **more: Any) -> dict[str, Any]:
-    found = [
-        result(steps=2**n, gen_ppl=value, gen_ppl_stderr=1.25, sample_entropy=2.0 + n)
+def report(model: str, *perplexities: float | None, **more: Any) -> RunReport:
+    found = tuple(
+        StepResult(2**n, replace(JUDGED, gen_ppl=value, gen_ppl_stderr=1.25, sample_entropy=2.0 + n))
         for n, value in enumerate(perplexities)
-    ]
-    real = result(texts=7, gen_ppl=20.0, gen_ppl_stderr=2.0)
-    return {
-        "run": f"runs/{model}",
-        "recipe": "book",
-        "model": model,
-        "samples": 8,
-        "judge": JUDGE,
-        "real_text": real,
-        "results": found,
-        **more,
-    }
+    )
+    real = RealText(7, replace(JUDGED, gen_ppl=20.0, gen_ppl_stderr=2.0))
+    return run_report(model, "book", **{"samples": 8, "judge": JUDGE, "real_text": real, "results": found, **more})
 
 
-def unjudged(model: str) -> dict[str, Any]:
-    made = report(model, 1.0, 2.0)
-    del made["judge"]
-    for found in [*made["results"], made["real_text"]]:
-        for key in ("gen_ppl", "gen_ppl_stderr", "judge_bits", "empty_texts", "cut_texts"):
-            found.pop(key)
-    return made
+def unjudged(model: str) -> RunReport:
+    found = (StepResult(1, STATISTICS), StepResult(2, STATISTICS))
+    return run_report(model, "book", samples=8, real_text=RealText(7, STATISTICS), results=found)
 
 
 def test_every_number_stands_beside_those_of_real_text() -> None:
@@ -61,8 +49,8 @@ def test_every_number_stands_beside_those_of_real_text() -> None:
 
 
 def test_empty_and_cut_texts_are_told() -> None:
-    made = report("mdlm", 300.0)
-    made["results"][0] |= {"empty_texts": 3, "cut_texts": 2}
+    odd = StepResult(1, replace(JUDGED, gen_ppl=300.0, empty_texts=3, cut_texts=2))
+    made = report("mdlm", results=(odd,))
     assert "3 had no token to score" in text_table([made]).note
     assert "2 were longer and cut" in text_table([made]).note
 
@@ -74,9 +62,8 @@ def test_without_a_judge_there_is_no_perplexity_and_it_is_said_why() -> None:
 
 
 def test_text_and_other_data_have_tables_of_their_own() -> None:
-    other = {"run": "r", "recipe": "circles", "model": "vadd", "results": [{"steps": 1, "jsd": 0.25}]}
     assert quality_table([unjudged("vadd")]).columns[2] == "entropy"
-    assert quality_table([other]).columns == ["run", "steps", "jsd"]
+    assert quality_table([toy_report("vadd", toy_distance())]).columns[2] == "jsd"
 
 
 def test_samples_stand_side_by_side_on_a_line_each() -> None:
@@ -94,8 +81,8 @@ def test_a_bar_in_a_cell_does_not_break_a_markdown_table() -> None:
 
 
 def test_the_figure_has_a_line_for_each_run_and_real_text_dashed(tmp_path: Path) -> None:
-    reports = [report("mdlm", 300.0, 100.0), report("vadd", 200.0, 90.0), report("vadd", 200.0, 80.0)]
-    reports[2]["latent_policy"] = "fixed"
+    reports = [report("mdlm", 300.0, 100.0), report("vadd", 200.0, 90.0)]
+    reports.append(report("vadd", 200.0, 80.0, latent_policy="fixed"))
     figure = text_by_steps(reports, ["MDLM", "VADD", "VADD, one z"])
     perplexity, bits, entropy = figure.axes
     assert [list(line.get_ydata()) for line in bits.lines[:3]] == [[3.5, 3.5]] * 3  # type: ignore[arg-type]

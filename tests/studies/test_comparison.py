@@ -1,5 +1,6 @@
 """Runs side by side: numbers, figures and one page."""
 
+import html
 import json
 from pathlib import Path
 
@@ -7,9 +8,15 @@ import numpy as np
 import pytest
 
 import vadd
-from vadd.report.tables import report_names
+from tests.evaluation.text_helpers import PADDED, SENTENCES, train_on_text
+from tests.report.report_helpers import run_report
+from vadd.core import Particles
+from vadd.evaluation import BoundSettings
+from vadd.evaluation.metrics import DistributionDistance
+from vadd.files import write_json
+from vadd.report.tables import PADS_NOTE, report_names
 from vadd.runs.run import Run
-from vadd.studies.comparison import Comparison, compare, write_json
+from vadd.studies.comparison import LIKELIHOOD_NOTE, Comparison, compare
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +46,7 @@ def test_the_numbers_are_a_list_of_reports(comparison: Comparison) -> None:
     written = json.loads((comparison.page.parent / "results.json").read_text())
     assert [report["model"] for report in written] == ["mdlm", "vadd"]
     assert [[result["steps"] for result in report["results"]] for report in written] == [[1, 2], [1, 2]]
-    assert written == json.loads(json.dumps(comparison.reports))
+    assert written == [report.to_json() for report in comparison.reports]
 
 
 def test_every_figure_is_a_file_and_on_the_page(comparison: Comparison) -> None:
@@ -60,9 +67,9 @@ def test_every_figure_is_a_file_and_on_the_page(comparison: Comparison) -> None:
 def test_the_page_shows_the_numbers_of_the_reports(comparison: Comparison) -> None:
     page = comparison.page.read_text()
     for report in comparison.reports:
-        for result in report["results"]:
-            assert f"<td>{result['paper_js']:.4f}</td>" in page
-            assert f"<td>{result['jsd_exact']:.4f}</td>" in page
+        for distance in report.by_steps(DistributionDistance).values():
+            assert f"<td>{distance.paper_js:.4f}</td>" in page
+            assert f"<td>{distance.jsd_exact:.4f}</td>" in page
 
 
 def test_runs_whose_examples_cannot_be_drawn_are_compared_by_pairs(array_run: Path, tmp_path: Path) -> None:
@@ -74,12 +81,9 @@ def test_runs_whose_examples_cannot_be_drawn_are_compared_by_pairs(array_run: Pa
 
 
 def test_a_run_is_called_by_its_recipe_and_model_and_by_its_directory_where_these_are_not_unique() -> None:
-    def report(model: str, run: str) -> dict[str, str]:
-        return {"recipe": "checkerboard", "model": model, "run": run}
-
-    different = [report("mdlm", "x/a"), report("vadd", "x/b")]
+    different = [run_report("mdlm", run="x/a"), run_report("vadd", run="x/b")]
     assert report_names(different) == ["checkerboard MDLM", "checkerboard VADD"]
-    alike = [report("vadd", "x/a"), report("vadd", "x/b")]
+    alike = [run_report("vadd", run="x/a"), run_report("vadd", run="x/b")]
     assert report_names(alike) == ["checkerboard VADD (a)", "checkerboard VADD (b)"]
 
 
@@ -110,5 +114,28 @@ def test_content_that_is_no_json_leaves_the_old_file(tmp_path: Path) -> None:
 def test_the_tables_lie_beside_the_page_as_markdown(comparison: Comparison) -> None:
     text = (comparison.page.parent / "tables.md").read_text()
     for report in comparison.reports:
-        for result in report["results"]:
-            assert f"| {result['paper_js']:.4f} |" in text
+        for distance in report.by_steps(DistributionDistance).values():
+            assert f"| {distance.paper_js:.4f} |" in text
+
+
+def words_of(page: Path) -> str:
+    return " ".join(html.unescape(page.read_text()).split())
+
+
+def test_the_page_says_what_the_curves_of_the_training_are(comparison: Comparison) -> None:
+    page = words_of(comparison.page)
+    assert "the ELBO for MDLM and the DELBO for VADD" in page
+    assert "also where training itself weighs otherwise" in page
+    assert "For MDLM it bounds the negative log-likelihood from above; for VADD it does not" in page
+    assert "maximises" not in page
+
+
+def test_the_page_of_padded_text_calls_nothing_a_bound(tmp_path: Path) -> None:
+    run = train_on_text(tmp_path, SENTENCES, *PADDED, "model=mdlm")
+    settings = BoundSettings(Particles(1), steps=(1,), delbo_draws=1, limit=4)
+    made = compare([run], tmp_path / "out", steps=[1], samples=4, bounds=settings, title="t", introduction="i")
+    page = words_of(made.page)
+    assert PADS_NOTE in page
+    assert LIKELIHOOD_NOTE not in page
+    assert "it does not bound the likelihood of the padded sequences" in page
+    assert "For MDLM it bounds" not in page

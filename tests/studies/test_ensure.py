@@ -14,7 +14,7 @@ from tests.training.children import together
 from vadd.core import Objective
 from vadd.errors import Interrupted, UserError
 from vadd.recipe import Recipe
-from vadd.runs.run import RunDirectory
+from vadd.runs.layout import RunDirectory
 from vadd.studies.ensure import both_models, ensure_trained
 from vadd.training.loop import Trainer
 
@@ -46,7 +46,7 @@ def test_an_interrupted_training_is_told_and_continued(tmp_path: Path, monkeypat
         patched.setattr(Trainer, "step", step)
         with pytest.raises(Interrupted, match=f"stopped at step 1, saved in {tmp_path / 'run'}"):
             ensure_trained(tiny_recipe(), tmp_path / "run")
-    assert RunDirectory(tmp_path / "run").latest_checkpoint().name == "step-00000001"
+    assert RunDirectory(tmp_path / "run").checkpoints()[-1].name == "step-00000001"
     continued = ensure_trained(tiny_recipe(), tmp_path / "run")
     whole = ensure_trained(tiny_recipe(), tmp_path / "whole")
     assert torch.equal(continued.sample(50), whole.sample(50))

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from tests.conftest import Command
+from tests.report.report_helpers import likelihood, run_report
 from vadd.core import Particles
-from vadd.evaluation import BoundSettings, inception
+from vadd.evaluation import BoundSettings, RunReport, inception
+from vadd.evaluation.metrics import InceptionDistance
+from vadd.evaluation.reports import StepResult
 from vadd.recipe import Recipe, load_recipe
 from vadd.studies import images
 from vadd.studies.ensure import both_models
@@ -21,7 +25,7 @@ from vadd.studies.images import bits_table, fid_table
 
 TINY = (
     "network.width=16",
-    "network.blocks=1",
+    "network.denoiser.blocks=1",
     "latent.dim=3",
     "training.steps=6",
     "training.batch=8",
@@ -115,21 +119,22 @@ def test_cifar10_from_nothing_to_the_report(
     assert len(kept) == 2, "training and test statistics, for both models together"
 
 
-def report(model: str, **more: Any) -> dict[str, Any]:
-    bounds = [{"steps": 1, "bpd": 0.3}, {"steps": 20, "bpd": 0.2}]
-    results = [{"steps": 10, "fid": 99.0, "fid_floor": 1.5}, {"steps": 7, "fid": 98.0, "fid_floor": 1.5}]
-    return {"model": model, "bounds": bounds, "results": results, "samples": 500, "values": 8, **more}
+def report(model: str, integral: float = 1.0) -> RunReport:
+    results = tuple(StepResult(steps, InceptionDistance(fid, 1.5, 500)) for steps, fid in ((10, 99.0), (7, 98.0)))
+    found = likelihood(model, integral, (1, 0.3), (20, 0.2))
+    return run_report(model, likelihood=found, results=results, samples=500)
 
 
 def test_every_number_of_bits_stands_under_its_own_name() -> None:
-    table = bits_table("mnist", [report("mdlm", elbo={"bpd": 0.08}), report("vadd", delbo={"bpd": 0.06})])
+    one_latent = replace(report("vadd"), latent_policy="fixed")
+    table = bits_table("mnist", [report("mdlm", 0.08), report("vadd", 0.06), one_latent])
     assert [list(row) for row in table.rows] == [
         ["MDLM", 0.3, 0.2, 0.08, 0.075, "ELBO, a bound"],
         ["VADD", 0.3, 0.2, 0.06, 0.063, "DELBO, not a bound"],
     ]
     assert "not a likelihood bound" in table.note
     assert "256" not in table.note
-    assert "256 values per channel, these 8" in bits_table("cifar10", [report("mdlm", elbo={"bpd": 1.0})]).note
+    assert "256 values per channel, these 8" in bits_table("cifar10", [report("mdlm")]).note
 
 
 def test_the_fid_stands_above_the_papers_at_the_same_steps() -> None:

@@ -1,6 +1,7 @@
 """``vadd reproduce text``, shrunk to seconds, with a tiny judge and without, and its tables."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +9,20 @@ import pytest
 
 from tests.conftest import Command
 from tests.evaluation.judge_helpers import save_judge
+from tests.evaluation.text_helpers import BOOK, TINY_NETWORK
+from tests.report.report_helpers import likelihood, run_report
 from vadd.core import Particles
-from vadd.evaluation import BoundSettings
+from vadd.evaluation import BoundSettings, RunReport
+from vadd.evaluation.metrics import TextMetrics
+from vadd.evaluation.reports import JudgeReport, RealText, StepResult
 from vadd.recipe import Recipe
+from vadd.report.tables import PADS_NOTE, Table
 from vadd.studies import text
 from vadd.studies.ensure import both_models
-from vadd.studies.text import bits_table, ratio_table, training_table
+from vadd.studies.text import BOUNDS_NOTE, bits_table, character_table, ratio_table, training_table
 
-BOOK = "the cat sat on the mat. the dog sat on the log.\n" * 60
 TINY = (
-    "network.width=16",
-    "network.blocks=1",
-    "network.heads=2",
-    "network.recognizer_blocks=1",
+    *TINY_NETWORK,
     "latent.dim=3",
     "data.corpus=files",
     "data.length=12",
@@ -105,22 +107,23 @@ def test_bad_input_costs_one_line_and_no_training(
     assert not (tmp_path / "out").exists()
 
 
-def report(model: str, *perplexities: float | None, recipe: str = "book", judge: str = "small", **more: Any) -> Any:
-    found = [{"steps": 16 * 2**n, "gen_ppl": value} for n, value in enumerate(perplexities)]
-    about = {"name": judge, "convention": "corpus: ...", "first_token": "...", "max_length": 1024}
-    integral = {"bpd": 2.0, "perplexity": 4.0}
-    return {
-        "model": model,
-        "recipe": recipe,
-        "judge": about,
+def metrics(perplexity: float | None, bits: float | None = None) -> TextMetrics:
+    statistics = TextMetrics(sample_entropy=2.0, distinct_1=0.5, distinct_2=0.5, distinct_3=0.5)
+    return replace(statistics, gen_ppl=perplexity, judge_bits=bits, judged_tokens=10)
+
+
+def report(
+    model: str, *perplexities: float | None, recipe: str = "book", judge: str = "small", **more: Any
+) -> RunReport:
+    found = tuple(StepResult(16 * 2**n, metrics(value)) for n, value in enumerate(perplexities))
+    made = {
+        "judge": JudgeReport(judge, "corpus: ...", "...", 1024),
         "results": found,
-        "real_text": {"gen_ppl": 20.0},
-        "bounds": [{"steps": 1, "bpd": 4.0}, {"steps": 2, "bpd": 3.0}],
-        "delbo" if model == "vadd" else "elbo": integral,
-        "training_steps": 500,
+        "real_text": RealText(7, metrics(20.0, 1.25)),
+        "likelihood": likelihood(model, 2.0, (1, 4.0), (2, 3.0)),
         "training_seconds": 61.4,
-        **more,
     }
+    return run_report(model, recipe, **{**made, **more})
 
 
 def test_the_ratio_stands_below_the_perplexities() -> None:
@@ -163,3 +166,31 @@ def test_every_number_of_bits_stands_under_its_own_name() -> None:
     published = bits_table([report(model, recipe="openwebtext") for model in ("mdlm", "vadd")])
     assert [list(row[-2:]) for row in published.rows] == [[4.0, 23.07], [4.0, 22.33]]
     assert [list(row) for row in training_table(reports).rows] == [["MDLM", 500, 61], ["VADD", 500, 61]]
+
+
+def test_bits_per_character_compare_as_perplexities() -> None:
+    """Half a bit less is a perplexity 2^-0.5 times as large."""
+    found = {"mdlm": (3.0, None), "vadd": (2.5, 2.0)}
+    reports = [
+        report(model, results=tuple(StepResult(steps, metrics(9.0, value)) for steps, value in enumerate(bits, 1)))
+        for model, bits in found.items()
+    ]
+    assert [list(row) for row in character_table(reports).rows] == [
+        ["MDLM", "3.000", None],
+        ["VADD", "2.500", "2.000"],
+        ["VADD / MDLM, perplexity", "0.707", None],
+        ["real text", "1.250", "1.250"],
+    ]
+
+
+def test_the_bits_of_padded_text_are_valid_only_where_pads_are_scored() -> None:
+    def table_of(**more: Any) -> Table:
+        return bits_table([report(m, likelihood=likelihood(m, 2.0, (1, 4.0), **more)) for m in ("mdlm", "vadd")])
+
+    padded, scored = table_of(valid=False, convention="pads not scored"), table_of()
+    assert [row[-1] for row in padded.rows] == ["ELBO, invalid", "DELBO, invalid"]
+    assert PADS_NOTE in padded.note
+    assert "valid for" not in padded.note
+    assert [row[-1] for row in scored.rows] == ["ELBO, valid", "DELBO, invalid"]
+    assert PADS_NOTE not in scored.note
+    assert BOUNDS_NOTE in scored.note

@@ -1,18 +1,16 @@
 """The table beside the paper's numbers."""
 
-from typing import Any
-
 import pytest
 
+from tests.report.report_helpers import run_report, toy_distance
+from vadd.evaluation.reports import RunReport, StepResult
 from vadd.studies.paper import TOYS
-from vadd.studies.toys import DEMO_OVERRIDES, STEPS, TOY_NAMES, paper_table
+from vadd.studies.toys import STEPS, TOY_NAMES, paper_table
 
 
-def report(recipe: str, model: str) -> dict[str, Any]:
-    results = [
-        {"steps": steps, "paper_js": steps / 10, "paper_js_floor": 0.05, "jsd_exact": steps / 100} for steps in STEPS
-    ]
-    return {"recipe": recipe, "model": model, "results": results}
+def report(recipe: str, model: str) -> RunReport:
+    results = tuple(StepResult(steps, toy_distance(steps / 10, steps / 100)) for steps in STEPS)
+    return run_report(model, recipe, results=results)
 
 
 def test_the_paper_has_a_number_for_every_toy_and_model() -> None:
@@ -29,8 +27,3 @@ def test_ours_stand_beside_the_papers(suffix: str) -> None:
         ["circles VADD", 0.1, 0.161, 0.5, 0.042, 0.05, 0.01],
     ]
     assert len(table.columns) == 7
-
-
-def test_the_demo_is_short() -> None:
-    steps = dict(override.split("=") for override in DEMO_OVERRIDES)["training.steps"]
-    assert int(steps) <= 3000

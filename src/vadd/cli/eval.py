@@ -1,5 +1,6 @@
 """``vadd eval`` and ``vadd compare``."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -159,18 +160,18 @@ def evaluate(
         else:
             report = report_of(loaded)
         if zero_shot is not None and settings is not None:
-            report["zero_shot"] = judge_corpora(loaded, zero_shot, settings, tell)
-    report["step"] = loaded.step
+            report = replace(report, zero_shot=judge_corpora(loaded, zero_shot, settings, tell))
+    report = replace(report, step=loaded.step)
     if counts:
         quality_table([report]).print(out_console)
-    if "bounds" in report:
+    if report.likelihood is not None:
         bound_table([report]).print(out_console)
-    if "zero_shot" in report:
+    if report.zero_shot is not None:
         zero_shot_table(report).print(out_console)
-    if report.get("latent") is not None:
+    if report.latent is not None:
         latent_table([report]).print(out_console)
     if json is not None:
-        write_json(json, report)
+        write_json(json, report.to_json())
     leave()
 
 
@@ -226,6 +227,6 @@ def compare(
     if bound_counts:
         bound_table(comparison.reports).print(out_console)
     if json is not None:
-        write_json(json, comparison.reports)
+        write_json(json, [report.to_json() for report in comparison.reports])
     out_console.print(f"report: {comparison.page}", soft_wrap=True)
     leave()

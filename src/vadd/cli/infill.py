@@ -138,10 +138,10 @@ def infill(
     import torch
 
     from vadd.cli import infill_tasks as tasks
-    from vadd.evaluation.evaluate import plural
     from vadd.generation.infilling import masked_starts
     from vadd.generation.options import SamplingOptions, resolve
     from vadd.runs.run import load
+    from vadd.words import plural
 
     token_sampler = check_sampler(sampler, temperature, top_k, top_p, precision)
     loaded = load(run)

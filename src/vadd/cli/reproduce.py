@@ -43,7 +43,7 @@ def _show(comparison: "Comparison", table: "Table", json: Path | None) -> None:
 
     table.print(out_console)
     if json is not None:
-        write_json(json, comparison.reports)
+        write_json(json, [report.to_json() for report in comparison.reports])
     out_console.print(f"report: {comparison.page.resolve()}", soft_wrap=True)
 
 

@@ -105,10 +105,10 @@ def sample(
 
     from vadd.cli.sample_files import check_format
     from vadd.core import TokenSampler
-    from vadd.evaluation.evaluate import plural
     from vadd.generation.options import SamplingOptions, resolve
     from vadd.parallel import Processes, leave, process_count
     from vadd.runs.run import load
+    from vadd.words import plural
 
     token_sampler = TokenSampler(temperature=temperature, top_k=top_k, top_p=top_p, precision=precision)  # type: ignore[arg-type]
     processes = Processes() if process_count() > 1 else None

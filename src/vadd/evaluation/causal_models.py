@@ -29,7 +29,7 @@ CAUSALITY_TOLERANCE = 1e-4
 @dataclass(frozen=True)
 class CausalModel:
     name: str
-    """Of the folder or file, or on the hub."""
+    """The name of the folder or file, or the name on the hub."""
     network: Any
     """A transformers model in float32: token ids (B, L) and their attention mask to logits (B, L, V)."""
     tokenizer: Any

@@ -44,11 +44,11 @@ class ConvolutionalClassifier(nn.Module):
     At 32x32x1 a forward pass is 0.8 million multiplications.
     """
 
-    def __init__(self, shape: Sequence[int], values: int, classes: int) -> None:
+    def __init__(self, shape: Sequence[int], vocab_size: int, classes: int) -> None:
         super().__init__()
-        height, width, channels = image_shape(shape)
+        height, width, channels = with_channels(shape)
         self.shape = (height, width, channels)
-        self.values = values
+        self.vocab_size = vocab_size
         layers: list[nn.Module] = []
         for number, out in enumerate(WIDTHS):
             kernel = 5 if number == 0 else 3
@@ -66,7 +66,7 @@ class ConvolutionalClassifier(nn.Module):
 
     def features(self, tokens: Tensor) -> Tensor:
         """(n, H*W*C) values in 0..V-1 -> (n, 64)."""
-        scaled = tokens.float() * (2 / (self.values - 1)) - 1
+        scaled = tokens.float() * (2 / (self.vocab_size - 1)) - 1
         features: Tensor = self.trunk(scaled.view(len(tokens), *self.shape).permute(0, 3, 1, 2))
         return features
 
@@ -82,11 +82,11 @@ class ClassifierFeatures:
     def __init__(self, network: ConvolutionalClassifier, accuracy: float) -> None:
         self.network = network.eval().requires_grad_(False)
         self.accuracy = accuracy
-        """On the test set."""
+        """The accuracy on the test set."""
 
     @torch.no_grad()
     def __call__(self, examples: Tensor, /) -> Tensor:
-        check_tokens(examples, self.network.shape, self.network.values)
+        check_tokens(examples, self.network.shape, self.network.vocab_size)
         return torch.cat([self.network.features(part) for part in torch.split(examples.cpu(), READ_BATCH)])
 
 
@@ -96,7 +96,7 @@ def classifier_features(
     test_tokens: Tensor,
     test_labels: Tensor,
     shape: Sequence[int],
-    values: int,
+    vocab_size: int,
     cache_dir: str | Path,
     *,
     seed: int = 0,
@@ -108,18 +108,18 @@ def classifier_features(
     arguments, up to rounding that depends on the machine and its number of threads.
     """
     for tokens, classes in ((train_tokens, labels), (test_tokens, test_labels)):
-        check_tokens(tokens, shape, values)
+        check_tokens(tokens, shape, vocab_size)
         if classes.shape != (len(tokens),) or len(tokens) < 2 or int(classes.min()) < 0:
             raise UserError(f"each of at least 2 images needs a label 0, 1, ...: {len(tokens)} have {classes.numel()}")
     count = int(max(labels.max(), test_labels.max())) + 1
-    settings = {"format": FORMAT, "shape": image_shape(shape), "values": values, "classes": count, "seed": seed}
+    settings = {"format": FORMAT, "shape": with_channels(shape), "values": vocab_size, "classes": count, "seed": seed}
     checksum = data_checksum(train_tokens, labels, test_tokens, test_labels)
     fingerprint = hashlib.sha256(json.dumps([settings, checksum]).encode()).hexdigest()
-    size = "x".join(map(str, image_shape(shape)))
+    size = "x".join(map(str, with_channels(shape)))
     cached = Path(cache_dir) / f"classifier-{size}-{fingerprint[:12]}"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = ConvolutionalClassifier(shape, values, count)
+        network = ConvolutionalClassifier(shape, vocab_size, count)
     known = read_cache(cached, network, fingerprint)
     if known is not None:
         return ClassifierFeatures(network, known)
@@ -188,7 +188,7 @@ def write_cache(path: Path, network: nn.Module, facts: dict[str, Any]) -> None:
 
 
 def data_checksum(*tensors: Tensor) -> str:
-    """Of the integers and their shapes, whatever type holds them."""
+    """A checksum of the integers and their shapes, whatever type holds them."""
     digest = hashlib.sha256()
     for tensor in tensors:
         digest.update(repr(tuple(tensor.shape)).encode())
@@ -197,7 +197,7 @@ def data_checksum(*tensors: Tensor) -> str:
     return digest.hexdigest()
 
 
-def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
+def with_channels(shape: Sequence[int]) -> tuple[int, int, int]:
     """(H, W) or (H, W, C) as (H, W, C)."""
     if len(shape) not in (2, 3):
         raise UserError(f"an image has the shape (H, W) or (H, W, C), not {tuple(shape)}")
@@ -205,10 +205,10 @@ def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
     return height, width, channels
 
 
-def check_tokens(tokens: Tensor, shape: Sequence[int], values: int) -> None:
+def check_tokens(tokens: Tensor, shape: Sequence[int], vocab_size: int) -> None:
     positions = math.prod(shape)
     if tokens.ndim != 2 or tokens.shape[1] != positions or len(tokens) == 0:
         raise UserError(f"images of shape {tuple(shape)} are tokens (n, {positions}), not {tuple(tokens.shape)}")
     low, high = int(tokens.min()), int(tokens.max())
-    if low < 0 or high >= values:
-        raise UserError(f"the images hold the value {low if low < 0 else high}, outside 0..{values - 1}")
+    if low < 0 or high >= vocab_size:
+        raise UserError(f"the images hold the value {low if low < 0 else high}, outside 0..{vocab_size - 1}")

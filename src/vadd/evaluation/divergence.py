@@ -17,22 +17,24 @@ Divergence = Callable[[Array, Array], float]
 PAPER_EPSILON = 1e-6
 
 
-def histogram(tokens: Array, values: int) -> Array:
-    """The empirical distribution of examples (n, N), an array of shape (values,) * N that sums to 1."""
+def histogram(tokens: Array, vocab_size: int) -> Array:
+    """The empirical distribution of examples (n, N), an array of shape (vocab_size,) * N that sums to 1."""
     positions = tokens.shape[1]
-    shape = (values,) * positions
+    shape = (vocab_size,) * positions
     flat = np.ravel_multi_index(tuple(tokens.T), shape)
-    return np.bincount(flat, minlength=values**positions).reshape(shape) / len(tokens)
+    return np.bincount(flat, minlength=vocab_size**positions).reshape(shape) / len(tokens)
 
 
 def entropy(p: Array) -> float:
-    """In nats."""
+    """The entropy in nats."""
     positive = p[p > 0]
     return float(-(positive * np.log(positive)).sum())
 
 
 def mutual_information(p: Array) -> float:
-    """Of the two coordinates of a distribution (V, V), in nats: what a factorised model loses in one step."""
+    """What the coordinates of a distribution (V, V) tell of each other, in nats: the loss of a factorised model in one
+    step.
+    """
     return entropy(p.sum(axis=0)) + entropy(p.sum(axis=1)) - entropy(p)
 
 

@@ -24,9 +24,9 @@ def mean_prediction(model: MaskedDiffusion, xt: Tensor, t: float, nodes: int) ->
     r"""For states xt (B, 2): the marginals E_z mu (B, 2, V) and the joints E_z mu_1 mu_2 summed over the batch
     (V, V), in float64.
     """
-    device, values = model.device, model.vocab_size
-    marginals = torch.zeros(len(xt), 2, values, dtype=torch.float64, device=device)
-    joint = torch.zeros(values, values, dtype=torch.float64, device=device)
+    device, vocab_size = model.device, model.vocab_size
+    marginals = torch.zeros(len(xt), 2, vocab_size, dtype=torch.float64, device=device)
+    joint = torch.zeros(vocab_size, vocab_size, dtype=torch.float64, device=device)
     for row, state in enumerate(xt.to(device)):
         z_nodes, weights = model.latent.prior_nodes(nodes, state)
         for first in range(0, len(weights), CHUNK):
@@ -35,7 +35,7 @@ def mean_prediction(model: MaskedDiffusion, xt: Tensor, t: float, nodes: int) ->
             x = state.expand(len(weight), 2)
             z = None if z_nodes is None else z_nodes[chunk]
             logits = model.predict(x, z, torch.full((len(x),), t, device=device), torch.ones_like(x, dtype=torch.bool))
-            mu = logits.double().softmax(-1).view(len(weight), 2, values)
+            mu = logits.double().softmax(-1).view(len(weight), 2, vocab_size)
             first_mu, second_mu = mu[:, 0], mu[:, 1]
             weighted = weight[:, None] * first_mu
             marginals[row, 0] += weighted.sum(0)

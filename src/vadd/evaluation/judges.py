@@ -4,10 +4,11 @@ positions.
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -22,7 +23,16 @@ from vadd.evaluation.exact import ExactDistributions
 from vadd.evaluation.frechet import FeatureStatistics, feature_statistics, frechet_distance, kept_statistics
 from vadd.evaluation.inception import InceptionFeatures
 from vadd.evaluation.language_judge import LanguageJudge, Scores
+from vadd.evaluation.metrics import (
+    DistributionDistance,
+    FrechetDistance,
+    InceptionDistance,
+    Metrics,
+    PairDistance,
+    TextMetrics,
+)
 from vadd.evaluation.pairs import pair_jsd, position_pairs
+from vadd.evaluation.reports import JudgeReport, RealText
 from vadd.evaluation.text_statistics import text_statistics
 from vadd.progress import Progress
 from vadd.runs.run import Run
@@ -30,20 +40,20 @@ from vadd.runs.run import Run
 FRECHET_SAMPLES = 10_000
 FID_SAMPLES = 50_000
 
-Result = dict[str, float | int | None]
 
-
-class Judge(Protocol):
+class Judge(ABC):
     """Compares samples with the data; built once for all numbers of steps."""
 
     samples: int
     """How many samples it wants to see."""
+    reader: JudgeReport | None = None
+    """The language model that reads the samples, if there is one."""
+    real_text: RealText | None = None
+    """What it found in real text, if the samples are text."""
 
-    @property
-    def about(self) -> Mapping[str, object]:
-        """Entries of the report that do not depend on the number of steps."""
-
-    def __call__(self, drawn: Array, steps: int) -> Result: ...
+    @abstractmethod
+    def __call__(self, drawn: Array, steps: int) -> Metrics:
+        """Judge samples (n, N) that were drawn in ``steps`` steps."""
 
 
 def choose_judge(
@@ -69,30 +79,28 @@ def choose_judge(
     return PairJudge(run, samples, seed)
 
 
-class DistributionJudge:
+class DistributionJudge(Judge):
     """Compares samples with a known distribution: with an independent sample of it, and exactly where possible."""
 
     def __init__(self, run: Run, samples: int, seed: int) -> None:
         assert run.data.distribution is not None
         self.samples = samples
-        self.about: dict[str, object] = {}
         self.run = run
         self.truth = run.data.distribution()
         self.true_sample = draw_histogram(self.truth, samples, np.random.default_rng([seed, 1]))
-        self.floors = {
-            "jsd_floor": sampling_floor(jsd, self.truth, samples),
-            "paper_js_floor": sampling_floor(paper_js, self.truth, samples),
-        }
+        self.jsd_floor = sampling_floor(jsd, self.truth, samples)
+        self.paper_js_floor = sampling_floor(paper_js, self.truth, samples)
         self.exact = ExactDistributions(run.model) if run.data.positions == 2 else None
 
-    def __call__(self, drawn: Array, steps: int) -> Result:
+    def __call__(self, drawn: Array, steps: int) -> DistributionDistance:
         found = histogram(drawn, self.run.data.vocab_size)
-        return {
-            "jsd": jsd(self.true_sample, found),
-            "paper_js": paper_js(self.true_sample, found),
-            **self.floors,
-            "jsd_exact": self._exact_jsd(steps),
-        }
+        return DistributionDistance(
+            jsd=jsd(self.true_sample, found),
+            paper_js=paper_js(self.true_sample, found),
+            jsd_floor=self.jsd_floor,
+            paper_js_floor=self.paper_js_floor,
+            jsd_exact=self._exact_jsd(steps),
+        )
 
     def _exact_jsd(self, steps: int) -> float | None:
         settings = self.run.recipe.sampling
@@ -101,7 +109,7 @@ class DistributionJudge:
         return jsd(self.truth, self.exact.after(steps, settings.grid).cpu().numpy())
 
 
-class FrechetJudge:
+class FrechetJudge(Judge):
     """Compares images with the training set by the Frechet distance of a small classifier's features.
 
     The classifier is trained on the data's own labels and kept; the distance is *not* the FID of the Inception network.
@@ -113,7 +121,6 @@ class FrechetJudge:
         assert data.train_labels is not None
         assert data.test_labels is not None
         self.samples = min(samples, FRECHET_SAMPLES)
-        self.about: dict[str, object] = {}
         self.features = classifier_features(
             data.train,
             data.train_labels,
@@ -127,16 +134,12 @@ class FrechetJudge:
         self.truth = feature_statistics(self.features, data.train, batch=1000, progress=progress)
         self.floor = frechet_distance(self.truth, feature_statistics(self.features, data.test, batch=1000))
 
-    def __call__(self, drawn: Array, steps: int) -> Result:
+    def __call__(self, drawn: Array, steps: int) -> FrechetDistance:
         found = feature_statistics(self.features, torch.from_numpy(drawn), batch=1000)
-        return {
-            "frechet": frechet_distance(self.truth, found),
-            "frechet_floor": self.floor,
-            "classifier_accuracy": self.features.accuracy,
-        }
+        return FrechetDistance(frechet_distance(self.truth, found), self.floor, self.features.accuracy)
 
 
-class InceptionJudge:
+class InceptionJudge(Judge):
     """Compares images with the training set by the FID of the clean-fid protocol.
 
     With fewer samples than training images the reference is cut to as many, and the FID is biased upwards: numbers
@@ -148,7 +151,6 @@ class InceptionJudge:
             raise UserError(f"the FID is for images; the examples of this run have the shape {run.data.shape}")
         self.run = run
         self.samples = min(samples, FID_SAMPLES)
-        self.about: dict[str, object] = {}
         self.features = InceptionFeatures(network, device=run.model.device)
         self.progress = progress
         self.truth = self._statistics_of_data(run.data.train[: self.samples], "training images")
@@ -156,7 +158,7 @@ class InceptionJudge:
         self.floor = frechet_distance(self.truth, held_out)
 
     def _statistics_of_data(self, tokens: Tensor, name: str) -> FeatureStatistics:
-        """The data do not change and take long: their statistics are kept."""
+        """Computing them takes long and the data do not change, so the statistics are kept."""
         images = self._images(tokens)
         key = hashlib.sha256((self.features.checksum + data_checksum(images)).encode()).hexdigest()
         file = data_directory("inception") / f"statistics-{len(images)}-{key[:16]}.safetensors"
@@ -170,15 +172,14 @@ class InceptionJudge:
         spread = (tokens.float() * (255 / (self.run.data.vocab_size - 1))).round()
         return spread.to(torch.uint8).view(-1, *self.run.data.shape)
 
-    def __call__(self, drawn: Array, steps: int) -> Result:
+    def __call__(self, drawn: Array, steps: int) -> InceptionDistance:
         images = self._images(torch.from_numpy(drawn))
         what = f"features of the samples in {steps} steps"
         found = feature_statistics(self.features, images, what=what, progress=self.progress)
-        distance = frechet_distance(self.truth, found)
-        return {"fid": distance, "fid_floor": self.floor, "fid_reference": self.truth.count}
+        return InceptionDistance(frechet_distance(self.truth, found), self.floor, self.truth.count)
 
 
-class TextJudge:
+class TextJudge(Judge):
     """How varied texts are, beside as many held-out ones; with a language model also their generative perplexity."""
 
     def __init__(self, run: Run, samples: int, seed: int, language: LanguageJudge | None, progress: Progress) -> None:
@@ -189,21 +190,36 @@ class TextJudge:
         # Samples have nothing to do with each other; of neighbouring held-out texts that is not true.
         chosen = np.random.default_rng([seed, 2]).permutation(len(held_out))[:samples]
         real = held_out[torch.from_numpy(np.sort(chosen))].long()
-        self.about: dict[str, object] = {} if language is None else {"judge": language.about()}
-        self.about["real_text"] = {"texts": len(real), **self._measure(real, "the judge reads real text")}
+        self.reader = None if language is None else language.about()
+        self.real_text = RealText(len(real), self._measure(real, "the judge reads real text"))
 
-    def _measure(self, tokens: Tensor, what: str) -> Result:
+    def _measure(self, tokens: Tensor, what: str) -> TextMetrics:
         texts = self.run.texts(tokens)
-        found: Result = {}
-        if self.language is not None:
-            scores = self.language.score(texts, what=what, progress=self.progress)
-            perplexity, error = scores.perplexity(self.language.convention)
-            found |= {"gen_ppl": perplexity, "gen_ppl_stderr": error, "judge_bits": bits_per_character(scores, texts)}
-            found |= {"judged_tokens": int(scores.tokens.sum()), "empty_texts": scores.empty, "cut_texts": scores.cut}
-        return {**found, **text_statistics(tokens.numpy(), texts)}
+        metrics = text_statistics(own_tokens(self.run, tokens), texts)
+        if self.language is None:
+            return metrics
+        scores = self.language.score(texts, what=what, progress=self.progress)
+        perplexity, error = scores.perplexity(self.language.convention)
+        return replace(
+            metrics,
+            gen_ppl=perplexity,
+            gen_ppl_stderr=error,
+            judge_bits=bits_per_character(scores, texts),
+            judged_tokens=int(scores.tokens.sum()),
+            empty_texts=scores.empty,
+            cut_texts=scores.cut,
+        )
 
-    def __call__(self, drawn: Array, steps: int) -> Result:
+    def __call__(self, drawn: Array, steps: int) -> TextMetrics:
         return self._measure(torch.from_numpy(drawn), f"the judge reads samples, T = {steps}")
+
+
+def own_tokens(run: Run, tokens: Tensor) -> list[Array]:
+    """The ids that belong to each of the texts (n, N): all of them, or up to the first EOS if the texts are padded."""
+    assert run.tokenizer is not None
+    if run.format.pad is None:
+        return list(tokens.numpy())
+    return [run.tokenizer.padded_document(row) for row in tokens.numpy()]
 
 
 def bits_per_character(scores: Scores, texts: Sequence[str]) -> float | None:
@@ -214,20 +230,18 @@ def bits_per_character(scores: Scores, texts: Sequence[str]) -> float | None:
     return None if scores.cut or not characters else float(scores.nats.sum()) / (characters * math.log(2))
 
 
-class PairJudge:
+class PairJudge(Judge):
     """Compares samples with held-out examples pair by pair of positions, see :mod:`vadd.evaluation.pairs`."""
 
     def __init__(self, run: Run, samples: int, seed: int) -> None:
         data = run.data
         # As many samples as held-out examples, so that the floor has the noise of the measurement.
         self.samples = min(samples, len(data.test), len(data.train))
-        self.about: dict[str, object] = {}
-        self.values = data.vocab_size
+        self.vocab_size = data.vocab_size
         self.pairs = position_pairs(data.positions)
         self.held_out = data.test.numpy()[: self.samples]
         chosen = np.random.default_rng(seed).choice(len(data.train), self.samples, replace=False)
-        self.floor = pair_jsd(data.train.numpy()[chosen], self.held_out, self.values, self.pairs)
+        self.floor = pair_jsd(data.train.numpy()[chosen], self.held_out, self.vocab_size, self.pairs)
 
-    def __call__(self, drawn: Array, steps: int) -> Result:
-        found = pair_jsd(drawn, self.held_out, self.values, self.pairs)
-        return {"pair_jsd": found, "pair_jsd_floor": self.floor}
+    def __call__(self, drawn: Array, steps: int) -> PairDistance:
+        return PairDistance(pair_jsd(drawn, self.held_out, self.vocab_size, self.pairs), self.floor)

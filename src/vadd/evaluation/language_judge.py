@@ -24,6 +24,7 @@ from vadd.data.places import data_directory
 from vadd.errors import UserError
 from vadd.evaluation.causal_models import CausalModel, load_causal_model
 from vadd.evaluation.likelihood import LARGEST_EXPONENT
+from vadd.evaluation.reports import JudgeReport
 from vadd.files import whole_file
 from vadd.progress import Progress, silent
 
@@ -39,7 +40,7 @@ LOGIT_BYTES = 1 << 28
 
 @dataclass(frozen=True)
 class Scores:
-    """Of n texts under a judge."""
+    """What a judge thinks of n texts."""
 
     nats: Array
     """(n,) float64: the negative log-likelihood of the tokens that were scored."""
@@ -53,8 +54,8 @@ class Scores:
         return int((self.tokens == 0).sum())
 
     def perplexity(self, convention: Convention) -> tuple[float | None, float | None]:
-        """And its standard error over texts. None where there is none or it is beyond a float; empty texts are left
-        out of both.
+        """The perplexity and its standard error over texts, without the empty ones. None where there is none or it is
+        beyond a float.
         """
         there = self.tokens > 0
         nats, tokens, count = self.nats[there], self.tokens[there], int(there.sum())
@@ -123,14 +124,8 @@ class LanguageJudge:
             return "context only: the judge has no BOS"
         return f"scored, after the judge's BOS {self.tokenizer.convert_ids_to_tokens(self.bos)}"
 
-    def about(self) -> dict[str, object]:
-        """What a reader must know to compare its numbers."""
-        return {
-            "name": self.name,
-            "convention": CONVENTIONS[self.convention],
-            "first_token": self.first_token,
-            "max_length": self.max_length,
-        }
+    def about(self) -> JudgeReport:
+        return JudgeReport(self.name, CONVENTIONS[self.convention], self.first_token, self.max_length)
 
     def score(self, texts: Sequence[str], *, what: str = "the judge reads", progress: Progress = silent) -> Scores:
         """Reading takes long and depends on nothing but the judge and the texts: the scores are kept on disk."""
@@ -172,7 +167,7 @@ class LanguageJudge:
         return [ids[: self.max_length] for ids in whole], sum(len(ids) > self.max_length for ids in whole)
 
     def _nats(self, ids: Sequence[list[int]], what: str, progress: Progress) -> Array:
-        """(n,): of every token but the first, given those before it."""
+        """The nats (n,) of every token but the first, given those before it, summed over each text."""
         nats = np.zeros(len(ids))
         done = 0
         progress(what, 0, len(ids))

@@ -6,7 +6,7 @@ Started with ``torchrun``, the processes share the batches; each has the whole r
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -15,12 +15,14 @@ from torch import Tensor
 
 from vadd.build import rows_at_once
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
-from vadd.core.health import latent_health
+from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latents import NoLatent, Particles, ProposalName
 from vadd.core.randomness import BOUNDS, HEALTH, PILOT, step_generator
 from vadd.core.samplers import Grid
+from vadd.data.dataset import Array
 from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer
 from vadd.errors import UserError
+from vadd.evaluation.reports import NOT_A_BOUND, PADS_NOT_SCORED, LikelihoodReport, NegativeLogLikelihood
 from vadd.generation.options import choose_sampler
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
@@ -32,73 +34,48 @@ HEALTH_EXAMPLES, HEALTH_TEXTS = 10_000, 1000
 PILOT_EXAMPLES = 16
 CANDIDATES: tuple[tuple[ProposalName, ...], ...] = (("recognition", "prior"), ("revealed",), ("prior",))
 LARGEST_EXPONENT = 700.0
-NOT_A_BOUND = "not a likelihood bound"
-PADS_NOT_SCORED = "pads not scored"
 
 
-@dataclass(frozen=True)
-class NegativeLogLikelihood:
-    nats: float
-    """Per example."""
-    stderr: float | None
-    """Of ``nats``, over examples; the randomness of the estimate is part of it. None for a single example."""
-    bpd: float
-    """Bits per scored position: of all examples, over the scored positions of all examples."""
-    perplexity: float | None
-    """exp(nats per scored position), likewise; None where that is beyond a float."""
-    perplexity_stderr: float | None
-    examples: int
-    scored: int
-    """Positions that count, in all examples together: all of them, but for pads."""
-    valid: bool
-    """Whether it bounds the negative log-likelihood of the examples from above."""
-    bits_per_character: float | None = None
-    """Of the text that the scored tokens stand for, where a token is not a character."""
-    excess: float | None = None
-    """Nats above the true distribution's own score on the same examples, where that is known.
-
-    In expectation at least 0 if valid.
+def negative_log_likelihood(
+    log_likelihood: Tensor,
+    positions: int | Tensor,
+    *,
+    valid: bool,
+    log_truth: Tensor | None = None,
+    characters: int | None = None,
+    convention: str | None = None,
+) -> NegativeLogLikelihood:
+    """Summarise the log-likelihoods (n,) of n examples. ``positions`` is how many positions are scored: the same number
+    in every example, or one number for each (n,).
     """
-    excess_stderr: float | None = None
-
-    @classmethod
-    def from_draws(
-        cls,
-        log_likelihood: Tensor,
-        positions: int | Tensor,
-        *,
-        valid: bool,
-        log_truth: Tensor | None = None,
-        characters: int | None = None,
-    ) -> "NegativeLogLikelihood":
-        """``positions`` is the number of scored positions of every example, or of each (n,)."""
-        counts = torch.as_tensor(positions).expand(len(log_likelihood)).double()
-        nats, stderr = mean_and_error(-log_likelihood)
-        each = float(counts.mean())
-        if each == 0:
-            raise UserError("the examples hold nothing but pads, which are not scored")
-        per_position = nats / each
-        # A ratio of two means: its error is that of what each example adds beyond its share.
-        _, beyond = mean_and_error(-log_likelihood - per_position * counts)
-        perplexity = math.exp(per_position) if per_position < LARGEST_EXPONENT else None
-        excess, excess_stderr = (None, None) if log_truth is None else mean_and_error(log_truth - log_likelihood)
-        return cls(
-            nats=nats,
-            stderr=stderr,
-            bpd=per_position / math.log(2),
-            perplexity=perplexity,
-            perplexity_stderr=None if perplexity is None or beyond is None else perplexity * beyond / each,
-            examples=len(log_likelihood),
-            scored=int(counts.sum()),
-            valid=valid,
-            bits_per_character=nats * len(log_likelihood) / math.log(2) / characters if characters else None,
-            excess=excess,
-            excess_stderr=excess_stderr,
-        )
+    counts = torch.as_tensor(positions).expand(len(log_likelihood)).double()
+    nats, stderr = mean_and_error(-log_likelihood)
+    each = float(counts.mean())
+    if each == 0:
+        raise UserError("the examples hold nothing but pads, which are not scored")
+    per_position = nats / each
+    # A ratio of two means: its error is that of what each example adds beyond its share.
+    _, beyond = mean_and_error(-log_likelihood - per_position * counts)
+    perplexity = math.exp(per_position) if per_position < LARGEST_EXPONENT else None
+    excess, excess_stderr = (None, None) if log_truth is None else mean_and_error(log_truth - log_likelihood)
+    return NegativeLogLikelihood(
+        nats=nats,
+        stderr=stderr,
+        bpd=per_position / math.log(2),
+        perplexity=perplexity,
+        perplexity_stderr=None if perplexity is None or beyond is None else perplexity * beyond / each,
+        examples=len(log_likelihood),
+        scored=int(counts.sum()),
+        valid=valid,
+        bits_per_character=nats * len(log_likelihood) / math.log(2) / characters if characters else None,
+        excess=excess,
+        excess_stderr=excess_stderr,
+        convention=convention,
+    )
 
 
 def mean_and_error(values: Tensor) -> tuple[float, float | None]:
-    """The mean and its standard error, which takes two values at least."""
+    """The mean and its standard error; the error is None for a single value."""
     error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else None
     return float(values.mean()), error
 
@@ -115,14 +92,14 @@ class BoundSettings:
     """The recipe's by default."""
     seed: int = 0
     delbo_particles: Sequence[int] = ()
-    """Numbers of particles for the DELBO; by default that of the bounds."""
+    """Numbers of particles for the DELBO; by default the number that the bounds use."""
     score_pads: bool = False
     """Score pads like any other value: then the bounds are valid for padded examples too."""
     choose_proposals: bool = False
     """Try several proposals on a few training examples first, and judge with the tightest, for each number of steps."""
 
     def for_one_latent(self) -> "BoundSettings":
-        """What of it holds when one latent is kept for all steps: one step."""
+        """The settings that still hold when one latent is kept for all steps: those of one step."""
         return replace(self, steps=[count for count in self.steps if count == 1], delbo_draws=0)
 
     @property
@@ -138,65 +115,75 @@ class BoundSettings:
 
 def measure_bounds(
     run: Run, examples: Tensor, settings: BoundSettings, progress: Progress = silent
-) -> dict[str, object]:
-    """The entries ``bounds``, ``delbo`` and ``delbo_by_particles`` (for MDLM ``elbo``) of an evaluation's report.
+) -> LikelihoodReport:
+    """The step bounds and, if asked for, the DELBOs (for MDLM the ELBO).
 
-    ``delbo`` is the one with most particles. For text the entry ``unit`` says what a position holds. Where pads are not
-    scored, every number has a ``convention`` that says so and none is valid: see ``docs/likelihood.md``.
+    Where pads are not scored, every number has a ``convention`` that says so and none is valid: see
+    ``docs/likelihood.md``.
     """
-    x0 = check_examples(run, examples[: settings.limit])
-    sampler, grid = choose_sampler(run.recipe.sampling, grid=settings.grid)
-    if run.recipe.sampling.latent_policy == "fixed" and max(settings.steps, default=1) > 1 and has_latent(run):
-        raise UserError("the step bound is for latent_policy=resample; this recipe keeps one latent for all steps")
-    log_truth, characters = true_log_probability(run, x0), character_count(run, x0)
-    model = run.model.scoring_pads() if settings.score_pads else run.model
-    convention = {} if model.pad is None else {"convention": PADS_NOT_SCORED}
-    batches = torch.split(x0, BATCH if run.tokenizer is None else TEXT_BATCH)
+    measurement = _Measurement(run, examples, settings, progress)
+    report = LikelihoodReport(tuple(map(measurement.step_bound, settings.steps)), text_unit(run))
+    if not settings.delbo_draws:
+        return report
+    if has_latent(run):
+        return replace(report, delbos=tuple(map(measurement.delbo, settings.delbo_counts)))
+    return replace(report, elbo=measurement.elbo())
 
-    def over_batches(what: str, estimate: Callable[..., Tensor], *, valid: bool) -> dict[str, object]:
+
+class _Measurement:
+    """All numbers of :func:`measure_bounds` are over the same examples, batches and random numbers."""
+
+    def __init__(self, run: Run, examples: Tensor, settings: BoundSettings, progress: Progress) -> None:
+        self.run, self.settings, self.progress = run, settings, progress
+        self.x0 = check_examples(run, examples[: settings.limit])
+        self.batches = torch.split(self.x0, BATCH if run.tokenizer is None else TEXT_BATCH)
+        self.sampler, self.grid = choose_sampler(run.recipe.sampling, grid=settings.grid)
+        if run.recipe.sampling.latent_policy == "fixed" and max(settings.steps, default=1) > 1 and has_latent(run):
+            raise UserError("the step bound is for latent_policy=resample; this recipe keeps one latent for all steps")
+        self.model = run.model.scoring_pads() if settings.score_pads else run.model
+        self.convention = None if self.model.pad is None else PADS_NOT_SCORED
+        self.log_truth, self.characters = true_log_probability(run, self.x0), character_count(run, self.x0)
+        self.particles = replace(settings.particles, rows_per_call=2 * rows_at_once(run.recipe.network))
+
+    def step_bound(self, steps: int) -> NegativeLogLikelihood:
+        bound = partial(step_bound, self.model, steps=steps, grid=self.grid, sampler=self.sampler)
+        chosen = self.particles
+        if self.settings.choose_proposals and has_latent(self.run):
+            chosen = tightest(self.run, bound, chosen)
+        found = self._over_batches(f"step bound, T = {steps}", partial(bound, particles=chosen), valid=True)
+        proposals = chosen.proposals if has_latent(self.run) else None
+        return replace(found, steps=steps, particles=chosen.count, proposals=proposals)
+
+    def delbo(self, particles: int) -> NegativeLogLikelihood:
+        drawn, draws = replace(self.particles, count=particles), self.settings.delbo_draws
+        estimate = partial(k_sample_delbo, self.model, particles=drawn, draws=draws)
+        found = self._over_batches(f"DELBO, K = {particles} ({NOT_A_BOUND})", estimate, valid=False)
+        return replace(found, particles=particles, draws=draws, warning=NOT_A_BOUND)
+
+    def elbo(self) -> NegativeLogLikelihood:
+        draws = self.settings.delbo_draws
+        return replace(self._over_batches("ELBO", partial(elbo, self.model, draws=draws), valid=True), draws=draws)
+
+    def _over_batches(self, what: str, estimate: Callable[..., Tensor], *, valid: bool) -> NegativeLogLikelihood:
         def draw(number: int) -> Tensor:
-            generator = step_generator(settings.seed, BOUNDS, number)
-            found: Tensor = estimate(x0=batches[number].to(model.device), generator=generator)
-            progress(what, sum(map(len, batches[: number + 1])), len(x0))
+            generator = step_generator(self.settings.seed, BOUNDS, number)
+            found: Tensor = estimate(x0=self.batches[number].to(self.model.device), generator=generator)
+            self.progress(what, sum(map(len, self.batches[: number + 1])), len(self.x0))
             return found
 
-        progress(what, 0, len(x0))
-        found = NegativeLogLikelihood.from_draws(
-            Processes().in_shares([len(batch) for batch in batches], draw),
-            model.scored(x0).sum(1),
-            valid=valid and not convention,
-            log_truth=log_truth,
-            characters=characters,
+        self.progress(what, 0, len(self.x0))
+        return negative_log_likelihood(
+            Processes().in_shares([len(batch) for batch in self.batches], draw),
+            self.model.scored(self.x0).sum(1),
+            valid=valid and self.convention is None,
+            log_truth=self.log_truth,
+            characters=self.characters,
+            convention=self.convention,
         )
-        return asdict(found) | convention
-
-    particles = replace(settings.particles, rows_per_call=2 * rows_at_once(run.recipe.network))
-    bounds = []
-    for steps in settings.steps:
-        bound = partial(step_bound, model, steps=steps, grid=grid, sampler=sampler)
-        chosen = tightest(run, bound, particles) if settings.choose_proposals and has_latent(run) else particles
-        found = over_batches(f"step bound, T = {steps}", partial(bound, particles=chosen), valid=True)
-        drawn_from = {"proposals": list(chosen.proposals)} if has_latent(run) else {}
-        bounds.append({"steps": steps, **found, "particles": chosen.count, **drawn_from})
-    report: dict[str, object] = {"bounds": bounds}
-    if (unit := text_unit(run)) is not None:
-        report["unit"] = unit
-    if settings.delbo_draws and has_latent(run):
-        delbos = []
-        for count in settings.delbo_counts:
-            drawn = replace(particles, count=count)
-            estimate = partial(k_sample_delbo, model, particles=drawn, draws=settings.delbo_draws)
-            found = over_batches(f"DELBO, K = {count} ({NOT_A_BOUND})", estimate, valid=False)
-            delbos.append({**found, "particles": count, "draws": settings.delbo_draws, "warning": NOT_A_BOUND})
-        report |= {"delbo": delbos[-1], "delbo_by_particles": delbos}
-    elif settings.delbo_draws:
-        found = over_batches("ELBO", partial(elbo, model, draws=settings.delbo_draws), valid=True)
-        report["elbo"] = {**found, "draws": settings.delbo_draws}
-    return report
 
 
 def tightest(run: Run, bound: Callable[..., Tensor], particles: Particles) -> Particles:
-    """With those proposals that give the largest bound for a few training examples.
+    """The same particles with the proposals that give the largest bound on a few training examples.
 
     The examples that are judged have no part in the choice, so the bound stays valid in expectation. With many steps
     few positions are revealed together, and what is known of z is little more than the prior; with one step the prior
@@ -219,38 +206,44 @@ def text_unit(run: Run) -> str | None:
 
 
 def character_count(run: Run, x0: Tensor) -> int | None:
-    """Of the text that these tokens stand for, where a token is not a character; BOS, EOS and pads stand for none."""
+    """How many characters these tokens stand for, where a token is not a character; BOS, EOS and pads have none."""
     if run.tokenizer is None or text_unit(run) == "character":
         return None
+    if run.format.pad is not None:
+        return sum(map(len, run.texts(x0)))
     return sum(len(text) for row in x0.numpy() for text in run.tokenizer.documents(row))
+
+
+def true_distribution(run: Run) -> Array | None:
+    """The data's own distribution, or None where it is not known: for text, and where the data are gone."""
+    if run.tokenizer is not None:
+        return None
+    try:
+        known = run.data.distribution
+    except UserError:
+        return None
+    return None if known is None else known()
 
 
 def true_log_probability(run: Run, x0: Tensor) -> Tensor | None:
     """log p(x0) under the data's own distribution, where it is known: (n,) float64."""
-    if run.data.distribution is None:
+    truth = true_distribution(run)
+    if truth is None:
         return None
-    probability = run.data.distribution()[tuple(x0.T.numpy())]
+    probability = truth[tuple(x0.T.numpy())]
     # Examples from elsewhere may be impossible under the data's distribution; then there is nothing to compare with.
     return torch.from_numpy(np.log(probability)) if probability.min() > 0 else None
 
 
-def health_report(run: Run, examples: Tensor) -> dict[str, object] | None:
-    """The entry ``latent`` of an evaluation's report."""
+def judge_latent(run: Run, examples: Tensor) -> LatentHealth | None:
+    """The health of the latent on the first examples; None for a model without a latent."""
     most = HEALTH_EXAMPLES if run.tokenizer is None else HEALTH_TEXTS
     x0 = check_examples(run, examples[:most]).to(run.model.device)
-    health = latent_health(run.model, x0, step_generator(0, HEALTH), 2 * rows_at_once(run.recipe.network))
-    return (
-        None
-        if health is None
-        else {
-            **asdict(health),
-            "kl_per_dimension": list(health.kl_per_dimension),
-            "verdict": health.verdict,
-        }
-    )
+    return latent_health(run.model, x0, step_generator(0, HEALTH), 2 * rows_at_once(run.recipe.network))
 
 
 def has_latent(run: Run) -> bool:
+    """Whether the run's model has a latent variable: VADD has one, MDLM has none."""
     return not isinstance(run.model.latent, NoLatent)
 
 

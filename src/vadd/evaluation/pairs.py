@@ -22,6 +22,6 @@ def position_pairs(positions: int, seed: int = 0, most: int = MAX_PAIRS) -> Arra
     return pairs
 
 
-def pair_jsd(a: Array, b: Array, values: int, pairs: Array) -> float:
+def pair_jsd(a: Array, b: Array, vocab_size: int, pairs: Array) -> float:
     """The mean over ``pairs`` of the divergence between the pair's histograms in ``a`` (n, N) and ``b`` (m, N)."""
-    return float(np.mean([jsd(histogram(a[:, pair], values), histogram(b[:, pair], values)) for pair in pairs]))
+    return float(np.mean([jsd(histogram(a[:, pair], vocab_size), histogram(b[:, pair], vocab_size)) for pair in pairs]))

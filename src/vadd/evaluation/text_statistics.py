@@ -5,17 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from vadd.data.dataset import Array
+from vadd.evaluation.metrics import TextMetrics
 
-DISTINCT = (1, 2, 3)
 
-
-def sample_entropy(tokens: Array) -> float:
-    """The entropy, in nats, of the token counts of each sample, averaged over the samples; ``tokens`` (n, N).
+def sample_entropy(samples: Sequence[Array]) -> float:
+    """The entropy, in nats, of the token counts of each sample, averaged over the samples.
 
     A text that repeats itself has a low one, and a judge likes it all the same: a generative perplexity means nothing
     without it.
     """
-    return float(np.mean([_entropy(np.unique(row, return_counts=True)[1]) for row in tokens]))
+    return float(np.mean([_entropy(np.unique(tokens, return_counts=True)[1]) for tokens in samples]))
 
 
 def _entropy(counts: Array) -> float:
@@ -34,6 +33,11 @@ def distinct_n(texts: Sequence[str], n: int) -> float | None:
     return len(set(found)) / len(found) if found else None
 
 
-def text_statistics(tokens: Array, texts: Sequence[str]) -> dict[str, float | None]:
-    """Of samples (n, N) in the run's own tokens and of the texts that they are."""
-    return {"sample_entropy": sample_entropy(tokens), **{f"distinct_{n}": distinct_n(texts, n) for n in DISTINCT}}
+def text_statistics(samples: Sequence[Array], texts: Sequence[str]) -> TextMetrics:
+    """How varied samples are, by their own tokens (an array for each sample) and by the texts that they stand for."""
+    return TextMetrics(
+        sample_entropy=sample_entropy(samples),
+        distinct_1=distinct_n(texts, 1),
+        distinct_2=distinct_n(texts, 2),
+        distinct_3=distinct_n(texts, 3),
+    )

@@ -12,16 +12,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-MODEL_LABELS = {"mdlm": "MDLM", "vadd": "VADD"}
+from vadd.evaluation.metrics import Distance
+from vadd.evaluation.reports import LikelihoodReport, RunReport
+
 MODEL_COLOURS = {"mdlm": "#c1543a", "vadd": "#2a6f97"}
 TRUTH_LABEL = "data"
 
 Panel = tuple[str, np.ndarray[Any, np.dtype[Any]]]
 """A title and a two-dimensional histogram (V, V)."""
-
-
-def label(model: str) -> str:
-    return MODEL_LABELS.get(model, model)
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
@@ -53,39 +51,42 @@ def histogram_panels(rows: Mapping[str, Sequence[Panel]]) -> Figure:
 
 
 def training_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """Test objective and KL against steps; ``runs`` maps a run's name to the lines of its ``metrics.jsonl``."""
+    """The held-out objective and its KL against steps; ``runs`` maps a run's name to the lines of its
+    ``metrics.jsonl``.
+    """
     figure = Figure(figsize=(9.2, 3.4), layout="constrained")
-    total_axis, kl_axis = figure.subplots(1, 2)
+    objective_axis, kl_axis = figure.subplots(1, 2)
     for name, records in runs.items():
         test = [record for record in records if record["split"] == "test"]
         steps = [record["step"] for record in test]
-        total_axis.plot(steps, [record["reconstruction"] + record["kl"] for record in test], label=name)
+        objective_axis.plot(steps, [record["loss"] for record in test], label=name)
         kl_axis.plot(steps, [record["kl"] for record in test], label=name)
-    total_axis.set_title("test objective: reconstruction + KL", fontsize=10)
-    total_axis.set_ylabel("nats per example")
-    kl_axis.set_title("of which KL, what the latent carries", fontsize=10)
-    for axis in (total_axis, kl_axis):
+    objective_axis.set_title("held-out objective, as a loss", fontsize=10)
+    objective_axis.set_ylabel("nats per position")
+    kl_axis.set_title("its KL, what the latent carries", fontsize=10)
+    kl_axis.set_ylabel("nats per example")
+    for axis in (objective_axis, kl_axis):
         axis.set_xlabel("training step")
         axis.grid(alpha=0.25)
-    total_axis.legend(frameon=False, fontsize=8)
+    objective_axis.legend(frameon=False, fontsize=8)
     return figure
 
 
 def _panels_by_recipe(
-    reports: Sequence[Mapping[str, Any]], names: Sequence[str]
-) -> tuple[Figure, list[tuple[Axes, list[tuple[str, Mapping[str, Any]]]]]]:
+    reports: Sequence[RunReport], names: Sequence[str]
+) -> tuple[Figure, list[tuple[Axes, list[tuple[str, RunReport]]]]]:
     """An axis for each recipe, with the reports that belong to it under their names."""
-    by_recipe: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    by_recipe: dict[str, list[tuple[str, RunReport]]] = {}
     for name, report in zip(names, reports, strict=True):
-        by_recipe.setdefault(report["recipe"], []).append((name, report))
+        by_recipe.setdefault(report.recipe, []).append((name, report))
     figure = Figure(figsize=(1.2 + 4.2 * len(by_recipe), 3.7), layout="constrained")
     axes = figure.subplots(1, len(by_recipe), squeeze=False)[0]
     return figure, list(zip(axes, by_recipe.values(), strict=True))
 
 
-def _colour(report: Mapping[str, Any], runs_in_panel: int, number: int) -> str:
+def _colour(report: RunReport, runs_in_panel: int, number: int) -> str:
     """One colour for each model; where a panel holds several runs of a model, one for each run."""
-    return MODEL_COLOURS.get(report["model"], f"C{number}") if runs_in_panel <= 2 else f"C{number}"
+    return MODEL_COLOURS.get(report.model, f"C{number}") if runs_in_panel <= 2 else f"C{number}"
 
 
 def label_step_axis(axis: Axes, steps: Iterable[int], y_label: str) -> None:
@@ -99,42 +100,48 @@ def label_step_axis(axis: Axes, steps: Iterable[int], y_label: str) -> None:
     axis.legend(frameon=False, fontsize=8)
 
 
-def divergence_by_steps(reports: Sequence[Mapping[str, Any]], names: Sequence[str], metric: str) -> Figure:
-    """One metric against the number of sampling steps, a line per run, the sampling floor dashed below."""
+def divergence_by_steps(reports: Sequence[RunReport], names: Sequence[str], kind: type[Distance]) -> Figure:
+    """A kind of distance against the number of sampling steps, a line per run, the sampling floor dashed below."""
     figure, panels = _panels_by_recipe(reports, names)
     for axis, members in panels:
+        steps_shown: set[int] = set()
         for number, (name, report) in enumerate(members):
-            steps = [result["steps"] for result in report["results"]]
-            values = [result[metric] for result in report["results"]]
-            axis.plot(steps, values, marker="o", color=_colour(report, len(members), number), label=name)
-        floor = members[0][1]["results"][0][f"{metric}_floor"]
+            found = report.by_steps(kind)
+            values = [distance.value for distance in found.values()]
+            axis.plot(list(found), values, marker="o", color=_colour(report, len(members), number), label=name)
+            steps_shown |= set(found)
+        floor = next(iter(members[0][1].by_steps(kind).values())).floor
         axis.axhline(floor, linestyle="--", linewidth=1, color="grey", label="floor: data against data")
         axis.set_yscale("log")
-        label_step_axis(axis, (result["steps"] for _, report in members for result in report["results"]), metric)
+        label_step_axis(axis, steps_shown, kind.name)
     return figure
 
 
-def bound_by_steps(reports: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Figure:
-    """The negative log-likelihood bound against the number of steps, two standard errors shaded, entropy dashed.
+def bound_by_steps(reports: Sequence[RunReport], names: Sequence[str]) -> Figure:
+    """The step bounds against the number of steps, two standard errors shaded, the data's entropy dashed.
 
     A report that has the paper's DELBO shows it as a dotted line, named for what it is.
     """
     figure, panels = _panels_by_recipe(reports, names)
     for axis, members in panels:
-        for number, (name, report) in enumerate(members):
-            bounds, colour = report["bounds"], _colour(report, len(members), number)
-            steps = [bound["steps"] for bound in bounds]
-            nats = np.array([bound["nats"] for bound in bounds])
-            spread = 2 * np.array([bound["stderr"] or 0.0 for bound in bounds])
-            axis.plot(steps, nats, marker="o", color=colour, label=name)
-            axis.fill_between(steps, nats - spread, nats + spread, color=colour, alpha=0.2, linewidth=0)
-            if "delbo" in report:
-                delbo = f"{name}, the paper's DELBO (not a bound)"
-                axis.axhline(report["delbo"]["nats"], linestyle=":", color=colour, label=delbo)
-        if "entropy" in members[0][1]:
-            axis.axhline(
-                members[0][1]["entropy"], linestyle="--", linewidth=1, color="grey", label="entropy of the data"
-            )
-        steps_shown = (bound["steps"] for _, report in members for bound in report["bounds"])
-        label_step_axis(axis, steps_shown, "negative log-likelihood bound, nats")
+        shown = [(name, report, report.likelihood) for name, report in members if report.likelihood is not None]
+        for number, (name, report, likelihood) in enumerate(shown):
+            _draw_bounds(axis, likelihood, name, _colour(report, len(members), number))
+        entropy = members[0][1].entropy
+        if entropy is not None:
+            axis.axhline(entropy, linestyle="--", linewidth=1, color="grey", label="entropy of the data")
+        bounds = [bound for _, _, likelihood in shown for bound in likelihood.bounds]
+        what = "negative log-likelihood" + (" bound" if all(bound.valid for bound in bounds) else ", not a bound")
+        label_step_axis(axis, (bound.steps for bound in bounds if bound.steps is not None), f"{what}, nats")
     return figure
+
+
+def _draw_bounds(axis: Axes, likelihood: LikelihoodReport, name: str, colour: str) -> None:
+    steps = [bound.steps for bound in likelihood.bounds if bound.steps is not None]
+    nats = np.array([bound.nats for bound in likelihood.bounds])
+    spread = 2 * np.array([bound.stderr or 0.0 for bound in likelihood.bounds])
+    axis.plot(steps, nats, marker="o", color=colour, label=name)
+    axis.fill_between(steps, nats - spread, nats + spread, color=colour, alpha=0.2, linewidth=0)
+    if likelihood.delbo is not None:
+        delbo = f"{name}, the paper's DELBO (not a bound)"
+        axis.axhline(likelihood.delbo.nats, linestyle=":", color=colour, label=delbo)

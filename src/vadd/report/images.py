@@ -28,7 +28,7 @@ MOST_STATES = 11
 GIF_SIDE = 256
 
 
-def tokens_to_images(tokens: Array, shape: Sequence[int], values: int, *, masks: bool = False) -> Array:
+def tokens_to_images(tokens: Array, shape: Sequence[int], vocab_size: int, *, masks: bool = False) -> Array:
     """Tokens (n, N) in 0..V-1 as images (n, H, W, C), the levels spread over 0..255; ``shape`` is (H, W) or (H, W, C).
 
     With ``masks`` the value V is a masked pixel and the images have three channels: a masked one is grey, and of a
@@ -39,13 +39,13 @@ def tokens_to_images(tokens: Array, shape: Sequence[int], values: int, *, masks:
         raise UserError(f"pictures are for shapes (H, W), (H, W, 1) or (H, W, 3), not {tuple(shape)}")
     if tokens.ndim != 2 or tokens.shape[1] != math.prod(shape):
         raise UserError(f"images of shape {tuple(shape)} are tokens (n, {math.prod(shape)}), not {tokens.shape}")
-    largest = values if masks else values - 1
+    largest = vocab_size if masks else vocab_size - 1
     if tokens.size and (tokens.min() < 0 or tokens.max() > largest):
         wrong = tokens.min() if tokens.min() < 0 else tokens.max()
         raise UserError(f"the images hold the value {wrong}, outside 0..{largest}")
     levels = tokens.reshape(len(tokens), *(*shape, 1)[:3])
-    images = np.rint(np.minimum(levels, values - 1) * (255 / (values - 1))).astype(np.uint8)
-    return np.where(levels == values, np.array(MASK_COLOUR, np.uint8), images) if masks else images
+    images = np.rint(np.minimum(levels, vocab_size - 1) * (255 / (vocab_size - 1))).astype(np.uint8)
+    return np.where(levels == vocab_size, np.array(MASK_COLOUR, np.uint8), images) if masks else images
 
 
 def image_grid(images: Array, columns: int, *, separator: int = 1) -> Array:
@@ -100,7 +100,7 @@ def grids_by_steps(rows: Mapping[str, Sequence[tuple[str, Array]]]) -> Figure:
 
 
 def denoising_strip(
-    trajectory: Array, shape: Sequence[int], values: int, *, names: Sequence[str] = (), most: int = MOST_STATES
+    trajectory: Array, shape: Sequence[int], vocab_size: int, *, names: Sequence[str] = (), most: int = MOST_STATES
 ) -> Figure:
     """From all masked to the sample, left to right: a trajectory (steps + 1, N), or (steps + 1, n, N) for n rows, which
     may have names.
@@ -114,7 +114,7 @@ def denoising_strip(
     figure = Figure(figsize=(1.1 * len(shown), 1.1 * count + 0.3), layout="constrained")
     axes = figure.subplots(count, len(shown), squeeze=False)
     for column, step in zip(axes.T, shown, strict=True):
-        for axis, image in zip(column, tokens_to_images(states[step], shape, values, masks=True), strict=True):
+        for axis, image in zip(column, tokens_to_images(states[step], shape, vocab_size, masks=True), strict=True):
             draw(axis, image)
         column[0].set_title("masked" if step == 0 else f"step {step}", fontsize=9)
     for axis, name in zip(axes[:, 0], names, strict=False):
@@ -123,14 +123,14 @@ def denoising_strip(
 
 
 def traversal_figure(
-    levels: Array, shape: Sequence[int], values: int, rows: Sequence[str], columns: Sequence[str]
+    levels: Array, shape: Sequence[int], vocab_size: int, rows: Sequence[str], columns: Sequence[str]
 ) -> Figure:
     """A row for each dimension of the latent, a column for each of its values: ``levels`` (rows, columns, N) in
     0..V-1, which may lie between the whole values.
     """
     figure = Figure(figsize=(0.85 * len(columns), 0.85 * len(rows) + 0.3), layout="constrained")
     axes = figure.subplots(len(rows), len(columns), squeeze=False)
-    brightness = np.rint(np.asarray(levels) * (255 / (values - 1))).astype(np.uint8)
+    brightness = np.rint(np.asarray(levels) * (255 / (vocab_size - 1))).astype(np.uint8)
     for line, pictures, name in zip(axes, brightness, rows, strict=True):
         for axis, picture in zip(line, pictures, strict=True):
             draw(axis, picture.reshape((*shape, 1)[:3]))
@@ -141,14 +141,14 @@ def traversal_figure(
 
 
 def denoising_gif(
-    path: Path, trajectory: Array, shape: Sequence[int], values: int, *, milliseconds: int = 150, hold: int = 1500
+    path: Path, trajectory: Array, shape: Sequence[int], vocab_size: int, *, milliseconds: int = 150, hold: int = 1500
 ) -> Path:
     """The trajectory (steps + 1, N), or (steps + 1, n, N) for a grid of n images, as an animation that runs for ever.
 
     Masked pixels are grey. Each state stands for ``milliseconds``, the last for ``hold``.
     """
     states = as_trajectory(trajectory)
-    grids = [square_grid(tokens_to_images(state, shape, values, masks=True)) for state in states]
+    grids = [square_grid(tokens_to_images(state, shape, vocab_size, masks=True)) for state in states]
     scale = max(1, round(GIF_SIDE / max(grids[0].shape[:2])))
     return save_animation(
         path, [as_pillow(enlarged(grid, scale)) for grid in grids], [milliseconds] * (len(grids) - 1) + [hold]

@@ -13,7 +13,7 @@ from vadd.version import __version__
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     heading: str
     text: str = ""
     figures: Sequence[tuple[str, Path]] = ()
@@ -23,7 +23,7 @@ class Section:
     """The commands that made what the section shows."""
 
 
-def write_page(path: Path, title: str, introduction: str, sections: Sequence[Section]) -> Path:
+def write_page(path: Path, title: str, introduction: str, sections: Sequence[PageSection]) -> Path:
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["data_uri"] = png_data_uri
     template = environment.from_string(resources.files("vadd").joinpath("report", "page.html").read_text())

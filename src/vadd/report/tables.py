@@ -1,17 +1,23 @@
 """Tables as plain rows, and the same rows as text for the terminal, Markdown for documents and cells for the page."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from vadd.report.figures import label
+from vadd.evaluation.reports import LikelihoodReport, NegativeLogLikelihood, RunReport
 
 Cell = str | float | int | None
+
+MODEL_LABELS = {"mdlm": "MDLM", "vadd": "VADD"}
+
+
+def model_label(model: str) -> str:
+    """What a model is called in tables and figures."""
+    return MODEL_LABELS.get(model, model)
 
 
 @dataclass(frozen=True)
@@ -50,16 +56,15 @@ def format_cell(cell: Cell) -> str:
     return f"{cell:.4f}" if isinstance(cell, float) else str(cell)
 
 
-def report_names(reports: Sequence[Mapping[str, Any]]) -> list[str]:
+def report_names(reports: Sequence[RunReport]) -> list[str]:
     """Recipe and model of each report, and whether one latent was kept for all steps; where that is not unique, the
     run's directory too.
     """
     names = [
-        f"{report['recipe']} {label(report['model'])}" + (", one z" if report.get("latent_policy") == "fixed" else "")
-        for report in reports
+        f"{report.recipe} {model_label(report.model)}" + (", one z" if report.one_latent else "") for report in reports
     ]
     return [
-        name if names.count(name) == 1 else f"{name} ({Path(report['run']).name})"
+        name if names.count(name) == 1 else f"{name} ({Path(report.run).name})"
         for name, report in zip(names, reports, strict=True)
     ]
 
@@ -92,25 +97,22 @@ NOTES = {
 }
 
 
-def divergence_table(
-    reports: Sequence[Mapping[str, Any]], title: str = "Distance of the samples from the data"
-) -> Table:
-    """One row per run and number of steps."""
-    metrics = [
-        name
-        for name in COLUMN_TITLES
-        if any(result.get(name) is not None for report in reports for result in report["results"])
+def divergence_table(reports: Sequence[RunReport], title: str = "Distance of the samples from the data") -> Table:
+    """One row per run and number of steps; the columns are the numbers that any of them has."""
+    all_metrics = [result.metrics for report in reports for result in report.results]
+    numbers = [
+        name for name in COLUMN_TITLES if any(getattr(metrics, name, None) is not None for metrics in all_metrics)
     ]
     rows: list[list[Cell]] = [
-        [name, result["steps"], *(result.get(metric) for metric in metrics)]
+        [name, result.steps, *(getattr(result.metrics, number, None) for number in numbers)]
         for name, report in zip(report_names(reports), reports, strict=True)
-        for result in report["results"]
+        for result in report.results
     ]
     return Table(
         title,
-        ["run", "steps", *(COLUMN_TITLES[metric] for metric in metrics)],
+        ["run", "steps", *(COLUMN_TITLES[number] for number in numbers)],
         rows,
-        " ".join(NOTES[metric] for metric in metrics if metric in NOTES),
+        " ".join(NOTES[number] for number in numbers if number in NOTES),
     )
 
 
@@ -119,62 +121,84 @@ PADS_NOTE = (
     "the likelihood of the padded sequence; --score-pads gives one that does."
 )
 
+BoundColumn = tuple[str, Callable[[NegativeLogLikelihood], Cell]]
 
-def bound_table(reports: Sequence[Mapping[str, Any]]) -> Table:
-    """Valid bounds first; the paper's DELBO, where it was measured, in rows that say what it is."""
-    bounds = [bound for report in reports for bound in report["bounds"]]
-    units = {report.get("unit", "position") for report in reports}
+
+def bound_table(reports: Sequence[RunReport]) -> Table:
+    """One row per number: the step bounds, the ELBO, the paper's DELBO. Each says whether it is valid."""
+    measured = [
+        (name, report.likelihood)
+        for name, report in zip(report_names(reports), reports, strict=True)
+        if report.likelihood is not None
+    ]
+    units = {likelihood.unit or "position" for _, likelihood in measured}
     each = units.pop() if len(units) == 1 else "position"
-    note = f"Negative log-likelihood per example, in nats, as bits per {each} and as exp(nats per {each}). "
+    bounds = [bound for _, likelihood in measured for bound in likelihood.bounds]
+    columns = _nat_columns(bounds) if each == "position" else _bit_columns(bounds, each)
+    rows: list[list[Cell]] = [
+        [name, what, "yes" if found.valid else f"no: {found.problem}", *(cell(found) for _, cell in columns)]
+        for name, likelihood in measured
+        for what, found in named_numbers(likelihood)
+    ]
+    notes = [f"Negative log-likelihood in bits and as perplexity, exp(nats per {each}), ± standard errors."]
     if each == "position":
-        titles = {"nats": "nats", "stderr": "± std. error", "bpd": "bits/dim", "perplexity": "perplexity"}
-        if any(bound["excess"] is not None for bound in bounds):
-            titles |= {"excess": "excess", "excess_stderr": "± std. error"}
-    else:
-        note = f"Negative log-likelihood in bits and as perplexity, exp(nats per {each}), ± standard errors. "
-        titles = {"bpd": f"bits per {each}", "perplexity": f"perplexity per {each}"}
-        if any(bound.get("bits_per_character") is not None for bound in bounds):
-            titles |= {"bits_per_character": "bits per character"}
-    rows: list[list[Cell]] = []
-    for name, report in zip(report_names(reports), reports, strict=True):
-        for what, found in _measured(report):
-            problem = found.get("warning") or found.get("convention") or "not a likelihood bound"
-            cells = {**found, "perplexity": perplexity_cell(found)} if each != "position" else found
-            valid = "yes" if found["valid"] else f"no: {problem}"
-            rows.append([name, what, valid, *(cells.get(key) for key in titles)])
-    entropies = {report["recipe"]: report["entropy"] for report in reports if "entropy" in report}
-    known = "; ".join(f"entropy of {recipe}: {value:.4f} nats" for recipe, value in entropies.items())
-    note += f"Excess: above what the true distribution itself scores on the same examples; {known}." if known else ""
-    note += PADS_NOTE if any("convention" in bound for bound in bounds) else ""
-    return Table("Likelihood of held-out examples", ["run", "", "valid", *titles.values()], rows, note)
+        notes = ["Negative log-likelihood per example, in nats, as bits per position and as exp(nats per position)."]
+    entropies = {report.recipe: report.entropy for report in reports if report.entropy is not None}
+    if entropies:
+        known = "; ".join(f"entropy of {recipe}: {value:.4f} nats" for recipe, value in entropies.items())
+        notes.append(f"Excess: above what the true distribution itself scores on the same examples; {known}.")
+    notes += [] if all(likelihood.scores_pads for _, likelihood in measured) else [PADS_NOTE]
+    titles = [title for title, _ in columns]
+    return Table("Likelihood of held-out examples", ["run", "", "valid", *titles], rows, " ".join(notes))
 
 
-def _measured(report: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Every number of a report under its name."""
-    delbos = report.get("delbo_by_particles") or ([report["delbo"]] if "delbo" in report else [])
-    many = len(delbos) > 1
+def _nat_columns(bounds: Sequence[NegativeLogLikelihood]) -> list[BoundColumn]:
+    columns: list[BoundColumn] = [
+        ("nats", lambda found: found.nats),
+        ("± std. error", lambda found: found.stderr),
+        ("bits/dim", lambda found: found.bpd),
+        ("perplexity", lambda found: found.perplexity),
+    ]
+    if any(bound.excess is not None for bound in bounds):
+        columns += [("excess", lambda found: found.excess), ("± std. error", lambda found: found.excess_stderr)]
+    return columns
+
+
+def _bit_columns(bounds: Sequence[NegativeLogLikelihood], each: str) -> list[BoundColumn]:
+    columns: list[BoundColumn] = [
+        (f"bits per {each}", lambda found: found.bpd),
+        (f"perplexity per {each}", perplexity_cell),
+    ]
+    if any(bound.bits_per_character is not None for bound in bounds):
+        columns.append(("bits per character", lambda found: found.bits_per_character))
+    return columns
+
+
+def named_numbers(likelihood: LikelihoodReport) -> list[tuple[str, NegativeLogLikelihood]]:
+    """Every number under its name."""
+    many = len(likelihood.delbos) > 1
     return [
-        *((f"step bound, T = {bound['steps']}", bound) for bound in report["bounds"]),
-        *([("ELBO", report["elbo"])] if "elbo" in report else []),
-        *(("the paper's DELBO" + (f", K = {found['particles']}" if many else ""), found) for found in delbos),
+        *((f"step bound, T = {bound.steps}", bound) for bound in likelihood.bounds),
+        *([] if likelihood.elbo is None else [("ELBO", likelihood.elbo)]),
+        *(("the paper's DELBO" + (f", K = {found.particles}" if many else ""), found) for found in likelihood.delbos),
     ]
 
 
-def perplexity_cell(found: Mapping[str, Any]) -> Cell:
+def perplexity_cell(found: NegativeLogLikelihood) -> Cell:
     """Four digits, and the error to as many places."""
-    perplexity, error = found["perplexity"], found.get("perplexity_stderr")
+    perplexity, error = found.perplexity, found.perplexity_stderr
     if perplexity is None:
         return None
     places = max(0, 3 - math.floor(math.log10(perplexity)))
     return f"{perplexity:.{places}f}" + ("" if error is None else f" ± {error:.{places}f}")
 
 
-def latent_table(reports: Sequence[Mapping[str, Any]]) -> Table:
+def latent_table(reports: Sequence[RunReport]) -> Table:
     rows: list[list[Cell]] = []
     for name, report in zip(report_names(reports), reports, strict=True):
-        latent = report.get("latent")
+        latent = report.latent
         if latent is not None:
-            per_dimension = " ".join(f"{value:.2f}" for value in sorted(latent["kl_per_dimension"], reverse=True)[:8])
-            rows.append([name, latent["verdict"], latent["kl_all_masked"], latent["kl_average"], per_dimension])
+            per_dimension = " ".join(f"{value:.2f}" for value in sorted(latent.kl_per_dimension, reverse=True)[:8])
+            rows.append([name, latent.verdict, latent.kl_all_masked, latent.kl_average, per_dimension])
     columns = ["run", "verdict", "KL at t = 1", "KL on average", "largest KL by dimension"]
     return Table("Health of the latent", columns, rows, "KL of the recognition model from the prior, in nats.")

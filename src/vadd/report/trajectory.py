@@ -83,7 +83,7 @@ def token_histories(
 
 
 def colour(step: int, steps: int) -> str:
-    """Of what was revealed at a step 1..steps, as #rrggbb."""
+    """The colour, as #rrggbb, of what was revealed at a step 1..steps."""
     low, high = SCALE_ENDS
     place = (step - 1) / max(1, steps - 1)
     return str(matplotlib.colors.to_hex(SCALE(low + (high - low) * place)))
@@ -111,23 +111,23 @@ def visible(piece: str) -> str:
     return piece.replace("\n", "↵\n")
 
 
-def image_page(states: Array, shape: Sequence[int], values: int, title: str) -> str:
+def image_page(states: Array, shape: Sequence[int], vocab_size: int, title: str) -> str:
     """The same for images: all states of each, and when each of its pixels was revealed."""
     states = as_trajectory(states)
     steps = len(states) - 1
     columns = math.ceil(math.sqrt(steps + 1))  # browsers refuse very long pictures
     side = max(shape[:2])
     pictures = []
-    for sample, when in enumerate(_when_revealed(states, shape, values)):
-        frames = tokens_to_images(states[:, sample], shape, values, masks=True)
+    for sample, when in enumerate(_when_revealed(states, shape, vocab_size)):
+        frames = tokens_to_images(states[:, sample], shape, vocab_size, masks=True)
         pictures.append({"frames": _png(image_grid(frames, columns, separator=0)), "when": _png(when)})
     size = {"width": shape[1] * IMAGE_SIDE // side, "height": shape[0] * IMAGE_SIDE // side}
     return _page(title, steps, images=pictures, columns=columns, rows=-(-(steps + 1) // columns), **size)
 
 
-def _when_revealed(states: Array, shape: Sequence[int], values: int) -> Array:
+def _when_revealed(states: Array, shape: Sequence[int], vocab_size: int) -> Array:
     """Images (n, H, W, 3) of the steps; of the channels of a pixel the last counts."""
-    steps = reveal_steps(states, values).reshape(states.shape[1], *(*shape, 1)[:3]).max(axis=-1)
+    steps = reveal_steps(states, vocab_size).reshape(states.shape[1], *(*shape, 1)[:3]).max(axis=-1)
     total = len(states) - 1
     palette = [MASK_COLOUR, *(_rgb(colour(step, total)) for step in range(1, total + 1))]
     images: Array = np.array(palette, np.uint8)[steps]

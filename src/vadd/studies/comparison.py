@@ -14,10 +14,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from vadd.evaluation import BoundSettings, Report, evaluate, histogram
-from vadd.evaluation.evaluate import Evaluation, plural
+from vadd.evaluation import BoundSettings, RunReport, evaluate, histogram
+from vadd.evaluation.evaluate import Evaluation
 from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.likelihood import has_latent
+from vadd.evaluation.metrics import Distance
 from vadd.evaluation.traversal import traverse
 from vadd.files import write_json
 from vadd.parallel import is_main
@@ -28,23 +29,23 @@ from vadd.report.figures import (
     bound_by_steps,
     divergence_by_steps,
     histogram_panels,
-    label,
     save_figure,
     training_curves,
 )
 from vadd.report.images import denoising_strip, grids_by_steps, tokens_to_images, traversal_figure
-from vadd.report.page import Section, write_page
-from vadd.report.tables import PADS_NOTE, Table, bound_table, latent_table, report_names
+from vadd.report.page import PageSection, write_page
+from vadd.report.tables import PADS_NOTE, Table, bound_table, latent_table, model_label, report_names
 from vadd.report.text_figures import text_by_steps
 from vadd.report.text_tables import quality_table, side_by_side
 from vadd.runs.run import Run
+from vadd.words import plural
 
 STRIP_STEPS = 10
 
 
 @dataclass(frozen=True)
 class Comparison:
-    reports: list[Report]
+    reports: list[RunReport]
     page: Path
 
 
@@ -60,13 +61,13 @@ def compare(
     title: str,
     introduction: str,
     commands: Sequence[str] = (),
-    first_sections: Callable[[list[Report]], Sequence[Section]] = lambda reports: (),
+    first_sections: Callable[[list[RunReport]], Sequence[PageSection]] = lambda reports: (),
     progress: Progress = silent,
 ) -> Comparison:
     """Evaluate every run at every number of steps and write the report; numbers are on disk once they are known."""
     evaluations: list[Evaluation] = []
     for run in runs:
-        tell = named(progress, f"{run.recipe.name} {label(run.recipe.model)}")
+        tell = named(progress, f"{run.recipe.name} {model_label(run.recipe.model)}")
         one_latent = has_latent(run) and run.recipe.sampling.latent_policy == "fixed"
         allowed = bounds.for_one_latent() if bounds is not None and one_latent else bounds
         keep = partial(_keep, out / "results.json", [evaluation.report for evaluation in evaluations])
@@ -87,32 +88,29 @@ def compare(
     def shown(*names: str) -> list[tuple[str, Path]]:
         return [pictures[name] for name in names if name in pictures]
 
-    pads = f" {PADS_NOTE}" if any(run.model.pad is not None for run in runs) else ""
     sections = [
         *first_sections(reports),
-        Section("Samples", tables=_texts(evaluations), figures=shown("one-step", "by-steps", "grids", "denoising")),
-        Section(
+        PageSection("Samples", tables=_texts(evaluations), figures=shown("one-step", "by-steps", "grids", "denoising")),
+        PageSection(
             "Distance from the data",
             tables=[quality_table(reports)],
             figures=shown("divergence", "texts"),
             commands=commands,
         ),
-        Section("The latent", figures=shown("traversal"), text=TRAVERSAL_NOTE),
-        Section("Training", figures=shown("training"), text=TRAINING_NOTE + pads),
+        PageSection("The latent", figures=shown("traversal"), text=TRAVERSAL_NOTE),
+        PageSection("Training", figures=shown("training"), text=_training_note(runs)),
     ]
     if bounds is not None:
-        likelihoods = [bound_table(reports), latent_table(reports)]
-        sections.insert(
-            -2, Section("Likelihood", text=LIKELIHOOD_NOTE + pads, tables=likelihoods, figures=shown("bounds"))
-        )
+        tables = [bound_table(reports), latent_table(reports)]
+        likelihood = PageSection("Likelihood", _likelihood_note(reports), figures=shown("bounds"), tables=tables)
+        sections.insert(-2, likelihood)
     kept = [section for section in sections if section.figures or section.tables]
-    tables = [table.to_markdown() for section in kept for table in section.tables]
-    (out / "tables.md").write_text("\n".join(tables))
+    (out / "tables.md").write_text("\n".join(table.to_markdown() for section in kept for table in section.tables))
     return Comparison(reports, write_page(out / "report.html", title, introduction, kept))
 
 
-def _keep(file: Path, before: list[Report], report: Report) -> None:
-    write_json(file, [*before, report])
+def _keep(file: Path, before: list[RunReport], report: RunReport) -> None:
+    write_json(file, [each.to_json() for each in (*before, report)])
 
 
 def _texts(evaluations: Sequence[Evaluation]) -> list[Table]:
@@ -150,13 +148,12 @@ def _figures(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -> dict[str
     if grids:
         figures["grids"] = "Samples by number of steps", grids_by_steps(grids)
     figures |= _image_figures(runs, names)
-    for metric in ("paper_js", "frechet", "fid", "pair_jsd"):
-        if all(metric in result for report in reports for result in report["results"]):
-            figures["divergence"] = f"{metric} by number of steps", divergence_by_steps(reports, names, metric)
-            break
-    if all("real_text" in report for report in reports):
+    kinds = {type(result.metrics) for report in reports for result in report.results}
+    if len(kinds) == 1 and issubclass(kind := kinds.pop(), Distance):
+        figures["divergence"] = f"{kind.name} by number of steps", divergence_by_steps(reports, names, kind)
+    if all(report.real_text for report in reports):
         figures["texts"] = "Texts by number of steps, beside real text", text_by_steps(reports, names)
-    if all(report.get("bounds") for report in reports):
+    if all(report.likelihood is not None and report.likelihood.bounds for report in reports):
         figures["bounds"] = "Likelihood bound by number of steps", bound_by_steps(reports, names)
     paths = [run.directory.path for run in runs]
     metrics = {
@@ -187,10 +184,23 @@ def _image_figures(runs: Sequence[Run], names: Sequence[str]) -> dict[str, tuple
     return figures
 
 
+def _likelihood_note(reports: Sequence[RunReport]) -> str:
+    measured = [report.likelihood for report in reports if report.likelihood is not None]
+    return LIKELIHOOD_NOTE if all(likelihood.scores_pads for likelihood in measured) else PADDED_LIKELIHOOD_NOTE
+
+
+def _training_note(runs: Sequence[Run]) -> str:
+    return TRAINING_NOTE + (PADDED_TRAINING_NOTE if any(run.model.pad is not None for run in runs) else BOUNDS_NOTE)
+
+
 LIKELIHOOD_NOTE = (
     "Upper bounds of the negative log-likelihood of held-out examples under the very sampler that takes T steps. No "
     "distribution can score below the entropy of the data; what a model loses above it at few steps is the dependence "
     "between positions that it cannot draw together."
+)
+PADDED_LIKELIHOOD_NOTE = (
+    "Negative log-likelihoods of held-out text under the very sampler that takes T steps; what a model loses at few "
+    f"steps is the dependence between positions that it cannot draw together. {PADS_NOTE}"
 )
 
 TRAVERSAL_NOTE = (
@@ -199,6 +209,14 @@ TRAVERSAL_NOTE = (
 )
 
 TRAINING_NOTE = (
-    "The objective that training maximises, on held-out examples with the averaged weights. For MDLM its negative "
-    "bounds the negative log-likelihood from above; for VADD it does not: the two curves do not compare as likelihoods."
+    "On held-out examples, with the averaged weights: the ELBO for MDLM and the DELBO for VADD, with several particles "
+    "in its importance-weighted form, both as a loss. Masks count by w(t) and the KL in full, also where training "
+    "itself weighs otherwise (diffusion.weighting, diffusion.partly_explained, a KL that is warmed up). "
+)
+BOUNDS_NOTE = (
+    "For MDLM it bounds the negative log-likelihood from above; for VADD it does not: the two curves do not compare as "
+    "likelihoods."
+)
+PADDED_TRAINING_NOTE = (
+    "Pads count as positions but are not scored: it does not bound the likelihood of the padded sequences."
 )

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Literal
 
 from vadd.core import Particles
-from vadd.evaluation import BoundSettings, Report
+from vadd.evaluation import BoundSettings, RunReport
 from vadd.evaluation.inception import fetch_inception
+from vadd.evaluation.metrics import InceptionDistance
 from vadd.progress import Progress
 from vadd.recipe import Recipe
-from vadd.report.figures import label
-from vadd.report.page import Section
-from vadd.report.tables import Cell, Table
+from vadd.report.page import PageSection
+from vadd.report.tables import Cell, Table, model_label
 from vadd.studies.comparison import Comparison, compare
 from vadd.studies.ensure import both_models, ensure_trained
 from vadd.studies.paper import BITS_PER_DIMENSION, CIFAR10_FID
@@ -47,7 +47,7 @@ def reproduce_mnist(
             "in two ways: with a new latent at each step, as in the paper, and with one latent for all steps ('one z')."
         ),
         commands=[_command("mnist", scale)],
-        first_sections=lambda reports: [Section("Beside the paper", tables=[bits_table("mnist", reports)])],
+        first_sections=lambda reports: [PageSection("Beside the paper", tables=[bits_table("mnist", reports)])],
         progress=progress,
     )
 
@@ -85,7 +85,7 @@ def reproduce_cifar10(
         ),
         commands=[_command("cifar10", scale)],
         first_sections=lambda reports: [
-            Section("Beside the paper", tables=[fid_table(reports), bits_table("cifar10", reports)])
+            PageSection("Beside the paper", tables=[fid_table(reports), bits_table("cifar10", reports)])
         ],
         progress=progress,
     )
@@ -100,18 +100,16 @@ def _command(data: str, scale: Scale) -> str:
     return f"vadd reproduce {data}" + (" --scale paper" if scale == "paper" else "")
 
 
-def bits_table(data: str, reports: Sequence[Report]) -> Table:
+def bits_table(data: str, reports: Sequence[RunReport]) -> Table:
     """Bits per dimension: every number under its own name, the paper's beside the one it compares with."""
-    steps = [bound["steps"] for bound in reports[0]["bounds"]]
+    measured = [(r.model, r.likelihood) for r in reports if r.likelihood is not None and not r.one_latent]
     rows: list[list[Cell]] = []
-    for report in reports:
-        if report.get("latent_policy") == "fixed":
-            continue
-        integral = report.get("delbo") or report.get("elbo")
-        valid = [bound["bpd"] for bound in report["bounds"]]
-        published = BITS_PER_DIMENSION[data, report["model"]]
-        name = "DELBO, not a bound" if "delbo" in report else "ELBO, a bound"
-        rows.append([label(report["model"]), *valid, None if integral is None else integral["bpd"], published, name])
+    for model, likelihood in measured:
+        integral = likelihood.integral
+        which = None if integral is None else f"{likelihood.formula}, {'a bound' if integral.valid else 'not a bound'}"
+        bits = [None if found is None else found.bpd for found in (*likelihood.bounds, integral)]
+        rows.append([model_label(model), *bits, BITS_PER_DIMENSION[data, model], which])
+    steps = [bound.steps for bound in measured[0][1].bounds]
     return Table(
         "Bits per dimension of held-out images",
         ["", *(f"step bound, T = {count}" for count in steps), "the paper's formula", "paper", "which is"],
@@ -122,22 +120,23 @@ def bits_table(data: str, reports: Sequence[Report]) -> Table:
     )
 
 
-def _few_levels(data: str, reports: Sequence[Report]) -> str:
-    if data == "cifar10" and reports[0]["values"] != 256:
-        levels = reports[0]["values"]
+def _few_levels(data: str, reports: Sequence[RunReport]) -> str:
+    levels = reports[0].vocab_size
+    if data == "cifar10" and levels != 256:
         return f" The paper's images have 256 values per channel, these {levels}: its numbers do not compare."
     return ""
 
 
-def fid_table(reports: Sequence[Report]) -> Table:
-    steps = sorted({result["steps"] for report in reports for result in report["results"]})
+def fid_table(reports: Sequence[RunReport]) -> Table:
+    found = [report.by_steps(InceptionDistance) for report in reports]
+    steps = sorted({count for by_steps in found for count in by_steps})
     published: Mapping[str, Mapping[int, float]] = CIFAR10_FID
     rows: list[list[Cell]] = []
-    for report in reports:
-        ours = {result["steps"]: result["fid"] for result in report["results"]}
-        name = label(report["model"])
-        rows.append([f"{name}, {report['samples']} images", *(ours.get(count) for count in steps)])
-        rows.append([f"{name}, the paper, 50000 images", *(published[report["model"]].get(count) for count in steps)])
-    floor = reports[0]["results"][0]["fid_floor"]
+    for report, by_steps in zip(reports, found, strict=True):
+        name = model_label(report.model)
+        ours = [by_steps[count].fid if count in by_steps else None for count in steps]
+        rows.append([f"{name}, {report.samples} images", *ours])
+        rows.append([f"{name}, the paper, 50000 images", *(published[report.model].get(count) for count in steps)])
+    floor = next(iter(found[0].values())).floor
     note = f"Floor, as many test images against the training images: {floor:.2f}." + _few_levels("cifar10", reports)
     return Table("FID by number of steps", ["", *(f"T = {count}" for count in steps)], rows, note)

@@ -1,18 +1,18 @@
 """The paper's text experiments (its section 5.3): generative perplexity by number of steps, likelihoods, samples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from vadd.core import Particles
 from vadd.errors import UserError
-from vadd.evaluation import BoundSettings, Report
+from vadd.evaluation import BoundSettings, RunReport
 from vadd.evaluation.language_judge import LanguageJudge
+from vadd.evaluation.metrics import TextMetrics
 from vadd.progress import Progress
 from vadd.recipe import Recipe, ShortTransformerNetwork, TextData
-from vadd.report.figures import label
-from vadd.report.page import Section
-from vadd.report.tables import Cell, Table
+from vadd.report.page import PageSection
+from vadd.report.tables import PADS_NOTE, Cell, Table, model_label
 from vadd.report.text_tables import judge_note
 from vadd.studies.comparison import Comparison, compare
 from vadd.studies.ensure import both_models, ensure_trained
@@ -98,107 +98,115 @@ def _command(scale: Scale, recipe: str | None, language: LanguageJudge | None) -
     return "vadd reproduce text" + "".join(options)
 
 
-def _first_sections(reports: list[Report]) -> list[Section]:
-    tables = [ratio_table(reports), character_table(reports)] if "judge" in reports[0] else []
-    return [Section("Beside each other", tables=[*tables, bits_table(reports), training_table(reports)])]
+def _first_sections(reports: list[RunReport]) -> list[PageSection]:
+    tables = [] if reports[0].judge is None else [ratio_table(reports), character_table(reports)]
+    return [PageSection("Beside each other", tables=[*tables, bits_table(reports), training_table(reports)])]
 
 
-def _names(reports: Sequence[Report]) -> list[str]:
-    return [label(r["model"]) + (", one z" if r.get("latent_policy") == "fixed" else "") for r in reports]
-
-
-def ratio_table(reports: Sequence[Report]) -> Table:
+def ratio_table(reports: Sequence[RunReport]) -> Table:
     """Generative perplexities by number of steps, VADD's over MDLM's, and the paper's where they compare."""
-    steps = [result["steps"] for result in reports[0]["results"]]
-    ours = {
-        name: {result["steps"]: result["gen_ppl"] for result in report["results"]}
-        for name, report in zip(_names(reports), reports, strict=True)
-    }
-    rows: list[list[Cell]] = [[name, *(_rounded(found[count], 1) for count in steps)] for name, found in ours.items()]
-    baseline = ours[label("mdlm")]
-    for name, found in ours.items():
-        if found is not baseline:
-            rows.append([f"{name} / MDLM", *(_rounded(_ratio(found[c], baseline[c]), 3) for c in steps)])
-    rows.append(["real text", *(_rounded(reports[0]["real_text"]["gen_ppl"], 1) for _ in steps)])
+    steps, rows = _beside_mdlm(reports, lambda metrics: metrics.gen_ppl, 1, "MDLM", lambda a, b: a / b)
     published = _published(reports)
-    rows += [[f"{label(model)}, the paper", *(by_steps.get(c) for c in steps)] for model, by_steps in published.items()]
+    for model, theirs in published.items():
+        rows.append([f"{model_label(model)}, the paper", *(theirs.get(count) for count in steps)])
     note = judge_note(reports) + ("" if published else NOT_THE_PAPERS)
     return Table("Generative perplexity by number of steps", ["", *(f"T = {count}" for count in steps)], rows, note)
 
 
-def character_table(reports: Sequence[Report]) -> Table:
+def character_table(reports: Sequence[RunReport]) -> Table:
     """The judge's bits per character, and VADD's perplexity per character over MDLM's."""
-    steps = [result["steps"] for result in reports[0]["results"]]
-    ours = {
-        name: {result["steps"]: result.get("judge_bits") for result in report["results"]}
-        for name, report in zip(_names(reports), reports, strict=True)
-    }
-    rows: list[list[Cell]] = [[name, *(_rounded(found[count], 3) for count in steps)] for name, found in ours.items()]
-    baseline = ours[label("mdlm")]
-    for name, found in ours.items():
-        if found is not baseline:
-            ratios = [None if (a := found[c]) is None or (b := baseline[c]) is None else 2 ** (a - b) for c in steps]
-            rows.append([f"{name} / MDLM, perplexity", *(_rounded(ratio, 3) for ratio in ratios)])
-    rows.append(["real text", *(_rounded(reports[0]["real_text"].get("judge_bits"), 3) for _ in steps)])
+    ratio_name = "MDLM, perplexity"
+    steps, rows = _beside_mdlm(reports, lambda metrics: metrics.judge_bits, 3, ratio_name, lambda a, b: 2 ** (a - b))
     note = "Of the same texts. Models of characters are compared by these: they do not depend on the judge's tokens."
     return Table("The judge's bits per character", ["", *(f"T = {count}" for count in steps)], rows, note)
+
+
+def _beside_mdlm(
+    reports: Sequence[RunReport],
+    number_of: Callable[[TextMetrics], float | None],
+    digits: int,
+    ratio_name: str,
+    ratio: Callable[[float, float], float],
+) -> tuple[list[int], list[list[Cell]]]:
+    """The numbers of steps, and rows: a number of each report, its ratio to MDLM's, the number of real text."""
+    ours = {
+        model_label(report.model) + (", one z" if report.one_latent else ""): {
+            steps: number_of(metrics) for steps, metrics in report.by_steps(TextMetrics).items()
+        }
+        for report in reports
+    }
+    baseline = ours[model_label("mdlm")]
+    rows: list[list[Cell]] = [
+        [name, *(_rounded(found[count], digits) for count in baseline)] for name, found in ours.items()
+    ]
+    for name, found in ours.items():
+        if found is not baseline:
+            pairs = [(found[count], theirs) for count, theirs in baseline.items()]
+            ratios = [None if a is None or b is None else ratio(a, b) for a, b in pairs]
+            rows.append([f"{name} / {ratio_name}", *(_rounded(value, 3) for value in ratios)])
+    real = reports[0].real_text
+    rows.append(["real text", *(None if real is None else _rounded(number_of(real.metrics), digits) for _ in baseline)])
+    return list(baseline), rows
 
 
 def _rounded(value: float | None, digits: int) -> str | None:
     return None if value is None else f"{value:.{digits}f}"
 
 
-def _ratio(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else a / b
-
-
-def _published(reports: Sequence[Report]) -> Mapping[str, Mapping[int, float]]:
+def _published(reports: Sequence[RunReport]) -> Mapping[str, Mapping[int, float]]:
     """The paper's generative perplexities, if these were measured as they were: same data, judge and convention."""
-    judge: Mapping[str, Any] = reports[0]["judge"]
-    same_judge = str(judge["name"]).rpartition("/")[2] == GENERATIVE_JUDGE
-    same = reports[0]["recipe"] == "openwebtext" and same_judge and str(judge["convention"]).startswith("corpus")
-    return OPENWEBTEXT_GENERATIVE_PERPLEXITY if same else {}
+    judge = reports[0].judge
+    if judge is None or judge.name.rpartition("/")[2] != GENERATIVE_JUDGE or not judge.convention.startswith("corpus"):
+        return {}
+    return OPENWEBTEXT_GENERATIVE_PERPLEXITY if reports[0].recipe == "openwebtext" else {}
 
 
-def bits_table(reports: Sequence[Report]) -> Table:
+def bits_table(reports: Sequence[RunReport]) -> Table:
     """Bits per token: every number under its own name, the paper's perplexities beside those they compare with."""
-    measured = [report for report in reports if report.get("latent_policy") != "fixed"]
-    steps = [bound["steps"] for bound in measured[0]["bounds"]]
-    published = {r["model"]: PERPLEXITY.get((r["recipe"], r["model"])) for r in measured}
+    measured = [(r.recipe, r.model, r.likelihood) for r in reports if r.likelihood is not None and not r.one_latent]
+    published = {model: PERPLEXITY.get((recipe, model)) for recipe, model, _ in measured}
     with_paper = any(value is not None for value in published.values())
     rows: list[list[Cell]] = []
-    for report in measured:
-        integral = report.get("delbo") or report["elbo"]
-        which = "DELBO, invalid" if "delbo" in report else "ELBO, valid"
-        bits = [_rounded(found["bpd"], 3) for found in [*report["bounds"], integral]]
-        row: list[Cell] = [label(report["model"]), *bits, which]
-        rows.append([*row, integral["perplexity"], published[report["model"]]] if with_paper else row)
-    columns = ["", *(f"T = {count}" for count in steps), "formula", "which is"]
-    note = (
-        "Of held-out text, per token of the run; of a run on characters, per character. Step bounds are valid for the "
-        "sampler that takes T steps. The paper's formula is the ELBO for MDLM, valid for many steps, and the DELBO for "
-        "VADD, which is not a likelihood bound: the two do not compare."
-    )
-    if with_paper:
-        columns += ["as perplexity", "paper"]
-        note += f" The paper's DELBO is the one with K = {PARTICLES}."
-    return Table("Bits per token: step bounds, and the paper's formula", columns, rows, note)
+    for _, model, likelihood in measured:
+        integral = likelihood.integral
+        assert integral is not None
+        bits = [_rounded(found.bpd, 3) for found in [*likelihood.bounds, integral]]
+        which = f"{likelihood.formula}, {'valid' if integral.valid else 'invalid'}"
+        row: list[Cell] = [model_label(model), *bits, which]
+        rows.append([*row, integral.perplexity, published[model]] if with_paper else row)
+    columns = ["", *(f"T = {bound.steps}" for bound in measured[0][2].bounds), "formula", "which is"]
+    columns += ["as perplexity", "paper"] if with_paper else []
+    notes = ["Of held-out text, per token of the run; of a run on characters, per character."]
+    if all(likelihood.scores_pads for _, _, likelihood in measured):
+        notes.append(BOUNDS_NOTE)
+    else:
+        notes += [PADDED_BOUNDS_NOTE, PADS_NOTE]
+    notes += [f"The paper's DELBO is the one with K = {PARTICLES}."] if with_paper else []
+    return Table("Bits per token: step bounds, and the paper's formula", columns, rows, " ".join(notes))
 
 
-def training_table(reports: Sequence[Report]) -> Table:
-    measured = [report for report in reports if report.get("latent_policy") != "fixed"]
+def training_table(reports: Sequence[RunReport]) -> Table:
     rows: list[list[Cell]] = [
         [
-            label(report["model"]),
-            report["training_steps"],
-            None if report["training_seconds"] is None else round(report["training_seconds"]),
+            model_label(report.model),
+            report.training_steps,
+            None if report.training_seconds is None else round(report.training_seconds),
         ]
-        for report in measured
+        for report in reports
+        if not report.one_latent
     ]
     note = "Of the optimisation steps alone, without evaluations and pauses, on whatever machine it was."
     return Table("Time of training", ["", "steps", "seconds"], rows, note)
 
 
+BOUNDS_NOTE = (
+    "Step bounds are valid for the sampler that takes T steps. The paper's formula is the ELBO for MDLM, valid for "
+    "many steps, and the DELBO for VADD, which is not a likelihood bound: the two do not compare."
+)
+PADDED_BOUNDS_NOTE = (
+    "The columns T are for the sampler that takes T steps. The paper's formula is the ELBO for MDLM and the DELBO for "
+    "VADD, which is no likelihood bound of any text: the two do not compare."
+)
 NOT_THE_PAPERS = (
     " The paper's generative perplexities are GPT-2 large's on OpenWebText: they do not compare with these, and are "
     "not shown."

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Literal
 
 from vadd.core import Particles
-from vadd.evaluation import BoundSettings, Report
+from vadd.evaluation import BoundSettings, RunReport
+from vadd.evaluation.metrics import DistributionDistance
 from vadd.progress import Progress
-from vadd.report.figures import label
-from vadd.report.page import Section
-from vadd.report.tables import Cell, Table
+from vadd.report.page import PageSection
+from vadd.report.tables import Cell, Table, model_label
 from vadd.studies.comparison import Comparison, compare
 from vadd.studies.ensure import both_models, ensure_trained
 from vadd.studies.paper import TOYS
@@ -64,26 +64,26 @@ def reproduce_toys(out: Path, scale: Literal["cpu", "paper"], progress: Progress
             "the quantity that reproduces it."
         ),
         commands=["vadd reproduce toys" + (" --scale paper" if scale == "paper" else "")],
-        first_sections=lambda reports: [Section("Beside the paper", tables=[paper_table(reports)])],
+        first_sections=lambda reports: [PageSection("Beside the paper", tables=[paper_table(reports)])],
         progress=progress,
     )
 
 
-def paper_table(reports: Sequence[Report]) -> Table:
+def paper_table(reports: Sequence[RunReport]) -> Table:
     rows: list[list[Cell]] = []
     for report in reports:
-        toy = report["recipe"].removesuffix("-paper")
-        by_steps = {result["steps"]: result for result in report["results"]}
-        one, five, theirs = by_steps[1], by_steps[5], TOYS[toy, report["model"]]
+        toy = report.recipe.removesuffix("-paper")
+        by_steps = report.by_steps(DistributionDistance)
+        one, five, theirs = by_steps[1], by_steps[5], TOYS[toy, report.model]
         rows.append(
             [
-                f"{toy} {label(report['model'])}",
-                one["paper_js"],
+                f"{toy} {model_label(report.model)}",
+                one.paper_js,
                 theirs.js_1,
-                five["paper_js"],
+                five.paper_js,
                 theirs.js_5,
-                one["paper_js_floor"],
-                one["jsd_exact"],
+                one.paper_js_floor,
+                one.jsd_exact,
             ]
         )
     return Table(

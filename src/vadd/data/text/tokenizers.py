@@ -84,13 +84,31 @@ class Tokenizer(ABC):
         document, the text up to the first EOS: what a model draws behind it means nothing.
         """
         if padded:
-            return self.decode(self._between_eos(values)[0].tolist())
+            bos, eos, _ = self._bos_eos_pad
+            ids = self.padded_document(values)
+            return self.decode(ids[~np.isin(ids, (bos, eos))].tolist())
         return "\n\n".join(self.documents(values))
+
+    def padded_document(self, values: Array) -> Array:
+        """The ids of the document in one padded sequence of a model's values: from BOS to the first EOS, no pads."""
+        bos, eos, pad = self._bos_eos_pad
+        ids = self.to_ids(np.asarray(values))
+        begin = int(ids[0] == bos)  # where one token is both BOS and EOS, the first ends nothing
+        ends = begin + np.flatnonzero(ids[begin:] == eos)
+        end = ends[0] + 1 if len(ends) else len(ids)
+        document: Array = ids[:end][ids[:end] != pad]
+        return document
+
+    @property
+    def _bos_eos_pad(self) -> tuple[int, int, int]:
+        """The ids of these specials; -1, which is not an id, stands for one that does not exist."""
+        bos, eos, pad = (-1 if s is None else s for s in (self.specials.bos, self.specials.eos, self.specials.pad))
+        return bos, eos, pad
 
     def _between_eos(self, values: Array) -> list[Array]:
         """The ids between one EOS and the next, without BOS and pads."""
         ids = self.to_ids(np.asarray(values))
-        bos, eos, pad = (-1 if s is None else s for s in (self.specials.bos, self.specials.eos, self.specials.pad))
+        bos, eos, pad = self._bos_eos_pad
         between = np.split(ids, np.flatnonzero(ids == eos))
         return [piece[~np.isin(piece, (bos, eos, pad))] for piece in between]
 

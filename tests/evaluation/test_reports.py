@@ -1,0 +1,187 @@
+"""The JSON of a report is an interface: reports recorded before they had types come out as they went in."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.evaluation.judge_helpers import save_judge
+from tests.evaluation.text_helpers import BOOK, PADDED, SENTENCES, train_on_text, write
+from vadd.core import Particles
+from vadd.errors import UserError
+from vadd.evaluation import BoundSettings, RunReport, evaluate
+from vadd.evaluation.evaluate import report_of
+from vadd.evaluation.language_judge import LanguageJudge
+from vadd.evaluation.metrics import DistributionDistance, PairDistance
+from vadd.evaluation.reports import LikelihoodReport, NegativeLogLikelihood
+from vadd.evaluation.zero_shot import zero_shot
+from vadd.report.results import card_results
+from vadd.runs.run import Run, load
+
+RECORDED: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "recorded_reports.json").read_text())
+"""By version 0.1.0: toys (VADD, MDLM, VADD with one latent), an array, padded text, text with a judge, digits by both
+Frechet distances, zero-shot corpora, and a toy after its first number of steps.
+"""
+BOUNDS = BoundSettings(Particles(4), (1, 3), 2, 20)
+SEVERAL = BoundSettings(Particles(2), (2,), delbo_draws=1, delbo_particles=(3, 1), limit=5, choose_proposals=True)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recorded_report_is_read_and_written_as_it_was(name: str) -> None:
+    """Every key, every value, and in the same order."""
+    assert json.dumps(RunReport.from_json(RECORDED[name]).to_json()) == json.dumps(RECORDED[name])
+
+
+def outline(json: Any) -> Any:
+    """The keys in their order, how long lists are, and what is a number or null, a word, yes or no."""
+    if isinstance(json, dict):
+        return [(key, outline(value)) for key, value in json.items() if key != "proposals"]
+    if isinstance(json, list):
+        return [outline(value) for value in json]
+    return type(json) if isinstance(json, str | bool) else float
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    options = ("data.length=12", "data.tokenizer=bytes", "data.documents=line")
+    return train_on_text(tmp_path_factory.mktemp("book"), BOOK, *options)
+
+
+def evaluate_fixed(run: Run) -> RunReport:
+    fixed = run.with_sampling(latent_policy="fixed")
+    return evaluate(fixed, (1, 2), 500, bounds=BOUNDS.for_one_latent()).report
+
+
+MEASUREMENTS: dict[str, tuple[str, Callable[[Run], RunReport]]] = {
+    "vadd": ("vadd_run", lambda run: evaluate(run, (1, 2), 500, bounds=BOUNDS).report),
+    "mdlm": ("mdlm_run", lambda run: evaluate(run, (1, 2), 500, bounds=BOUNDS).report),
+    "fixed": ("vadd_run", evaluate_fixed),
+    "codes": ("array_run", lambda run: evaluate(run, (1, 2), 500).report),
+}
+
+
+@pytest.mark.parametrize("name", MEASUREMENTS)
+def test_what_is_measured_today_has_the_recorded_keys(name: str, request: pytest.FixtureRequest) -> None:
+    fixture, measure = MEASUREMENTS[name]
+    found = measure(load(request.getfixturevalue(fixture)))
+    assert outline(found.to_json()) == outline(RECORDED[name])
+    assert RunReport.from_json(json.loads(json.dumps(found.to_json(), allow_nan=False))) == found
+
+
+def test_what_is_measured_in_text_today_has_the_recorded_keys(book: Run, tmp_path: Path) -> None:
+    judge = LanguageJudge.open(str(save_judge(tmp_path / "judge")))
+    found = evaluate(book, (1, 4), 5, language=judge, bounds=SEVERAL).report
+    assert outline(found.to_json()) == outline(RECORDED["judged"])
+    assert RunReport.from_json(found.to_json()) == found
+
+
+@pytest.mark.parametrize(("name", "model"), [("padded", "vadd"), ("padded-mdlm", "mdlm")])
+def test_what_is_measured_in_padded_text_today_has_the_recorded_keys(tmp_path: Path, name: str, model: str) -> None:
+    run = train_on_text(tmp_path, SENTENCES, *PADDED, f"model={model}")
+    found = evaluate(run, (1, 2) if model == "vadd" else (), 6, bounds=SEVERAL).report
+    assert outline(found.to_json()) == outline(RECORDED[name])
+    assert RunReport.from_json(found.to_json()) == found
+
+
+def test_corpora_judged_today_have_the_recorded_keys(book: Run, tmp_path: Path) -> None:
+    write(tmp_path / "LAMBADA_test.txt", "“ the dog ” sat on\nthe cat sat on the mat\n")
+    write(tmp_path / "tale.txt", "once upon a time\n\nthere was a cat\n")
+    write(tmp_path / "tiny.txt", "cat")
+    found = replace(report_of(book), zero_shot=zero_shot(book, tmp_path, SEVERAL), step=10)
+    assert outline(found.to_json()) == outline(RECORDED["zero-shot"])
+    assert RunReport.from_json(found.to_json()) == found
+
+
+def test_what_was_not_measured_is_missing_and_what_does_not_exist_is_null(mdlm_run: Path) -> None:
+    grown: list[dict[str, Any]] = []
+    evaluate(load(mdlm_run), (1,), 100, grown=lambda report: grown.append(report.to_json()))
+    assert "latent" not in grown[0]
+    assert grown[-1]["latent"] is None
+    optional = {"latent_policy", "judge", "real_text", "bounds", "unit", "delbo", "delbo_by_particles", "elbo"}
+    assert not grown[-1].keys() & (optional | {"zero_shot", "step"})
+    assert not report_of(load(mdlm_run)).to_json().keys() & (optional | {"samples", "entropy", "latent"})
+
+
+def test_metrics_are_told_apart_by_their_kind() -> None:
+    toy, array = RunReport.from_json(RECORDED["vadd"]), RunReport.from_json(RECORDED["codes"])
+    found = toy.by_steps(DistributionDistance)
+    assert list(found) == [1, 2]
+    assert found[2].paper_js == found[2].value == RECORDED["vadd"]["results"][1]["paper_js"]
+    assert found[2].floor == RECORDED["vadd"]["results"][1]["paper_js_floor"]
+    assert array.by_steps(DistributionDistance) == {}
+    assert array.by_steps(PairDistance)[1].value == RECORDED["codes"]["results"][0]["pair_jsd"]
+
+
+def test_the_delbo_is_the_one_with_most_particles_and_the_papers_formula_where_there_is_one() -> None:
+    vadd, mdlm = (RunReport.from_json(RECORDED[name]).likelihood for name in ("padded", "padded-mdlm"))
+    assert vadd is not None
+    assert mdlm is not None
+    assert [found.particles for found in vadd.delbos] == [1, 3]
+    assert (vadd.delbo, vadd.integral, vadd.formula) == (vadd.delbos[1], vadd.delbos[1], "DELBO")
+    assert (mdlm.delbo, mdlm.integral, mdlm.formula) == (None, mdlm.elbo, "ELBO")
+    assert not vadd.scores_pads
+    assert LikelihoodReport(()).integral is None
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"valid": True}, None),
+        ({"valid": False}, "not a likelihood bound"),
+        ({"valid": False, "convention": "pads not scored"}, "pads not scored"),
+        ({"valid": False, "convention": "pads not scored", "warning": "not at all"}, "not at all"),
+    ],
+)
+def test_what_is_no_bound_says_why(more: dict[str, Any], problem: str | None) -> None:
+    found = NegativeLogLikelihood(nats=1.0, stderr=None, bpd=1.0, perplexity=2.0, examples=1, **more)
+    assert found.problem == problem
+
+
+def test_a_report_with_few_keys_is_read() -> None:
+    """As version 0.1.0 wrote them, or somebody by hand."""
+    bound = {"steps": 1, "nats": 4.0, "stderr": 0.1, "bpd": 3.0, "perplexity": 8.0, "examples": 5, "valid": True}
+    few = {"recipe": "circles", "model": "vadd", "results": [], "bounds": [bound], "delbo": {**bound, "valid": False}}
+    report = RunReport.from_json(few)
+    assert (report.vocab_size, report.latent_judged) == (None, False)
+    assert report.likelihood is not None
+    assert report.likelihood.delbo is not None
+    assert (report.likelihood.bounds[0].nats, report.likelihood.delbo.valid) == (4.0, False)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_every_recorded_report_has_tables_for_a_model_card(name: str, tmp_path: Path) -> None:
+    recorded = RECORDED[name]
+    results = card_results(write(tmp_path / "numbers.json", json.dumps(recorded)))
+    assert (results.recipe, results.model) == (recorded["recipe"], recorded["model"])
+    assert results.step == recorded.get("step")
+    expected = {
+        "### Distance of the samples from the data": bool(recorded["results"]) and "real_text" not in recorded,
+        "### Texts by number of steps": "real_text" in recorded,
+        "### Likelihood of held-out examples": "bounds" in recorded,
+        "### Zero-shot perplexity of book VADD": "zero_shot" in recorded,
+        "### Health of the latent": recorded.get("latent") is not None,
+    }
+    titles = [line for line in results.tables.splitlines() if line.startswith("### ")]
+    assert titles == [title for title, there in expected.items() if there]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "not json",
+        "[]",
+        '{"recipe": "circles", "model": "vadd"}',
+        '{"recipe": "circles", "model": "vadd", "results": [{"jsd": 1}]}',
+        '{"recipe": "circles", "model": "vadd", "results": [{"steps": 1, "jsd": 1}]}',
+        '{"recipe": "circles", "model": "vadd", "results": [{"steps": 1, "paper_js": 1}]}',
+        '{"recipe": "circles", "model": "vadd", "results": [], "bounds": [{"steps": 1}]}',
+        '{"recipe": "circles", "model": "vadd", "results": [], "zero_shot": []}',
+        '{"recipe": "circles", "model": "vadd", "results": [], "latent": {"kl_average": 1}}',
+    ],
+)
+def test_what_is_no_report_is_refused_in_one_line(content: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not what `vadd eval --json` writes"):
+        card_results(write(tmp_path / "numbers.json", content))
