@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from vadd.build import build_dataset, recipe_for_array
+from vadd.build import build_dataset, recipe_for
 from vadd.cli import main
 from vadd.recipe import Recipe, load_recipe
-from vadd.runs.run import RunDirectory
+from vadd.runs.layout import RunDirectory
 from vadd.training.loop import Outcome, train
 
-SMALL_NETWORK = ("network.width=16", "network.depth=1", "network.recognizer_depth=1")
+SMALL_NETWORK = ("network.width=16", "network.denoiser.depth=1", "network.recognizer.depth=1")
 SHORT_TRAINING = (
     "training.steps=30",
     "training.batch=32",
@@ -94,7 +94,7 @@ def codes_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def array_run(tmp_path_factory: pytest.TempPathFactory, codes_file: Path) -> Path:
     """A finished run of 30 steps on examples of 6 values, whose distribution is not known."""
     path = tmp_path_factory.mktemp("runs") / "codes"
-    assert train_in(path, recipe_for_array(codes_file).with_overrides(TINY_ARRAY)).finished
+    assert train_in(path, recipe_for(codes_file).with_overrides(TINY_ARRAY)).finished
     return path
 
 

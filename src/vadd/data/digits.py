@@ -2,7 +2,6 @@
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits as sklearn_digits
 
 from vadd.data.dataset import DiscreteDataset, quantize
 
@@ -13,6 +12,8 @@ TRAIN_SIZE = 1_500
 
 def load_digits(*, levels: int = 2, seed: int = 0) -> DiscreteDataset:
     """1,500 images to train on, chosen by ``seed``, and 297 to test; ``levels`` values per pixel, 2..17."""
+    from sklearn.datasets import load_digits as sklearn_digits  # a second, which only those who need it wait for
+
     pixels, labels = sklearn_digits(return_X_y=True)
     images = torch.from_numpy(quantize(pixels.astype(np.uint8), levels, of=PIXEL_VALUES))
     classes = torch.from_numpy(labels.astype(np.int64))

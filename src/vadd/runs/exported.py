@@ -15,15 +15,15 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from vadd.errors import UserError
 from vadd.files import checksum
 from vadd.recipe import Recipe, load_recipe
-from vadd.runs.layout import EXPORTED_CONFIG, EXPORTED_WEIGHTS, RECIPE, TOKENIZER
+from vadd.runs.layout import EXPORTED_CONFIG, EXPORTED_WEIGHTS, RECIPE, TOKENIZER, RunDirectory
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FORMAT = 1
 READ_FROM_HUB = (EXPORTED_WEIGHTS, RECIPE, EXPORTED_CONFIG, f"{TOKENIZER}/*.json")
@@ -40,8 +40,11 @@ class ExportedModel:
     step: int
     sha256: str
 
-    def weights(self) -> dict[str, Tensor]:
+    def weights(self) -> "dict[str, Tensor]":
         """After their checksum has been verified."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
         file = self.path / EXPORTED_WEIGHTS
         if not file.is_file() or checksum(file) != self.sha256:
             raise UserError(
@@ -62,10 +65,19 @@ def find_exported(path: str | Path) -> ExportedModel | None:
     local = Path(path)
     if local.exists():
         return read_exported(local) if (local / EXPORTED_CONFIG).is_file() else None
-    name = local.as_posix()
-    if re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name) is None or local.parent.exists():
-        return None
-    return read_exported(fetch_from_hub(name))
+    return read_exported(fetch_from_hub(local.as_posix())) if is_hub_name(local) else None
+
+
+def is_hub_name(path: Path) -> bool:
+    return re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", path.as_posix()) is not None and not path.parent.exists()
+
+
+def check_model(path: Path) -> None:
+    """Refuse what is neither a run, nor an exported model, nor a name on the Hub. Without torch, so that a mistyped
+    path is answered at once.
+    """
+    if not (path / EXPORTED_CONFIG).is_file() and not is_hub_name(path):
+        RunDirectory.open(path)
 
 
 def fetch_from_hub(name: str) -> Path:

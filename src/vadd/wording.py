@@ -1,0 +1,39 @@
+"""Numbers as people write them: counts with nouns, durations, sizes in memory."""
+
+import re
+
+from vadd.errors import UserError
+
+UNITS = {"TB": 10**12, "GB": 10**9, "MB": 10**6, "kB": 10**3}
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """In two units at most: 42 s, 17 min, 3 h 05 min, 12 d 4 h."""
+    minutes = round(seconds / 60)
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest:02} min" if hours < 48 else f"{hours // 24:,} d {hours % 24} h"
+
+
+def size_in_memory(count: int) -> str:
+    """1234567 -> 1.235 MB; a few bytes are a bare number."""
+    for unit, size in UNITS.items():
+        if count >= size:
+            return f"{count / size:,.4g} {unit}" if count < 1000 * size else f"{count / size:,.0f} {unit}"
+    return str(count)
+
+
+def parse_size(text: str, option: str) -> int:
+    """ "500MB" -> 500000000; a bare number is bytes."""
+    units = {unit.lower(): size for unit, size in UNITS.items()} | {"b": 1, "": 1}
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) *([a-z]*)", text.strip().lower())
+    if found is None or found[2] not in units or (size := round(float(found[1]) * units[found[2]])) < 1:
+        raise UserError(f"{option} takes a size like 500MB or 2GB, not {text!r}")
+    return size
