@@ -12,7 +12,7 @@ TRAIN_SIZE = 1_500
 
 def load_digits(*, levels: int = 2, seed: int = 0) -> DiscreteDataset:
     """1,500 images to train on, chosen by ``seed``, and 297 to test; ``levels`` values per pixel, 2..17."""
-    from sklearn.datasets import load_digits as sklearn_digits  # a second, which only those who need it wait for
+    from sklearn.datasets import load_digits as sklearn_digits  # takes a second, and few need it
 
     pixels, labels = sklearn_digits(return_X_y=True)
     images = torch.from_numpy(quantize(pixels.astype(np.uint8), levels, of=PIXEL_VALUES))

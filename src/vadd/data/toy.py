@@ -77,7 +77,8 @@ def toy_points(name: Toy, count: int, seed: int) -> Array:
         column = rng.integers(0, CELLS, count)
         row = 2 * rng.integers(0, CELLS // 2, count) + column % 2
         return np.stack([column, row], axis=1) + rng.random((count, 2)) - 2.0
-    from sklearn.datasets import make_circles, make_swiss_roll  # a second, which only those who need it wait for
+    # Takes a second, and only these two toys need it.
+    from sklearn.datasets import make_circles, make_swiss_roll
 
     if name == "swissroll":
         points, _ = make_swiss_roll(count, noise=SWISSROLL_NOISE, random_state=seed)
@@ -109,7 +110,7 @@ def toy_distribution(name: Toy, vocab_size: int = 100) -> Array:
 
 
 def _noisy_curve(curve: Array, noise: float, rectangle: Rectangle, vocab_size: int) -> Array:
-    from scipy.special import ndtr
+    from scipy.special import ndtr  # likewise
 
     across, down = (
         np.diff(ndtr((rectangle.edges(axis, vocab_size) - curve[:, axis, None]) / noise), axis=1) for axis in (0, 1)

@@ -17,7 +17,6 @@ from vadd.evaluation.likelihood import BoundSettings, has_latent, health_report,
 from vadd.progress import Progress, named, silent
 from vadd.runs.metrics import training_seconds
 from vadd.runs.run import Run
-from vadd.wording import plural
 
 DEFAULT_STEPS = (1, 2, 5, 20)
 DEFAULT_SAMPLES = 100_000
@@ -103,3 +102,7 @@ def report_of(run: Run) -> Report:
     report["sampler"] = run.recipe.sampling.sampler
     report["results"] = []
     return report
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

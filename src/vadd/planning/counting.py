@@ -43,9 +43,9 @@ def model_on_meta(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
         return build_model(recipe, format)
 
 
-def training_cost(model: MaskedDiffusion, recipe: Recipe) -> TrainingCost:
+def training_cost(model: MaskedDiffusion, recipe: Recipe, most_examples: int = EXAMPLES) -> TrainingCost:
     """Of a model on the meta device."""
-    examples = min(EXAMPLES, recipe.training.batch)
+    examples = min(most_examples, recipe.training.batch)
     generator = torch.Generator().manual_seed(0)
     drawn = build_mask_draw(recipe)(examples, model.positions, model.schedule, generator)
     tokens = torch.zeros(examples, model.positions, dtype=torch.int64, device=META)
@@ -83,12 +83,18 @@ class _MixedDevices(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         if any(tensor.is_meta for tensor in tensors) and not all(tensor.is_meta for tensor in tensors):
-            args, kwargs = tree_map(_as_shape, (args, kwargs))
+            # A mask that only fills need not be real.
+            as_shape = _any_as_shape if func.overloadpacket is torch.ops.aten.masked_fill else _as_shape
+            args, kwargs = tree_map(as_shape, (args, kwargs))
         return func(*args, **(kwargs or {}))
 
 
 def _as_shape(leaf: Any) -> Any:
     return leaf.to(META) if isinstance(leaf, Tensor) and leaf.dtype == torch.int64 else leaf
+
+
+def _any_as_shape(leaf: Any) -> Any:
+    return leaf.to(META) if isinstance(leaf, Tensor) else leaf
 
 
 def _fused_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from vadd.evaluation import BoundSettings, Report, evaluate, histogram
-from vadd.evaluation.evaluate import Evaluation
+from vadd.evaluation.evaluate import Evaluation, plural
 from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.likelihood import has_latent
 from vadd.evaluation.traversal import traverse
@@ -38,7 +38,6 @@ from vadd.report.tables import PADS_NOTE, Table, bound_table, latent_table, repo
 from vadd.report.text_figures import text_by_steps
 from vadd.report.text_tables import quality_table, side_by_side
 from vadd.runs.run import Run
-from vadd.wording import plural
 
 STRIP_STEPS = 10
 

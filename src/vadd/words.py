@@ -1,4 +1,4 @@
-"""Numbers as people write them: counts with nouns, durations, sizes in memory."""
+"""Words that the command line and the reports share."""
 
 import re
 
@@ -8,6 +8,7 @@ UNITS = {"TB": 10**12, "GB": 10**9, "MB": 10**6, "kB": 10**3}
 
 
 def plural(count: int, noun: str) -> str:
+    """``1 step``, ``2 steps``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
@@ -23,7 +24,7 @@ def duration(seconds: float) -> str:
 
 
 def size_in_memory(count: int) -> str:
-    """1234567 -> 1.235 MB; a few bytes are a bare number."""
+    """``1.235 MB``; a few bytes are a bare number."""
     for unit, size in UNITS.items():
         if count >= size:
             return f"{count / size:,.4g} {unit}" if count < 1000 * size else f"{count / size:,.0f} {unit}"
