@@ -8,7 +8,7 @@ import typer
 from vadd.cli.comparisons import show_comparison
 from vadd.cli.console import progress_bar
 from vadd.cli.judging import PARTICLES, JudgeOptions
-from vadd.cli.options import JsonOption, SamplesOption, check_json, grouped, parse_steps
+from vadd.cli.options import JsonOption, SamplesOption, check_json, check_run, grouped, parse_steps
 
 if TYPE_CHECKING:
     from vadd.evaluation import BoundSettings
@@ -41,10 +41,8 @@ def compare(
     counts = parse_steps(steps)
     bound_counts = [] if bound == "none" else parse_steps(bound, "--bound")
     check_json(json)
-    from vadd.runs.exported import check_model
-
     for run in runs:
-        check_model(run)
+        check_run(run)
     from vadd.parallel import Processes, leave
     from vadd.report.tables import bound_table
     from vadd.report.text_tables import quality_table

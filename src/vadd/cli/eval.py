@@ -14,6 +14,7 @@ from vadd.cli.options import (
     RunArgument,
     SamplesOption,
     check_json,
+    check_run,
     check_there,
     grouped,
     parse_checkpoint,
@@ -106,9 +107,7 @@ def evaluate(
     counts = measures.counts(bounds, judging)
     which = parse_checkpoint(checkpoint)
     check_json(json)
-    from vadd.runs.exported import check_model
-
-    check_model(run)
+    check_run(run)
     wanted = bounds.asked or measures.data is not None or measures.zero_shot is not None
     settings = bounds.settings(zero_shot=measures.zero_shot is not None) if wanted else None
     from vadd.files import write_json

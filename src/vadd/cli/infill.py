@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vadd.cli.console import out_console, progress_bar
-from vadd.cli.options import DrawingOptions, OverwriteOption, RunArgument, check_out, check_there, grouped
+from vadd.cli.options import (
+    DrawingOptions,
+    OverwriteOption,
+    RunArgument,
+    check_out,
+    check_run,
+    check_there,
+    grouped,
+)
 from vadd.cli.trajectories import RECORDED, TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
 from vadd.errors import UserError
 from vadd.words import plural
@@ -147,9 +155,7 @@ def infill(
     drawing.check()
     check_out(out, overwrite)
     check_trajectory(trajectory, overwrite)
-    from vadd.runs.exported import check_model
-
-    check_model(run)
+    check_run(run)
     from vadd.generation.options import resolve
     from vadd.runs.run import load
 

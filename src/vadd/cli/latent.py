@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vadd.cli.console import out_console
-from vadd.cli.options import OverwriteOption, RunArgument, TemperatureOption, check_out, grouped
+from vadd.cli.options import OverwriteOption, RunArgument, TemperatureOption, check_out, check_run, grouped
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
@@ -89,9 +89,7 @@ def latent(
     """
     way.check()
     check_out(out, overwrite)
-    from vadd.runs.exported import check_model
-
-    check_model(run)
+    check_run(run)
     from vadd.cli.latent_walks import points_of, present, write_points
     from vadd.core import TokenSampler
     from vadd.runs.run import load

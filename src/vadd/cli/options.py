@@ -215,6 +215,13 @@ def parse_checkpoint(text: str) -> "CheckpointName":
     raise UserError(f"--checkpoint takes latest, best or a step, not {text!r}")
 
 
+def check_run(path: Path) -> None:
+    """Whether it can be a run, an exported model or a name on the hub; loading it will tell more."""
+    from vadd.runs.exported import check_model
+
+    check_model(path)
+
+
 def check_out(file: Path | None, overwrite: bool) -> None:
     """Before the work, not after: nothing is lost, and the file can be written."""
     if file is None:

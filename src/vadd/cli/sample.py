@@ -15,6 +15,7 @@ from vadd.cli.options import (
     OverwriteOption,
     RunArgument,
     check_out,
+    check_run,
     grouped,
     parse_checkpoint,
 )
@@ -71,9 +72,7 @@ def sample(
     which = parse_checkpoint(checkpoint)
     drawing.check()
     _check_files(out, trajectory, overwrite)
-    from vadd.runs.exported import check_model
-
-    check_model(run)
+    check_run(run)
     from vadd.cli.sample_files import check_format
     from vadd.generation.options import resolve
     from vadd.parallel import Processes, leave, process_count
