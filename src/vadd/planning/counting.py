@@ -78,23 +78,20 @@ def _counting() -> Iterator[FlopCounterMode]:
 
 
 class _MixedDevices(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Lets real indices, found in real masks, point into tensors on the meta device."""
+    """Lets real masks, and indices found in them, meet tensors on the meta device.
+
+    Where a mask selects, it stays real, since its content decides the shape; elsewhere its own shape is enough.
+    """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         if any(tensor.is_meta for tensor in tensors) and not all(tensor.is_meta for tensor in tensors):
-            # A mask that only fills need not be real.
-            as_shape = _any_as_shape if func.overloadpacket is torch.ops.aten.masked_fill else _as_shape
-            args, kwargs = tree_map(as_shape, (args, kwargs))
+            content_matters = torch.bool if func is torch.ops.aten.index.Tensor else None
+            args, kwargs = tree_map(
+                lambda leaf: leaf.to(META) if isinstance(leaf, Tensor) and leaf.dtype != content_matters else leaf,
+                (args, kwargs),
+            )
         return func(*args, **(kwargs or {}))
-
-
-def _as_shape(leaf: Any) -> Any:
-    return leaf.to(META) if isinstance(leaf, Tensor) and leaf.dtype == torch.int64 else leaf
-
-
-def _any_as_shape(leaf: Any) -> Any:
-    return leaf.to(META) if isinstance(leaf, Tensor) else leaf
 
 
 def _fused_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
