@@ -50,7 +50,7 @@ def test_an_array_of_samples_has_the_shape_of_the_images(
 
 
 def test_images_with_labels_are_judged_by_the_features_of_a_classifier(digits_run: Path) -> None:
-    report = evaluate(vadd.load(digits_run), [1], samples=200).report
+    report = evaluate(vadd.load(digits_run), [1], samples=200).report.to_json()
     (result,) = report["results"]
     assert result["classifier_accuracy"] > 0.95
     assert result["frechet"] > result["frechet_floor"] > 0
@@ -120,7 +120,7 @@ def test_the_fid_of_samples_is_measured_with_the_real_network(digits_run: Path) 
     network = os.environ.get("VADD_INCEPTION")
     if network is None:
         pytest.skip("VADD_INCEPTION does not name the Inception network")
-    (result,) = evaluate(vadd.load(digits_run), [1], samples=16, inception=Path(network)).report["results"]
+    (result,) = evaluate(vadd.load(digits_run), [1], samples=16, inception=Path(network)).report.to_json()["results"]
     assert result["fid_reference"] == 16
     assert result["fid"] > 10
 

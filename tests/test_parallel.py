@@ -8,7 +8,8 @@ import torch
 
 from tests.training.children import together
 from vadd.core import Particles
-from vadd.evaluation import BoundSettings, Report, likelihood
+from vadd.evaluation import BoundSettings, likelihood
+from vadd.evaluation.reports import LikelihoodReport
 from vadd.parallel import Processes, process_count
 from vadd.runs.run import load
 from vadd.studies.comparison import compare
@@ -18,12 +19,12 @@ SMALL_BATCH = 37
 """Of 200 held-out examples: six batches, the last one short."""
 
 
-def bounds_of(path: Path) -> Report:
+def bounds_of(path: Path) -> LikelihoodReport:
     run = load(path)
     return likelihood.measure_bounds(run, run.data.test, SETTINGS)
 
 
-def judge_and_compare(expected: dict[Path, Report]) -> None:
+def judge_and_compare(expected: dict[Path, LikelihoodReport]) -> None:
     """In each process; each does half of the batches."""
     patched: Any = likelihood
     patched.BATCH = SMALL_BATCH

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,13 +58,63 @@ def test_an_unknown_command_is_refused(vadd_command: Command) -> None:
     assert "trian" in refused.err
 
 
-def test_help_does_not_wait_for_torch_and_bad_input_is_one_line_in_a_real_process() -> None:
-    script = (
-        "import sys, vadd.cli\n"
-        "assert not {'torch', 'matplotlib', 'accelerate'} & set(sys.modules), 'too much was imported'\n"
-        "sys.argv = ['vadd', 'recipes', 'chekerboard']\n"
-        "vadd.cli.main()\n"
+HEAVY = {"torch", "numpy", "matplotlib", "accelerate", "transformers", "scipy", "sklearn", "pandas"}
+REFUSED_AT_ONCE = [
+    (["recipes", "chekerboard"], "unknown recipe 'chekerboard', did you mean 'checkerboard'?; see `vadd recipes`"),
+    (["train", "nosuch"], "unknown recipe 'nosuch'; see `vadd recipes`"),
+    (["train", "checkerboard", "training.stepz=1"], "unknown key 'training.stepz', did you mean 'training.steps'?"),
+    (["train", "--data", "no.npy"], "there is no file no.npy"),
+    (["train", "checkerboard", "--out", "file"], "file exists and is not a run"),
+    (["train", "--out", "nowhere", "--resume"], "nowhere is not a run: there is no such directory"),
+    (["sample", "nowhere"], "nowhere is not a run: there is no such directory"),
+    (["sample", "nowhere", "--sampler", "parralel"], "unknown sampler 'parralel', did you mean 'parallel'?"),
+    (["sample", "nowhere", "--memory", "much"], "--memory takes a size like 500MB or 2GB, not 'much'"),
+    (["infill", "nowhere", "--file", "no.txt"], "there is no file no.txt"),
+    (["latent", "nowhere", "--traverse"], "nowhere is not a run"),
+    (["eval", "nowhere"], "nowhere is not a run"),
+    (["eval", "nowhere", "--data", "no.npy"], "there is no file no.npy"),
+    (["eval", "nowhere", "--zero-shot", "none"], "there is no folder none"),
+    (["compare", "nowhere"], "nowhere is not a run"),
+    (["export", "nowhere", "new"], "nowhere is not a run"),
+    (["plan", "nosuch"], "unknown recipe 'nosuch'"),
+    (["data", "imagenet"], "there is no data set 'imagenet'"),
+    (["status", "nowhere"], "nowhere is not a run"),
+]
+SCRIPT = f"""
+import sys, vadd.cli
+for arguments in {[arguments for arguments, _ in REFUSED_AT_ONCE]!r}:
+    sys.argv = ["vadd", *arguments]
+    try:
+        vadd.cli.main()
+    except SystemExit as ended:
+        assert ended.code == 2
+    heavy = {HEAVY!r} & set(sys.modules)
+    assert not heavy, (arguments, heavy)
+"""
+
+
+def test_wrong_names_and_paths_are_one_line_before_anything_heavy_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
     )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == "error: unknown recipe 'chekerboard', did you mean 'checkerboard'?; see `vadd recipes`\n"
+    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
+    lines = ended.stderr.splitlines()
+    assert len(lines) == len(REFUSED_AT_ONCE)
+    for line, (_, told) in zip(lines, REFUSED_AT_ONCE, strict=True):
+        assert line.startswith(f"error: {told}")
+
+
+def test_help_waits_not_even_for_pydantic() -> None:
+    script = f"import sys, vadd.cli; assert not {HEAVY | {'pydantic', 'yaml'}!r} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], timeout=60, check=True)
+
+
+def test_sampling_does_without_what_only_data_and_figures_need(vadd_run: Path) -> None:
+    script = (
+        "import sys, vadd\n"
+        f"vadd.load({str(vadd_run)!r}).sample(2)\n"
+        f"heavy = {HEAVY - {'torch', 'numpy'}!r} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", script], timeout=60, check=True)

@@ -15,7 +15,6 @@ import vadd
 from tests.cli.test_bad_input import contents
 from tests.conftest import Command
 from vadd.cli import infill_tasks
-from vadd.generation.infilling import infill
 from vadd.report.images import MASK_COLOUR
 
 
@@ -132,13 +131,13 @@ def test_any_array_is_filled_where_it_says_minus_one(vadd_command: Command, arra
     x = np.array([[[0, -1, 2], [-1, 1, -1]], [[-1, -1, -1], [2, 3, 0]]])
     np.save(tmp_path / "x.npy", x)
     arguments = ("infill", array_run, "--array", tmp_path / "x.npy", "-n", 3, "--steps", 2)
-    expected = infill(vadd.load(array_run), x, steps=2, count=3)
+    expected = vadd.load(array_run).infill(x, steps=2, count=3)
     assert vadd_command(*arguments, "--out", tmp_path / "y.npy").code == 0
     assert np.array_equal(np.load(tmp_path / "y.npy"), expected.numpy().reshape(2, 3, 2, 3))
     assert vadd_command(*arguments, "--out", tmp_path / "y.csv").code == 0
-    assert np.array_equal(np.loadtxt(tmp_path / "y.csv", delimiter=",", dtype=int), expected.flatten(0, 1).numpy())
+    assert np.array_equal(np.loadtxt(tmp_path / "y.csv", delimiter=",", dtype=int), expected.reshape(6, 6).numpy())
     printed = vadd_command(*arguments).out.splitlines()
-    assert printed == [" ".join(map(str, row)) for row in expected.flatten(0, 1).tolist()]
+    assert printed == [" ".join(map(str, row)) for row in expected.reshape(6, 6).tolist()]
     many = vadd_command(*arguments[:-4], "-n", 15).out.splitlines()
     assert (len(many), many[-1].split()[1]) == (21, "10")
     np.save(tmp_path / "one.npy", x[0])
@@ -149,17 +148,22 @@ def test_any_array_is_filled_where_it_says_minus_one(vadd_command: Command, arra
 def test_the_samplers_and_their_settings_can_be_chosen(vadd_command: Command, array_run: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.full((1, 6), -1))
     choices = [
-        [],
-        ["--sampler", "confidence"],
         ["--sampler", "first-hitting"],
-        ["--sampler", "parallel"],
-        ["--temperature", "0.2"],
-        ["--top-k", "1"],
-        ["--top-p", "0.3"],
-        ["--precision", "float32"],
-        ["--latent-policy", "fixed"],
-        ["--grid", "cosine"],
         ["--steps", "2"],
+        *(
+            ["--steps", "4", *choice]
+            for choice in (
+                [],
+                ["--sampler", "confidence"],
+                ["--sampler", "parallel"],
+                ["--temperature", "0.2"],
+                ["--top-k", "1"],
+                ["--top-p", "0.3"],
+                ["--precision", "float32"],
+                ["--latent-policy", "fixed"],
+                ["--grid", "0,0.1,0.2,0.3,1"],
+            )
+        ),
     ]
     ended = [vadd_command("infill", array_run, "--array", tmp_path / "x.npy", "-n", 12, *choice) for choice in choices]
     assert {done.code for done in ended} == {0}
@@ -244,7 +248,7 @@ BAD = [
     (("book", "--file", "prompts.txt"), "prompts.txt, line 2: there is no gap"),
     (("book", "--file", "empty.txt"), "holds no text"),
     (("book", "--file", "latin.txt"), "is not text in UTF-8"),
-    (("book", "--file", "none.txt"), "none.txt: No such file"),
+    (("book", "--file", "none.txt"), "there is no file none.txt"),
     (("book", "--from-data", "0", "--keep", "top"), "are no images: they have the shape (24,)"),
     (("book", "--text", "a __", "--keep", "top"), "--mask and --keep are for --image and --from-data"),
     (("codes", "--text", "a __"), "is not a run on text"),
@@ -287,5 +291,5 @@ def test_completions_do_not_disturb_the_global_generator(array_run: Path) -> Non
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
-    infill(run, torch.full((1, 6), -1), steps=2)
+    run.infill(torch.full((1, 6), -1), steps=2)
     assert torch.equal(torch.rand(3), expected)

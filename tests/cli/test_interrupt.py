@@ -10,7 +10,7 @@ from pathlib import Path
 import vadd
 from tests.conftest import TINY, Command
 from vadd.runs.checkpoint import read_checkpoint
-from vadd.runs.run import RunDirectory
+from vadd.runs.layout import RunDirectory
 
 
 def wait_for(file: Path, process: "subprocess.Popen[str]", seconds: float = 60) -> None:
@@ -46,11 +46,11 @@ def test_a_stopped_training_is_saved_and_goes_on(tmp_path: Path, vadd_command: C
     assert "saved" in last
     assert f"vadd train --out {out} --resume" in last
     directory = RunDirectory(out)
-    stopped_at = read_checkpoint(directory.latest_checkpoint()).step
+    stopped_at = read_checkpoint(directory.checkpoints()[-1]).step
     assert f"stopped after {stopped_at} steps" in last
     assert vadd.load(out).sample(3).shape == (3, 2)
     assert vadd_command("train", "--out", out, "--resume", f"training.steps={stopped_at + 10}").code == 0
-    assert read_checkpoint(directory.latest_checkpoint()).step == stopped_at + 10
+    assert read_checkpoint(directory.checkpoints()[-1]).step == stopped_at + 10
     places = [(record["step"], record["split"]) for record in directory.metrics()]
     assert len(places) == len(set(places))
     assert [step for step, split in places if split == "train" and step <= stopped_at] == list(

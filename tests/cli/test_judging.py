@@ -5,27 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import BOOK, text_recipe
 from tests.conftest import Command, train_in
 from tests.evaluation.judge_helpers import save_judge
-from vadd.build import recipe_for_text
-
-BOOK = "the cat sat on the mat. the dog sat on the log.\n" * 60
-TINY = (
-    "network.width=16",
-    "network.blocks=1",
-    "network.heads=2",
-    "network.recognizer_blocks=1",
-    "training.steps=4",
-    "training.batch=8",
-    "data.length=12",
-)
 
 
 @pytest.fixture(scope="module")
 def text_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("text")
     (folder / "book.txt").write_text(BOOK)
-    assert train_in(folder / "run", recipe_for_text(folder / "book.txt").with_overrides(TINY)).finished
+    assert train_in(folder / "run", text_recipe(folder / "book.txt", "training.steps=4", "data.length=12")).finished
     return folder / "run"
 
 

@@ -11,17 +11,16 @@ from PIL import Image
 import vadd
 from tests.cli.test_bad_input import contents
 from tests.conftest import Command
-from vadd.core import TokenSampler
+from vadd.core import MaskedBatch, TokenSampler
 from vadd.errors import UserError
-from vadd.evaluation.latent_paths import cross, decode, encode, line, informative_dimensions
-from vadd.recipe.sections import ResidualNetwork
+from vadd.evaluation import latent_paths
+from vadd.evaluation.latent_paths import cross, decode, encode, informative_dimensions, line
 
 
 def test_an_examples_point_is_the_posterior_mean_with_everything_masked(array_run: Path) -> None:
     run = vadd.load(array_run)
     x0 = run.data.test[:5]
-    masked = torch.full_like(x0, run.model.mask_value)
-    posterior = run.model.posterior(x0, masked, torch.ones(5))
+    posterior = run.model.posterior(MaskedBatch.all_masked(x0, run.model.mask_value))
     assert posterior is not None
     assert torch.allclose(encode(run, x0), posterior.mean)
 
@@ -49,7 +48,7 @@ def test_all_points_are_decoded_with_the_same_noise(
     assert same[0].equal(same[4])
     assert same[[0, 1, 3]].equal(decode(run, z, steps=steps, seed=3))
     assert not same.equal(decode(run, z[[0, 1, 0, 2, 0]], steps=steps, seed=4))
-    monkeypatch.setattr(ResidualNetwork, "rows_at_once", 2)
+    monkeypatch.setattr(latent_paths, "rows_at_once", lambda network: 2)
     assert same.equal(decode(run, z[[0, 1, 0, 2, 0]], steps=steps, seed=3))
 
 
@@ -81,7 +80,7 @@ def test_a_traversal_moves_the_most_telling_dimensions(vadd_command: Command, di
         options = [] if around is None else ["--around", around]
         assert vadd_command(*arguments, *options, "--out", out, "--overwrite").code == 0
         z = cross(centre, chosen, [-2.0, 0.0, 2.0]).flatten(0, 1)
-        expected = decode(run, z, steps=1, values=TokenSampler(temperature=0))
+        expected = decode(run, z, steps=1, token_sampler=TokenSampler(temperature=0))
         assert np.array_equal(np.load(out), expected.numpy().reshape(2, 3, 8, 8, 1))
     for suffix in ("png", "gif"):
         assert vadd_command(*arguments, "--out", tmp_path / f"dimensions.{suffix}").code == 0

@@ -10,7 +10,7 @@ from tests.conftest import TINY, Command
 
 def test_a_plan_is_shown_and_written(vadd_command: Command, tmp_path: Path) -> None:
     done = vadd_command(
-        "plan", "checkerboard", *TINY, "model=mdlm", "network.latent_frequencies=[]", "--flops", "1e9",
+        "plan", "checkerboard", *TINY, "model=mdlm", "network.denoiser.latent_frequencies=[]", "--flops", "1e9",
         "--json", tmp_path / "plan.json",
     )  # fmt: skip
     assert done.code == 0

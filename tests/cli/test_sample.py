@@ -13,21 +13,22 @@ import torch
 from PIL import Image
 
 import vadd
+from tests.cli.conftest import BOOK, text_recipe
 from tests.conftest import Command, train_in
-from vadd.core import SAMPLERS, Samples, TokenSampler
-from vadd.generation import sampling
-from vadd.recipe import Recipe, TextData, load_recipe
+from vadd.build import SAMPLERS
+from vadd.core import Samples, TokenSampler
+from vadd.evaluation import histogram
+from vadd.generation import memory
+from vadd.recipe import load_recipe
 from vadd.runs.run import Run
 
-BOOK = "the cat sat on the mat, and the dog sat on the cat. " * 40
 DIGITS = (
     "training.steps=5",
     "training.batch=32",
     "network.width=16",
-    "network.blocks=1",
-    "network.recognizer_blocks=1",
+    "network.denoiser.blocks=1",
+    "network.recognizer.blocks=1",
 )
-TEXT = ("training.steps=5", "training.batch=8", "network.width=16", "network.blocks=1", "network.heads=2")
 
 
 @pytest.fixture(scope="module")
@@ -41,16 +42,50 @@ def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def text_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("text")
     (place / "book.txt").write_text(BOOK)
-    recipe: Recipe = load_recipe("pydocs").with_overrides([*TEXT, "training.evaluate_every=5"])
-    recipe = recipe.model_copy(update={"data": TextData(path=str(place / "book.txt"), length=12)})
-    train_in(place / "run", recipe)
+    train_in(place / "run", text_recipe(place / "book.txt", "data.length=12"))
     return place / "run"
 
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that files are written in several parts."""
-    monkeypatch.setattr(sampling, "MOST_ROWS", 64)
+    monkeypatch.setattr(memory, "CPU_ROWS", 64)
+
+
+def test_samples_are_written_as_an_array(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
+    done = vadd_command("sample", vadd_run, "-n", 50, "--steps", 3, "--seed", 4, "--out", tmp_path / "points.npy")
+    assert done.code == 0
+    assert str(tmp_path / "points.npy") in done.out
+    assert np.array_equal(np.load(tmp_path / "points.npy"), vadd.load(vadd_run).sample(50, steps=3, seed=4).numpy())
+
+
+def test_samples_are_written_as_text(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
+    assert vadd_command("sample", vadd_run, "-n", 50, "--out", tmp_path / "points.csv").code == 0
+    read = np.loadtxt(tmp_path / "points.csv", delimiter=",", dtype=int)
+    assert np.array_equal(read, vadd.load(vadd_run).sample(50).numpy())
+
+
+def test_without_a_file_the_first_twenty_samples_are_shown(vadd_command: Command, vadd_run: Path) -> None:
+    few, many = (vadd_command("sample", vadd_run, "-n", count) for count in (5, 25))
+    expected = [" ".join(map(str, row)) for row in vadd.load(vadd_run).sample(25).tolist()]
+    assert len(few.out.splitlines()) == 5
+    assert many.out.splitlines()[:20] == expected[:20]
+    assert "5 more" in many.out.splitlines()[20]
+
+
+def test_grid_and_latent_policy_can_be_chosen(vadd_command: Command, vadd_run: Path) -> None:
+    outputs = {
+        vadd_command("sample", vadd_run, "-n", 20, "--steps", 3, *options).out
+        for options in ([], ["--grid", "cosine"], ["--latent-policy", "fixed"])
+    }
+    assert len(outputs) == 3
+
+
+def test_an_existing_file_is_replaced_when_asked_to(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "points.npy"
+    file.write_text("old")
+    assert vadd_command("sample", vadd_run, "-n", 3, "--out", file, "--overwrite").code == 0
+    assert np.load(file).shape == (3, 2)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -85,7 +120,7 @@ def test_printed_samples_have_the_output_for_themselves(vadd_command: Command, v
 
 
 @pytest.mark.parametrize(
-    ("options", "values"),
+    ("options", "token_sampler"),
     [
         (("--temperature", 0.3), TokenSampler(temperature=0.3)),
         (("--top-k", 2), TokenSampler(top_k=2)),
@@ -95,13 +130,13 @@ def test_printed_samples_have_the_output_for_themselves(vadd_command: Command, v
     ids=lambda value: str(value[0]) if isinstance(value, tuple) else "",
 )
 def test_values_are_drawn_as_asked(
-    vadd_command: Command, vadd_run: Path, tmp_path: Path, options: tuple[Any, ...], values: TokenSampler
+    vadd_command: Command, vadd_run: Path, tmp_path: Path, options: tuple[Any, ...], token_sampler: TokenSampler
 ) -> None:
     out = tmp_path / "points.npy"
     done = vadd_command("sample", vadd_run, "-n", 200, "--steps", 2, *options, "--out", out)
     assert "not exact: " in done.out
     run = vadd.load(vadd_run)
-    assert np.array_equal(np.load(out), run.sample(200, steps=2, values=values).numpy())
+    assert np.array_equal(np.load(out), run.sample(200, steps=2, token_sampler=token_sampler).numpy())
     assert not np.array_equal(np.load(out), run.sample(200, steps=2).numpy())
 
 
@@ -146,7 +181,7 @@ def test_a_picture_of_points_counts_the_samples_of_all_parts(
     assert vadd_command("sample", vadd_run, "-n", 150, "--out", tmp_path / "points.png").code == 0
     ((title, density),) = drawn[0][""]
     assert title == "150 samples"
-    assert np.array_equal(density, vadd.evaluation.histogram(vadd.load(vadd_run).sample(150).numpy(), 8))
+    assert np.array_equal(density, histogram(vadd.load(vadd_run).sample(150).numpy(), 8))
     assert (tmp_path / "points.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -4,16 +4,18 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from tests.conftest import Command
 from vadd.core import LatentHealth
-from vadd.runs.lock import RunLock
-from vadd.runs.run import RunDirectory
-from vadd.runs.status import find_runs, latent_verdict, read_records, read_status
+from vadd.runs.layout import RunDirectory, find_runs, read_records
+from vadd.runs.lock import LOCK, RunLock
+from vadd.runs.status import latent_verdict, read_status
 
 
 @pytest.fixture
@@ -39,11 +41,11 @@ def test_a_finished_run_is_told_as_its_files_have_it(vadd_run: Path) -> None:
     assert found.latent == logged(vadd_run, "latent")
     assert found.skipped == 0
     assert len(found.recent) == 5
-    archive = RunDirectory(vadd_run).archive
-    assert [archive.path(saved.step) for saved in found.checkpoints] == archive.all()
+    directory = RunDirectory(vadd_run)
+    assert [saved.path for saved in found.checkpoints] == directory.checkpoints()
     assert found.latest is not None
-    assert found.best is not None
-    assert (archive.path(found.latest.step), archive.path(found.best.step)) == (archive.newest(), archive.best())
+    assert found.latest.path == directory.checkpoints()[-1]
+    assert found.best == directory.best()
 
 
 def test_the_newest_lines_alone_tell_the_same(vadd_run: Path) -> None:
@@ -79,11 +81,12 @@ def test_a_run_is_running_while_its_lock_is_held(copy: Path) -> None:
     assert read_status(copy).state == "finished"
 
 
-def test_looking_twice_at_once_is_not_a_training(copy: Path) -> None:
-    fcntl = pytest.importorskip("fcntl")
-    with (copy / RunLock.NAME).open() as other:
-        fcntl.flock(other, fcntl.LOCK_SH)
-        assert read_status(copy).state == "finished"
+def test_looking_twice_at_once_is_not_a_training(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vadd.runs.lock.GLANCE", 10.0)
+    other = FileLock(copy / LOCK, thread_local=False)
+    other.acquire()
+    threading.Timer(0.05, other.release).start()
+    assert read_status(copy).state == "finished"
 
 
 def test_a_run_that_has_only_begun_is_new(copy: Path) -> None:

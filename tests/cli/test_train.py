@@ -9,9 +9,9 @@ import pytest
 
 import vadd
 from tests.conftest import TINY, TINY_ARRAY, Command, tiny_recipe
-from vadd.recipe import MAY_CHANGE_ON_RESUME, flatten, load_recipe, recipe_names
+from vadd.recipe import load_recipe, recipe_names
+from vadd.runs.layout import RunDirectory
 from vadd.runs.lock import RunLock
-from vadd.runs.run import RunDirectory
 
 
 def test_recipes_are_listed_with_what_they_are(vadd_command: Command) -> None:
@@ -123,11 +123,6 @@ def test_another_length_is_told_and_another_recipe_is_refused_with_the_differenc
     assert longer.code == 0
     assert "warning: training.steps was 30 and is 32: from step 30 on" in longer.err
     assert RunDirectory(copy).recipe().training.steps == 32
-
-
-@pytest.mark.parametrize("key", sorted(MAY_CHANGE_ON_RESUME))
-def test_what_may_change_on_resume_is_a_key_of_the_recipe(key: str) -> None:
-    assert key in dict(flatten(load_recipe("checkerboard").model_dump(mode="json")))
 
 
 def test_a_run_in_which_a_training_runs_is_neither_resumed_nor_replaced(

@@ -226,8 +226,7 @@ def test_bounds_are_those_of_the_recipes_sampler(trained: Run) -> None:
     settings = BoundSettings(Particles(4), steps=[2], limit=100)
 
     def nats(run: Run, settings: BoundSettings = settings) -> float:
-        report: dict[str, Any] = measure_bounds(run, trained.data.test, settings)
-        return float(report["bounds"][0]["nats"])
+        return measure_bounds(run, trained.data.test, settings).bounds[0].nats
 
     assert nats(trained) == nats(trained.with_sampling(sampler="ancestral"))
     assert nats(trained) != nats(trained.with_sampling(sampler="parallel"))

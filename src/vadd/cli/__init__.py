@@ -1,15 +1,32 @@
-"""The command line: parse, call, show."""
+"""The command line: parse, call, show. Every command has a file of its name."""
 
 import sys
 from typing import Annotated
 
 import typer
 
-from vadd.cli import data, export, infill, latent, plan, reproduce, sample, status, train
-from vadd.cli import eval as evaluating
-from vadd.cli.common import err_console, out_console
+from vadd.cli import (
+    compare,
+    data,
+    demo,
+    eval,
+    export,
+    infill,
+    latent,
+    plan,
+    recipes,
+    reproduce,
+    runs,
+    sample,
+    status,
+    train,
+)
+from vadd.cli.console import err_console, out_console
 from vadd.errors import Interrupted, UserError
 from vadd.version import __version__
+
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
+"""What torch says on a CUDA device, on Linux, on Windows."""
 
 app = typer.Typer(
     help="Few-step generation of discrete data: train, sample and judge masked diffusion models "
@@ -36,18 +53,18 @@ def options(
     """What every command understands."""
 
 
-app.command()(reproduce.demo)
+app.command()(demo.demo)
 app.command()(train.train)
 app.command()(sample.sample)
 app.command()(infill.infill)
 app.command()(latent.latent)
-app.command("eval")(evaluating.evaluate)
-app.command()(evaluating.compare)
+app.command("eval")(eval.evaluate)
+app.command()(compare.compare)
 app.command()(status.status)
-app.command()(status.runs)
+app.command()(runs.runs)
 app.command()(plan.plan)
 app.command()(export.export)
-app.command()(train.recipes)
+app.command()(recipes.recipes)
 app.command()(data.data)
 app.add_typer(reproduce.reproduce, name="reproduce")
 
@@ -57,13 +74,18 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        err_console.print(f"error: {error}", soft_wrap=True)
-        sys.exit(2)
+        _end(f"error: {error}")
     except OSError as error:
-        err_console.print(f"error: {error.filename or 'the system'}: {error.strerror or error}", soft_wrap=True)
-        sys.exit(2)
+        _end(f"error: {error.filename or 'the system'}: {error.strerror or error}")
+    except (MemoryError, RuntimeError) as error:
+        told = next(iter(str(error).splitlines()), "")
+        if not isinstance(error, MemoryError) and not any(sign in told for sign in OUT_OF_MEMORY):
+            raise
+        _end(f"error: there is not enough memory for this: {told or 'the system gave none'}")
     except (Interrupted, KeyboardInterrupt) as stop:
-        err_console.print(
-            f"{stop}; run the same command again to go on" if str(stop) else "interrupted", soft_wrap=True
-        )
-        sys.exit(130)
+        _end(f"{stop}; run the same command again to go on" if str(stop) else "interrupted", code=130)
+
+
+def _end(line: str, *, code: int = 2) -> None:
+    err_console.print(line, soft_wrap=True)
+    sys.exit(code)

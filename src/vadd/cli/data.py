@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vadd.cli.common import out_console, progress_bar
+from vadd.cli.console import out_console, progress_bar
 from vadd.errors import UserError
 
 BUILT_IN = "built in"

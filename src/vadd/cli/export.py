@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
-from vadd.cli.common import CheckpointOption, out_console, parse_checkpoint
+from vadd.cli.console import out_console
+from vadd.cli.options import CheckpointOption, RunArgument, check_there, parse_checkpoint
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run directory.", show_default=False)],
+    run: RunArgument,
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.", show_default=False)],
     checkpoint: CheckpointOption = "latest",
     results: Annotated[
@@ -31,12 +32,15 @@ def export(
       vadd sample published/checkers -n 5
     """
     which = parse_checkpoint(checkpoint)
-    from vadd.report.results import card_results
-    from vadd.runs.export import export as write
+    check_there(results)
     from vadd.runs.layout import RunDirectory
 
+    source = RunDirectory.open(run)
+    from vadd.report.results import card_results
+    from vadd.runs.export import export as write
+
     card = None if results is None else card_results(results)
-    exported = write(RunDirectory.open(run), directory, checkpoint=which, results=card)
+    exported = write(source, directory, checkpoint=which, results=card)
     out_console.print(
         f"{directory}: {exported.recipe.name} {exported.recipe.model}, weights of step {exported.step}. "
         f"Choose a license in {directory / 'README.md'} before you publish it; "

@@ -1,35 +1,31 @@
 """``vadd infill``."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vadd.cli.common import RunArgument, out_console, progress_bar, refuse_existing
+from vadd.cli.console import out_console, progress_bar
 from vadd.cli.options import (
-    GridOption,
-    LatentPolicyOption,
+    DrawingOptions,
     OverwriteOption,
-    PrecisionOption,
-    SamplerOption,
-    SeedOption,
-    StepCountOption,
-    TemperatureOption,
-    TopKOption,
-    TopPOption,
-    check_sampler,
+    RunArgument,
+    check_out,
+    check_run,
+    check_there,
+    grouped,
 )
-from vadd.cli.trajectories import TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
+from vadd.cli.trajectories import RECORDED, TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
 from vadd.errors import UserError
+from vadd.words import plural
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from vadd.cli.infill_tasks import Task
-
-RECORDED = 4
-"""Of the completions, where a trajectory is asked for."""
+    from vadd.runs.run import Run
 
 
 class Half(StrEnum):
@@ -39,52 +35,97 @@ class Half(StrEnum):
     right = "right"
 
 
-def infill(
-    run: RunArgument,
+@dataclass(frozen=True)
+class GapOptions:
+    """What is to be filled: one text or many, images, or any array."""
+
     text: Annotated[
         str | None,
         typer.Option(help=r"A text with gaps of two or more underscores; \_ is an ordinary one.", show_default=False),
-    ] = None,
+    ] = None
     gap: Annotated[
         int | None,
         typer.Option(
             help="Tokens in each gap. [default: one for each underscore where tokens are characters or bytes, else 3]"
         ),
-    ] = None,
-    prefix: Annotated[str | None, typer.Option(help="A text to go on with.", show_default=False)] = None,
-    suffix: Annotated[str | None, typer.Option(help="A text to lead to.", show_default=False)] = None,
+    ] = None
+    prefix: Annotated[str | None, typer.Option(help="A text to go on with.", show_default=False)] = None
+    suffix: Annotated[str | None, typer.Option(help="A text to lead to.", show_default=False)] = None
     length: Annotated[
         int | None,
         typer.Option(help="Tokens of prefix, gap and suffix together. [default: all that the model has room for]"),
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option(help="Many texts with gaps, one in each line.", show_default=False)
-    ] = None,
+    ] = None
+    file: Annotated[Path | None, typer.Option(help="Many texts with gaps, one in each line.", show_default=False)] = (
+        None
+    )
     image: Annotated[
         Path | None, typer.Option(help="An image in the model's size: .png, or .npy for several.", show_default=False)
-    ] = None,
+    ] = None
     from_data: Annotated[
         str | None, typer.Option(help="Instead: held-out images by their numbers, like 0,5,7.", show_default=False)
-    ] = None,
+    ] = None
     mask: Annotated[
         Path | None, typer.Option(help="An image in the same size: white is filled, black kept.", show_default=False)
-    ] = None,
-    keep: Annotated[
-        Half | None, typer.Option(help="Instead of a mask: the half to be kept.", show_default=False)
-    ] = None,
+    ] = None
+    keep: Annotated[Half | None, typer.Option(help="Instead of a mask: the half to be kept.", show_default=False)] = (
+        None
+    )
     array: Annotated[
         Path | None, typer.Option(help="Any examples as .npy, -1 where there is something to fill.", show_default=False)
-    ] = None,
+    ] = None
+
+    @property
+    def ends(self) -> str | None:
+        """A prefix or a suffix, if there is one."""
+        return self.suffix if self.prefix is None else self.prefix
+
+    def check(self) -> None:
+        """Exactly one thing to fill, and only options that go with it."""
+        sources = {
+            "--text": self.text,
+            "--prefix or --suffix": self.ends,
+            "--file": self.file,
+            "--image": self.image,
+            "--from-data": self.from_data,
+            "--array": self.array,
+        }
+        given = [name for name, source in sources.items() if source is not None]
+        if len(given) != 1:
+            told = f"{' and '.join(given)} exclude each other" if given else "what is to be filled?"
+            raise UserError(f"{told}; give one of {', '.join(sources)}")
+        if given[0] not in {"--image", "--from-data"} and (self.mask is not None or self.keep is not None):
+            raise UserError("--mask and --keep are for --image and --from-data")
+        if self.mask is not None and self.keep is not None:
+            raise UserError("--mask and --keep exclude each other")
+        if self.length is not None and self.ends is None:
+            raise UserError("--length is for --prefix and --suffix")
+        if self.gap is not None and self.text is None and self.file is None:
+            raise UserError("--gap is for --text and --file")
+        check_there(self.file, self.image, self.mask, self.array)
+
+    def task(self, run: "Run") -> "Task":
+        from vadd.cli import infill_tasks as tasks
+
+        if self.text is not None:
+            return tasks.text_task(run, self.text, self.gap)
+        if self.ends is not None:
+            return tasks.ends_task(run, self.prefix or "", self.suffix or "", self.length)
+        if self.file is not None:
+            return tasks.file_task(run, self.file, self.gap)
+        if self.array is not None:
+            return tasks.number_task(run, self.array)
+        return tasks.picture_task(
+            run, self.image, self.from_data, self.mask, None if self.keep is None else self.keep.value
+        )
+
+
+@grouped
+def infill(
+    run: RunArgument,
+    *,
+    gaps: GapOptions,
     n: Annotated[int, typer.Option("-n", help="Completions of each.")] = 4,
-    steps: StepCountOption = None,
-    sampler: SamplerOption = None,
-    temperature: TemperatureOption = 1.0,
-    top_k: TopKOption = None,
-    top_p: TopPOption = None,
-    precision: PrecisionOption = "float64",
-    grid: GridOption = None,
-    latent_policy: LatentPolicyOption = None,
-    seed: SeedOption = 0,
+    drawing: DrawingOptions,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -110,81 +151,41 @@ def infill(
     """
     if n < 1:
         raise UserError(f"-n must be at least 1, not {n}")
-    if out is not None:
-        refuse_existing(out, overwrite)
+    gaps.check()
+    drawing.check()
+    check_out(out, overwrite)
     check_trajectory(trajectory, overwrite)
-    ends = prefix is not None or suffix is not None
-    sources = {
-        "--text": text is not None,
-        "--prefix or --suffix": ends,
-        "--file": file is not None,
-        "--image": image is not None,
-        "--from-data": from_data is not None,
-        "--array": array is not None,
-    }
-    given = [name for name, there in sources.items() if there]
-    if len(given) != 1:
-        told = f"{' and '.join(given)} exclude each other" if given else "what is to be filled?"
-        raise UserError(f"{told}; give one of {', '.join(sources)}")
-    if given[0] not in {"--image", "--from-data"} and (mask is not None or keep is not None):
-        raise UserError("--mask and --keep are for --image and --from-data")
-    if mask is not None and keep is not None:
-        raise UserError("--mask and --keep exclude each other")
-    if length is not None and not ends:
-        raise UserError("--length is for --prefix and --suffix")
-    if gap is not None and text is None and file is None:
-        raise UserError("--gap is for --text and --file")
-
-    import torch
-
-    from vadd.cli import infill_tasks as tasks
-    from vadd.generation.infilling import masked_starts
-    from vadd.generation.options import SamplingOptions, resolve
+    check_run(run)
+    from vadd.generation.options import resolve
     from vadd.runs.run import load
-    from vadd.words import plural
 
-    token_sampler = check_sampler(sampler, temperature, top_k, top_p, precision)
+    options = drawing.sampling()
     loaded = load(run)
     refuse_strip(loaded, trajectory)
-    task: Task
-    if text is not None:
-        task = tasks.text_task(loaded, text, gap)
-    elif ends:
-        task = tasks.ends_task(loaded, prefix or "", suffix or "", length)
-    elif file is not None:
-        task = tasks.file_task(loaded, file, gap)
-    elif array is not None:
-        task = tasks.number_task(loaded, array)
-    else:
-        task = tasks.picture_task(loaded, image, from_data, mask, None if keep is None else keep.value)
-    if out is not None and out.suffix not in task.formats:
-        raise UserError(f"these completions can be written as {' or '.join(task.formats)}, not to {out}")
-    if out is None and task.needs_file:
-        raise UserError(f"these completions need a file: --out FILE{' or '.join(task.formats)}")
-    total = n * len(task.x)
-    options: SamplingOptions = {
-        "steps": steps,
-        "seed": seed,
-        "sampler": sampler,
-        "grid": grid,  # type: ignore[typeddict-item]  # checked by the sampler, with a readable error
-        "latent": latent_policy,  # type: ignore[typeddict-item]
-        "token_sampler": token_sampler,
-    }
+    task = gaps.task(loaded)
+    task.check_format(out)
     settings = resolve(loaded.model, loaded.recipe.sampling, **options)
-    starts = masked_starts(loaded.model, loaded.shape, task.x, None, n)
-    drawn: list[Tensor] = []
-    states: list[Tensor] = []
-    with progress_bar() as tell:
-        for part in loaded.stream(starts, record=0 if trajectory is None else RECORDED, progress=tell, **options):
-            drawn.append(part.tokens)
-            states += [] if part.trajectory is None else [part.trajectory]
-    filled = torch.cat(drawn).view(len(task.x), n, -1)
+    filled, states = _complete(loaded, task, n, drawing, record=0 if trajectory is None else RECORDED)
     if trajectory is not None:
-        shown = torch.cat(states, dim=1).numpy()
-        write_trajectory(loaded, shown, trajectory, [task.extents[row // n] for row in range(shown.shape[1])])
+        write_trajectory(loaded, states, trajectory, [extent for extent in task.extents for _ in range(n)])
         out_console.print(f"how the completions come about: {trajectory}", soft_wrap=True)
     if out is None:
         task.show(filled.numpy())
     else:
         task.write(filled.numpy(), out)
-        out_console.print(f"{plural(total, 'completion')} in {plural(settings.steps, 'step')}: {out}", soft_wrap=True)
+        told = f"{plural(n * len(task.x), 'completion')} in {plural(settings.steps, 'step')}"
+        out_console.print(f"{told}: {out}", soft_wrap=True)
+
+
+def _complete(run: "Run", task: "Task", n: int, drawing: DrawingOptions, record: int) -> "tuple[Tensor, list[Tensor]]":
+    """``n`` completions of each example, (examples, n, N), and how the first ones came about."""
+    import torch
+
+    from vadd.generation.infilling import masked_starts
+
+    starts = masked_starts(run.model, run.shape, task.x, None, n)
+    memory = drawing.bytes_at_once()
+    with progress_bar() as progress:
+        parts = list(run.stream(starts, record=record, memory=memory, progress=progress, **drawing.sampling()))
+    filled = torch.cat([part.tokens for part in parts]).view(len(task.x), n, -1)
+    return filled, [part.trajectory for part in parts if part.trajectory is not None]

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 from rich.text import Text
 
-from vadd.cli.common import out_console
+from vadd.cli.console import out_console
 from vadd.data.array import read_integers
 from vadd.data.dataset import TO_FILL, Array
 from vadd.data.inpainting import Side, half_mask, picture_shape, read_mask, read_pictures
@@ -21,7 +21,6 @@ from vadd.data.text.pieces import marked_text
 from vadd.data.text.templates import Template, Templates
 from vadd.errors import UserError
 from vadd.recipe import TextData
-from vadd.report.images import image_grid, save_image, tokens_to_images
 from vadd.runs.run import Run
 
 FILLED = "bold cyan"
@@ -39,6 +38,13 @@ class Task(ABC):
     def extents(self) -> list[slice]:
         """The part of each example that was asked for."""
         return [slice(None)] * len(self.x)
+
+    def check_format(self, out: Path | None) -> None:
+        """Refuse, before anything is drawn, what the completions cannot be written to."""
+        if out is not None and out.suffix not in self.formats:
+            raise UserError(f"these completions can be written as {' or '.join(self.formats)}, not to {out}")
+        if out is None and self.needs_file:
+            raise UserError(f"these completions need a file: --out FILE{' or '.join(self.formats)}")
 
     def show(self, filled: Array) -> None:
         """Print them, unless they need a file."""
@@ -157,6 +163,8 @@ class PictureTask(Task):
         if out.suffix == ".npy":
             np.save(out, filled.reshape(*filled.shape[:2], *self.shape))
             return
+        from vadd.report.images import image_grid, save_image, tokens_to_images
+
         masked = np.where(self.x == TO_FILL, self.values, self.x)
         rows = np.concatenate([masked[:, None], filled], axis=1)
         images = tokens_to_images(rows.reshape(-1, rows.shape[-1]), self.shape, self.values, masks=True)

@@ -1,43 +1,72 @@
 """``vadd latent``."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vadd.cli.common import RunArgument, out_console, refuse_existing
-from vadd.cli.options import OverwriteOption, SeedOption, TemperatureOption
+from vadd.cli.console import out_console
+from vadd.cli.options import OverwriteOption, RunArgument, TemperatureOption, check_out, check_run, grouped
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
     from vadd.cli.latent_walks import Walk
+    from vadd.runs.run import Run
+
+PATH_POINTS, TRAVERSAL_POINTS = 8, 9
 
 
-def latent(
-    run: RunArgument,
+@dataclass(frozen=True)
+class WalkOptions:
+    """Where to go in the latent."""
+
     encode: Annotated[
         str | None,
         typer.Option(help="Print or write the points z of examples: an .npy, or held-out ones by number, like 0,5,7."),
-    ] = None,
+    ] = None
     interpolate: Annotated[
         tuple[str, str] | None,
         typer.Option(
             help="From one example to another: each the number of a held-out one, FILE.npy:ROW, an image or a text.",
             metavar="A B",
         ),
-    ] = None,
+    ] = None
     traverse: Annotated[
         bool, typer.Option("--traverse", help="Move each of the most telling dimensions by itself.")
-    ] = False,
+    ] = False
     around: Annotated[
         str | None, typer.Option(help="Traverse around this example instead of around z = 0.", show_default=False)
-    ] = None,
-    points: Annotated[int | None, typer.Option(help="Of a path. [default: 8; 9 to traverse]")] = None,
-    dimensions: Annotated[int, typer.Option(min=1, help="To traverse.")] = 6,
-    span: Annotated[float, typer.Option(help="Traverse from -span to span.")] = 2.0,
+    ] = None
+    points: Annotated[
+        int | None, typer.Option(help=f"Of a path. [default: {PATH_POINTS}; {TRAVERSAL_POINTS} to traverse]")
+    ] = None
+    dimensions: Annotated[int, typer.Option(min=1, help="To traverse.")] = 6
+    span: Annotated[float, typer.Option(help="Traverse from -span to span.")] = 2.0
+
+    def check(self) -> None:
+        if (self.encode is not None) + (self.interpolate is not None) + self.traverse != 1:
+            raise UserError("give one of --encode, --interpolate and --traverse")
+        if self.around is not None and not self.traverse:
+            raise UserError("--around is for --traverse")
+
+    def walk(self, run: "Run") -> "Walk":
+        from vadd.cli.latent_walks import interpolation, traversal
+
+        if self.interpolate is not None:
+            return interpolation(run, *self.interpolate, PATH_POINTS if self.points is None else self.points)
+        points = TRAVERSAL_POINTS if self.points is None else self.points
+        return traversal(run, self.around, self.dimensions, self.span, points)
+
+
+@grouped
+def latent(
+    run: RunArgument,
+    *,
+    way: WalkOptions,
     steps: Annotated[int, typer.Option(help="Sampling steps, with one z for all of them.")] = 1,
     temperature: TemperatureOption = 1.0,
-    seed: SeedOption = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random numbers that all samples share.")] = 0,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -58,26 +87,18 @@ def latent(
       vadd latent runs/book --interpolate "the cat" "the dog" --steps 16
       vadd latent runs/mine --encode codes.npy --out z.npy
     """
-    if (encode is not None) + (interpolate is not None) + traverse != 1:
-        raise UserError("give one of --encode, --interpolate and --traverse")
-    if around is not None and not traverse:
-        raise UserError("--around is for --traverse")
-    if out is not None:
-        refuse_existing(out, overwrite)
-    from vadd.cli import latent_walks as walks
+    way.check()
+    check_out(out, overwrite)
+    check_run(run)
+    from vadd.cli.latent_walks import points_of, present, write_points
     from vadd.core import TokenSampler
     from vadd.runs.run import load
 
     token_sampler = TokenSampler(temperature=temperature)
     loaded = load(run)
-    if encode is not None:
-        walks.write_points(walks.points_of(loaded, encode), out)
+    if way.encode is not None:
+        write_points(points_of(loaded, way.encode), out)
     else:
-        walk: Walk
-        if interpolate is not None:
-            walk = walks.interpolation(loaded, *interpolate, 8 if points is None else points)
-        else:
-            walk = walks.traversal(loaded, around, dimensions, span, 9 if points is None else points)
-        walks.present(loaded, walk, out, steps=steps, seed=seed, token_sampler=token_sampler)
+        present(loaded, way.walk(loaded), out, steps=steps, seed=seed, token_sampler=token_sampler)
     if out is not None:
         out_console.print(f"written: {out}", soft_wrap=True)

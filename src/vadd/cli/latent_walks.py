@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.cli.common import out_console
+from vadd.cli.console import out_console
 from vadd.cli.infill_tasks import held_out, templates_of
 from vadd.cli.trajectories import is_images
 from vadd.core import TokenSampler
@@ -17,8 +17,6 @@ from vadd.data.dataset import TO_FILL, Array
 from vadd.data.inpainting import read_pictures
 from vadd.errors import UserError
 from vadd.evaluation.latent_paths import cross, decode, encode, informative_dimensions, line
-from vadd.report.figures import save_figure
-from vadd.report.images import as_pillow, enlarged, image_grid, save_animation, tokens_to_images, traversal_figure
 from vadd.runs.run import Run
 
 SIDE = 256
@@ -32,6 +30,10 @@ class Walk:
     """(rows, columns, d)"""
     rows: list[str]
     columns: list[str]
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{row} {column}".strip() for row in self.rows for column in self.columns]
 
 
 def interpolation(run: Run, first: str, last: str, points: int) -> Walk:
@@ -59,21 +61,13 @@ def examples(run: Run, name: str) -> Tensor:
     """Held-out examples by their numbers, all rows or one of an .npy, an image, or a text of which what follows is
     missing: (n, N), V where something is missing.
     """
-    positions, shape = run.model.positions, run.shape
     array = re.fullmatch(r"(.+\.npy)(?::(\d+))?", name)
     if re.fullmatch(r"\d+(,\d+)*", name):
         found = held_out(run, name)
     elif array is not None:
-        found = read_integers(Path(array[1]))
-        found = found[None] if found.shape in (shape, (positions,)) else found
-        if found.shape[1:] not in (shape, (positions,)) or not len(found):
-            raise UserError(f"{array[1]} has the shape {found.shape}; examples have {shape}")
-        found = found.reshape(len(found), -1)
-        if array[2] is not None and int(array[2]) >= len(found):
-            raise UserError(f"{array[1]} has no row {array[2]}; it has {len(found)}")
-        found = found if array[2] is None else found[int(array[2])][None]
+        found = _rows(run, Path(array[1]), None if array[2] is None else int(array[2]))
     elif is_images(run):
-        found = read_pictures(Path(name), shape, run.model.vocab_size)
+        found = read_pictures(Path(name), run.shape, run.model.vocab_size)
     elif run.tokenizer is not None:
         found = templates_of(run)[1].whole(name).values[None]
     else:
@@ -84,6 +78,18 @@ def examples(run: Run, name: str) -> Tensor:
             f"{name} holds the value {low if low < TO_FILL else high}, outside 0..{run.model.vocab_size - 1}"
         )
     return torch.from_numpy(np.where(found == TO_FILL, run.model.vocab_size, found).astype(np.int64))
+
+
+def _rows(run: Run, file: Path, row: int | None) -> Array:
+    """All rows of an .npy or one of them, (n, N)."""
+    shapes = (run.shape, (run.model.positions,))
+    found = read_integers(file)
+    found = found[None] if found.shape in shapes else found
+    if found.shape[1:] not in shapes or not len(found):
+        raise UserError(f"{file} has the shape {found.shape}; examples have {run.shape}")
+    if row is not None and row >= len(found):
+        raise UserError(f"{file} has no row {row}; it has {len(found)}")
+    return (found if row is None else found[row : row + 1]).reshape(-1, run.model.positions)
 
 
 def _one_example(run: Run, name: str) -> Tensor:
@@ -108,30 +114,42 @@ def write_points(z: Tensor, out: Path | None) -> None:
 
 def present(run: Run, walk: Walk, out: Path | None, *, steps: int, seed: int, token_sampler: TokenSampler) -> None:
     """Samples at all points of the walk, printed or written."""
+    _check_format(run, out)
+    tokens = decode(run, walk.z.flatten(0, 1), steps=steps, seed=seed, token_sampler=token_sampler)
+    if out is None:
+        _print(run, walk, tokens)
+    elif out.suffix == ".npy":
+        np.save(out, tokens.numpy().reshape(*walk.z.shape[:2], *run.shape))
+    elif out.suffix == ".csv":
+        np.savetxt(out, tokens.numpy(), fmt="%d", delimiter=",")
+    elif out.suffix == ".txt":
+        named = zip(walk.names, run.texts(tokens), strict=True)
+        out.write_text("\n".join(f"--- {name} ---\n{text}\n" for name, text in named), encoding="utf-8")
+    else:
+        _draw(tokens.numpy().reshape(*walk.z.shape[:2], -1), walk, run.shape, run.model.vocab_size, out)
+
+
+def _check_format(run: Run, out: Path | None) -> None:
     images, text = is_images(run), run.tokenizer is not None
     formats = [".png", ".gif", ".npy"] if images else [".txt", ".npy"] if text else [".csv", ".npy"]
     if (images and out is None) or (out is not None and out.suffix not in formats):
         raise UserError(f"this needs a file that ends in {', '.join(formats)}" + (f", not {out}" if out else ": --out"))
-    tokens = decode(run, walk.z.flatten(0, 1), steps=steps, seed=seed, token_sampler=token_sampler)
-    shape = run.shape
-    names = [f"{row} {column}".strip() for row in walk.rows for column in walk.columns]
-    if out is None:
-        written = run.texts(tokens) if text else [" ".join(map(str, row)) for row in tokens.tolist()]
-        for name, content in zip(names, written, strict=True):
-            out_console.out(f"--- {name} ---\n{content}" if text else f"{name}: {content}", highlight=False)
-    elif out.suffix == ".npy":
-        np.save(out, tokens.numpy().reshape(*walk.z.shape[:2], *shape))
-    elif out.suffix == ".csv":
-        np.savetxt(out, tokens.numpy(), fmt="%d", delimiter=",")
-    elif out.suffix == ".txt":
-        parts = (f"--- {name} ---\n{content}\n" for name, content in zip(names, run.texts(tokens), strict=True))
-        out.write_text("\n".join(parts), encoding="utf-8")
+
+
+def _print(run: Run, walk: Walk, tokens: Tensor) -> None:
+    if run.tokenizer is not None:
+        for name, text in zip(walk.names, run.texts(tokens), strict=True):
+            out_console.out(f"--- {name} ---\n{text}", highlight=False)
     else:
-        _draw(tokens.numpy().reshape(*walk.z.shape[:2], -1), walk, shape, run.model.vocab_size, out)
+        for name, row in zip(walk.names, tokens.tolist(), strict=True):
+            out_console.out(f"{name}: {' '.join(map(str, row))}", highlight=False)
 
 
 def _draw(tokens: Array, walk: Walk, shape: tuple[int, ...], values: int, out: Path) -> None:
     """Rows and columns as a picture, or as an animation that goes along the columns and back."""
+    from vadd.report.figures import save_figure
+    from vadd.report.images import as_pillow, enlarged, image_grid, save_animation, tokens_to_images, traversal_figure
+
     if out.suffix == ".png":
         save_figure(traversal_figure(tokens, shape, values, walk.rows, walk.columns), out)
         return

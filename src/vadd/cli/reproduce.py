@@ -1,80 +1,42 @@
-"""``vadd demo`` and ``vadd reproduce``."""
+"""``vadd reproduce``."""
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from vadd.cli.common import JsonOption, Narrator, check_json, out_console, parse_steps
-from vadd.cli.judging import ConventionName, ConventionOption, JudgeOption, open_judge
-
-if TYPE_CHECKING:
-    from vadd.report.tables import Table
-    from vadd.studies.comparison import Comparison
+from vadd.cli.comparisons import show_comparison
+from vadd.cli.console import Narrator
+from vadd.cli.judging import JudgeOptions
+from vadd.cli.options import JsonOption, check_json, grouped, parse_steps
 
 reproduce = typer.Typer(help="Repeat the paper's experiments and put the results beside its own.", no_args_is_help=True)
 
 
-class Toy(StrEnum):
-    checkerboard = "checkerboard"
-    swissroll = "swissroll"
-    circles = "circles"
-
-
-class Scale(StrEnum):
+class ToyScale(StrEnum):
     cpu = "cpu"
     paper = "paper"
 
 
-class ImageScale(StrEnum):
+class Scale(StrEnum):
     small = "small"
     paper = "paper"
 
 
+OutOption = Annotated[Path, typer.Option("--out", help="Where the runs and the report go.")]
 DataOption = Annotated[
     Path | None,
     typer.Option("--data", help="Where the data set lies; by default where `vadd data` puts it.", show_default=False),
 ]
 
 
-def _show(comparison: "Comparison", table: "Table", json: Path | None) -> None:
-    from vadd.files import write_json
-
-    table.print(out_console)
-    if json is not None:
-        write_json(json, [report.to_json() for report in comparison.reports])
-    out_console.print(f"report: {comparison.page.resolve()}", soft_wrap=True)
-
-
-def demo(
-    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/demo"),
-    toy: Annotated[Toy, typer.Option(help="The data to learn.")] = Toy.checkerboard,
-    json: JsonOption = None,
-) -> None:
-    """Train MDLM and VADD on a toy for a minute or so each and show what one step gives.
-
-    Finished trainings are kept: run it again and only the report is made anew.
-
-    \b
-    Examples:
-      vadd demo
-      vadd demo --toy circles --out runs/circles-demo
-    """
-    check_json(json)
-    from vadd.report.tables import divergence_table
-    from vadd.studies.toys import demo as run_demo
-
-    comparison = run_demo(toy.value, out, Narrator())
-    _show(comparison, divergence_table(comparison.reports), json)
-
-
 @reproduce.command("toys")
 def reproduce_toys(
-    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/toys"),
+    out: OutOption = Path("runs/toys"),
     scale: Annotated[
-        Scale, typer.Option(help="cpu: minutes per model; paper: the appendix's 195,312 iterations.")
-    ] = Scale.cpu,
+        ToyScale, typer.Option(help="cpu: minutes per model; paper: the appendix's 195,312 iterations.")
+    ] = ToyScale.cpu,
     json: JsonOption = None,
 ) -> None:
     """The two-dimensional experiments: three data sets, MDLM and VADD, figures and the table beside the paper's.
@@ -91,12 +53,12 @@ def reproduce_toys(
     from vadd.studies.toys import reproduce_toys as run_toys
 
     comparison = run_toys(out, scale.value, Narrator())
-    _show(comparison, paper_table(comparison.reports), json)
+    show_comparison(comparison, [paper_table(comparison.reports)], json)
 
 
 @reproduce.command("validity")
 def reproduce_validity(
-    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/validity"),
+    out: OutOption = Path("runs/validity"),
     json: JsonOption = None,
 ) -> None:
     """What is a likelihood bound and what is not: data of known entropy, the DELBO below it, the step bounds above.
@@ -110,16 +72,16 @@ def reproduce_validity(
     from vadd.studies.validity import reproduce_validity as run_validity
 
     comparison = run_validity(out, Narrator())
-    _show(comparison, bound_table(comparison.reports), json)
+    show_comparison(comparison, [bound_table(comparison.reports)], json)
 
 
 @reproduce.command("mnist")
 def reproduce_mnist(
-    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/mnist"),
+    out: OutOption = Path("runs/mnist"),
     scale: Annotated[
-        ImageScale,
+        Scale,
         typer.Option(help="small: twenty minutes per model; paper: the appendix's UNet, 200,000 iterations."),
-    ] = ImageScale.small,
+    ] = Scale.small,
     data: DataOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -138,16 +100,16 @@ def reproduce_mnist(
     from vadd.studies.images import reproduce_mnist as run_mnist
 
     comparison = run_mnist(out, scale.value, Narrator(), data=data)
-    divergence_table(comparison.reports).print(out_console)
-    _show(comparison, bits_table("mnist", comparison.reports), json)
+    tables = [divergence_table(comparison.reports), bits_table("mnist", comparison.reports)]
+    show_comparison(comparison, tables, json)
 
 
 @reproduce.command("cifar10")
 def reproduce_cifar10(
-    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/cifar10"),
+    out: OutOption = Path("runs/cifar10"),
     scale: Annotated[
-        ImageScale, typer.Option(help="small: minutes per model, 8 values per channel; paper: 1M iterations.")
-    ] = ImageScale.small,
+        Scale, typer.Option(help="small: minutes per model, 8 values per channel; paper: 1M iterations.")
+    ] = Scale.small,
     data: DataOption = None,
     inception: Annotated[
         Path | None, typer.Option(help="The TorchScript InceptionV3 for FID; by default fetched.", show_default=False)
@@ -178,21 +140,22 @@ def reproduce_cifar10(
     comparison = run_cifar10(
         out, scale.value, Narrator(), data=data, inception=inception, steps=counts, samples=samples
     )
-    _show(comparison, fid_table(comparison.reports), json)
+    show_comparison(comparison, [fid_table(comparison.reports)], json)
 
 
 @reproduce.command("text")
+@grouped
 def reproduce_text(
-    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/text"),
+    *,
+    out: OutOption = Path("runs/text"),
     scale: Annotated[
-        ImageScale, typer.Option(help="small: text8-small, for a CPU; paper: openwebtext, 1M iterations on GPUs.")
-    ] = ImageScale.small,
+        Scale, typer.Option(help="small: text8-small, for a CPU; paper: openwebtext, 1M iterations on GPUs.")
+    ] = Scale.small,
     recipe: Annotated[
         str | None, typer.Option(help="Another recipe for text, like pydocs or lm1b.", show_default=False)
     ] = None,
     data: DataOption = None,
-    judge: JudgeOption = None,
-    convention: ConventionOption = ConventionName.corpus,
+    judging: JudgeOptions,
     steps: Annotated[
         str | None, typer.Option(help="Numbers of sampling steps. [default: 1,2,...,32; paper: 16,32,...,1024]")
     ] = None,
@@ -222,11 +185,9 @@ def reproduce_text(
         narrator,
         recipe=recipe,
         data=data,
-        language=open_judge(judge, convention, (), narrator),
+        language=judging.open((), narrator),
         steps=counts,
         samples=samples,
     )
-    text_table(comparison.reports).print(out_console)
-    if judge is not None:
-        ratio_table(comparison.reports).print(out_console)
-    _show(comparison, bits_table(comparison.reports), json)
+    ratios = [] if judging.judge is None else [ratio_table(comparison.reports)]
+    show_comparison(comparison, [text_table(comparison.reports), *ratios, bits_table(comparison.reports)], json)

@@ -8,70 +8,46 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vadd.cli.common import (
-    CheckpointOption,
-    RunArgument,
-    err_console,
-    out_console,
-    parse_checkpoint,
-    progress_bar,
-    refuse_existing,
-)
+from vadd.cli.console import err_console, out_console, progress_bar
 from vadd.cli.options import (
-    LatentPolicyOption,
+    CheckpointOption,
+    DrawingOptions,
     OverwriteOption,
-    PrecisionOption,
-    TemperatureOption,
-    TopKOption,
-    TopPOption,
+    RunArgument,
+    check_out,
+    check_run,
+    grouped,
+    parse_checkpoint,
 )
-from vadd.cli.trajectories import TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
+from vadd.cli.trajectories import RECORDED, TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
 from vadd.errors import UserError
+from vadd.words import plural
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vadd.generation.options import SamplingOptions, SamplingSettings
+    from vadd.generation.options import SamplingSettings
     from vadd.parallel import Processes
     from vadd.runs.run import Run
 
 FORMATS = (".npy", ".csv", ".png", ".txt", ".jsonl")
 SHOWN = 20
 """Samples that are printed where no file is named."""
-RECORDED = 4
-"""Samples of which the trajectory is written."""
 
 
+@grouped
 def sample(
     run: RunArgument,
+    *,
     n: Annotated[
         int | None, typer.Option("-n", help="How many samples. [default: 1000; 64 for a picture of images; 8 texts]")
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Sampling steps. [default: 1; first-hitting: one for each position]")
-    ] = None,
+    drawing: DrawingOptions,
+    checkpoint: CheckpointOption = "latest",
     out: Annotated[
         Path | None,
         typer.Option(help="Where to: .npy, .csv, or .png for a picture; text also .txt or .jsonl.", show_default=False),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The first n of the samples it stands for are drawn.")] = 0,
-    sampler: Annotated[
-        str | None,
-        typer.Option(
-            help="ancestral, parallel, first-hitting (these follow the model's own distribution), confidence, margin, "
-            "entropy, entropy-bounded, remask, remask-rescaled. [default: the recipe's]"
-        ),
-    ] = None,
-    grid: Annotated[
-        str | None,
-        typer.Option(help="Step grid: uniform, cosine, or the times, like 0,0.2,1. [default: the recipe's]"),
-    ] = None,
-    latent_policy: LatentPolicyOption = None,
-    temperature: TemperatureOption = 1.0,
-    top_k: TopKOption = None,
-    top_p: TopPOption = None,
-    precision: PrecisionOption = "float64",
-    checkpoint: CheckpointOption = "latest",
     trajectory: TrajectoryOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
@@ -93,59 +69,42 @@ def sample(
     """
     if n is not None and n < 1:
         raise UserError(f"-n must be at least 1, not {n}")
-    if steps is not None and steps < 1:
-        raise UserError(f"--steps must be at least 1, not {steps}")
-    if out is not None:
-        if out.suffix not in FORMATS:
-            raise UserError(f"--out takes a file that ends in .npy, .csv or .png, for text .txt or .jsonl, not {out}")
-        refuse_existing(out, overwrite)
-    check_trajectory(trajectory, overwrite)
-    times = parse_grid(grid)
-    import torch
-
+    which = parse_checkpoint(checkpoint)
+    drawing.check()
+    _check_files(out, trajectory, overwrite)
+    check_run(run)
     from vadd.cli.sample_files import check_format
-    from vadd.core import TokenSampler
-    from vadd.generation.options import SamplingOptions, resolve
+    from vadd.generation.options import resolve
     from vadd.parallel import Processes, leave, process_count
     from vadd.runs.run import load
-    from vadd.words import plural
 
-    token_sampler = TokenSampler(temperature=temperature, top_k=top_k, top_p=top_p, precision=precision)  # type: ignore[arg-type]
+    options = drawing.sampling()
     processes = Processes() if process_count() > 1 else None
-    loaded = load(run, None if processes is None else processes.device, checkpoint=parse_checkpoint(checkpoint))
-    refuse_strip(loaded, trajectory)
-    is_text = loaded.tokenizer is not None
-    if n is None:
-        picture = out is not None and out.suffix == ".png" and len(loaded.shape) == 3
-        n = 64 if picture else 8 if is_text else 1000
-    options: SamplingOptions = {
-        "steps": steps,
-        "seed": seed,
-        "sampler": sampler,
-        "grid": times,  # type: ignore[typeddict-item]  # checked by the sampler, with a readable error
-        "latent": latent_policy,  # type: ignore[typeddict-item]
-        "token_sampler": token_sampler,
-    }
+    loaded = load(run, None if processes is None else processes.device, checkpoint=which)
+    count = _default_count(loaded, out) if n is None else n
     settings = resolve(loaded.model, loaded.recipe.sampling, **options)  # refused before a file is begun
+    refuse_strip(loaded, trajectory)
     if out is not None:
-        check_format(loaded, out, n)
-    drawn = _draw(loaded, n, options, out, processes, record=0 if trajectory is None else RECORDED)
+        check_format(loaded, out, count)
+    drawn = _draw(loaded, count, drawing, out, processes, record=0 if trajectory is None else RECORDED)
     if trajectory is not None and drawn.states:
-        write_trajectory(loaded, torch.cat(drawn.states, dim=1).numpy(), trajectory)
+        write_trajectory(loaded, drawn.states, trajectory)
         out_console.print(f"how the samples come about: {trajectory}", soft_wrap=True)
     leave()
-    for line in drawn.shown:
-        out_console.out(line, highlight=False)
-    if out is None and n > SHOWN:
-        out_console.out(f"... {n - SHOWN} more; write them all with --out FILE{'.txt' if is_text else '.npy'}")
-    told = [
-        f"{plural(n, 'sample')} in {plural(settings.steps, 'step')}" + ("" if out is None else f": {out}"),
-        f"{drawn.seconds:.1f} s, {n / drawn.seconds:.3g} samples/s",
-        f"{plural(drawn.evaluations, 'evaluation')} of the network, {plural(drawn.sequences, 'sequence')} shown to it",
-        *_inexact(settings, sampler or loaded.recipe.sampling.sampler),
-    ]
-    # Where samples are printed they have the output for themselves.
-    (err_console if out is None else out_console).print("; ".join(told), soft_wrap=True)
+    _show(loaded, drawn, count, out, settings, drawing.sampler or loaded.recipe.sampling.sampler)
+
+
+def _check_files(out: Path | None, trajectory: Path | None, overwrite: bool) -> None:
+    if out is not None and out.suffix not in FORMATS:
+        raise UserError(f"--out takes a file that ends in .npy, .csv or .png, for text .txt or .jsonl, not {out}")
+    check_out(out, overwrite)
+    check_trajectory(trajectory, overwrite)
+
+
+def _default_count(run: "Run", out: Path | None) -> int:
+    if run.tokenizer is not None:
+        return 8
+    return 64 if out is not None and out.suffix == ".png" and len(run.shape) == 3 else 1000
 
 
 @dataclass
@@ -161,39 +120,54 @@ class Drawn:
 
 
 def _draw(
-    run: "Run", n: int, options: "SamplingOptions", out: Path | None, processes: "Processes | None", record: int
+    run: "Run", n: int, drawing: DrawingOptions, out: Path | None, processes: "Processes | None", record: int
 ) -> Drawn:
-    """The samples into the file, or the first of them to be shown; of a team, the main process does that."""
+    """The samples into the file, or the first of them to be shown; of several processes, the main one does that."""
     from vadd.cli.sample_files import sample_file
 
     drawn, began = Drawn(), time.perf_counter()
+    is_main = processes is None or processes.is_main
     with ExitStack() as stack:
-        is_main = processes is None or processes.is_main
         file = stack.enter_context(sample_file(run, out, n)) if out is not None and is_main else None
-        tell = stack.enter_context(progress_bar())
-
-        for part in run.stream(n, record=record, processes=processes, progress=tell, **options):
+        progress = stack.enter_context(progress_bar())
+        memory = drawing.bytes_at_once()
+        for part in run.stream(
+            n, record=record, memory=memory, processes=processes, progress=progress, **drawing.sampling()
+        ):
             drawn.evaluations += part.evaluations
             drawn.sequences += part.sequences
-            if part.trajectory is not None:
-                drawn.states.append(part.trajectory)
+            drawn.states += [] if part.trajectory is None else [part.trajectory]
             if file is not None:
                 file.write(part.tokens.numpy())
             elif len(drawn.shown) < SHOWN:
-                few = part.tokens[: SHOWN - len(drawn.shown)]
-                drawn.shown += _lines(run, few, first=len(drawn.shown) + 1)
+                drawn.shown += _lines(run, part.tokens[: SHOWN - len(drawn.shown)], first=len(drawn.shown) + 1)
     drawn.seconds = time.perf_counter() - began
     return drawn
 
 
-def parse_grid(text: str | None) -> str | list[float] | None:
-    """ "0,0.2,1" -> the times; a name stays as it is."""
-    if text is None or "," not in text:
-        return text
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise UserError(f"--grid takes uniform, cosine or times like 0,0.2,1; not {text!r}") from None
+def _lines(run: "Run", tokens: "Tensor", first: int) -> list[str]:
+    """Samples to be printed, numbered from ``first`` if they are texts."""
+    from vadd.cli.sample_files import numbered
+
+    if run.tokenizer is not None:
+        return numbered(run.texts(tokens), first)
+    return [" ".join(map(str, row)) for row in tokens.tolist()]
+
+
+def _show(run: "Run", drawn: Drawn, n: int, out: Path | None, settings: "SamplingSettings", sampler: str) -> None:
+    for line in drawn.shown:
+        out_console.out(line, highlight=False)
+    if out is None and n > SHOWN:
+        file = "FILE.npy" if run.tokenizer is None else "FILE.txt"
+        out_console.out(f"... {n - SHOWN} more; write them all with --out {file}")
+    told = [
+        f"{plural(n, 'sample')} in {plural(settings.steps, 'step')}" + ("" if out is None else f": {out}"),
+        f"{drawn.seconds:.1f} s, {n / drawn.seconds:.3g} samples/s",
+        f"{plural(drawn.evaluations, 'evaluation')} of the network, {plural(drawn.sequences, 'sequence')} shown to it",
+        *_inexact(settings, sampler),
+    ]
+    # Where samples are printed they have the output for themselves.
+    (err_console if out is None else out_console).print("; ".join(told), soft_wrap=True)
 
 
 def _inexact(settings: "SamplingSettings", sampler: str) -> list[str]:
@@ -207,12 +181,3 @@ def _inexact(settings: "SamplingSettings", sampler: str) -> list[str]:
         "float32 draws (parity mode)": values.precision == "float32",
     }
     return [] if settings.exact else ["not exact: " + ", ".join(why for why, holds in reasons.items() if holds)]
-
-
-def _lines(run: "Run", tokens: "Tensor", first: int) -> list[str]:
-    """Samples to be printed, numbered from ``first`` if they are texts."""
-    from vadd.cli.sample_files import numbered
-
-    if run.tokenizer is not None:
-        return numbered(run.texts(tokens), first)
-    return [" ".join(map(str, row)) for row in tokens.tolist()]

@@ -168,16 +168,15 @@ def check_format(run: "Run", out: Path, n: int) -> None:
 def sample_file(run: "Run", out: Path, n: int) -> SampleFile:
     """Of ``n`` samples, in the format that the name ends in."""
     check_format(run, out, n)
-    shape = run.shape
     match out.suffix:
         case ".npy":
-            return NpyFile(out, (n, *shape))
+            return NpyFile(out, (n, *run.shape))
         case ".csv":
             return CsvFile(out)
         case ".txt":
             return NumberedTexts(out, run)
         case ".jsonl":
             return JsonLines(out, run)
-    return (
-        ImageGrid(out, shape, run.model.vocab_size) if len(shape) == 3 else HistogramPicture(out, run.model.vocab_size)
-    )
+    if len(run.shape) == 3:
+        return ImageGrid(out, run.shape, run.model.vocab_size)
+    return HistogramPicture(out, run.model.vocab_size)

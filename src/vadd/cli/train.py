@@ -1,36 +1,27 @@
-"""``vadd train`` and ``vadd recipes``."""
+"""``vadd train``."""
 
+import os
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vadd.cli.common import err_console, out_console, progress_bar
+from vadd.cli.console import err_console, out_console, progress_bar
+from vadd.cli.options import OptionalRecipeArgument, OverridesArgument, check_there
 from vadd.errors import UserError
-from vadd.recipe import (
-    Recipe,
-    TextData,
-    differences,
-    load_recipe,
-    may_change_on_resume,
-    recipe_names,
-)
 
 if TYPE_CHECKING:
+    from vadd.data import DiscreteDataset
+    from vadd.recipe import Recipe
     from vadd.runs.layout import RunDirectory
+    from vadd.training.loop import Outcome
 
 
 def train(
-    recipe: Annotated[
-        str | None, typer.Argument(help="A preset (see `vadd recipes`) or a YAML file.", show_default=False)
-    ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Changes to the recipe, key=value; `vadd recipes RECIPE` shows every key.", show_default=False
-        ),
-    ] = None,
+    recipe: OptionalRecipeArgument = None,
+    overrides: OverridesArgument = None,
     out: Annotated[
         Path | None, typer.Option(help="The run directory; by default runs/RECIPE-MODEL.", show_default=False)
     ] = None,
@@ -60,92 +51,125 @@ def train(
       vadd train --out runs/checkers --resume
       torchrun --nproc-per-node 4 -m vadd train digits training.sharding=full
     """
-    from vadd.build import build_dataset
-    from vadd.parallel import leave, on_main_process
-    from vadd.runs.layout import RunDirectory
-    from vadd.training.loop import check_trainable
-    from vadd.training.loop import train as run_training
-
-    changes = list(overrides or [])
-    if recipe is not None and "=" in recipe and not Path(recipe).exists():
-        changes.insert(0, recipe)  # no recipe was named; the first word is an override already
-        recipe = None
     if resume and overwrite:
         raise UserError("--resume and --overwrite exclude each other")
-    if resume and out is None and recipe is not None and RunDirectory(recipe).is_run():
-        raise UserError(f"a run is named with --out: vadd train --out {recipe} --resume")
-    wanted = None if recipe is None and data is None else _recipe(recipe, data, changes)
-    if wanted is None and not resume:
-        hint = "" if out is None else f"; to go on with a run: vadd train --out {out} --resume"
-        raise UserError(f"name a recipe (see `vadd recipes`) or give your own --data{hint}")
-    if out is None:
-        if wanted is None:
-            raise UserError("--resume needs the run directory: --out DIR")
-        out = Path("runs") / f"{wanted.name}-{wanted.model}"
-    directory = RunDirectory(out)
-    if resume:
-        wanted = _resumed_recipe(directory, wanted, changes)
-    assert wanted is not None
-    if not resume:
-        on_main_process(partial(directory.check_place, overwrite=overwrite))  # reading the data may take long
-    with progress_bar() as tell:  # before the run's directory changes: bad data must not cost an old run
-        dataset = build_dataset(wanted, progress=tell)
-    check_trainable(wanted)
-    if not resume:
-        on_main_process(partial(directory.create, wanted, overwrite=overwrite))
-    outcome = run_training(wanted, directory, dataset, resume=resume)
+    check_there(data)
+    asked = Asked(recipe, list(overrides or []), data)
+    job = _job_to_resume(asked, out) if resume else _new_job(asked, out, overwrite)
+    dataset = _checked_data(job)
+    from vadd.parallel import leave
+    from vadd.training.loop import train as run_training
+
+    outcome = run_training(job.recipe, job.directory, dataset, resume=resume)
     leave()
-    speed = f"{outcome.step} steps, {outcome.seconds:.0f} s"
-    if outcome.finished:
-        settings = "-n 1000 --steps 1" if dataset.tokenizer is None else "-n 8 --steps 32"
-        out_console.print(f"{out}: done, {speed}. Try: vadd sample {out} {settings}", soft_wrap=True)
-    else:
-        err_console.print(f"stopped after {speed}; saved. Go on with: vadd train --out {out} --resume", soft_wrap=True)
-        raise typer.Exit(130)
+    _show(outcome, job.directory.path, is_text=dataset.tokenizer is not None)
 
 
-def _recipe(name: str | None, data: Path | None, changes: list[str]) -> Recipe:
-    from vadd.build import kind_of_data, recipe_for
+@dataclass(frozen=True)
+class Job:
+    recipe: "Recipe"
+    directory: "RunDirectory"
+    resume: bool
+    overwrite: bool
 
-    if name is None:
-        assert data is not None
-        return recipe_for(data).with_overrides(changes)
-    recipe = load_recipe(name)
-    if data is not None:
-        kind, path = kind_of_data(data), str(data.resolve())
+
+class Asked:
+    """What the command line says of the recipe."""
+
+    def __init__(self, name: str | None, changes: list[str], data: Path | None) -> None:
+        if name is not None and "=" in name and not Path(name).exists():
+            changes = [name, *changes]  # no recipe was named; the first word is a change already
+            name = None
+        self.name, self.changes, self.data = name, changes, data
+
+    def recipe(self) -> "Recipe | None":
+        """None where neither a recipe nor data were named."""
+        if self.name is None and self.data is None:
+            return None
+        return (self._of_data() if self.name is None else self._named(self.name)).with_overrides(self.changes)
+
+    def _of_data(self) -> "Recipe":
+        from vadd.build import recipe_for
+
+        assert self.data is not None
+        return recipe_for(self.data)
+
+    def _named(self, name: str) -> "Recipe":
+        from vadd.recipe import TextData, load_recipe
+
+        recipe = load_recipe(name)
+        if self.data is None:
+            return recipe
+        from vadd.build import kind_of_data
+
+        kind, path = kind_of_data(self.data), str(self.data.resolve())
         # A recipe for text says how to read it; only the text is another.
         text_for_text = kind is TextData and isinstance(recipe.data, TextData)
         new = recipe.data.model_copy(update={"path": path}) if text_for_text else kind(path=path)
-        recipe = recipe.model_copy(update={"data": new})
-    return recipe.with_overrides(changes)
+        return recipe.model_copy(update={"data": new})
 
 
-def _resumed_recipe(directory: "RunDirectory", wanted: Recipe | None, changes: list[str]) -> Recipe:
+def _new_job(asked: Asked, out: Path | None, overwrite: bool) -> Job:
     from vadd.runs.layout import RunDirectory
 
-    saved = RunDirectory.open(directory.path).recipe()
-    new = saved.with_overrides(changes) if wanted is None else wanted
-    changed = differences(saved, new)
+    recipe = asked.recipe()
+    if recipe is None:
+        hint = "" if out is None else f"; to go on with a run: vadd train --out {out} --resume"
+        raise UserError(f"name a recipe (see `vadd recipes`) or give your own --data{hint}")
+    directory = RunDirectory(_place(recipe) if out is None else out)
+    if os.environ.get("WORLD_SIZE", "1") == "1":  # who is alone is answered before torch is imported
+        directory.check_place(overwrite=overwrite)
+    return Job(recipe, directory, resume=False, overwrite=overwrite)
+
+
+def _job_to_resume(asked: Asked, out: Path | None) -> Job:
+    from vadd.recipe import differences, may_change_on_resume
+    from vadd.runs.layout import RunDirectory
+
+    if out is None and asked.name is not None and RunDirectory(asked.name).is_run():
+        raise UserError(f"a run is named with --out: vadd train --out {asked.name} --resume")
+    recipe = asked.recipe()
+    if out is None:
+        if recipe is None:
+            raise UserError("--resume needs the run directory: --out DIR")
+        out = _place(recipe)
+    directory = RunDirectory.open(out)
+    saved = directory.recipe()
+    recipe = saved.with_overrides(asked.changes) if recipe is None else recipe
+    changed = differences(saved, recipe)
     refused = {key: values for key, values in changed.items() if not may_change_on_resume(key)}
     if refused:
         told = ", ".join(f"{key} is {old!r} there, {now!r} here" for key, (old, now) in refused.items())
-        raise UserError(f"{directory.path} was started with another recipe: {told}")
-    return new
+        raise UserError(f"{out} was started with another recipe: {told}")
+    return Job(recipe, directory, resume=True, overwrite=False)
 
 
-def recipes(
-    name: Annotated[str | None, typer.Argument(help="Show this one whole.", show_default=False)] = None,
-) -> None:
-    """List the recipes, or show one with every key and value.
+def _place(recipe: "Recipe") -> Path:
+    return Path("runs") / f"{recipe.name}-{recipe.model}"
 
-    \b
-    Examples:
-      vadd recipes
-      vadd recipes checkerboard > mine.yaml
-    """
-    if name is not None:
-        out_console.out(load_recipe(name).to_yaml(), end="")
-        return
-    width = max(map(len, recipe_names()))
-    for known in recipe_names():
-        out_console.print(f"{known:{width}}  {load_recipe(known).about}", soft_wrap=True)
+
+def _checked_data(job: Job) -> "DiscreteDataset":
+    """The data, after everything was checked that can be before an old run is given up; then the run's directory."""
+    from vadd.build import build_dataset
+    from vadd.parallel import on_main_process
+    from vadd.planning.fitting import check_memory
+    from vadd.training.loop import check_trainable
+
+    if not job.resume:
+        on_main_process(partial(job.directory.check_place, overwrite=job.overwrite))  # reading may take long
+    with progress_bar() as progress:
+        dataset = build_dataset(job.recipe, progress=progress)
+    check_trainable(job.recipe)
+    check_memory(job.recipe, dataset.format)
+    if not job.resume:
+        on_main_process(partial(job.directory.create, job.recipe, overwrite=job.overwrite))
+    return dataset
+
+
+def _show(outcome: "Outcome", out: Path, *, is_text: bool) -> None:
+    speed = f"{outcome.step} steps, {outcome.seconds:.0f} s"
+    if not outcome.finished:
+        err_console.print(f"stopped after {speed}; saved. Go on with: vadd train --out {out} --resume", soft_wrap=True)
+        raise typer.Exit(130)
+    settings = "-n 8 --steps 32" if is_text else "-n 1000 --steps 1"
+    out_console.print(f"{out}: done, {speed}. Try: vadd sample {out} {settings}", soft_wrap=True)

@@ -6,22 +6,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vadd.cli.common import refuse_existing
+from vadd.cli.options import check_out
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from vadd.data.dataset import Array
     from vadd.report.trajectory import Token
     from vadd.runs.run import Run
 
 FORMATS = (".html", ".gif", ".png", ".npz")
 PAD = "·"
+RECORDED = 4
+"""Of the samples or completions."""
 
 TrajectoryOption = Annotated[
     Path | None,
     typer.Option(
         "--trajectory",
-        help="Also how the first 4 come about: .html, a page with a slider; .gif; .png for images; .npz, the states.",
+        help=f"Also how the first {RECORDED} come about: .html, a page with a slider; .gif; .png for images; .npz, the "
+        "states.",
         show_default=False,
     ),
 ]
@@ -32,7 +37,7 @@ def check_trajectory(out: Path | None, overwrite: bool) -> None:
     if out is not None:
         if out.suffix not in FORMATS:
             raise UserError(f"--trajectory takes a file that ends in .html, .gif, .png or .npz, not {out}")
-        refuse_existing(out, overwrite)
+        check_out(out, overwrite)
 
 
 def refuse_strip(run: "Run", out: Path | None) -> None:
@@ -41,36 +46,45 @@ def refuse_strip(run: "Run", out: Path | None) -> None:
         raise UserError(f"a trajectory as .png is for images; write this one as .html, .gif or .npz, not {out}")
 
 
-def write_trajectory(run: "Run", states: "Array", out: Path, extents: Sequence[slice] | None = None) -> None:
-    """States (steps + 1, n, N) of samples of ``run``, the value V for the mask. ``extents`` tells which part of each
-    sample a page or an animation of text shows, by default the whole.
+def write_trajectory(
+    run: "Run", recorded: "Sequence[Tensor]", out: Path, extents: Sequence[slice] | None = None
+) -> None:
+    """States (steps + 1, n, N) of samples of ``run``, chunk by chunk, the value V for the mask. ``extents`` tells which
+    part of each sample a page or an animation of text shows, by default the whole.
     """
     import numpy as np
 
-    refuse_strip(run, out)
-    values, shape, steps = run.model.vocab_size, run.shape, len(states) - 1
-    title = f"{run.directory.path.name}: {steps} steps"
+    states = np.concatenate([part.numpy() for part in recorded], axis=1)
     if out.suffix == ".npz":
-        np.savez_compressed(out, states=states, mask=values)
+        np.savez_compressed(out, states=states, mask=run.model.vocab_size)
         return
+    title = f"{run.directory.path.name}: {len(states) - 1} steps"
     if is_images(run):
-        from vadd.report.figures import save_figure
-        from vadd.report.images import denoising_gif, denoising_strip
-        from vadd.report.trajectory import image_page
-
-        if out.suffix == ".gif":
-            denoising_gif(out, states, shape, values)
-        elif out.suffix == ".png":
-            save_figure(denoising_strip(states, shape, values), out)
-        else:
-            out.write_text(image_page(states, shape, values, title), encoding="utf-8")
+        _write_images(states, run.shape, run.model.vocab_size, title, out)
         return
+    histories = _histories(run, states)
+    if extents is not None:
+        histories = [row[extent] for row, extent in zip(histories, extents[: len(histories)], strict=True)]
+    _write_tokens(histories, len(states) - 1, title, out)
+
+
+def _write_images(states: "Array", shape: tuple[int, ...], values: int, title: str, out: Path) -> None:
+    from vadd.report.figures import save_figure
+    from vadd.report.images import denoising_gif, denoising_strip
+    from vadd.report.trajectory import image_page
+
+    if out.suffix == ".gif":
+        denoising_gif(out, states, shape, values)
+    elif out.suffix == ".png":
+        save_figure(denoising_strip(states, shape, values), out)
+    else:
+        out.write_text(image_page(states, shape, values, title), encoding="utf-8")
+
+
+def _write_tokens(histories: "list[list[Token]]", steps: int, title: str, out: Path) -> None:
     from vadd.report.text_animation import text_gif
     from vadd.report.trajectory import text_page
 
-    histories = _histories(run, states)
-    if extents is not None:
-        histories = [row[extent] for row, extent in zip(histories, extents, strict=True)]
     if out.suffix == ".gif":
         text_gif(out, histories, steps)
     else:

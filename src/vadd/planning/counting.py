@@ -43,9 +43,9 @@ def model_on_meta(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
         return build_model(recipe, format)
 
 
-def training_cost(model: MaskedDiffusion, recipe: Recipe) -> TrainingCost:
+def training_cost(model: MaskedDiffusion, recipe: Recipe, most_examples: int = EXAMPLES) -> TrainingCost:
     """Of a model on the meta device."""
-    examples = min(EXAMPLES, recipe.training.batch)
+    examples = min(most_examples, recipe.training.batch)
     generator = torch.Generator().manual_seed(0)
     drawn = build_mask_draw(recipe)(examples, model.positions, model.schedule, generator)
     tokens = torch.zeros(examples, model.positions, dtype=torch.int64, device=META)

@@ -15,13 +15,14 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from vadd.errors import UserError
 from vadd.recipe import Recipe, load_recipe
-from vadd.runs.checkpoint import load_verified
-from vadd.runs.layout import EXPORTED_CONFIG, EXPORTED_WEIGHTS, PRIORS, RECIPE, TOKENIZER, prior_file
+from vadd.runs.layout import EXPORTED_CONFIG, EXPORTED_WEIGHTS, PRIORS, RECIPE, TOKENIZER, RunDirectory, prior_file
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FORMAT = 1
 READ_FROM_HUB = (
@@ -46,8 +47,10 @@ class ExportedModel:
     step: int
     sha256: str
 
-    def weights(self) -> dict[str, Tensor]:
+    def weights(self) -> "dict[str, Tensor]":
         """After their checksum has been verified."""
+        from vadd.runs.checkpoint import load_verified  # which imports torch
+
         return load_verified(self.path / EXPORTED_WEIGHTS, self.sha256, f"the exported model {self.path}")
 
 
@@ -60,10 +63,19 @@ def find_exported(path: str | Path) -> ExportedModel | None:
     local = Path(path)
     if local.exists():
         return read_exported(local) if (local / EXPORTED_CONFIG).is_file() else None
-    name = local.as_posix()
-    if re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name) is None or local.parent.exists():
-        return None
-    return read_exported(fetch_from_hub(name))
+    return read_exported(fetch_from_hub(local.as_posix())) if is_hub_name(local) else None
+
+
+def is_hub_name(path: Path) -> bool:
+    return re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", path.as_posix()) is not None and not path.parent.exists()
+
+
+def check_model(path: Path) -> None:
+    """Refuse what is neither a run, nor an exported model, nor a name on the Hub. Without torch, so that a mistyped
+    path is answered at once.
+    """
+    if not (path / EXPORTED_CONFIG).is_file() and not is_hub_name(path):
+        RunDirectory.open(path)
 
 
 def fetch_from_hub(name: str) -> Path:

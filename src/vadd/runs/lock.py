@@ -13,6 +13,8 @@ PATIENCE, PAUSE = 0.6, 0.1
 """Seconds for which a lock that is taken is tried, and between two tries: somebody who looks whether a training runs
 holds it for a moment, another training for long.
 """
+GLANCE = 0.05
+"""Seconds for which somebody who looks tries: others may be looking too."""
 
 
 class RunLock:
@@ -47,7 +49,7 @@ class RunLock:
             return False
         looking = FileLock(self.directory / LOCK)
         try:
-            looking.acquire(timeout=0)
+            looking.acquire(timeout=GLANCE, poll_interval=GLANCE / 5)
         except Timeout:
             return True
         except (NotImplementedError, OSError):

@@ -5,12 +5,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from accelerate.tracking import TensorBoardTracker, WandBTracker
-from accelerate.utils import is_tensorboard_available
-
 from vadd.errors import UserError
 from vadd.progress import warn
 from vadd.recipe import Recipe
+
+
+def is_installed(tracker: str) -> bool:
+    names = ("tensorboard", "tensorboardX") if tracker == "tensorboard" else (tracker,)
+    return any(find_spec(name) is not None for name in names)
 
 
 class Trackers:
@@ -20,11 +22,13 @@ class Trackers:
         """For a training that goes on from the step ``start``."""
         self.check(recipe)
         self._trackers: list[Any] = []
-        for name in recipe.training.trackers:
+        for name in filter(is_installed, recipe.training.trackers):
+            from accelerate.tracking import TensorBoardTracker, WandBTracker  # takes seconds
+
             if name == "wandb":
                 settings = {"name": directory.resolve().name, "dir": str(directory)}
                 self._trackers.append(WandBTracker("vadd", config=recipe.model_dump(mode="json"), **settings))
-            elif is_tensorboard_available():
+            else:
                 # What an interrupted run logged beyond its checkpoint comes again.
                 again = {"purge_step": start + 1} if start else {}
                 self._trackers.append(TensorBoardTracker("tensorboard", directory, **again))
@@ -33,7 +37,7 @@ class Trackers:
 
     @staticmethod
     def check(recipe: Recipe) -> None:
-        if "wandb" in recipe.training.trackers and find_spec("wandb") is None:
+        if "wandb" in recipe.training.trackers and not is_installed("wandb"):
             raise UserError("training.trackers names wandb, which is not installed: pip install wandb")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:

@@ -1,59 +1,15 @@
-"""``vadd sample``, ``vadd eval`` and ``vadd compare`` on tiny runs."""
+"""``vadd eval`` and ``vadd compare`` on tiny runs."""
 
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import vadd
 from tests.conftest import Command
 from vadd.core import Particles
 from vadd.evaluation import BoundSettings, evaluate
-from vadd.runs.run import RunDirectory
-
-
-def test_samples_are_written_as_an_array(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
-    done = vadd_command("sample", vadd_run, "-n", 50, "--steps", 3, "--seed", 4, "--out", tmp_path / "points.npy")
-    assert done.code == 0
-    assert str(tmp_path / "points.npy") in done.out
-    assert np.array_equal(np.load(tmp_path / "points.npy"), vadd.load(vadd_run).sample(50, steps=3, seed=4).numpy())
-
-
-def test_samples_are_written_as_text(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
-    assert vadd_command("sample", vadd_run, "-n", 50, "--out", tmp_path / "points.csv").code == 0
-    read = np.loadtxt(tmp_path / "points.csv", delimiter=",", dtype=int)
-    assert np.array_equal(read, vadd.load(vadd_run).sample(50).numpy())
-
-
-def test_samples_are_drawn_as_a_picture(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
-    assert vadd_command("sample", vadd_run, "-n", 500, "--out", tmp_path / "points.png").code == 0
-    content = (tmp_path / "points.png").read_bytes()
-    assert content.startswith(b"\x89PNG")
-    assert len(content) > 3000
-
-
-def test_without_a_file_the_first_twenty_samples_are_shown(vadd_command: Command, vadd_run: Path) -> None:
-    few, many = (vadd_command("sample", vadd_run, "-n", count) for count in (5, 25))
-    expected = [" ".join(map(str, row)) for row in vadd.load(vadd_run).sample(25).tolist()]
-    assert len(few.out.splitlines()) == 5
-    assert many.out.splitlines()[:20] == expected[:20]
-    assert "5 more" in many.out.splitlines()[20]
-
-
-def test_grid_and_latent_policy_can_be_chosen(vadd_command: Command, vadd_run: Path) -> None:
-    outputs = {
-        vadd_command("sample", vadd_run, "-n", 20, "--steps", 3, *options).out
-        for options in ([], ["--grid", "cosine"], ["--latent-policy", "fixed"])
-    }
-    assert len(outputs) == 3
-
-
-def test_an_existing_file_is_replaced_when_asked_to(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
-    file = tmp_path / "points.npy"
-    file.write_text("old")
-    assert vadd_command("sample", vadd_run, "-n", 3, "--out", file, "--overwrite").code == 0
-    assert np.load(file).shape == (3, 2)
+from vadd.runs.layout import RunDirectory
 
 
 def test_eval_writes_the_numbers_it_shows(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
@@ -70,9 +26,11 @@ def test_eval_writes_the_numbers_it_shows(vadd_command: Command, vadd_run: Path,
 
 
 def test_eval_judges_the_checkpoint_that_is_asked_for(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:
-    steps = [int(path.name.removeprefix("step-")) for path in RunDirectory(vadd_run).checkpoints()]
-    best = RunDirectory(vadd_run).chosen_checkpoint("best")
-    wanted = {"latest": steps[-1], "best": int(best.name.removeprefix("step-")), str(steps[0]): steps[0]}
+    directory = RunDirectory(vadd_run)
+    steps = [saved.step for saved in directory.saved_steps()]
+    best = directory.best()
+    assert best is not None
+    wanted = {"latest": steps[-1], "best": best.step, str(steps[0]): steps[0]}
     measured = {}
     for which, step in wanted.items():
         file = tmp_path / f"{which}.json"
@@ -84,7 +42,7 @@ def test_eval_judges_the_checkpoint_that_is_asked_for(vadd_command: Command, vad
         assert report["step"] == step
         expected = evaluate(
             vadd.load(vadd_run, checkpoint=step), [], bounds=BoundSettings(Particles(2), steps=[1], limit=20)
-        ).report
+        ).report.to_json()
         assert report["bounds"] == expected["bounds"]
         measured[step] = report["bounds"][0]["nats"]
     assert len(set(measured.values())) == len(measured) > 1

@@ -1,0 +1,129 @@
+"""Options in groups, and how they are read."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+import vadd
+from tests.conftest import Command
+from vadd.cli.options import DrawingOptions, grouped, parse_steps
+from vadd.errors import UserError
+from vadd.words import duration, parse_size, size_in_memory
+
+
+@dataclass(frozen=True)
+class Paint:
+    colour: Annotated[str, typer.Option("--colour", help="Red or blue.")]
+    coats: Annotated[int, typer.Option("-c", min=1, help="How often.")] = 2
+
+
+@dataclass(frozen=True)
+class Brush:
+    wide: Annotated[bool, typer.Option("--wide", help="A wide one.")] = False
+
+
+@grouped
+def paint(
+    wall: Annotated[Path, typer.Argument(help="What to paint.")],
+    *,
+    paint: Paint,
+    brush: Brush,
+    slowly: Annotated[bool, typer.Option("--slowly", help="Take care.")] = False,
+) -> None:
+    """Paint a wall."""
+    typer.echo(f"{wall} {paint} {brush} {slowly}")
+
+
+app = typer.Typer(rich_markup_mode=None)
+app.command()(paint)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def test_a_group_is_an_option_for_each_of_its_fields() -> None:
+    painted = run("north", "--colour", "red", "-c", "3", "--wide")
+    assert painted.output == "north Paint(colour='red', coats=3) Brush(wide=True) False\n"
+    assert run("north", "--colour", "blue", "--slowly").output == (
+        "north Paint(colour='blue', coats=2) Brush(wide=False) True\n"
+    )
+
+
+def test_the_help_shows_every_option_of_every_group() -> None:
+    shown = run("--help").output
+    assert "Paint a wall." in shown
+    for option, help in (
+        ("--colour", "Red or blue."),
+        ("-c", "How often."),
+        ("--wide", "A wide one."),
+        ("--slowly", "Take"),
+    ):
+        (line,) = (line for line in shown.splitlines() if line.strip().startswith(option))
+        assert help in line
+
+
+def test_a_field_without_a_default_is_required_and_limits_hold() -> None:
+    assert "--colour" in run("north").output
+    assert run("north").exit_code == 2
+    assert run("north", "--colour", "red", "-c", "0").exit_code == 2
+
+
+def test_what_is_left_open_is_left_to_the_recipe() -> None:
+    options = DrawingOptions().sampling()
+    assert {name for name, value in options.items() if value is not None} == {"seed", "token_sampler"}
+    assert DrawingOptions(latent_policy="fixed").sampling()["latent"] == "fixed"
+    assert DrawingOptions(grid="0,0.5,1").sampling()["grid"] == [0, 0.5, 1]
+
+
+def test_steps_are_sorted_and_told_once() -> None:
+    assert parse_steps("5,1,5") == [1, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("500MB", 500_000_000), ("2GB", 2 * 10**9), ("1.5 gb", 1_500_000_000), ("64kB", 64_000), ("7", 7), ("7B", 7)],
+)
+def test_sizes_are_read(text: str, size: int) -> None:
+    assert parse_size(text, "--memory") == size
+
+
+@pytest.mark.parametrize("text", ["", "MB", "-1GB", "0", "0.1", "2 bananas", "1e9", "inf"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="--memory takes a size like 500MB or 2GB"):
+        parse_size(text, "--memory")
+
+
+def test_numbers_are_written_as_people_do() -> None:
+    written = [size_in_memory(count) for count in (0, 999, 1234, 1_234_567, 56 * 10**12, 10**16)]
+    assert written == ["0", "999", "1.234 kB", "1.235 MB", "56 TB", "10,000 TB"]
+    times = [duration(seconds) for seconds in (42, 1020, 11_100, 1_051_200)]
+    assert times == ["42 s", "17 min", "3 h 05 min", "12 d 4 h"]
+
+
+def test_less_memory_takes_smaller_chunks_of_the_same_samples(
+    vadd_command: Command, vadd_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    undisturbed = vadd.Run.stream
+
+    def spied(self: vadd.Run, *arguments: object, **options: object) -> object:
+        for part in undisturbed(self, *arguments, **options):  # type: ignore[arg-type]
+            sizes.append(len(part.tokens))
+            yield part
+
+    monkeypatch.setattr(vadd.Run, "stream", spied)
+    drawn = []
+    for name, options in (("a.npy", ()), ("b.npy", ("--memory", "100kB"))):
+        done = vadd_command("sample", vadd_run, "-n", 300, "--steps", 2, *options, "--out", tmp_path / name)
+        assert done.code == 0, done.err
+        drawn.append(np.load(tmp_path / name))
+    assert np.array_equal(*drawn)
+    assert sizes[0] == 300
+    assert sum(sizes[1:]) == 300
+    assert len(sizes) > 2
