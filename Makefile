@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 	$(BIN)/vadd demo --out runs/demo
 
 test: lint
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check
