@@ -32,12 +32,10 @@ from vadd.core import (
     Parallel,
     PartlyExplained,
     PolynomialSchedule,
-    Prior,
     Remask,
     Sampler,
     Schedule,
     SharedLatent,
-    StandardNormal,
     StepTimes,
     StratifiedTimes,
 )
@@ -273,20 +271,17 @@ def build_model(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
         dim = recipe.latent.size(shape)
         denoiser = build_denoiser(recipe.network, shape, vocab_size, dim)
         recognizer = build_recognizer(recipe.network, shape, vocab_size, dim)
-        prior = build_prior(recipe, format, informed=False) if recipe.latent.prior == "flow" else StandardNormal(dim)
-        latent = LATENTS[recipe.latent.kind](recipe.latent, recognizer, dim, vocab_size, prior)
+        latent = LATENTS[recipe.latent.kind](recipe.latent, recognizer, dim, vocab_size)
         return MaskedDiffusion(denoiser, schedule, latent, format.pad)
 
 
 # Latents
 
-LATENTS: dict[str, Callable[[LatentSection, nn.Module, int, int, Prior], Latent]] = {
-    "per-state": lambda section, recognizer, dim, vocab_size, prior: GaussianLatent(
-        recognizer, dim, section.particles, heard_from=section.heard_from, prior=prior
+LATENTS: dict[str, Callable[[LatentSection, nn.Module, int, int], Latent]] = {
+    "per-state": lambda section, recognizer, dim, vocab_size: GaussianLatent(
+        recognizer, dim, section.particles, heard_from=section.heard_from
     ),
-    "shared": lambda section, recognizer, dim, vocab_size, prior: SharedLatent(
-        recognizer, dim, vocab_size, prior=prior
-    ),
+    "shared": lambda section, recognizer, dim, vocab_size: SharedLatent(recognizer, dim, vocab_size),
 }
 
 

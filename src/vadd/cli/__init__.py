@@ -11,6 +11,7 @@ from vadd.cli import (
     demo,
     eval,
     export,
+    fit_prior,
     infill,
     latent,
     plan,
@@ -57,6 +58,7 @@ app.command()(demo.demo)
 app.command()(train.train)
 app.command()(sample.sample)
 app.command()(infill.infill)
+app.command("fit-prior")(fit_prior.fit_prior)
 app.command()(latent.latent)
 app.command("eval")(eval.evaluate)
 app.command()(compare.compare)

@@ -11,13 +11,17 @@ from vadd.cli.judging import BoundOptions, JudgeOptions
 from vadd.cli.options import (
     CheckpointOption,
     JsonOption,
+    LatentPolicyOption,
+    PriorOption,
     RunArgument,
     SamplesOption,
     check_json,
+    check_latent_policy,
     check_run,
     check_there,
     grouped,
     parse_checkpoint,
+    parse_prior,
     parse_steps,
 )
 from vadd.errors import UserError
@@ -25,6 +29,7 @@ from vadd.errors import UserError
 if TYPE_CHECKING:
     from vadd.evaluation import BoundSettings, RunReport
     from vadd.progress import Progress
+    from vadd.runs.layout import PriorChoice
     from vadd.runs.run import Run
 
 DEFAULT_STEPS = "1,2,5,20"
@@ -39,6 +44,8 @@ class MeasureOptions:
         typer.Option(help=f"Compare samples drawn in so many steps with the data. [default: {DEFAULT_STEPS}]"),
     ] = None
     samples: SamplesOption = None
+    latent_policy: LatentPolicyOption = None
+    prior: PriorOption = None
     data: Annotated[
         Path | None, typer.Option(help="Bound the likelihood of this .npy or text instead of the held-out part.")
     ] = None
@@ -57,7 +64,12 @@ class MeasureOptions:
         Path | None, typer.Option(help="The same with this TorchScript InceptionV3.", show_default=False)
     ] = None
 
+    def prior_choice(self) -> "PriorChoice":
+        return parse_prior(self.prior)
+
     def check(self) -> None:
+        check_latent_policy(self.latent_policy)
+        parse_prior(self.prior)
         if self.zero_shot is not None and self.data is not None:
             raise UserError("--data and --zero-shot both say what to judge by: give one of them")
         check_there(self.data, self.inception)
@@ -97,6 +109,7 @@ def evaluate(
       vadd eval runs/checkers --steps 1,2,5,20 --json checkers.json
       vadd eval runs/checkers --checkpoint best
       vadd eval runs/checkers --bound 1,2,4,8,16 --particles 64
+      vadd eval runs/digits --bound 1,4 --latent-policy fixed
       vadd eval runs/checkers --bound 1 --delbo --particles 1000 --limit 1000
       vadd eval runs/cifar10 --fid --steps 10,50 --samples 2000
       vadd eval runs/book --data another_book.txt --bound 32 --delbo-particles 1,10,100
@@ -115,7 +128,9 @@ def evaluate(
     from vadd.runs.run import load
 
     Processes()
-    loaded = load(run, checkpoint=which)
+    loaded = load(run, checkpoint=which, prior=measures.prior_choice())
+    if measures.latent_policy is not None:
+        loaded = loaded.with_sampling(latent_policy=measures.latent_policy)
     with progress_bar() as progress:
         report = _measure(loaded, counts, measures, settings, judging, progress)
     _show(report, sampled=bool(counts))

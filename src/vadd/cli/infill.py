@@ -16,6 +16,7 @@ from vadd.cli.options import (
     check_run,
     check_there,
     grouped,
+    parse_prior,
 )
 from vadd.cli.trajectories import RECORDED, TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
 from vadd.errors import UserError
@@ -160,7 +161,7 @@ def infill(
     from vadd.runs.run import load
 
     options = drawing.sampling()
-    loaded = load(run)
+    loaded = load(run, prior=parse_prior(drawing.prior))
     refuse_strip(loaded, trajectory)
     task = gaps.task(loaded)
     task.check_format(out)

@@ -15,7 +15,7 @@ from vadd.words import parse_size
 
 if TYPE_CHECKING:
     from vadd.generation.options import SamplingOptions
-    from vadd.runs.layout import CheckpointName
+    from vadd.runs.layout import CheckpointName, PriorChoice
 
 Result = TypeVar("Result")
 
@@ -85,6 +85,21 @@ SamplesOption = Annotated[
 TemperatureOption = Annotated[float, typer.Option("--temperature", help="Below 1 sharpens, 0 takes the likeliest.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="The first n of the samples it stands for are drawn.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
+LatentPolicyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--latent-policy",
+        help="resample, a new z at each step, or fixed, one for all. [default: the recipe's; fixed with a flow prior]",
+    ),
+]
+PriorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--prior",
+        help="Where z comes from: fitted (what `vadd fit-prior` made, if it did), trained, flow or informed. "
+        "[default: fitted]",
+    ),
+]
 JsonOption = Annotated[Path | None, typer.Option("--json", help="Also write the numbers to this file.", metavar="FILE")]
 
 
@@ -110,10 +125,14 @@ class DrawingOptions:
         str | None,
         typer.Option("--grid", help="Step grid: uniform, cosine, or the times, like 0,0.2,1. [default: the recipe's]"),
     ] = None
-    latent_policy: Annotated[
-        str | None,
+    latent_policy: LatentPolicyOption = None
+    prior: PriorOption = None
+    candidates: Annotated[
+        int | None,
         typer.Option(
-            "--latent-policy", help="resample, a new z at each step, or fixed, one for all. [default: the recipe's]"
+            "--candidates",
+            help="Completions with one z: latents drawn for each, one kept by the likelihood of what is known. "
+            "[default: the recipe's]",
         ),
     ] = None
     temperature: TemperatureOption = 1.0
@@ -146,10 +165,13 @@ class DrawingOptions:
         for kind, key, name in (
             ("sampler", "sampler", self.sampler),
             ("step grid", "grid", parse_grid(self.grid)),
-            ("latent policy", "latent_policy", self.latent_policy),
         ):
             if isinstance(name, str):
                 check_name(kind, name, get_args(Sampling.model_fields[key].annotation))
+        check_latent_policy(self.latent_policy)
+        if self.candidates is not None and self.candidates < 1:
+            raise UserError(f"--candidates must be at least 1, not {self.candidates}")
+        parse_prior(self.prior)
         self.bytes_at_once()
 
     def bytes_at_once(self) -> int | None:
@@ -173,8 +195,26 @@ class DrawingOptions:
             "grid": parse_grid(self.grid),
             "latent": self.latent_policy,
             "token_sampler": token_sampler,
+            "candidates": self.candidates,
         }
         return cast("SamplingOptions", options)
+
+
+def parse_prior(name: str | None) -> "PriorChoice":
+    """As :func:`vadd.runs.run.load` takes it."""
+    match name:
+        case None:
+            return "fitted"
+        case "fitted" | "trained" | "flow" | "informed":
+            return name
+    raise UserError(f"--prior takes fitted, trained, flow or informed, not {name!r}")
+
+
+def check_latent_policy(name: str | None) -> None:
+    from vadd.recipe import Sampling
+
+    if name is not None:
+        check_name("latent policy", name, get_args(Sampling.model_fields["latent_policy"].annotation))
 
 
 def check_name(kind: str, name: str, known: Sequence[str]) -> None:

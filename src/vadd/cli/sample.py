@@ -18,6 +18,7 @@ from vadd.cli.options import (
     check_run,
     grouped,
     parse_checkpoint,
+    parse_prior,
 )
 from vadd.cli.trajectories import RECORDED, TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
 from vadd.errors import UserError
@@ -80,7 +81,9 @@ def sample(
 
     options = drawing.sampling()
     processes = Processes() if process_count() > 1 else None
-    loaded = load(run, None if processes is None else processes.device, checkpoint=which)
+    loaded = load(
+        run, None if processes is None else processes.device, checkpoint=which, prior=parse_prior(drawing.prior)
+    )
     count = _default_count(loaded, out) if n is None else n
     settings = resolve(loaded.model, loaded.recipe.sampling, **options)  # refused before a file is begun
     refuse_strip(loaded, trajectory)

@@ -36,6 +36,16 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the newest checkpoint of the run in --out.")
     ] = False,
+    start_from: Annotated[
+        str | None,
+        typer.Option(
+            help="Begin as this trained model without a latent: a run, an export, or a .safetensors file as the MDLM "
+            "code writes it.",
+            metavar="RUN",
+            show_default=False,
+        ),
+    ] = None,
+    freeze: Annotated[bool, typer.Option("--freeze", help="Leave the weights of --start-from as they are.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Delete the run that is in --out and start anew.")
     ] = False,
@@ -49,18 +59,24 @@ def train(
       vadd train --data my_codes.npy --out runs/mine
       vadd train --data book.txt data.tokenizer=bpe --out runs/book
       vadd train --out runs/checkers --resume
+      vadd train digits --start-from runs/digits-mdlm training.steps=1500 --out runs/upgraded
       torchrun --nproc-per-node 4 -m vadd train digits training.sharding=full
     """
     if resume and overwrite:
         raise UserError("--resume and --overwrite exclude each other")
     check_there(data)
-    asked = Asked(recipe, list(overrides or []), data)
+    if freeze and start_from is None:
+        raise UserError("--freeze is for --start-from")
+    started = [] if start_from is None else [f"training.start_from={start_from}", f"training.freeze={freeze}"]
+    asked = Asked(recipe, [*(overrides or []), *started], data)
     job = _job_to_resume(asked, out) if resume else _new_job(asked, out, overwrite)
     dataset = _checked_data(job)
-    from vadd.parallel import leave
+    from vadd.parallel import is_main, leave
     from vadd.training.loop import train as run_training
 
     outcome = run_training(job.recipe, job.directory, dataset, resume=resume)
+    if outcome.finished and is_main():
+        _fit_priors(job.directory.path)
     leave()
     _show(outcome, job.directory.path, is_text=dataset.tokenizer is not None)
 
@@ -164,6 +180,16 @@ def _checked_data(job: Job) -> "DiscreteDataset":
     if not job.resume:
         on_main_process(partial(job.directory.create, job.recipe, overwrite=job.overwrite))
     return dataset
+
+
+def _fit_priors(run: Path) -> None:
+    """What the recipe's latent.prior asks for."""
+    from vadd.cli.fit_prior import show_fitted
+    from vadd.training.prior import fit_priors_of_recipe
+
+    with progress_bar() as progress:
+        for fitted in fit_priors_of_recipe(run, progress):
+            show_fitted(fitted)
 
 
 def _show(outcome: "Outcome", out: Path, *, is_text: bool) -> None:

@@ -270,8 +270,8 @@ class SharedLatent(GaussianLatent):
         posterior = self.posterior(batch)
         z = posterior.from_noise(batch.normal(1, self.dim, generator))
         reconstruction = weight * score(z)[0]
-        penalty, kl = self.prior.penalty(posterior, z, torch.full_like(batch.xt, self.mask_value), kl_weight)
-        return Evidence(reconstruction - penalty, reconstruction, kl)
+        kl = self.prior.kl(posterior, z, torch.full_like(batch.xt, self.mask_value))
+        return Evidence(reconstruction - kl_weight * kl, reconstruction, kl)
 
 
 @dataclass(frozen=True)

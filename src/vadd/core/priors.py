@@ -44,11 +44,6 @@ class Prior(nn.Module, ABC):
         """KL(posterior || prior) in nats, (B,): an estimate from draws z (K, B, d) of the posterior."""
         return (posterior.log_prob(z) - self.log_prob(z, xt)).mean(0)
 
-    def penalty(self, posterior: DiagonalGaussian, z: Tensor, xt: Tensor, kl_weight: float) -> tuple[Tensor, Tensor]:
-        """What a training bound loses to the KL at this weight, and the KL itself, (B,) each, for draws z (1, B, d)."""
-        kl = self.kl(posterior, z, xt)
-        return kl_weight * kl, kl
-
 
 class StandardNormal(Prior):
     """The paper's prior N(0, I), the same in every state; KLs in closed form."""
@@ -122,19 +117,6 @@ class FlowPrior(Prior):
     def log_prob(self, z: Tensor, xt: Tensor) -> Tensor:
         # The flow is a network in single precision; what it computes is a density all the same, if not to 16 digits.
         return self.flow.log_prob(z.float(), self._repeated(len(z), xt)).to(z.dtype)
-
-    def penalty(self, posterior: DiagonalGaussian, z: Tensor, xt: Tensor, kl_weight: float) -> tuple[Tensor, Tensor]:
-        """For a prior that learns while the posterior does.
-
-        The flow is fitted at full weight from the start, whatever weight the posterior pays: else it would chase a
-        posterior that is hardly taxed yet, and both collapse. So the gradient with respect to z is scaled by the
-        weight, and that with respect to the flow is not.
-        """
-        scaled = z.detach() + kl_weight * (z - z.detach())
-        log_posterior, log_prior = posterior.log_prob(z)[0], self.log_prob(scaled, xt)[0]
-        kl = log_posterior - log_prior
-        fit = (1 - kl_weight) * (log_prior - log_prior.detach())  # zero, but for its gradient
-        return kl_weight * log_posterior - kl_weight * log_prior - fit, kl
 
     def _repeated(self, count: int, xt: Tensor) -> Tensor | None:
         context = self.context(xt)

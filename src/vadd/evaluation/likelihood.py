@@ -98,9 +98,9 @@ class BoundSettings:
     choose_proposals: bool = False
     """Try several proposals on a few training examples first, and judge with the tightest, for each number of steps."""
 
-    def for_one_latent(self) -> "BoundSettings":
-        """The settings that still hold when one latent is kept for all steps: those of one step."""
-        return replace(self, steps=[count for count in self.steps if count == 1], delbo_draws=0)
+    def without_delbo(self) -> "BoundSettings":
+        """The step bounds alone; the DELBO does not depend on how a run is sampled."""
+        return replace(self, delbo_draws=0)
 
     @property
     def delbo_counts(self) -> list[int]:
@@ -138,21 +138,21 @@ class _Measurement:
         self.x0 = check_examples(run, examples[: settings.limit])
         self.batches = torch.split(self.x0, BATCH if run.tokenizer is None else TEXT_BATCH)
         self.sampler, self.grid = choose_sampler(run.recipe.sampling, grid=settings.grid)
-        if run.recipe.sampling.latent_policy == "fixed" and max(settings.steps, default=1) > 1 and has_latent(run):
-            raise UserError("the step bound is for latent_policy=resample; this recipe keeps one latent for all steps")
+        self.latent = run.recipe.sampling.latent_policy
         self.model = run.model.scoring_pads() if settings.score_pads else run.model
         self.convention = None if self.model.pad is None else PADS_NOT_SCORED
         self.log_truth, self.characters = true_log_probability(run, self.x0), character_count(run, self.x0)
         self.particles = replace(settings.particles, rows_per_call=2 * rows_at_once(run.recipe.network))
 
     def step_bound(self, steps: int) -> NegativeLogLikelihood:
-        bound = partial(step_bound, self.model, steps=steps, grid=self.grid, sampler=self.sampler)
+        bound = partial(step_bound, self.model, steps=steps, grid=self.grid, sampler=self.sampler, latent=self.latent)
         chosen = self.particles
         if self.settings.choose_proposals and has_latent(self.run):
             chosen = tightest(self.run, bound, chosen)
         found = self._over_batches(f"step bound, T = {steps}", partial(bound, particles=chosen), valid=True)
         proposals = chosen.proposals if has_latent(self.run) else None
-        return replace(found, steps=steps, particles=chosen.count, proposals=proposals)
+        one_latent = self.latent == "fixed" and has_latent(self.run)
+        return replace(found, steps=steps, particles=chosen.count, proposals=proposals, one_latent=one_latent or None)
 
     def delbo(self, particles: int) -> NegativeLogLikelihood:
         drawn, draws = replace(self.particles, count=particles), self.settings.delbo_draws

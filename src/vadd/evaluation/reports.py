@@ -64,6 +64,8 @@ class NegativeLogLikelihood:
 
     steps: int | None = None
     """The number of steps of the sampler that a step bound is for."""
+    one_latent: bool | None = None
+    """Whether that sampler keeps one z for all its steps; None where it draws a new one at each, or has no latent."""
     nats: float
     """Per example."""
     stderr: float | None

@@ -36,10 +36,10 @@ class LatentSection(Section):
         0.0,
         description="the share of positions that must be masked for the latent to be heard; below it the model is MDLM",
     )
-    prior: Literal["normal", "flow"] = Field(
+    prior: Literal["normal", "flow", "informed"] = Field(
         "normal",
-        description="normal: N(0, I), as in the paper; flow: learned while a shared latent trains, or afterwards by "
-        "`vadd fit-prior`",
+        description="normal: N(0, I), as in the paper; flow: p(z), fitted when the training has ended; informed: also "
+        "p(z | x_t), for completions. `vadd fit-prior` does it for any run",
     )
     flow: FlowSection = FlowSection()
 

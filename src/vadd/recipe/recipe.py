@@ -133,7 +133,7 @@ CHANGES_NO_LEARNING = frozenset(
 
 def same_learning(key: str) -> bool:
     """Whether a dotted key decides only where a run trains, what it writes and how it is sampled."""
-    return key in CHANGES_NO_LEARNING or key == "about" or key.startswith("sampling.")
+    return key in {*CHANGES_NO_LEARNING, "about", "latent.prior"} or key.startswith(("sampling.", "latent.flow."))
 
 
 def may_change_on_resume(key: str) -> bool:

@@ -178,7 +178,10 @@ def named_numbers(likelihood: LikelihoodReport) -> list[tuple[str, NegativeLogLi
     """Every number under its name."""
     many = len(likelihood.delbos) > 1
     return [
-        *((f"step bound, T = {bound.steps}", bound) for bound in likelihood.bounds),
+        *(
+            (f"step bound, T = {bound.steps}" + (", one z" * bool(bound.one_latent)), bound)
+            for bound in likelihood.bounds
+        ),
         *([] if likelihood.elbo is None else [("ELBO", likelihood.elbo)]),
         *(("the paper's DELBO" + (f", K = {found.particles}" if many else ""), found) for found in likelihood.delbos),
     ]

@@ -34,6 +34,7 @@ EXPORTED_WEIGHTS, EXPORTED_CONFIG, EXPORTED_CARD = "model.safetensors", "config.
 
 CheckpointName = Literal["latest", "best"] | int
 PriorName = Literal["flow", "informed"]
+PriorChoice = PriorName | Literal["fitted", "trained"]
 Record = dict[str, Any]
 """A line of metrics."""
 

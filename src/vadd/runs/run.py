@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -28,10 +28,8 @@ from vadd.recipe import Recipe, TextData
 from vadd.runs.archive import Archive
 from vadd.runs.checkpoint import read_weights
 from vadd.runs.exported import ExportedModel, find_exported
-from vadd.runs.layout import CheckpointName, PriorName, RunDirectory, step_of
+from vadd.runs.layout import CheckpointName, PriorChoice, RunDirectory, step_of
 from vadd.runs.priors import prior_records, read_prior
-
-PriorChoice = PriorName | Literal["fitted", "trained"]
 
 
 class Run:

@@ -69,7 +69,7 @@ def compare(
     for run in runs:
         tell = named(progress, f"{run.recipe.name} {model_label(run.recipe.model)}")
         one_latent = has_latent(run) and run.recipe.sampling.latent_policy == "fixed"
-        allowed = bounds.for_one_latent() if bounds is not None and one_latent else bounds
+        allowed = bounds.without_delbo() if bounds is not None and one_latent else bounds
         keep = partial(_keep, out / "results.json", [evaluation.report for evaluation in evaluations])
         evaluations.append(
             evaluate(

@@ -10,6 +10,7 @@ from vadd.recipe import Recipe, differences, load_recipe, same_learning
 from vadd.runs.layout import RunDirectory
 from vadd.runs.run import Run, load
 from vadd.training.loop import train
+from vadd.training.prior import fit_priors_of_recipe
 
 
 def both_models(name: str, overrides: Sequence[str] = ()) -> list[Recipe]:
@@ -37,4 +38,5 @@ def ensure_trained(recipe: Recipe, path: Path) -> Run:
     outcome = train(recipe, directory, data, resume=True)
     if not outcome.finished:
         raise Interrupted(f"stopped at step {outcome.step}, saved in {path}")
+    on_main_process(lambda: fit_priors_of_recipe(path))
     return load(path)

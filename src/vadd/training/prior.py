@@ -24,8 +24,8 @@ from vadd.progress import Progress, silent
 from vadd.recipe import Training
 from vadd.runs.archive import Archive
 from vadd.runs.checkpoint import TrainingState, read_checkpoint, read_weights, write_checkpoint
-from vadd.runs.layout import CheckpointName, PriorName
-from vadd.runs.priors import PriorRecord, write_prior
+from vadd.runs.layout import CheckpointName, PriorName, RunDirectory
+from vadd.runs.priors import PriorRecord, prior_records, write_prior
 from vadd.runs.run import Run, load
 from vadd.training.ema import Ema
 from vadd.training.interrupt import StopRequest
@@ -167,6 +167,14 @@ def judge(model: MaskedDiffusion, prior: FlowPrior, x0: Tensor, rows: int) -> tu
     return float(posterior.kl_to_standard_normal().sum(-1).mean()), float(kl)
 
 
-def load_and_fit(path: Path, name: PriorName, **options: object) -> FittedPrior:
-    """The same for a run on disk; priors that it has already are left aside."""
-    return fit_prior(load(path, prior="trained"), name, **options)  # type: ignore[arg-type]
+def fit_priors_of_recipe(path: Path, progress: Progress = silent) -> list[FittedPrior]:
+    """What ``latent.prior`` of a finished run's recipe asks for, as far as it is not there yet."""
+    directory = RunDirectory(path)
+    recipe = directory.recipe()
+    wanted: dict[str, tuple[PriorName, ...]] = {"normal": (), "flow": ("flow",), "informed": ("flow", "informed")}
+    names = wanted[recipe.latent.prior] if recipe.model == "vadd" else ()
+    if not names:
+        return []
+    place, _ = Archive(directory).chosen("latest", read_weights)
+    missing = [name for name in names if name not in prior_records(place)]
+    return [fit_prior(load(path, prior="trained"), name, progress=progress) for name in missing]
