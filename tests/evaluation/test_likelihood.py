@@ -220,11 +220,14 @@ def test_examples_of_another_kind_are_refused(vadd: Run, examples: Tensor, messa
         report(vadd, examples=examples)
 
 
-def test_one_latent_for_all_steps_has_a_bound_in_one_step_only(vadd: Run, mdlm: Run) -> None:
+def test_one_latent_for_all_steps_has_bounds_of_its_own(vadd: Run, mdlm: Run) -> None:
     fixed = vadd.with_sampling(latent_policy="fixed")
-    with pytest.raises(UserError, match="latent_policy=resample"):
-        report(fixed, steps=(1, 2))
-    assert bounds(fixed, steps=(1,)) == bounds(vadd, steps=(1,))
+    one, two = report(fixed, steps=(1, 2)).bounds
+    assert (one.one_latent, two.one_latent) == (True, True)
+    fresh_one, fresh_two = report(vadd, steps=(1, 2)).bounds
+    assert (fresh_one.one_latent, fresh_two.one_latent) == (None, None)
+    assert one.nats == pytest.approx(fresh_one.nats, abs=0.05), "with one step the two samplers are one"
+    assert two.nats != fresh_two.nats
     assert bounds(mdlm.with_sampling(latent_policy="fixed")) == bounds(mdlm), "no latent to keep"
 
 

@@ -46,9 +46,12 @@ def kl_divergence(p: Array, q: Array) -> float:
 
 
 def jsd(p: Array, q: Array) -> float:
-    middle = (p + q) / 2
+    """The mean KL from both to their middle, in nats."""
+    # From twice the middle, which does not vanish where the smallest of all numbers is halved.
+    both = p + q
+    found = (kl_divergence(p, both) + kl_divergence(q, both)) / 2 + np.log(2) * both.sum() / 2
     # Rounding can leave identical arguments a hair below zero.
-    return max(0.0, (kl_divergence(p, middle) + kl_divergence(q, middle)) / 2)
+    return max(0.0, float(found))
 
 
 def paper_js(p: Array, q: Array) -> float:
