@@ -222,9 +222,9 @@ def test_examples_of_another_kind_are_refused(vadd: Run, examples: Tensor, messa
 
 def test_one_latent_for_all_steps_has_bounds_of_its_own(vadd: Run, mdlm: Run) -> None:
     fixed = vadd.with_sampling(latent_policy="fixed")
-    one, two = report(fixed, steps=(1, 2)).bounds
+    one, two = bounds(fixed, steps=(1, 2))
     assert (one.one_latent, two.one_latent) == (True, True)
-    fresh_one, fresh_two = report(vadd, steps=(1, 2)).bounds
+    fresh_one, fresh_two = bounds(vadd, steps=(1, 2))
     assert (fresh_one.one_latent, fresh_two.one_latent) == (None, None)
     assert one.nats == pytest.approx(fresh_one.nats, abs=0.05), "with one step the two samplers are one"
     assert two.nats != fresh_two.nats

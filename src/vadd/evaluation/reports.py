@@ -113,7 +113,7 @@ class NegativeLogLikelihood:
         return read_fields(cls, {**json, "proposals": None if proposals is None else tuple(proposals)})
 
 
-CIRCUMSTANCES = ("steps", "convention", "particles", "proposals", "draws", "warning")
+CIRCUMSTANCES = ("steps", "one_latent", "convention", "particles", "proposals", "draws", "warning")
 
 
 @dataclass(frozen=True)
