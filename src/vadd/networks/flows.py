@@ -18,11 +18,15 @@ class CouplingFlow(nn.Module):
         self.dim = dim
         # A coupling divides the numbers into two halves; of a single number there is only one, which a few monotonic
         # splines transform instead.
-        self.flow = (
-            zuko.flows.NICE(dim, context, transforms=transforms, hidden_features=(width, width), randmask=True)
-            if dim > 1
-            else zuko.flows.NSF(dim, context, transforms=2, hidden_features=(width, width), bins=16)
-        )
+        if dim == 1:
+            self.flow = zuko.flows.NSF(dim, context, transforms=2, hidden_features=(width, width), bins=16)
+            return
+        self.flow = zuko.flows.NICE(dim, context, transforms=transforms, hidden_features=(width, width), randmask=True)
+        # What one coupling leaves alone, the next one transforms: of halves drawn independently some numbers would be
+        # left alone by all.
+        couplings = list(self.flow.transform.transforms)
+        for one, other in zip(couplings[::2], couplings[1::2], strict=False):
+            other.mask.copy_(~one.mask)
 
     def log_prob(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         """z (..., d), and a context (..., c) that goes with it -> (...)."""
