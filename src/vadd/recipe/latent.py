@@ -47,10 +47,6 @@ class LatentSection(Section):
     def _one_particle_if_shared(self) -> "LatentSection":
         if self.kind == "shared" and (self.particles > 1 or self.heard_from > 0):
             raise ValueError("a shared latent has one particle and is heard in every state")
-        if self.kind == "per-state" and self.prior == "flow":
-            raise ValueError(
-                "prior=flow is learned together with kind=shared; a per-state latent gets one by fit-prior"
-            )
         return self
 
     def size(self, shape: Sequence[int]) -> int:
