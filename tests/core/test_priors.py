@@ -5,7 +5,7 @@ seeds are ever changed, a correct package fails one with probability below 3e-4.
 densities have narrow peaks, and what is left of error is below the tolerance that each test states.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -146,35 +146,19 @@ def test_in_half_precision_the_density_stays_what_it_is() -> None:
     assert torch.equal(half, prior.log_prob(z, xt))
 
 
-@pytest.mark.parametrize("kl_weight", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("informed", [False, True])
-def test_the_posterior_pays_the_weighted_kl_and_the_flow_is_fitted_at_full_weight(
-    kl_weight: float, informed: bool
-) -> None:
-    """Against autograd of the plain terms: kl_weight (log r(z) - log p(z)) for the posterior's parameters, -log p(z)
-    for the flow's, z held. To 1e-4 relative, in single precision.
+def test_the_kl_is_estimated_from_draws_without_bias(informed: bool) -> None:
+    """KL(r || p) by quadrature, to 1e-3, against the mean over 20,000 draws from r: for each of five posteriors at 5
+    standard errors, two-sided 6e-7 by chance. That from N(0, I) is known exactly, whatever is drawn.
     """
-    prior = (informed_prior(2, 2, dim=2) if informed else FlowPrior(bent_flow(2))).requires_grad_(True)
-    xt = STATES[:5]
-    mean, log_std = (0.5 * torch.randn(5, 2, generator=seeded(seed)) for seed in (1, 2))
-    learned = [mean.requires_grad_(), log_std.requires_grad_()]
-    posterior = DiagonalGaussian(mean, log_std)
-    z = posterior.from_noise(torch.randn(1, 5, 2, generator=seeded(3)))
-    flow = list(prior.parameters())
-
-    penalty, kl = prior.penalty(posterior, z, xt, kl_weight)
-    plain = (posterior.log_prob(z) - prior.log_prob(z, xt))[0]
-    assert_close(kl, plain)
-    assert_close(penalty, kl_weight * plain)
-
-    def gradients(total: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
-        found = torch.autograd.grad(total.sum(), inputs, retain_graph=True, allow_unused=True)
-        return [torch.zeros_like(i) if g is None else g for g, i in zip(found, inputs, strict=True)]
-
-    for found, expected in zip(gradients(penalty, learned), gradients(plain, learned), strict=True):
-        assert float(expected.abs().max()) > 0.01
-        assert_close(found, kl_weight * expected, rtol=1e-4, atol=1e-5)
-    fit = gradients(-prior.log_prob(z.detach(), xt), flow)
-    assert max(float(gradient.abs().max()) for gradient in fit) > 0.01
-    for found, expected in zip(gradients(penalty, flow), fit, strict=True):
-        assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    prior = informed_prior(2, 2, dim=1) if informed else FlowPrior(bent_flow(1, by=0.1)).requires_grad_(False)
+    xt, (grid, step) = STATES[:5], line()
+    posterior = DiagonalGaussian(torch.linspace(-2, 2, 5)[:, None], torch.linspace(-1.5, -0.5, 5)[:, None])
+    z = grid[:, None].expand(-1, 5, -1)
+    log_posterior = posterior.precise().log_prob(z)
+    exact = (log_posterior.exp() * (log_posterior - prior.log_prob(z, xt))).sum(0) * step
+    draws = posterior.draws(DRAWS, seeded(3))
+    error = (posterior.log_prob(draws) - prior.log_prob(draws, xt)).std(0) / DRAWS**0.5
+    assert bool(((prior.kl(posterior, draws, xt) - exact).abs() < 5 * error + 1e-3).all())
+    known = StandardNormal(1).kl(posterior, draws, xt)
+    assert_close(known, posterior.kl_to_standard_normal()[:, 0])
