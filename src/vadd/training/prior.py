@@ -16,7 +16,7 @@ from torch import Tensor
 from vadd.build import build_prior, rows_at_once
 from vadd.core import DiagonalGaussian, FlowPrior, MaskedBatch, MaskedDiffusion
 from vadd.core.patterns import InfillMasks
-from vadd.core.randomness import PRIOR, step_generator
+from vadd.core.randomness import PRIOR, seed_dropout, step_generator
 from vadd.errors import Interrupted, UserError
 from vadd.files import remove
 from vadd.parallel import Processes
@@ -56,7 +56,7 @@ def fit_prior(
     steps: int | None = None,
     progress: Progress = silent,
 ) -> FittedPrior:
-    """Fit a prior to the weights that the run was loaded with, and write it beside them, see :mod:`vadd.runs.priors`."""
+    """Fit a prior to the weights that the run was loaded with and write it beside them; see :mod:`vadd.runs.priors`."""
     if run.model.latent.dim == 0:
         raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM), and needs no prior")
     directory = RunDirectory.open(run.directory.path)  # an exported model is none
@@ -116,6 +116,7 @@ class _Fit:
         return FittedPrior(self.name, kl_normal, kl, self.steps, time.perf_counter() - began)
 
     def _step(self, step: int, train: Tensor, posterior: DiagonalGaussian) -> None:
+        seed_dropout(self.seed, step, 0, self.model.device)
         generator = step_generator(self.seed, PRIOR, step)
         rows = torch.randint(len(train), (self.settings.batch,), generator=generator)
         noise = torch.randn(self.settings.batch, self.model.latent.dim, generator=generator)
