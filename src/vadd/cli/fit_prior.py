@@ -47,7 +47,7 @@ def fit_prior(
     RunDirectory.open(run)
     loaded = load(run, checkpoint=which, prior="trained")
     with progress_bar() as progress:
-        fitted = fit(loaded, "informed" if informed else "flow", steps=steps, checkpoint=which, progress=progress)
+        fitted = fit(loaded, "informed" if informed else "flow", steps=steps, progress=progress)
     show_fitted(fitted)
 
 

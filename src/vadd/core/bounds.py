@@ -125,7 +125,9 @@ def _one_latent(
 
     start = MaskedBatch.all_masked(x0, model.mask_value)
     whole = replace(particles, rows_per_call=at_once * max(1, len(x0)))
-    return model.latent.log_marginal(score, start, model.scored(x0), whole, generator).cpu().double()
+    found = model.latent.log_marginal(score, start, states.scored, whole, generator).cpu().double()
+    # Of nothing but pads the joint is 1, which the particles would only estimate.
+    return found.masked_fill(~states.scored.any(dim=1).cpu(), 0.0)
 
 
 def _with_defaults(particles: Particles | int, generator: torch.Generator | None) -> tuple[Particles, torch.Generator]:

@@ -15,6 +15,7 @@ they differ in variance:
 All random numbers come from a CPU generator, so a seed means the same draw on every device.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -202,7 +203,7 @@ class StepTimes:
     shares: tuple[tuple[int, float], ...] = ((1, 0.3), (2, 0.2), (4, 0.15), (8, 0.15), (16, 0.1), (32, 0.1))
 
     def __post_init__(self) -> None:
-        if not self.shares or any(steps < 1 or not share > 0 for steps, share in self.shares):
+        if not self.shares or any(steps < 1 or not 0 < share < math.inf for steps, share in self.shares):
             raise UserError(f"numbers of steps are at least 1, their shares above 0; not {dict(self.shares)}")
 
     def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:

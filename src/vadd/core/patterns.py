@@ -36,12 +36,11 @@ class InfillMasks:
 
 
 def _places(shape: Sequence[int]) -> Tensor | None:
-    """Row and column of every position, (N, 2) in [0, 1]; None where the examples have only one dimension."""
+    """Row and column of every position's middle, (N, 2) in (0, 1); None where the examples have only one dimension."""
     if len(shape) < 2:
         return None
     rows, columns, *rest = shape
-    row, column = torch.meshgrid(torch.linspace(0, 1, rows), torch.linspace(0, 1, columns), indexing="ij")
-    grid = torch.stack([row, column], dim=-1).reshape(-1, 2)
+    grid = torch.cartesian_prod((torch.arange(rows) + 0.5) / rows, (torch.arange(columns) + 0.5) / columns)
     return grid.repeat_interleave(int(torch.tensor(rest).prod()) if rest else 1, dim=0)
 
 
@@ -60,7 +59,8 @@ def _beside_a_line(places: Tensor, batch: int, generator: torch.Generator) -> Te
     angle = 2 * torch.pi * torch.rand(batch, generator=generator)
     straight = torch.randint(4, (batch,), generator=generator) * torch.pi / 2
     angle = torch.where(torch.rand(batch, generator=generator) < 0.5, straight, angle)
-    direction = torch.stack([angle.cos(), angle.sin()], dim=1)
+    # Rounded, so that the middle of an odd number of rows or columns lies on a straight line and not to both its sides.
+    direction = torch.stack([angle.cos(), angle.sin()], dim=1).round(decimals=6)
     offset = torch.where(
         torch.rand(batch, generator=generator) < 0.5, 0.0, torch.rand(batch, generator=generator) - 0.5
     )

@@ -116,7 +116,9 @@ class FlowPrior(Prior):
 
     def log_prob(self, z: Tensor, xt: Tensor) -> Tensor:
         # The flow is a network in single precision; what it computes is a density all the same, if not to 16 digits.
-        return self.flow.log_prob(z.float(), self._repeated(len(z), xt)).to(z.dtype)
+        # In half precision it would be none: the logarithms of its determinants are off by whole nats.
+        with torch.autocast(z.device.type, enabled=False):
+            return self.flow.log_prob(z.float(), self._repeated(len(z), xt)).to(z.dtype)
 
     def _repeated(self, count: int, xt: Tensor) -> Tensor | None:
         context = self.context(xt)

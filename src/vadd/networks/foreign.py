@@ -25,15 +25,19 @@ def transformer_weights(foreign: Mapping[str, Tensor], *, vocab_size: int, heads
     state = {name.removeprefix("backbone."): tensor.float() for name, tensor in foreign.items()}
     state = {name: tensor for name, tensor in state.items() if not name.startswith(("rotary_emb", "noise."))}
     blocks = 1 + max((int(match[1]) for name in state if (match := re.match(r"blocks\.(\d+)\.", name))), default=-1)
-    expected = _expected(blocks)
+    expected = _expected(max(blocks, 1))
     missing, extra = sorted(expected - state.keys()), sorted(state.keys() - expected)
-    if missing or extra or not blocks:
-        told = [f"missing {', '.join(missing[:3])}"] if missing or not blocks else []
+    if missing or extra:
+        told = [f"missing {', '.join(missing[:3])}"] if missing else []
         told += [f"unknown {', '.join(extra[:3])}"] if extra else []
         raise UserError(f"not a masked diffusion transformer as the MDLM code writes it: {'; '.join(told)}")
     embedding = state["vocab_embed.embedding"]
     if len(embedding) != vocab_size + 1:
         raise UserError(f"the checkpoint's vocabulary has {len(embedding)} entries with the mask, not {vocab_size + 1}")
+    if embedding.shape[1] % (2 * heads):
+        raise UserError(
+            f"the checkpoint's width of {embedding.shape[1]} does not divide into {heads} heads of even size"
+        )
     condition = _condition_at_no_noise(state)
 
     def constant(prefix: str) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from vadd.build import build_prior, rows_at_once
 from vadd.core import DiagonalGaussian, FlowPrior, MaskedBatch, MaskedDiffusion
 from vadd.core.patterns import InfillMasks
-from vadd.core.randomness import PRIOR, step_generator
+from vadd.core.randomness import PRIOR, seed_dropout, step_generator
 from vadd.errors import Interrupted, UserError
 from vadd.files import remove
 from vadd.parallel import Processes
@@ -24,7 +24,7 @@ from vadd.progress import Progress, silent
 from vadd.recipe import Training
 from vadd.runs.archive import Archive
 from vadd.runs.checkpoint import TrainingState, read_checkpoint, read_weights, write_checkpoint
-from vadd.runs.layout import CheckpointName, PriorName, RunDirectory
+from vadd.runs.layout import PriorName, RunDirectory
 from vadd.runs.priors import PriorRecord, prior_records, write_prior
 from vadd.runs.run import Run, load
 from vadd.training.ema import Ema
@@ -54,13 +54,13 @@ def fit_prior(
     name: PriorName = "flow",
     *,
     steps: int | None = None,
-    checkpoint: CheckpointName = "latest",
     progress: Progress = silent,
 ) -> FittedPrior:
-    """Fit a prior for the weights of a checkpoint and write it beside them; see :mod:`vadd.runs.priors`."""
+    """Fit a prior to the weights that the run was loaded with and write it beside them; see :mod:`vadd.runs.priors`."""
     if run.model.latent.dim == 0:
         raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM), and needs no prior")
-    place, _ = Archive(run.directory).chosen(checkpoint, read_weights)
+    directory = RunDirectory.open(run.directory.path)  # an exported model is none
+    place, _ = Archive(directory).chosen("latest" if run.step is None else run.step, read_weights)
     fit = _Fit(run, name, steps or run.recipe.latent.flow.steps, place / f"fitting-{name}", progress)
     fitted = fit.run_steps()
     write_prior(place, name, fit.ema.averaged, PriorRecord(name, fitted.kl_normal, fitted.kl, fitted.steps))
@@ -116,6 +116,7 @@ class _Fit:
         return FittedPrior(self.name, kl_normal, kl, self.steps, time.perf_counter() - began)
 
     def _step(self, step: int, train: Tensor, posterior: DiagonalGaussian) -> None:
+        seed_dropout(self.seed, step, 0, self.model.device)
         generator = step_generator(self.seed, PRIOR, step)
         rows = torch.randint(len(train), (self.settings.batch,), generator=generator)
         noise = torch.randn(self.settings.batch, self.model.latent.dim, generator=generator)
