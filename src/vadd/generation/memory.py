@@ -28,13 +28,13 @@ def chunk_size(bytes_of_row: int, model: MaskedDiffusion, steps: int, memory: in
         raise UserError(f"the memory for sampling must be at least 1 byte, not {memory}")
     # A dozen numbers of 8 bytes for each position (state, plan, keys to sort by), and two for each step.
     row = bytes_of_row + 8 * (12 * model.positions + 2 * (steps + 1))
-    size = max(1, (available_memory(model.device) if memory is None else memory) // row)
+    size = max(1, (memory_for_samples(model.device) if memory is None else memory) // row)
     if model.device.type == "cpu":
         size = min(size, CPU_ROWS)
     return size - size % BLOCK if size > BLOCK else size
 
 
-def available_memory(device: torch.device) -> int:
+def memory_for_samples(device: torch.device) -> int:
     if device.type != "cuda":
         return CPU_MEMORY
     free, _ = torch.cuda.mem_get_info(device)

@@ -99,7 +99,7 @@ class _Fit:
     def run_steps(self) -> FittedPrior:
         began = saved = time.perf_counter()
         train = self.run.data.train[:ENCODED]
-        posterior = encode(self.model, train, rows_at_once(self.run.recipe.network), self.progress)
+        posterior = posteriors_of(self.model, train, rows_at_once(self.run.recipe.network), self.progress)
         with StopRequest() as stop:
             for step in range(self.first, self.steps):
                 self._step(step, train, posterior)
@@ -110,7 +110,9 @@ class _Fit:
                 if stop.asked:
                     raise Interrupted(f"stopped at step {step + 1} of {self.steps} of the fit, saved")
         held_out = self.run.data.test[:JUDGED]
-        kl_normal, kl = judge(self.model, self.ema.averaged, held_out, rows_at_once(self.run.recipe.network))
+        kl_normal, kl = divergence_from_priors(
+            self.model, self.ema.averaged, held_out, rows_at_once(self.run.recipe.network)
+        )
         if not math.isfinite(kl):
             raise UserError("the prior's density is not finite; lower latent.flow.learning_rate")
         return FittedPrior(self.name, kl_normal, kl, self.steps, time.perf_counter() - began)
@@ -138,7 +140,7 @@ class _Fit:
 
 
 @torch.no_grad()
-def encode(model: MaskedDiffusion, x0: Tensor, rows: int, progress: Progress = silent) -> DiagonalGaussian:
+def posteriors_of(model: MaskedDiffusion, x0: Tensor, rows: int, progress: Progress = silent) -> DiagonalGaussian:
     """r(z | x0, everything masked) for examples (n, N), on the CPU."""
     means, log_stds, done = [], [], 0
     for part in torch.split(x0, rows):
@@ -152,9 +154,9 @@ def encode(model: MaskedDiffusion, x0: Tensor, rows: int, progress: Progress = s
 
 
 @torch.no_grad()
-def judge(model: MaskedDiffusion, prior: FlowPrior, x0: Tensor, rows: int) -> tuple[float, float]:
+def divergence_from_priors(model: MaskedDiffusion, prior: FlowPrior, x0: Tensor, rows: int) -> tuple[float, float]:
     """KL(r || N(0, I)) and KL(r || prior) with everything masked, in nats, averaged over held-out examples (n, N)."""
-    posterior = encode(model, x0, rows)
+    posterior = posteriors_of(model, x0, rows)
     z = posterior.draws(1, step_generator(0, PRIOR))
     nothing_known = torch.full((len(x0), model.positions), model.mask_value)
     log_prior = torch.cat(
