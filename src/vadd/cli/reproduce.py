@@ -104,6 +104,35 @@ def reproduce_mnist(
     show_comparison(comparison, tables, json)
 
 
+class LatentData(StrEnum):
+    digits = "digits"
+    mnist = "mnist"
+
+
+@reproduce.command("latents")
+def reproduce_latents(
+    out: OutOption = Path("runs/latents"),
+    on: Annotated[LatentData, typer.Option("--on", help="digits: ten minutes; mnist: an hour.")] = LatentData.digits,
+    data: DataOption = None,
+    json: JsonOption = None,
+) -> None:
+    """What a learned prior and a latent with one meaning are worth, beside the paper's latent and MDLM, by steps.
+
+    Finished trainings are kept and interrupted ones continued.
+
+    \b
+    Examples:
+      vadd reproduce latents
+      vadd data mnist && vadd reproduce latents --on mnist --out runs/latents-mnist
+    """
+    check_json(json)
+    from vadd.studies.latents import latents_table
+    from vadd.studies.latents import reproduce_latents as run_latents
+
+    comparison = run_latents(on.value, out, Narrator(), directory=data)
+    show_comparison(comparison, [latents_table(comparison.reports)], json)
+
+
 @reproduce.command("cifar10")
 def reproduce_cifar10(
     out: OutOption = Path("runs/cifar10"),

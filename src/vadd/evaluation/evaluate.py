@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from vadd.core import GaussianLatent, StandardNormal
 from vadd.data.dataset import Array
 from vadd.errors import UserError
 from vadd.evaluation.divergence import entropy, histogram
@@ -90,6 +91,14 @@ def evaluate(
     return Evaluation(report, histograms, images, texts)
 
 
+def prior_name(run: Run) -> str | None:
+    """What the reports call a learned prior."""
+    latent = run.model.latent
+    if not isinstance(latent, GaussianLatent) or isinstance(latent.prior, StandardNormal):
+        return None
+    return "informed" if latent.prior.informed else "flow"
+
+
 def report_of(run: Run) -> RunReport:
     """What every report begins with: which run it is about, and no results yet."""
     return RunReport(
@@ -100,5 +109,6 @@ def report_of(run: Run) -> RunReport:
         training_steps=run.recipe.training.steps,
         training_seconds=training_seconds(run.directory.metrics()),
         latent_policy=run.recipe.sampling.latent_policy if has_latent(run) else None,
+        prior=prior_name(run),
         sampler=run.recipe.sampling.sampler,
     )

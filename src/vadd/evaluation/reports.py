@@ -223,6 +223,8 @@ class RunReport:
     training_seconds: float | None = None
     latent_policy: str | None = None
     """None for a model without a latent."""
+    prior: str | None = None
+    """``flow`` or ``informed`` where the prior was learned; None for N(0, I) and models without a latent."""
     sampler: str | None = None
     results: tuple[StepResult, ...] = ()
     samples: int | None = None
@@ -257,6 +259,7 @@ class RunReport:
             "training_steps": self.training_steps,
             "training_seconds": self.training_seconds,
             "latent_policy": self.latent_policy,
+            "prior": self.prior,
             "sampler": self.sampler,
             "results": [result.to_json() for result in self.results],
             "samples": self.samples,
@@ -283,6 +286,7 @@ class RunReport:
             training_steps=json.get("training_steps"),
             training_seconds=json.get("training_seconds"),
             latent_policy=json.get("latent_policy"),
+            prior=json.get("prior"),
             sampler=json.get("sampler"),
             results=tuple(map(StepResult.from_json, json["results"])),
             samples=json.get("samples"),

@@ -57,11 +57,14 @@ def format_cell(cell: Cell) -> str:
 
 
 def report_names(reports: Sequence[RunReport]) -> list[str]:
-    """Recipe and model of each report, and whether one latent was kept for all steps; where that is not unique, the
-    run's directory too.
+    """Recipe and model of each report, whether one latent was kept for all steps, and its prior if that was learned;
+    where that is not unique, the run's directory too.
     """
     names = [
-        f"{report.recipe} {model_label(report.model)}" + (", one z" if report.one_latent else "") for report in reports
+        f"{report.recipe} {model_label(report.model)}"
+        + (", one z" if report.one_latent else "")
+        + (f", {report.prior} prior" if report.prior is not None else "")
+        for report in reports
     ]
     return [
         name if names.count(name) == 1 else f"{name} ({Path(report.run).name})"
