@@ -20,12 +20,14 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from vadd.errors import UserError
 from vadd.files import write_json, write_whole
-from vadd.recipe import Recipe, load_recipe
 from vadd.runs.lock import LOCK, RunLock
+
+if TYPE_CHECKING:
+    from vadd.recipe import Recipe
 
 RECIPE, DATA, METRICS, CHECKPOINTS, TOKENIZER = "recipe.yaml", "data.json", "metrics.jsonl", "checkpoints", "tokenizer"
 MODEL, EMA, OPTIMIZER, MANIFEST = "model.safetensors", "ema.safetensors", "optimizer.safetensors", "checkpoint.json"
@@ -81,7 +83,7 @@ class RunDirectory:
 
     # Making one
 
-    def create(self, recipe: Recipe, *, overwrite: bool = False) -> None:
+    def create(self, recipe: "Recipe", *, overwrite: bool = False) -> None:
         """Make the directory. An existing run is replaced only when asked to, anything else never."""
         self.check_place(overwrite=overwrite)
         if self._holds_something():
@@ -109,11 +111,13 @@ class RunDirectory:
             return self.path.exists()
         return any(".partial" not in content.name for content in self.path.iterdir())
 
-    def write_recipe(self, recipe: Recipe) -> None:
+    def write_recipe(self, recipe: "Recipe") -> None:
         if not self.is_run() or self.recipe_file.read_text() != recipe.to_yaml():
             write_whole(self.recipe_file, recipe.to_yaml())
 
-    def recipe(self) -> Recipe:
+    def recipe(self) -> "Recipe":
+        from vadd.recipe import load_recipe  # only here: a status needs no validated recipe, and answers at once
+
         return load_recipe(str(self.recipe_file))
 
     def write_data(self, about: Mapping[str, object]) -> None:
