@@ -1,54 +1,17 @@
 """What the tests of the upper floors share: tiny recipes, tiny trained runs, and the command line as a function."""
 
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from vadd.build import build_dataset, recipe_for
+from tests.helpers.commands import Command, Finished
+from tests.helpers.tiny import TINY_ARRAY, tiny_recipe, train_in
+from vadd.build import recipe_for
 from vadd.cli import main
-from vadd.recipe import Recipe, load_recipe
-from vadd.runs.layout import RunDirectory
-from vadd.training.loop import Outcome, train
-
-SMALL_NETWORK = ("network.width=16", "network.denoiser.depth=1", "network.recognizer.depth=1")
-SHORT_TRAINING = (
-    "training.steps=30",
-    "training.batch=32",
-    "training.warmup_steps=5",
-    "training.log_every=5",
-    "training.evaluate_every=10",
-    "training.checkpoint_every=10",
-)
-TINY_ARRAY = (*SMALL_NETWORK, *SHORT_TRAINING)
-TINY = (*TINY_ARRAY, "data.vocab_size=8", "data.train_size=500", "data.test_size=200")
-"""Overrides that make a toy recipe train in a fraction of a second."""
-
-
-@dataclass(frozen=True)
-class Finished:
-    """How a command ended and what it said."""
-
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Finished]
-
-
-def tiny_recipe(*overrides: str) -> Recipe:
-    return load_recipe("checkerboard").with_overrides([*TINY, *overrides])
-
-
-def train_in(path: Path, recipe: Recipe) -> Outcome:
-    directory = RunDirectory(path)
-    directory.create(recipe)
-    return train(recipe, directory, build_dataset(recipe))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from pydantic import BaseModel
 
-from tests.conftest import TINY_ARRAY, tiny_recipe
-from tests.exact import seeded
-from tests.networks.helpers import small_model
+from tests.helpers.exact import seeded
+from tests.helpers.networks import small_model
+from tests.helpers.tiny import TINY_ARRAY, tiny_recipe
 from vadd.build import (
     DATASETS,
     MASK_DRAWS,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import TINY, train_in
+from tests.helpers.tiny import TINY, train_in
 from vadd.recipe import load_recipe
 
 ROOT = Path(__file__).parent.parent

@@ -1,6 +1,5 @@
 """Images end to end: digits learned for a moment, drawn, judged; the paper's recipes at full size."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,9 @@ import torch
 from PIL import Image
 
 import vadd
-from tests.conftest import Command, train_in
+from tests.helpers.commands import Command
+from tests.helpers.fixtures import inception_network
+from tests.helpers.tiny import train_in
 from vadd.build import build_model, example_format
 from vadd.core import GaussianLatent
 from vadd.data import ExampleFormat
@@ -117,10 +118,8 @@ def test_the_fid_is_refused_where_there_are_no_images_or_no_network(
 
 
 def test_the_fid_of_samples_is_measured_with_the_real_network(digits_run: Path) -> None:
-    network = os.environ.get("VADD_INCEPTION")
-    if network is None:
-        pytest.skip("VADD_INCEPTION does not name the Inception network")
-    (result,) = evaluate(vadd.load(digits_run), [1], samples=16, inception=Path(network)).report.to_json()["results"]
+    network = inception_network()
+    (result,) = evaluate(vadd.load(digits_run), [1], samples=16, inception=network).report.to_json()["results"]
     assert result["fid_reference"] == 16
     assert result["fid"] > 10
 

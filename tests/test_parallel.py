@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.training.children import together
+from tests.helpers.children import together
 from vadd.core import Particles
 from vadd.evaluation import BoundSettings, likelihood
 from vadd.evaluation.reports import LikelihoodReport

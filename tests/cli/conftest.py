@@ -4,25 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SHORT_TRAINING, train_in
-from vadd.build import recipe_for
-from vadd.recipe import Recipe, load_recipe
-
-BOOK = "the cat sat on the mat. the dog sat on the log.\n" * 60
-TINY_DIGITS = ("training.steps=20", "training.batch=32", "network.width=32", "training.evaluate_every=20")
-TINY_TEXT = (
-    "network.heads=2",
-    "network.denoiser.width=16",
-    "network.denoiser.blocks=1",
-    "network.recognizer.width=16",
-    "network.recognizer.blocks=1",
-    *SHORT_TRAINING,
-    "training.steps=10",
-)
-
-
-def text_recipe(path: Path, *overrides: str) -> Recipe:
-    return recipe_for(path).with_overrides([*TINY_TEXT, *overrides])
+from tests.helpers.text_runs import BOOK, text_recipe
+from tests.helpers.tiny import train_in
+from vadd.recipe import load_recipe
 
 
 @pytest.fixture(scope="session")
@@ -47,5 +31,6 @@ def lines_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("digits") / "run"
-    assert train_in(path, load_recipe("digits").with_overrides(TINY_DIGITS)).finished
+    tiny = ["training.steps=20", "training.batch=32", "network.width=32", "training.evaluate_every=20"]
+    assert train_in(path, load_recipe("digits").with_overrides(tiny)).finished
     return path

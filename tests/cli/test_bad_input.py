@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import TINY, Command
+from tests.helpers.commands import Command
+from tests.helpers.files import contents
+from tests.helpers.tiny import TINY
 from vadd.runs.export import export
 from vadd.runs.layout import RunDirectory
 
@@ -42,10 +44,6 @@ def place(tmp_path: Path, vadd_run: Path, array_run: Path, monkeypatch: pytest.M
     Path("broken.yaml").write_text("data: {kind: toy\n")
     Path("too-large.yaml").write_text("data: {kind: array, path: good.npy, values: 4}\n")
     return tmp_path
-
-
-def contents(path: Path) -> dict[Path, bytes]:
-    return {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
 BAD_INPUT: list[tuple[str, tuple[object, ...], str]] = [

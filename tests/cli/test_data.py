@@ -7,10 +7,10 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from tests.data.test_cifar10 import batches, in_folder, official
-from tests.data.test_corpora import archive
-from tests.data.test_download import serve
-from tests.data.test_mnist import real_data, small_files, write
+from tests.helpers.files import write_all
+from tests.helpers.fixtures import official_data
+from tests.helpers.published import cifar10_batches, in_folder, mnist_files, tar_of, zip_of
+from tests.helpers.server import serve
 from vadd.cli.data import KNOWN, data
 from vadd.data import cifar10, mnist
 from vadd.data.text import text8
@@ -67,7 +67,7 @@ def test_the_list_has_a_line_for_every_data_set() -> None:
 
 
 def test_mnist_is_fetched_then_listed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = small_files()
+    files = mnist_files()
     monkeypatch.setattr(mnist, "MD5", {name: hashlib.md5(content).hexdigest() for name, content in files.items()})
     with serve(files) as url:
         monkeypatch.setattr(mnist, "MIRRORS", (url,))
@@ -79,7 +79,7 @@ def test_mnist_is_fetched_then_listed(place: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_cifar10_is_fetched_to_another_directory(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = official(in_folder(batches()))
+    archive = tar_of(in_folder(cifar10_batches()))
     monkeypatch.setattr(cifar10, "BATCH_IMAGES", 4)
     monkeypatch.setattr(cifar10, "MD5", hashlib.md5(archive).hexdigest())
     with serve({cifar10.ARCHIVE: archive}) as url:
@@ -92,19 +92,19 @@ def test_cifar10_is_fetched_to_another_directory(place: Path, tmp_path: Path, mo
 
 def test_text8_is_fetched_then_listed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text8, "SIZE", 1100)
-    with serve({text8.ARCHIVE: archive(b"some words " * 100)}) as url:
+    with serve({text8.ARCHIVE: zip_of(b"some words " * 100)}) as url:
         monkeypatch.setattr(text8, "MIRRORS", (url,))
         assert said("text8") == [f"text8: 1,100 characters in {place / 'text8'}"]
     assert line_of("text8").endswith(f"present in {place / 'text8'}")
 
 
 def test_a_part_of_cifar10_is_listed_as_such(place: Path) -> None:
-    write(place / "cifar10", batches())
+    write_all(place / "cifar10", cifar10_batches())
     assert line_of("cifar10").endswith(f"present in {place / 'cifar10'}, a part of it: 20 + 4 images")
 
 
 def test_the_real_mnist_passes_the_check() -> None:
-    there = real_data("mnist")
+    there = official_data("mnist")
     assert said("mnist", "--dir", there) == [f"mnist: 60,000 + 10,000 images in {there}"]
 
 

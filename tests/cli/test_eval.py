@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import vadd
-from tests.conftest import Command
+from tests.helpers.commands import Command
 from vadd.core import Particles
 from vadd.evaluation import BoundSettings, evaluate
 from vadd.runs.layout import RunDirectory

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import vadd
-from tests.conftest import Command
+from tests.helpers.commands import Command
 
 
 def test_export_then_sample_and_eval(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:

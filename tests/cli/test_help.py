@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 import vadd
-from tests.conftest import Command
+from tests.helpers.commands import Command
 from vadd.cli import app
 
 

@@ -12,8 +12,8 @@ from PIL import Image
 from rich.console import Console
 
 import vadd
-from tests.cli.test_bad_input import contents
-from tests.conftest import Command
+from tests.helpers.commands import Command
+from tests.helpers.files import contents
 from vadd.cli import infill_tasks
 from vadd.report.images import MASK_COLOUR
 

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import vadd
-from tests.conftest import TINY, Command
+from tests.helpers.commands import Command
+from tests.helpers.tiny import TINY
 from vadd.runs.checkpoint import read_checkpoint
 from vadd.runs.layout import RunDirectory
 

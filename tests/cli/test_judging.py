@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import BOOK, text_recipe
-from tests.conftest import Command, train_in
-from tests.evaluation.judge_helpers import save_judge
+from tests.helpers.commands import Command
+from tests.helpers.judges import save_judge
+from tests.helpers.text_runs import BOOK, text_recipe
+from tests.helpers.tiny import train_in
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import torch
 from PIL import Image
 
 import vadd
-from tests.cli.test_bad_input import contents
-from tests.conftest import Command
+from tests.helpers.commands import Command
+from tests.helpers.files import contents
 from vadd.core import MaskedBatch, TokenSampler
 from vadd.errors import UserError
 from vadd.evaluation import latent_paths

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import TINY, Command
+from tests.helpers.commands import Command
+from tests.helpers.tiny import TINY
 from vadd.planning import fitting
 
 

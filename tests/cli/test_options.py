@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 import vadd
-from tests.conftest import Command
+from tests.helpers.commands import Command
 from vadd.cli.options import DrawingOptions, grouped, parse_steps
 from vadd.errors import UserError
 from vadd.words import duration, parse_size, size_in_memory

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import TINY, Command
+from tests.helpers.commands import Command
+from tests.helpers.tiny import TINY
 
 
 def test_a_plan_is_shown_and_written(vadd_command: Command, tmp_path: Path) -> None:

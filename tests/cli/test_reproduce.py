@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import TINY, Command
+from tests.helpers.commands import Command
+from tests.helpers.tiny import TINY
 from vadd.core import Objective
 from vadd.recipe import Recipe
 from vadd.studies import toys

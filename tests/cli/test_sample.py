@@ -13,8 +13,9 @@ import torch
 from PIL import Image
 
 import vadd
-from tests.cli.conftest import BOOK, text_recipe
-from tests.conftest import Command, train_in
+from tests.helpers.commands import Command
+from tests.helpers.text_runs import BOOK, text_recipe
+from tests.helpers.tiny import train_in
 from vadd.build import SAMPLERS
 from vadd.core import Samples, TokenSampler
 from vadd.evaluation import histogram

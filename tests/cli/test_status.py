@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from tests.conftest import Command
+from tests.helpers.commands import Command
 from vadd.core import LatentHealth
 from vadd.runs.layout import RunDirectory, find_runs, read_records
 from vadd.runs.lock import LOCK, RunLock

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import vadd
-from tests.conftest import TINY, TINY_ARRAY, Command, tiny_recipe
+from tests.helpers.commands import Command
+from tests.helpers.tiny import TINY, TINY_ARRAY, tiny_recipe
 from vadd.recipe import load_recipe, recipe_names
 from vadd.runs.layout import RunDirectory
 from vadd.runs.lock import RunLock

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.core.bound_helpers import (
+from tests.helpers.bounds import (
     NO_LATENT,
     DoubleDenoiser,
     DoubleRecognizer,
@@ -31,7 +31,7 @@ from tests.core.bound_helpers import (
     relative_second_moment,
     standard_error,
 )
-from tests.exact import (
+from tests.helpers.exact import (
     COSINE,
     LINEAR,
     KnownSchedule,

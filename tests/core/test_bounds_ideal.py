@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.core.bound_helpers import (
+from tests.helpers.bounds import (
     NO_LATENT,
     PriorGrid,
     exact_integral,
@@ -27,7 +27,7 @@ from tests.core.bound_helpers import (
     log_mu_table,
     standard_error,
 )
-from tests.exact import (
+from tests.helpers.exact import (
     COSINE,
     LINEAR,
     ConstantRecognizer,

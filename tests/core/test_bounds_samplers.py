@@ -8,8 +8,18 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from tests.core.bound_helpers import GridLatent, Inner, log_mean, mean_log, standard_error
-from tests.core.plan_helpers import (
+from tests.helpers.bounds import GridLatent, Inner, log_mean, mean_log, standard_error
+from tests.helpers.exact import (
+    COSINE,
+    LINEAR,
+    SQUARE,
+    KnownSchedule,
+    TableDenoiser,
+    all_sequences,
+    chi_square_p_value,
+    seeded,
+)
+from tests.helpers.plans import (
     PRIOR,
     Planner,
     ancestral,
@@ -20,16 +30,6 @@ from tests.core.plan_helpers import (
     plan_log_likelihoods,
     planned_law,
     prior_of,
-)
-from tests.exact import (
-    COSINE,
-    LINEAR,
-    SQUARE,
-    KnownSchedule,
-    TableDenoiser,
-    all_sequences,
-    chi_square_p_value,
-    seeded,
 )
 from vadd.build import SAMPLERS
 from vadd.core import (

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 from torch.testing import assert_close
 
-from tests.exact import ConstantRecognizer, gauss_hermite, normal_log_density, seeded, sigmas
+from tests.helpers.exact import ConstantRecognizer, gauss_hermite, normal_log_density, seeded, sigmas
 from vadd.core import Evidence, GaussianLatent, IidTimes, LinearSchedule, MaskedBatch, NoLatent
 
 MEAN, LOG_STD = 0.5, -0.3

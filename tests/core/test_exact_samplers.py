@@ -13,7 +13,17 @@ from scipy import stats
 from torch import Tensor
 from torch.testing import assert_close
 
-from tests.core.plan_helpers import (
+from tests.helpers.exact import (
+    COSINE,
+    LINEAR,
+    SQUARE,
+    KnownSchedule,
+    TableDenoiser,
+    index_of,
+    sampler_distribution,
+    seeded,
+)
+from tests.helpers.plans import (
     Planner,
     ancestral,
     any_order_law,
@@ -23,7 +33,6 @@ from tests.core.plan_helpers import (
     parallel,
     planned_law,
 )
-from tests.exact import COSINE, LINEAR, SQUARE, KnownSchedule, TableDenoiser, index_of, sampler_distribution, seeded
 from vadd.core import Ancestral, FirstHitting, MaskedDiffusion, Parallel, Sampler, sample
 from vadd.core.samplers import Grid
 from vadd.core.sampling import LatentPolicy

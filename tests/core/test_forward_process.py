@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from tests.exact import LINEAR, KnownSchedule, for_each_schedule, seeded
+from tests.helpers.exact import LINEAR, KnownSchedule, for_each_schedule, seeded
 from vadd.core import IidTimes, MaskedBatch, Masking, StratifiedTimes
 
 VALUES = 3

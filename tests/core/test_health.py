@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
-from tests.exact import ConstantRecognizer, TableDenoiser, seeded
+from tests.helpers.exact import ConstantRecognizer, TableDenoiser, seeded
 from vadd.core import GaussianLatent, LatentHealth, LinearSchedule, MaskedDiffusion, latent_health
 
 POSITIONS, VALUES, DIM = 4, 3, 16

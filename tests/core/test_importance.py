@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy import special, stats
 from torch import Tensor, nn
 
-from tests.core.bound_helpers import standard_error
-from tests.exact import (
+from tests.helpers.bounds import standard_error
+from tests.helpers.exact import (
     LINEAR,
     ConstantRecognizer,
     TableDenoiser,

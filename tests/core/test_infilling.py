@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.core.bound_helpers import PriorGrid
-from tests.core.plan_helpers import Planner, ancestral, first_hitting, model_of, p_value, parallel, planned_law
-from tests.exact import LINEAR, SQUARE, TableDenoiser, properties, seeded
+from tests.helpers.bounds import PriorGrid
+from tests.helpers.exact import LINEAR, SQUARE, TableDenoiser, properties, seeded
+from tests.helpers.plans import Planner, ancestral, first_hitting, model_of, p_value, parallel, planned_law
 from vadd.build import SAMPLERS
 from vadd.core import Ancestral, FirstHitting, Parallel, Sampler, TokenSampler, sample
 from vadd.core.sampling import LatentPolicy

@@ -11,10 +11,8 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from tests.core.bound_helpers import standard_error
-from tests.core.plan_helpers import Plans, ancestral, p_value, parallel
-from tests.core.prior_helpers import informed_prior
-from tests.exact import (
+from tests.helpers.bounds import standard_error
+from tests.helpers.exact import (
     COSINE,
     LINEAR,
     ConstantRecognizer,
@@ -24,6 +22,8 @@ from tests.exact import (
     seeded,
     sigmas,
 )
+from tests.helpers.plans import Plans, ancestral, p_value, parallel
+from tests.helpers.priors import informed_prior
 from vadd.core import (
     Ancestral,
     GaussianLatent,

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 from torch.testing import assert_close
 
-from tests.exact import ConstantRecognizer, gauss_hermite, normal_log_density, properties, seeded
+from tests.helpers.exact import ConstantRecognizer, gauss_hermite, normal_log_density, properties, seeded
 from vadd.core import DiagonalGaussian, GaussianLatent, Latent, MaskedBatch, Noise, NoLatent, kl_warmup
 from vadd.core.gaussian import standard_normal_log_prob
 

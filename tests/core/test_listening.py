@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from tests.core.bound_helpers import (
+from tests.helpers.bounds import (
     DoubleDenoiser,
     DoubleRecognizer,
     PriorGrid,
@@ -23,7 +23,7 @@ from tests.core.bound_helpers import (
     mean_log,
     standard_error,
 )
-from tests.exact import LINEAR, TableDenoiser, TableRecognizer, all_sequences, nonempty_masks, seeded
+from tests.helpers.exact import LINEAR, TableDenoiser, TableRecognizer, all_sequences, nonempty_masks, seeded
 from vadd.core import (
     GaussianLatent,
     LinearSchedule,

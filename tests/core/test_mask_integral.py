@@ -12,7 +12,7 @@ import torch
 from scipy import integrate, stats
 from torch import Tensor
 
-from tests.exact import (
+from tests.helpers.exact import (
     KnownSchedule,
     exact_count_weights,
     for_each_schedule,

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch.testing import assert_close
 
-from tests.exact import LINEAR, KnownSchedule, chi_square_p_value, for_each_schedule, nonempty_masks, properties, seeded
+from tests.helpers.exact import (
+    LINEAR,
+    KnownSchedule,
+    chi_square_p_value,
+    for_each_schedule,
+    nonempty_masks,
+    properties,
+    seeded,
+)
 from vadd.core import EvenWeights, ExactCount, IidTimes, LinearSchedule, MaskDraw, MaskedBatch, StratifiedTimes
 from vadd.core.masking import BatchPart
 from vadd.errors import UserError

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from tests.exact import ConstantRecognizer, TableDenoiser, seeded
+from tests.helpers.exact import ConstantRecognizer, TableDenoiser, seeded
 from vadd.core import (
     ExactCount,
     GaussianLatent,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from tests.core.plan_helpers import model_of
-from tests.exact import LINEAR, TableDenoiser, properties, seeded
+from tests.helpers.exact import LINEAR, TableDenoiser, properties, seeded
+from tests.helpers.plans import model_of
 from vadd.build import SAMPLERS
 from vadd.core import Ancestral, Noise, TokenSampler, sample, sampling
 from vadd.core.noise import BLOCK

@@ -8,13 +8,12 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 from torch.testing import assert_close
 
-from tests.exact import (
+from tests.helpers.exact import (
     LINEAR,
     ConstantRecognizer,
     TableDenoiser,
     TableRecognizer,
     all_sequences,
-    exact_count_weights,
     gauss_hermite,
     index_of,
     mask_integral,
@@ -22,6 +21,7 @@ from tests.exact import (
     seeded,
     sigmas,
 )
+from tests.helpers.objectives import evaluate, every_mask_once
 from vadd.core import (
     Evidence,
     ExactCount,
@@ -29,26 +29,13 @@ from vadd.core import (
     Latent,
     LinearSchedule,
     MaskDraw,
-    MaskedBatch,
     MaskedDiffusion,
     Masking,
-    Objective,
     StratifiedTimes,
     objective,
 )
 
 for_each_size = pytest.mark.parametrize(("positions", "values"), [(2, 5), (3, 3)])
-
-
-def every_mask_once(positions: int) -> Masking:
-    """One row for each mask, weighted so that the mean over the rows is the integral over t of a function without t."""
-    masks = nonempty_masks(positions)
-    return Masking(masks, torch.full((len(masks),), 0.5), exact_count_weights(masks) * len(masks))
-
-
-def evaluate(model: MaskedDiffusion, x0: Tensor, masking: Masking, kl_weight: float = 1.0, seed: int = 0) -> Objective:
-    batch = MaskedBatch.of(x0.expand(len(masking.t), -1), masking, model.mask_value)
-    return objective(model(batch, kl_weight, seeded(seed)), x0.shape[-1])
 
 
 @torch.no_grad()

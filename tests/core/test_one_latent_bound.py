@@ -12,8 +12,18 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from tests.core.bound_helpers import GridLatent, log_mean, relative_second_moment, standard_error
-from tests.core.plan_helpers import (
+from tests.helpers.bounds import GridLatent, log_mean, relative_second_moment, standard_error
+from tests.helpers.exact import (
+    COSINE,
+    LINEAR,
+    KnownSchedule,
+    TableDenoiser,
+    TableRecognizer,
+    all_sequences,
+    chi_square_p_value,
+    seeded,
+)
+from tests.helpers.plans import (
     PRIOR,
     Planner,
     Plans,
@@ -23,16 +33,6 @@ from tests.core.plan_helpers import (
     parallel,
     plan_log_likelihoods,
     planned_law,
-)
-from tests.exact import (
-    COSINE,
-    LINEAR,
-    KnownSchedule,
-    TableDenoiser,
-    TableRecognizer,
-    all_sequences,
-    chi_square_p_value,
-    seeded,
 )
 from vadd.core import (
     Ancestral,

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.core.bound_helpers import (
+from tests.helpers.bounds import (
     NO_LATENT,
     GridLatent,
     PriorGrid,
@@ -21,8 +21,7 @@ from tests.core.bound_helpers import (
     log_mu_table,
     standard_error,
 )
-from tests.core.test_objective import evaluate, every_mask_once
-from tests.exact import (
+from tests.helpers.exact import (
     LINEAR,
     ConstantRecognizer,
     TableDenoiser,
@@ -32,6 +31,7 @@ from tests.exact import (
     nonempty_masks,
     seeded,
 )
+from tests.helpers.objectives import evaluate, every_mask_once
 from vadd.core import (
     GaussianLatent,
     Latent,

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch.distributions import Normal, kl_divergence
 
-from tests.exact import TableDenoiser, TableRecognizer, gauss_hermite, nonempty_masks, properties, seeded, sigmas
+from tests.helpers.exact import (
+    TableDenoiser,
+    TableRecognizer,
+    gauss_hermite,
+    nonempty_masks,
+    properties,
+    seeded,
+    sigmas,
+)
 from vadd.core import (
     ExactCount,
     GaussianLatent,

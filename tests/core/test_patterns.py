@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.exact import LINEAR, SQUARE, seeded
+from tests.helpers.exact import LINEAR, SQUARE, seeded
 from vadd.core import Masking
 from vadd.core.patterns import InfillMasks
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from tests.core.prior_helpers import bent_flow, informed_prior, line, plane
-from tests.exact import all_sequences, chi_square_p_value, normal_log_density, properties, seeded
+from tests.helpers.exact import all_sequences, chi_square_p_value, normal_log_density, properties, seeded
+from tests.helpers.priors import bent_flow, informed_prior, line, plane
 from vadd.core import DiagonalGaussian, FlowPrior, Noise, StandardNormal
 
 LEVEL = 1e-5

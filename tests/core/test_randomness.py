@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tests.exact import properties
+from tests.helpers.exact import properties
 from vadd.core.randomness import ShuffledBatches, step_generator
 from vadd.errors import UserError
 from vadd.parallel import padded_share, share

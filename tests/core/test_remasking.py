@@ -10,9 +10,9 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from tests.core.plan_helpers import ancestral, model_of, p_value, planned_law
-from tests.exact import LINEAR, SQUARE, TableDenoiser, for_each_schedule, seeded
-from tests.exact import KnownSchedule as Known
+from tests.helpers.exact import LINEAR, SQUARE, TableDenoiser, for_each_schedule, seeded
+from tests.helpers.exact import KnownSchedule as Known
+from tests.helpers.plans import ancestral, model_of, p_value, planned_law
 from vadd.core import Noise, Remask, sample
 from vadd.core.samplers import RevealPlan, Rule
 from vadd.errors import UserError

@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy import stats
 
-from tests.exact import (
+from tests.helpers.exact import (
     COSINE,
     LINEAR,
     SQUARE,

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from tests.core.plan_helpers import model_of
-from tests.exact import LINEAR, SQUARE, TableDenoiser, for_each_schedule, properties, seeded
-from tests.exact import KnownSchedule as Known
+from tests.helpers.exact import LINEAR, SQUARE, TableDenoiser, for_each_schedule, properties, seeded
+from tests.helpers.exact import KnownSchedule as Known
+from tests.helpers.plans import model_of
 from vadd.build import SAMPLERS
 from vadd.core import (
     Ancestral,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from tests.exact import ConstantRecognizer, TableDenoiser, properties, seeded
+from tests.helpers.exact import ConstantRecognizer, TableDenoiser, properties, seeded
 from vadd.core import GaussianLatent, LinearSchedule, MaskedDiffusion, Noise, NoLatent, Samples, sample, step_grid
 from vadd.core.samplers import Grid
 from vadd.core.sampling import LatentPolicy

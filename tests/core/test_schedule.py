@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from tests.exact import KnownSchedule, for_each_schedule, properties
+from tests.helpers.exact import KnownSchedule, for_each_schedule, properties
 from vadd.core import LinearSchedule, PolynomialSchedule
 from vadd.errors import UserError
 

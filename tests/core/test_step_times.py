@@ -12,10 +12,8 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from tests.core.bound_helpers import PriorGrid
-from tests.core.plan_helpers import ancestral, planned_law, step_log_likelihoods
-from tests.core.prior_helpers import bent_flow
-from tests.exact import (
+from tests.helpers.bounds import PriorGrid
+from tests.helpers.exact import (
     COSINE,
     LINEAR,
     KnownSchedule,
@@ -27,6 +25,8 @@ from tests.exact import (
     index_of,
     seeded,
 )
+from tests.helpers.plans import ancestral, planned_law, step_log_likelihoods
+from tests.helpers.priors import bent_flow
 from vadd.core import FlowPrior, MaskedBatch, MaskedDiffusion, Masking, SharedLatent, StepTimes
 from vadd.errors import UserError
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.exact import chi_square_p_value, properties, seeded
+from tests.helpers.exact import chi_square_p_value, properties, seeded
 from vadd.core import TokenSampler, token_sampler
 from vadd.core.token_sampler import DrawPrecision
 from vadd.errors import UserError

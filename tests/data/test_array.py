@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.exact import properties
+from tests.helpers.exact import properties
 from vadd.data import examples_from, load_array, read_array
 from vadd.errors import UserError
 

@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import io
 import re
 import tarfile
 from collections.abc import Callable
@@ -14,12 +13,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.data.test_download import serve
-from tests.data.test_mnist import write
-from tests.exact import properties
+from tests.helpers.exact import properties
+from tests.helpers.files import write_all
 from tests.helpers.fixtures import official_data
 from tests.helpers.pictures import photographs
 from tests.helpers.progress import Told
+from tests.helpers.published import cifar10_batches, cifar10_records, in_folder, tar_of
+from tests.helpers.server import serve
 from vadd.data import cifar10
 from vadd.data.cifar10 import (
     ARCHIVE,
@@ -36,36 +36,9 @@ from vadd.data.cifar10 import (
 from vadd.errors import UserError
 
 
-def records(count: int, seed: int = 0) -> np.ndarray:
-    """(count, 3073): random pixels, labels in 0..9."""
-    rng = np.random.default_rng(seed)
-    made = rng.integers(0, 256, (count, RECORD), dtype=np.uint8)
-    made[:, 0] = rng.integers(0, 10, count)
-    return made
-
-
-def batches(count: int = 4) -> dict[str, bytes]:
-    return {name: records(count, seed).tobytes() for seed, name in enumerate((*TRAIN_BATCHES, TEST_BATCH))}
-
-
-def official(files: dict[str, bytes]) -> bytes:
-    """An archive of these files."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
-
-
-def in_folder(files: dict[str, bytes]) -> dict[str, bytes]:
-    return {f"{FOLDER}/{name}": content for name, content in files.items()}
-
-
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    return write(tmp_path / "cifar10", batches())
+    return write_all(tmp_path / "cifar10", cifar10_batches())
 
 
 @pytest.fixture
@@ -114,7 +87,7 @@ def test_photographs_in_the_binary_layout_come_back(tmp_path: Path) -> None:
     pictures = photographs(120)
     planes = pictures.transpose(0, 3, 1, 2).reshape(120, -1)
     made = np.concatenate([np.arange(120, dtype=np.uint8)[:, None] % 10, planes], axis=1)
-    write(tmp_path, {TRAIN_BATCHES[0]: made[:100].tobytes(), TEST_BATCH: made[100:].tobytes()})
+    write_all(tmp_path, {TRAIN_BATCHES[0]: made[:100].tobytes(), TEST_BATCH: made[100:].tobytes()})
     data = load_cifar10(tmp_path)
     assert np.array_equal(data.train.view(-1, 32, 32, 3), pictures[:100])
     assert np.array_equal(data.test.view(-1, 32, 32, 3), pictures[100:])
@@ -123,7 +96,7 @@ def test_photographs_in_the_binary_layout_come_back(tmp_path: Path) -> None:
 @given(count=st.integers(1, 5), seed=st.integers(0, 1000))
 @properties
 def test_images_go_back_to_the_binary_layout(tmp_path_factory: pytest.TempPathFactory, count: int, seed: int) -> None:
-    made = records(count, seed)
+    made = cifar10_records(count, seed)
     path = tmp_path_factory.getbasetemp() / "batch.bin"
     path.write_bytes(made.tobytes())
     images, labels = read_batch(path)
@@ -151,22 +124,22 @@ def test_batches_come_in_order_from_the_directory_or_the_one_of_the_archive(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flat = load_cifar10(small)
-    write(tmp_path / "nested" / FOLDER, batches())
+    write_all(tmp_path / "nested" / FOLDER, cifar10_batches())
     assert flat.train.equal(load_cifar10(tmp_path / "nested").train)
     monkeypatch.setenv("VADD_DATA", str(small.parent))
     assert flat.train.equal(load_cifar10().train)
     assert flat.train_labels is not None
-    assert flat.train_labels.tolist() == [int(label) for seed in range(5) for label in records(4, seed)[:, 0]]
+    assert flat.train_labels.tolist() == [int(label) for seed in range(5) for label in cifar10_records(4, seed)[:, 0]]
     assert (len(flat.train), len(flat.test)) == (20, 4)
 
 
 def test_what_is_there_is_used(tmp_path: Path) -> None:
     sizes = {TRAIN_BATCHES[3]: 2, TRAIN_BATCHES[1]: 3, TEST_BATCH: 1}
-    place = write(tmp_path, {name: records(size, size).tobytes() for name, size in sizes.items()})
+    place = write_all(tmp_path, {name: cifar10_records(size, size).tobytes() for name, size in sizes.items()})
     data = load_cifar10(place)
     assert count_cifar10(place) == (len(data.train), len(data.test)) == (5, 1)
     assert data.train_labels is not None
-    assert data.train_labels.tolist() == [*records(3, 3)[:, 0], *records(2, 2)[:, 0]]
+    assert data.train_labels.tolist() == [*cifar10_records(3, 3)[:, 0], *cifar10_records(2, 2)[:, 0]]
 
 
 def test_missing_files_are_named_with_the_way_to_get_them(small: Path, tmp_path: Path) -> None:
@@ -180,7 +153,7 @@ def test_missing_files_are_named_with_the_way_to_get_them(small: Path, tmp_path:
 
 
 def labelled(label: int) -> bytes:
-    made = records(3)
+    made = cifar10_records(3)
     made[1, 0] = label
     return made.tobytes()
 
@@ -189,8 +162,8 @@ def labelled(label: int) -> bytes:
     ("content", "told"),
     [
         (b"", "0 bytes are not records of 3073"),
-        (records(2).tobytes()[:-1], "6145 bytes are not records of 3073"),
-        (records(2)[:, 1:].tobytes(), "6144 bytes are not records of 3073"),
+        (cifar10_records(2).tobytes()[:-1], "6145 bytes are not records of 3073"),
+        (cifar10_records(2)[:, 1:].tobytes(), "6144 bytes are not records of 3073"),
         (labelled(10), "holds the label 10, outside 0..9"),
     ],
     ids=["empty", "cut short", "no labels", "label 10"],
@@ -214,9 +187,9 @@ def fetched(place: Path, archive: bytes, monkeypatch: pytest.MonkeyPatch) -> lis
 
 @pytest.mark.usefixtures("few")
 def test_the_archive_is_fetched_unpacked_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = batches()
+    files = cifar10_batches()
     extras = {"readme.html": b"hello", "batches.meta.txt": b"airplane"}
-    assert set(fetched(tmp_path, official(in_folder({**extras, **files})), monkeypatch)) == {ARCHIVE}
+    assert set(fetched(tmp_path, tar_of(in_folder({**extras, **files})), monkeypatch)) == {ARCHIVE}
     assert files_below(tmp_path) == sorted(in_folder(files))
     assert all((tmp_path / name).read_bytes() == content for name, content in in_folder(files).items())
     assert len(load_cifar10(tmp_path).train) == 20
@@ -225,15 +198,15 @@ def test_the_archive_is_fetched_unpacked_and_removed(tmp_path: Path, monkeypatch
 
 @pytest.mark.usefixtures("few")
 def test_a_part_is_completed_and_the_complete_set_is_then_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, {TRAIN_BATCHES[0]: records(2).tobytes(), TEST_BATCH: records(1).tobytes()})
-    fetched(tmp_path, official(in_folder(batches())), monkeypatch)
+    write_all(tmp_path, {TRAIN_BATCHES[0]: cifar10_records(2).tobytes(), TEST_BATCH: cifar10_records(1).tobytes()})
+    fetched(tmp_path, tar_of(in_folder(cifar10_batches())), monkeypatch)
     assert count_cifar10(tmp_path) == (20, 4)
-    assert (tmp_path / TEST_BATCH).read_bytes() == records(1).tobytes()
+    assert (tmp_path / TEST_BATCH).read_bytes() == cifar10_records(1).tobytes()
 
 
 @pytest.mark.usefixtures("few")
 def test_an_archive_the_user_put_there_is_used_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = official(in_folder(batches()))
+    archive = tar_of(in_folder(cifar10_batches()))
     (tmp_path / ARCHIVE).write_bytes(archive)
     monkeypatch.setattr(cifar10, "MD5", hashlib.md5(archive).hexdigest())
     fetch_cifar10(tmp_path, mirrors=["http://127.0.0.1:1/"])
@@ -243,7 +216,10 @@ def test_an_archive_the_user_put_there_is_used_and_kept(tmp_path: Path, monkeypa
 
 @pytest.mark.usefixtures("few")
 def test_another_archive_is_refused(tmp_path: Path) -> None:
-    with serve({ARCHIVE: official(in_folder(batches()))}) as url, pytest.raises(UserError, match=f"not {cifar10.MD5}"):
+    with (
+        serve({ARCHIVE: tar_of(in_folder(cifar10_batches()))}) as url,
+        pytest.raises(UserError, match=f"not {cifar10.MD5}"),
+    ):
         fetch_cifar10(tmp_path, mirrors=[url])
     assert files_below(tmp_path) == []
 
@@ -258,15 +234,15 @@ def test_nothing_is_written_outside_whatever_the_archive_holds(tmp_path: Path) -
         f"/{FOLDER}/{TEST_BATCH}": b"x",
     }
     archive = tmp_path / "a.tar.gz"
-    archive.write_bytes(official({**evil, **in_folder(batches())}))
+    archive.write_bytes(tar_of({**evil, **in_folder(cifar10_batches())}))
     unpack(archive, tmp_path / "deep" / "down")
-    assert files_below(tmp_path) == sorted(["a.tar.gz", *(f"deep/down/{name}" for name in batches())])
+    assert files_below(tmp_path) == sorted(["a.tar.gz", *(f"deep/down/{name}" for name in cifar10_batches())])
     assert not (tmp_path.parent / "evil").exists()
 
 
 @pytest.mark.usefixtures("few")
 def test_links_in_an_archive_are_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_bytes(records(4).tobytes())
+    (tmp_path / "secret").write_bytes(cifar10_records(4).tobytes())
     archive = tmp_path / "a.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         member = tarfile.TarInfo(f"{FOLDER}/{TEST_BATCH}")
@@ -282,10 +258,13 @@ def test_links_in_an_archive_are_not_followed(tmp_path: Path) -> None:
     ("make", "told"),
     [
         (lambda: b"<html>", "not a readable archive"),
-        (lambda: official(in_folder(batches()))[:20_000], "not a readable archive"),
-        (lambda: gzip.compress(gzip.decompress(official(in_folder(batches())))[:20_000]), "not a readable archive"),
-        (lambda: official({"other/file": b"x"}), "it has no cifar-10-batches-bin/data_batch_1.bin"),
-        (lambda: official(in_folder(batches(3))), "data_batch_1.bin has 9219 bytes"),
+        (lambda: tar_of(in_folder(cifar10_batches()))[:20_000], "not a readable archive"),
+        (
+            lambda: gzip.compress(gzip.decompress(tar_of(in_folder(cifar10_batches())))[:20_000]),
+            "not a readable archive",
+        ),
+        (lambda: tar_of({"other/file": b"x"}), "it has no cifar-10-batches-bin/data_batch_1.bin"),
+        (lambda: tar_of(in_folder(cifar10_batches(3))), "data_batch_1.bin has 9219 bytes"),
     ],
     ids=["no archive", "gzip cut", "tar cut", "another archive", "batches of another size"],
 )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.exact import chi_square_p_value
+from tests.helpers.exact import chi_square_p_value
 from vadd.data import copies_distribution, load_copies
 from vadd.data.copies import copies_sample
 from vadd.evaluation import entropy, histogram, mutual_information

@@ -1,9 +1,7 @@
 """Corpora: what is held out, text8, and the hub by a stand-in."""
 
-import io
 import sys
 import types
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.data.test_documents import write
-from tests.data.test_download import serve
-from tests.exact import properties
+from tests.helpers.exact import properties
+from tests.helpers.files import write
 from tests.helpers.fixtures import CORPORA, official_data
+from tests.helpers.published import zip_of
+from tests.helpers.server import serve
 from tests.helpers.texts import TOPICS, letters_only
 from vadd.data.text import text8
 from vadd.data.text.corpora import Corpus, LastDocuments, Part, RandomShare
@@ -109,18 +108,11 @@ def test_text8_is_split_ninety_five_five(tmp_path: Path) -> None:
     assert "".join(texts(corpus, "test")) == whole[190_000:]
 
 
-def archive(content: bytes, name: str = "text8") -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
-        made.writestr(name, content)
-    return buffer.getvalue()
-
-
 def test_text8_is_fetched_and_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(text8, "SIZE", 1200)
     content = b"some words " * 109 + b"z"
-    with serve({"text8.zip": archive(content)}) as url:
+    with serve({"text8.zip": zip_of(content)}) as url:
         file = fetch_text8(tmp_path, mirrors=[url])
     assert file.read_bytes() == content
     assert [path.name for path in tmp_path.iterdir()] == ["text8"]
@@ -131,11 +123,11 @@ def test_text8_is_fetched_and_unpacked_once(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (archive(b"short"), "it holds 5 characters, not 100,000,000"),
-        (archive(b"Upper"), "other characters than a to z"),
-        (archive(b"a", "other"), "it holds no file text8"),
+        (zip_of(b"short"), "it holds 5 characters, not 100,000,000"),
+        (zip_of(b"Upper"), "other characters than a to z"),
+        (zip_of(b"a", "other"), "it holds no file text8"),
         (b"PK not an archive", "is not a readable archive"),
-        (archive(b"a" * 999)[:60], "is not a readable archive"),
+        (zip_of(b"a" * 999)[:60], "is not a readable archive"),
     ],
 )
 def test_another_archive_is_not_text8_and_leaves_nothing(tmp_path: Path, content: bytes, told: str) -> None:

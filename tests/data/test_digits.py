@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits as sklearn_digits
 
-from tests.exact import properties
+from tests.helpers.exact import properties
 from vadd.data.dataset import quantize
 from vadd.data.digits import load_digits
 from vadd.errors import UserError

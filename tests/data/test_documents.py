@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.exact import properties
+from tests.helpers.exact import properties
+from tests.helpers.files import write
 from tests.helpers.texts import TOPICS, letters_only
 from tests.helpers.tokenizers import small_tokenizer
 from vadd.data.text import documents as module
@@ -19,12 +20,6 @@ from vadd.errors import UserError
 
 TEXT = "\n".join(TOPICS)
 POEM = "one\ntwo\n\n\nthree  \n   \nfour\nfive\n"
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
 
 
 def documents_of(path: Path, documents: Documents = "file", field: str = "text") -> list[str]:

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.exact import properties
+from tests.helpers.exact import properties
 from tests.helpers.pictures import photographs
 from vadd.data.image_folder import SUFFIXES, image_files, load_image_folder, read_image
 from vadd.errors import UserError

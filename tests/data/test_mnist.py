@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.test_download import serve
+from tests.helpers.files import write_all
 from tests.helpers.fixtures import official_data
 from tests.helpers.progress import Told
+from tests.helpers.published import idx, mnist_files
+from tests.helpers.server import serve
 from vadd.data import mnist
 from vadd.data.mnist import (
     MD5,
@@ -28,36 +30,10 @@ from vadd.data.mnist import (
 )
 from vadd.errors import UserError
 
-real_data = official_data
-"""The name by which tests of the command line know it."""
-
-
-def idx(array: np.ndarray, magic: int | None = None) -> bytes:
-    """An idx file, gzipped; written with Python's integers, unlike it is read."""
-    head = (0x0800 + array.ndim if magic is None else magic, *array.shape)
-    return gzip.compress(b"".join(number.to_bytes(4, "big") for number in head) + array.tobytes())
-
-
-def small_files(train: int = 5, test: int = 3) -> dict[str, bytes]:
-    rng = np.random.default_rng(0)
-    return {
-        TRAIN_IMAGES: idx(rng.integers(0, 256, (train, 28, 28), dtype=np.uint8)),
-        TRAIN_LABELS: idx(rng.integers(0, 10, train, dtype=np.uint8)),
-        TEST_IMAGES: idx(rng.integers(0, 256, (test, 28, 28), dtype=np.uint8)),
-        TEST_LABELS: idx(rng.integers(0, 10, test, dtype=np.uint8)),
-    }
-
-
-def write(directory: Path, files: dict[str, bytes]) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (directory / name).write_bytes(content)
-    return directory
-
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    return write(tmp_path / "mnist", small_files())
+    return write_all(tmp_path / "mnist", mnist_files())
 
 
 def refusal(directory: Path) -> str:
@@ -220,7 +196,7 @@ def test_the_four_files_are_fetched_checked_and_not_fetched_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    files = small_files()
+    files = mnist_files()
     monkeypatch.setattr(mnist, "MD5", {name: hashlib.md5(content).hexdigest() for name, content in files.items()})
     told = Told()
     with serve({f"mirror/{name}": content for name, content in files.items()}) as url:
@@ -234,6 +210,6 @@ def test_the_four_files_are_fetched_checked_and_not_fetched_twice(
 
 def test_a_mirror_with_other_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with serve(small_files()) as url, pytest.raises(UserError, match=re.escape(f"not {MD5[TRAIN_IMAGES]}")):
+    with serve(mnist_files()) as url, pytest.raises(UserError, match=re.escape(f"not {MD5[TRAIN_IMAGES]}")):
         fetch_mnist(tmp_path, mirrors=[url])
     assert list(tmp_path.iterdir()) == []

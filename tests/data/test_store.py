@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.data.test_documents import write
-from tests.exact import properties
+from tests.helpers.exact import properties
+from tests.helpers.files import write
 from tests.helpers.progress import Told
 from vadd.data.dataset import Array
 from vadd.data.text import store

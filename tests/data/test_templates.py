@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.exact import properties
+from tests.helpers.exact import properties
 from tests.helpers.texts import LINES
 from tests.helpers.tokenizers import small_tokenizer
 from vadd.data.text.pieces import marked_text, pieces

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vadd
-from tests.conftest import SHORT_TRAINING, Command
-from tests.data.test_documents import write
-from tests.exact import properties
+from tests.helpers.commands import Command
+from tests.helpers.exact import properties
+from tests.helpers.files import write
 from tests.helpers.fixtures import CORPORA
+from tests.helpers.text_runs import BOOK, TINY_NETWORK, text_recipe
 from tests.helpers.texts import TOPICS
 from tests.helpers.tokenizers import small_tokenizer, write_bert
 from vadd.build import build_dataset, recipe_for
@@ -25,13 +26,10 @@ from vadd.data.text import judging_text, load_text
 from vadd.data.text.detokenizers import lm1b
 from vadd.data.text.tokenizers import CharacterTokenizer
 from vadd.errors import UserError
-from vadd.recipe import Recipe, TextData
+from vadd.recipe import TextData
 from vadd.runs.layout import RunDirectory
 from vadd.runs.run import keep_tokenizer
 from vadd.training.loop import train
-
-BOOK = "the cat sat on the mat. the dog sat on the log.\n" * 60
-TINY_NETWORK = ("network.heads=2", "network.denoiser.width=16", "network.denoiser.blocks=1")
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +41,12 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def text_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on text whose corpus is gone."""
     folder = tmp_path_factory.mktemp("gone")
-    recipe = tiny_recipe(write(folder / "book.txt", BOOK))
+    recipe = text_recipe(write(folder / "book.txt", BOOK), "data.length=12")
     directory = RunDirectory(folder / "run")
     directory.create(recipe)
     train(recipe, directory, build_dataset(recipe))
     (folder / "book.txt").unlink()
     return directory.path
-
-
-def tiny_recipe(path: Path, *overrides: str) -> Recipe:
-    changes = [*TINY_NETWORK, *SHORT_TRAINING, "training.steps=10", "data.length=12", *overrides]
-    return recipe_for(path).with_overrides(changes)
 
 
 def test_a_book_becomes_sequences_of_its_characters(book: Path) -> None:
@@ -204,7 +197,7 @@ def test_a_run_refuses_another_tokenizer_and_takes_its_own_again(text_run: Path)
 
 def test_a_text_that_changed_is_noticed_when_training_goes_on(tmp_path: Path) -> None:
     path = write(tmp_path / "book.txt", BOOK)
-    recipe = tiny_recipe(path)
+    recipe = text_recipe(path, "data.length=12")
     directory = RunDirectory(tmp_path / "run")
     directory.create(recipe)
     assert train(recipe, directory, build_dataset(recipe)).finished

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.exact import properties
+from tests.helpers.exact import properties
 from tests.helpers.texts import LINES
 from tests.helpers.tokenizers import official_tokenizer, small_tokenizer
 from vadd.data.text.subwords import SubwordTokenizer, published, read_tokenizer_json, train_bpe

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.exact import chi_square_p_value
+from tests.helpers.exact import chi_square_p_value
 from vadd.data import load_toy, toy_distribution, toy_sample
 from vadd.data.toy import Toy, toy_points
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.exact import properties
+from tests.helpers.exact import properties
 from tests.helpers.tokenizers import small_tokenizer
 from vadd.data.text.corpora import Piece
 from vadd.data.text.tokenizers import CharacterTokenizer, Tokenizer

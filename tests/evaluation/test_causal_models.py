@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.evaluation.judge_helpers import save_judge, tiny_network
+from tests.helpers.judges import save_judge, tiny_network
 from vadd.errors import UserError
 from vadd.evaluation import causal_models
 from vadd.evaluation.causal_models import converted, load_causal_model

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +11,12 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.testing import assert_close
 
+from tests.helpers.fixtures import official_data
 from vadd.errors import UserError
 from vadd.evaluation import classifier
 from vadd.evaluation.classifier import ClassifierFeatures, ConvolutionalClassifier, classifier_features
 from vadd.evaluation.frechet import feature_statistics, frechet_distance
 
-DATA = Path(os.environ.get("VADD_TEST_DATA", "../shared/data"))
 SHAPE, VALUES = (4, 4), 3
 Split = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -206,10 +205,11 @@ def test_real_digits_are_told_apart_and_noise_raises_the_distance(tmp_path: Path
     assert distances[1] > 1.5 * distances[0]
 
 
-@pytest.mark.skipif(not (DATA / "mnist").is_dir(), reason=f"no MNIST in {DATA}; set VADD_TEST_DATA")
 def test_real_mnist_is_told_apart(tmp_path: Path) -> None:
+    place = official_data("mnist")
+
     def read(name: str, offset: int) -> Tensor:
-        content = gzip.decompress((DATA / "mnist" / f"{name}-ubyte.gz").read_bytes())
+        content = gzip.decompress((place / f"{name}-ubyte.gz").read_bytes())
         return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=offset)
 
     def tokens(name: str) -> Tensor:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.exact import properties
+from tests.helpers.exact import properties
 from vadd.data import toy_distribution
 from vadd.data.dataset import Array
 from vadd.evaluation import entropy, histogram, jsd, mutual_information, paper_js, sampling_floor

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.conftest import tiny_recipe
-from tests.exact import chi_square_p_value
+from tests.helpers.exact import chi_square_p_value
+from tests.helpers.tiny import tiny_recipe
 from vadd.build import build_model
 from vadd.core import MaskedDiffusion, sample
 from vadd.core.samplers import Grid

@@ -11,7 +11,7 @@ from scipy import linalg
 from torch import Tensor
 from torch.testing import assert_close
 
-from tests.exact import properties, seeded
+from tests.helpers.exact import properties, seeded
 from vadd.errors import UserError
 from vadd.evaluation.frechet import FeatureStatistics, feature_statistics, frechet_distance, kept_statistics
 

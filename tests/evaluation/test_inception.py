@@ -1,7 +1,6 @@
 """FID's features: the resizing pixel by pixel, what is loaded and what is refused, and the real network on CIFAR-10."""
 
 import hashlib
-import os
 import subprocess
 import sys
 import zipfile
@@ -14,24 +13,17 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from tests.helpers.fixtures import inception_network, official_data
+from tests.helpers.pictures import photographs
 from vadd.errors import UserError
 from vadd.evaluation import inception
 from vadd.evaluation.frechet import feature_statistics, frechet_distance
 from vadd.evaluation.inception import InceptionFeatures, clean_resize
 
-DATA = Path(os.environ.get("VADD_TEST_DATA", "../shared/data"))
-CIFAR = DATA / "cifar10" / "data_batch_1.bin"
-NETWORK = Path(os.environ.get("VADD_INCEPTION", DATA.parent / "inception" / "inception.pt"))
-
-needs_cifar = pytest.mark.skipif(not CIFAR.is_file(), reason=f"no CIFAR-10 at {CIFAR}; set VADD_TEST_DATA")
-needs_inception = pytest.mark.skipif(
-    not NETWORK.is_file(), reason=f"no Inception network at {NETWORK}; set VADD_INCEPTION to its file"
-)
-
 
 def cifar_images(count: int) -> Tensor:
     """(count, 32, 32, 3) uint8."""
-    records = np.fromfile(CIFAR, np.uint8, count * 3073).reshape(count, 3073)
+    records = np.fromfile(official_data("cifar10") / "data_batch_1.bin", np.uint8, count * 3073).reshape(count, 3073)
     return torch.from_numpy(records[:, 1:].reshape(count, 3, 32, 32).transpose(0, 2, 3, 1).copy())
 
 
@@ -49,9 +41,8 @@ def small_network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@needs_cifar
 def test_resizing_is_pillows_bicubic_on_each_channel() -> None:
-    image = cifar_images(3)[2]
+    image = torch.from_numpy(photographs(3)[2])
     resized = clean_resize(image)
     assert resized.shape == (3, 299, 299)
     assert resized.dtype == torch.float32
@@ -122,10 +113,8 @@ def test_images_of_another_kind_are_told(monkeypatch: pytest.MonkeyPatch) -> Non
         clean_resize(torch.zeros(32, 32, 3, dtype=torch.uint8))
 
 
-@needs_cifar
-@needs_inception
 def test_the_real_network_gives_zero_for_a_set_with_itself_and_more_with_more_noise() -> None:
-    extract = InceptionFeatures(NETWORK)
+    extract = InceptionFeatures(inception_network())
     images = cifar_images(64)
     told: list[int] = []
     real = feature_statistics(extract, images, batch=32, progress=lambda what, done=0, total=None: told.append(done))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.evaluation.judge_helpers import BOS, CONTEXT, VALUES, WORDS, nats_by_hand, tiny_network, tiny_tokenizer
-from tests.exact import properties
+from tests.helpers.exact import properties
+from tests.helpers.judges import BOS, CONTEXT, VALUES, WORDS, nats_by_hand, tiny_network, tiny_tokenizer
 from vadd.errors import UserError
 from vadd.evaluation.causal_models import CausalModel
 from vadd.evaluation.language_judge import LanguageJudge, Scores

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.conftest import tiny_recipe, train_in
-from tests.exact import seeded
+from tests.helpers.exact import seeded
+from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.core import Particles, step_bound
 from vadd.core.randomness import BOUNDS, step_generator
 from vadd.core.samplers import Grid

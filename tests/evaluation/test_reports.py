@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.evaluation.judge_helpers import save_judge
-from tests.evaluation.text_helpers import BOOK, PADDED, SENTENCES, train_on_text, write
+from tests.helpers.files import write
+from tests.helpers.judges import save_judge
+from tests.helpers.text_runs import BOOK, PADDED, SENTENCES, train_on_text
 from vadd.core import Particles
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, RunReport, evaluate

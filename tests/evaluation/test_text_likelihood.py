@@ -11,9 +11,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import Command
-from tests.evaluation.text_helpers import PADDED, SENTENCES, train_on_text, write
-from tests.exact import properties
+from tests.helpers.commands import Command
+from tests.helpers.exact import properties
+from tests.helpers.files import write
+from tests.helpers.text_runs import PADDED, SENTENCES, train_on_text
 from vadd.core import Particles, step_bound
 from vadd.core.randomness import BOUNDS, step_generator
 from vadd.data.text.tokenizers import Specials

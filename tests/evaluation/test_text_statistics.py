@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.exact import properties
+from tests.helpers.exact import properties
 from vadd.evaluation.metrics import TextMetrics
 from vadd.evaluation.text_statistics import distinct_n, sample_entropy, text_statistics
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.conftest import Command
-from tests.evaluation.text_helpers import BOOK, train_on_text, write
-from tests.report.report_helpers import run_report
+from tests.helpers.commands import Command
+from tests.helpers.files import write
+from tests.helpers.reports import run_report
+from tests.helpers.text_runs import BOOK, train_on_text
 from vadd.core import Particles
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import vadd
-from tests.conftest import tiny_recipe
-from tests.core.plan_helpers import ancestral, model_of, p_value, planned_law
-from tests.exact import LINEAR, TableDenoiser, properties
+from tests.helpers.exact import LINEAR, TableDenoiser, properties
+from tests.helpers.plans import ancestral, model_of, p_value, planned_law
 from tests.helpers.progress import Told
+from tests.helpers.tiny import tiny_recipe
 from vadd.build import SAMPLERS
 from vadd.core import Ordered, TokenSampler, sample
 from vadd.core.noise import BLOCK, Noise

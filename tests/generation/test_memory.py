@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import vadd
-from tests.training.children import CONTEXT, writing_samples
+from tests.helpers.children import CONTEXT, writing_samples
 from vadd.core import LinearSchedule, MaskedDiffusion
 from vadd.core.noise import BLOCK
 from vadd.errors import UserError

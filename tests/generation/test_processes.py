@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Command
-from tests.training.children import sampling_command, together
+from tests.helpers.children import sampling_command, together
+from tests.helpers.commands import Command
 from vadd.generation import memory
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import vadd
-from tests.conftest import tiny_recipe
 from tests.helpers.progress import Told
+from tests.helpers.tiny import tiny_recipe
 from vadd.build import SAMPLERS, build_model
 from vadd.core import (
     EntropyBounded,

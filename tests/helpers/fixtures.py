@@ -19,3 +19,11 @@ def official_data(name: str) -> Path:
     if not place.is_dir():
         pytest.skip(f"VADD_TEST_DATA is set, but there is no folder {place}")
     return place
+
+
+def inception_network() -> Path:
+    """The network of the FID, or the test is skipped."""
+    network = os.environ.get("VADD_INCEPTION")
+    if not network:
+        pytest.skip("this is about the Inception network itself; VADD_INCEPTION can name its file")
+    return Path(network)

@@ -1,4 +1,4 @@
-"""Real photographs for tests: the two that scikit-learn carries, cut into small pictures."""
+"""Pictures for tests: real photographs, the two that scikit-learn carries, and states on the way to a picture."""
 
 from functools import cache
 
@@ -22,3 +22,11 @@ def photographs(count: int, side: int = 32) -> Array:
     both = np.stack(cut, axis=1).reshape(-1, side, side, 3)
     assert len(both) >= count
     return np.asarray(both[:count], np.uint8)
+
+
+def trajectory(steps: int, count: int = 1, positions: int = 16, values: int = 2) -> Array:
+    """(steps + 1, count, positions): from all masked, a share of the positions more at each state."""
+    rng = np.random.default_rng(1)
+    final = rng.integers(0, values, (count, positions))
+    order = rng.random((count, positions))
+    return np.stack([np.where(order < step / steps, final, values) for step in range(steps + 1)])

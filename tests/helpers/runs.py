@@ -38,8 +38,3 @@ def log_of(path: Path, *, leave_out: str = "steps_per_second") -> list[dict[str,
     """The lines of metrics, without what depends on the machine."""
     records = RunDirectory(path).metrics()
     return [{key: value for key, value in record.items() if key != leave_out} for record in records]
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    """Every file in a folder and below."""
-    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}

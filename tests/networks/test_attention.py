@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
-from tests.exact import seeded
+from tests.helpers.exact import seeded
 from vadd.networks.attention import Kernel, attention, attention_kernel
 from vadd.planning.counting import _fused_attention
 

@@ -5,8 +5,8 @@ priors.
 import pytest
 import torch
 
-from tests.core.prior_helpers import bent
-from tests.exact import all_sequences, normal_log_density, seeded
+from tests.helpers.exact import all_sequences, normal_log_density, seeded
+from tests.helpers.priors import bent
 from vadd.networks import CouplingFlow, ResidualRecognizer, ShortTransformerRecognizer, StateReader, TransformerSize
 
 for_some_dims = pytest.mark.parametrize("dim", [1, 2, 3, 8, 16])

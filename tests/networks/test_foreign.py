@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.exact import seeded
+from tests.helpers.exact import seeded
 from vadd.errors import UserError
 from vadd.networks import TransformerDenoiser, TransformerSize
 from vadd.networks.foreign import transformer_weights

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from tests.exact import seeded
+from tests.helpers.exact import seeded
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 from vadd.networks.mlp import LatentEmbedding, TimeEmbedding, TokenEmbedding
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from tests.networks.helpers import small_model
+from tests.helpers.networks import small_model
 from vadd.build import NETWORKS
 from vadd.core import MaskedBatch
 from vadd.networks.posterior import mean_and_log_std

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.exact import seeded
+from tests.helpers.exact import seeded
 from vadd.errors import UserError
 from vadd.networks import ShortTransformerDenoiser, ShortTransformerRecognizer, TransformerSize
 

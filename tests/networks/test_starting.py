@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.core.prior_helpers import bent
-from tests.exact import TableDenoiser, seeded
+from tests.helpers.exact import TableDenoiser, seeded
+from tests.helpers.priors import bent
 from vadd.errors import UserError
 from vadd.networks import (
     MlpDenoiser,

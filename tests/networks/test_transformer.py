@@ -1,6 +1,6 @@
 """The diffusion transformers: the paper's sizes, their shortcuts beside plain forms, what depends on what."""
 
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 import torch
@@ -10,8 +10,20 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from tests.exact import properties, seeded
-from tests.networks.helpers import awaken, gradients, weights_of
+from tests.helpers.exact import properties, seeded
+from tests.helpers.networks import awaken, gradients, weights_of
+from tests.helpers.small_transformers import (
+    DIM,
+    NO_TIME,
+    POSITIONS,
+    SIZE,
+    VALUES,
+    everywhere,
+    latents,
+    small_denoiser,
+    small_recognizer,
+    tokens,
+)
 from vadd.build import build_model
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
@@ -20,40 +32,12 @@ from vadd.networks.transformer_blocks import Condition, TransformerSize
 from vadd.recipe import CopiesData, Recipe, TransformerNetwork
 from vadd.recipe.network import TRANSFORMER_SIZES, TransformerRecognizerSection
 
-SIZE, POSITIONS, VALUES, DIM = 3, 7, 5, 3
-SMALL: dict[str, Any] = {"width": 16, "blocks": 2, "heads": 2, "dropout": 0.0}
-CONDITION = 6
 GPT2, BERT = 50_257, 30_521
 
 
 @pytest.fixture(autouse=True)
 def _fixed_weights() -> None:
     torch.manual_seed(0)
-
-
-def small_denoiser(positions: int = POSITIONS, *, latent_dim: int | None = DIM, **options: Any) -> TransformerDenoiser:
-    size = TransformerSize(**SMALL | options)
-    return TransformerDenoiser(positions, VALUES, size, condition=CONDITION, latent_dim=latent_dim)
-
-
-def small_recognizer(**options: Any) -> TransformerRecognizer:
-    size = TransformerSize(**SMALL | options)
-    return TransformerRecognizer(POSITIONS, VALUES, size, condition=CONDITION, latent_dim=DIM)
-
-
-def tokens(seed: int = 0, values: int = VALUES + 1) -> Tensor:
-    return torch.randint(values, (SIZE, POSITIONS), generator=seeded(seed))
-
-
-def latents(seed: int = 0) -> Tensor:
-    return torch.randn(SIZE, DIM, generator=seeded(seed))
-
-
-def everywhere() -> Tensor:
-    return torch.ones(SIZE, POSITIONS, dtype=torch.bool)
-
-
-NO_TIME = torch.ones(SIZE)
 
 
 # Sizes

@@ -1,7 +1,6 @@
 """The UNets: the paper's sizes, what they depend on, what they return and what they refuse."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -9,13 +8,24 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from tests.exact import seeded
-from tests.networks.helpers import awaken, gradients, weights_of
+from tests.helpers.exact import seeded
+from tests.helpers.networks import awaken, gradients, weights_of
+from tests.helpers.small_unets import (
+    DIM,
+    SIDE,
+    SIZE,
+    SMALL,
+    VALUES,
+    everywhere,
+    latents,
+    small_denoiser,
+    small_recognizer,
+    times,
+    tokens,
+)
 from vadd.errors import UserError
 from vadd.networks import SiameseUnetRecognizer, UnetDenoiser, UnetSize
 
-SIDE, VALUES, DIM, SIZE = 4, 5, 3, 3
-SMALL: dict[str, Any] = {"embedding": 8, "blocks": 2, "groups": 2, "pixel_embedding": 4, "dropout": 0.0}
 MNIST: tuple[tuple[int, int, int], int, UnetSize] = ((32, 32, 1), 2, UnetSize())
 CIFAR10: tuple[tuple[int, int, int], int, UnetSize] = ((32, 32, 3), 256, UnetSize(embedding=128, blocks=32, groups=32))
 
@@ -23,30 +33,6 @@ CIFAR10: tuple[tuple[int, int, int], int, UnetSize] = ((32, 32, 3), 256, UnetSiz
 @pytest.fixture(autouse=True)
 def _fixed_weights() -> None:
     torch.manual_seed(0)
-
-
-def small_denoiser(channels: int = 1, *, latent_dim: int | None = None, **options: Any) -> UnetDenoiser:
-    return UnetDenoiser((SIDE, SIDE, channels), VALUES, UnetSize(**SMALL | options), latent_dim=latent_dim)
-
-
-def small_recognizer(channels: int = 1, **options: Any) -> SiameseUnetRecognizer:
-    return SiameseUnetRecognizer((SIDE, SIDE, channels), VALUES, UnetSize(**SMALL | options), latent_dim=DIM)
-
-
-def tokens(channels: int = 1, seed: int = 0, side: int = SIDE) -> Tensor:
-    return torch.randint(VALUES + 1, (SIZE, side * side * channels), generator=seeded(seed))
-
-
-def latents(seed: int = 0) -> Tensor:
-    return torch.randn(SIZE, DIM, generator=seeded(seed))
-
-
-def times(seed: int = 0) -> Tensor:
-    return torch.rand(SIZE, generator=seeded(seed))
-
-
-def everywhere(channels: int = 1) -> Tensor:
-    return torch.ones(SIZE, SIDE * SIDE * channels, dtype=torch.bool)
 
 
 @pytest.mark.parametrize(

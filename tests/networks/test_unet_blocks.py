@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from tests.exact import seeded
-from tests.networks.helpers import awaken
+from tests.helpers.exact import seeded
+from tests.helpers.networks import awaken
 from vadd.networks.unet import PixelEmbedding, PixelReadout
 from vadd.networks.unet_blocks import AttentionBlock, ResnetBlock, TimeFeatures, UnetBody, UnetSize
 

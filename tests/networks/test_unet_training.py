@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from tests.exact import seeded
-from tests.networks.helpers import awaken, gradients
-from tests.networks.test_unet import (
+from tests.helpers.exact import seeded
+from tests.helpers.networks import awaken, gradients
+from tests.helpers.small_unets import (
     DIM,
     SIDE,
     SIZE,

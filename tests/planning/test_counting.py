@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.conftest import tiny_recipe
-from tests.exact import seeded, sigmas
-from tests.planning.test_plan import on_meta
+from tests.helpers.exact import seeded, sigmas
+from tests.helpers.networks import on_meta
+from tests.helpers.tiny import tiny_recipe
 from vadd.build import build_mask_draw, build_model, example_format
 from vadd.core import GaussianLatent, LinearSchedule, MaskedBatch
 from vadd.planning.counting import sampling_flops, training_cost

@@ -6,19 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import tiny_recipe
+from tests.helpers.networks import on_meta
+from tests.helpers.tiny import tiny_recipe
 from vadd.build import build_dataset, example_format, recipe_for
-from vadd.core import MaskedDiffusion
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
-from vadd.planning.counting import model_on_meta
 from vadd.planning.plan import Memory, checkpoint_bytes, count_parameters, make_plan, measured_rate, training_memory
 from vadd.recipe import ArrayData, FolderData, Recipe, load_recipe, recipe_names
 from vadd.runs.layout import RunDirectory
-
-
-def on_meta(recipe: Recipe) -> MaskedDiffusion:
-    return model_on_meta(recipe, example_format(recipe))
 
 
 @pytest.mark.parametrize("model", ["mdlm", "vadd"])

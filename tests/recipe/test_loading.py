@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.files import write
 from vadd.recipe import (
     Recipe,
     differences,
@@ -21,11 +22,6 @@ PAPER_RECIPES = ("checkerboard-paper", "swissroll-paper", "circles-paper")
 
 def value_of(recipe: Recipe, key: str) -> Any:
     return dict(flatten(recipe.model_dump(mode="json")))[key]
-
-
-def write(path: Path, text: str) -> str:
-    path.write_text(text)
-    return str(path)
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -113,14 +109,18 @@ def test_later_overrides_win() -> None:
 
 
 def test_a_recipe_of_ones_own_takes_its_name_from_its_file(tmp_path: Path) -> None:
-    recipe = load_recipe(write(tmp_path / "mine.yaml", "data: {kind: toy, name: circles, vocab_size: 7}\nseed: 3\n"))
+    recipe = load_recipe(
+        str(write(tmp_path / "mine.yaml", "data: {kind: toy, name: circles, vocab_size: 7}\nseed: 3\n"))
+    )
     assert (recipe.name, recipe.seed, recipe.model) == ("mine", 3, "vadd")
     assert value_of(recipe, "data.vocab_size") == 7
 
 
 def test_a_recipe_that_extends_another_states_only_what_differs(tmp_path: Path) -> None:
     middle = write(tmp_path / "middle.yaml", "extends: circles\ntraining: {batch: 64}\n")
-    recipe = load_recipe(write(tmp_path / "mine.yaml", f"extends: {middle}\ntraining: {{steps: 11}}\nmodel: mdlm\n"))
+    recipe = load_recipe(
+        str(write(tmp_path / "mine.yaml", f"extends: {middle}\ntraining: {{steps: 11}}\nmodel: mdlm\n"))
+    )
     assert differences(load_recipe("circles"), recipe) == {
         "name": ("circles", "mine"),
         "model": ("vadd", "mdlm"),
@@ -132,7 +132,7 @@ def test_a_recipe_that_extends_another_states_only_what_differs(tmp_path: Path) 
 @pytest.mark.parametrize("name", recipe_names())
 def test_a_recipe_written_and_read_again_is_the_same(tmp_path: Path, name: str) -> None:
     recipe = load_recipe(name).with_overrides(["training.learning_rate=1e-5", "training.clip=0.5", "about='a: #b'"])
-    again = load_recipe(write(tmp_path / "again.yaml", recipe.to_yaml()))
+    again = load_recipe(str(write(tmp_path / "again.yaml", recipe.to_yaml())))
     assert again == recipe
     assert differences(recipe, again) == {}
 

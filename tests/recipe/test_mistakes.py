@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
-from tests.recipe.test_loading import write
+from tests.helpers.files import write
 from vadd.errors import UserError
 from vadd.recipe import Network, flatten, load_recipe, parse_value, validate
 from vadd.recipe.upgrade import upgraded
@@ -156,7 +156,7 @@ def test_recipes_that_extend_each_other_in_a_circle_are_refused(tmp_path: Path) 
 )
 def test_a_broken_file_is_refused_in_one_line(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(UserError) as refused:
-        load_recipe(write(tmp_path / "broken.yaml", text))
+        load_recipe(str(write(tmp_path / "broken.yaml", text)))
     assert told in str(refused.value)
     assert "\n" not in str(refused.value)
 

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.exact import properties
+from tests.helpers.exact import properties
 from vadd.errors import UserError
 from vadd.recipe import differences, flatten, load_recipe, validate
 from vadd.recipe.upgrade import upgraded

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from tests.report.report_helpers import bits, likelihood, run_report, toy_distance, toy_report
+from tests.helpers.reports import bits, likelihood, run_report, toy_distance, toy_report
 from vadd.data.dataset import Array
 from vadd.evaluation.metrics import DistributionDistance, PairDistance
 from vadd.evaluation.reports import LikelihoodReport, RunReport, StepResult

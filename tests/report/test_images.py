@@ -8,6 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+from tests.helpers.pictures import trajectory
 from vadd.errors import UserError
 from vadd.report.figures import save_figure
 from vadd.report.images import (
@@ -25,14 +26,6 @@ from vadd.report.images import (
 
 def random_images(*shape: int) -> Array:
     return np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
-
-
-def trajectory(steps: int, count: int = 1, positions: int = 16, values: int = 2) -> Array:
-    """(steps + 1, count, positions): from all masked, a share of the positions more at each state."""
-    rng = np.random.default_rng(1)
-    final = rng.integers(0, values, (count, positions))
-    order = rng.random((count, positions))
-    return np.stack([np.where(order < step / steps, final, values) for step in range(steps + 1)])
 
 
 def drawn(figure: Figure) -> list[Array]:

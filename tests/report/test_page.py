@@ -4,7 +4,6 @@ import base64
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
 
@@ -12,30 +11,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.report.report_helpers import likelihood, run_report, toy_distance, toy_report
+from tests.helpers.pages import NASTY, Elements
+from tests.helpers.reports import likelihood, run_report, toy_distance, toy_report
 from vadd.core.health import LatentHealth
 from vadd.evaluation.metrics import PairDistance
 from vadd.evaluation.reports import StepResult
 from vadd.report.figures import histogram_panels, save_figure
 from vadd.report.page import PageSection, write_page
 from vadd.report.tables import PADS_NOTE, Table, bound_table, divergence_table, format_cell, latent_table
-
-NASTY = "<script>alert('x')</script> & \"more\""
-
-
-class Elements(HTMLParser):
-    """Every element with its attributes, and all text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 @pytest.fixture

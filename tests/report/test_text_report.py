@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.report.report_helpers import run_report, toy_distance, toy_report
+from tests.helpers.reports import run_report, toy_distance, toy_report
 from vadd.evaluation.metrics import TextMetrics
 from vadd.evaluation.reports import JudgeReport, RealText, RunReport, StepResult
 from vadd.report.figures import save_figure

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from PIL import Image
 
-from tests.exact import properties
-from tests.report.test_images import trajectory
-from tests.report.test_page import NASTY, Elements
+from tests.helpers.exact import properties
+from tests.helpers.pages import NASTY, Elements
+from tests.helpers.pictures import trajectory
 from vadd.report.images import Array, tokens_to_images
 from vadd.report.text_animation import COLUMNS, HIDDEN, mixed, text_gif
 from vadd.report.trajectory import (

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 import vadd
-from tests.conftest import tiny_recipe, train_in
+from tests.helpers.children import CONTEXT, train_or_resume
 from tests.helpers.runs import assert_same_state, log_of, newest, some_state
-from tests.training.children import CONTEXT, train_or_resume
+from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.build import build_dataset
 from vadd.errors import UserError
 from vadd.files import checksum

@@ -13,8 +13,8 @@ import torch
 import yaml
 
 import vadd
-from tests.conftest import tiny_recipe
-from tests.helpers.runs import contents
+from tests.helpers.files import contents
+from tests.helpers.tiny import tiny_recipe
 from vadd.core import Particles
 from vadd.data import ExampleFormat
 from vadd.data.text.tokenizers import CharacterTokenizer

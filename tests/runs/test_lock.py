@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from tests.training.children import CONTEXT
+from tests.helpers.children import CONTEXT
 from vadd.errors import UserError
 from vadd.runs import lock
 from vadd.runs.lock import LOCK, RunLock

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import vadd
-from tests.conftest import TINY_ARRAY, tiny_recipe, train_in
-from tests.helpers.runs import contents
+from tests.helpers.files import contents
+from tests.helpers.tiny import TINY_ARRAY, tiny_recipe, train_in
 from vadd.build import recipe_for
 from vadd.data import ExampleFormat
 from vadd.errors import UserError

@@ -15,9 +15,9 @@ import pytest
 from torch import Tensor
 
 import vadd
-from tests.conftest import train_in
 from tests.helpers.fixtures import VERSION_0_1_0
 from tests.helpers.runs import log_of, newest
+from tests.helpers.tiny import train_in
 from vadd.build import build_dataset
 from vadd.core.sampling import LatentPolicy
 from vadd.data import ExampleFormat

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import vadd
-from tests.evaluation.text_helpers import PADDED, SENTENCES, train_on_text
-from tests.report.report_helpers import run_report
+from tests.helpers.reports import run_report
+from tests.helpers.text_runs import PADDED, SENTENCES, train_on_text
 from vadd.core import Particles
 from vadd.evaluation import BoundSettings
 from vadd.evaluation.metrics import DistributionDistance

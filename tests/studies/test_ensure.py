@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.conftest import tiny_recipe
-from tests.training.children import together
+from tests.helpers.children import together
+from tests.helpers.tiny import tiny_recipe
 from vadd.core import Objective
 from vadd.errors import Interrupted, UserError
 from vadd.recipe import Recipe

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.conftest import Command
-from tests.report.report_helpers import likelihood, run_report
+from tests.helpers.commands import Command
+from tests.helpers.reports import likelihood, run_report
 from vadd.core import Particles
 from vadd.evaluation import BoundSettings, RunReport, inception
 from vadd.evaluation.metrics import InceptionDistance

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Command
-from tests.evaluation.judge_helpers import save_judge
-from tests.evaluation.text_helpers import BOOK, TINY_NETWORK
-from tests.report.report_helpers import likelihood, run_report
+from tests.helpers.commands import Command
+from tests.helpers.judges import save_judge
+from tests.helpers.reports import likelihood, run_report
+from tests.helpers.text_runs import BOOK, TINY_NETWORK
 from vadd.core import Particles
 from vadd.evaluation import BoundSettings, RunReport
 from vadd.evaluation.metrics import TextMetrics

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.report.report_helpers import run_report, toy_distance
+from tests.helpers.reports import run_report, toy_distance
 from vadd.evaluation.reports import RunReport, StepResult
 from vadd.studies.paper import TOYS
 from vadd.studies.toys import STEPS, TOY_NAMES, paper_table

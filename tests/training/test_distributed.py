@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import vadd
-from tests.conftest import tiny_recipe, train_in
+from tests.helpers.children import together, train_or_resume
 from tests.helpers.runs import newest
-from tests.training.children import together, train_or_resume
+from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.core import Objective
 from vadd.errors import UserError
 from vadd.recipe import Recipe, load_recipe

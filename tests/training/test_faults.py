@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import tiny_recipe, train_in
+from tests.helpers.children import CONTEXT, dying_training, reporting_training, train_or_resume
 from tests.helpers.runs import assert_same_state, log_of, newest
-from tests.training.children import CONTEXT, dying_training, reporting_training, train_or_resume
+from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.recipe import Recipe
 from vadd.runs.layout import RunDirectory
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.conftest import tiny_recipe
+from tests.helpers.tiny import tiny_recipe
 from vadd.build import build_dataset, build_model
 from vadd.core import ExactCount, MaskedBatch, latent_health, objective
 from vadd.core.randomness import TEST, step_generator

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import vadd
-from tests.conftest import train_in
+from tests.helpers.tiny import train_in
 from vadd.data import toy_distribution
 from vadd.evaluation import jsd
 from vadd.evaluation.exact import ExactDistributions

@@ -7,8 +7,8 @@ import pytest
 import torch
 from accelerate.utils import is_tensorboard_available
 
-from tests.conftest import tiny_recipe, train_in
 from tests.helpers.runs import assert_same_state, log_of, newest
+from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.build import build_dataset
 from vadd.core import Objective
 from vadd.errors import UserError

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.conftest import tiny_recipe, train_in
 from tests.helpers.runs import log_of, newest
+from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.build import build_dataset
 from vadd.core import MaskedDiffusion, Objective
 from vadd.errors import UserError

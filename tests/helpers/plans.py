@@ -14,8 +14,15 @@ import torch
 from scipy import optimize
 from torch import Tensor
 
-from tests.core.bound_helpers import NO_LATENT, Inner, PriorGrid, log_mean
-from tests.exact import ConstantRecognizer, KnownSchedule, TableDenoiser, all_sequences, chi_square_p_value, index_of
+from tests.helpers.bounds import NO_LATENT, Inner, PriorGrid, log_mean
+from tests.helpers.exact import (
+    ConstantRecognizer,
+    KnownSchedule,
+    TableDenoiser,
+    all_sequences,
+    chi_square_p_value,
+    index_of,
+)
 from vadd.core import GaussianLatent, MaskedDiffusion
 
 ROWS_AT_ONCE = 200_000

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tests.exact import (
+from tests.helpers.exact import (
     KnownSchedule,
     TableDenoiser,
     all_sequences,
@@ -36,7 +36,7 @@ class PriorGrid:
 
     @classmethod
     def quantiles(cls, count: int) -> "PriorGrid":
-        """Of equal weight: exact where predictions are constant between quantiles, and what ``tests.exact`` uses."""
+        """Of equal weight: exact where predictions are constant between quantiles, and what :mod:`tests.helpers.exact` uses."""
         return cls(quantile_nodes(count), torch.full((count,), 1 / count, dtype=torch.float64))
 
     @classmethod

@@ -5,9 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vadd.build import build_model
+from vadd.build import build_model, example_format
 from vadd.core import MaskedDiffusion
 from vadd.data import ExampleFormat
+from vadd.planning.counting import model_on_meta
 from vadd.recipe import Recipe
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -51,3 +52,8 @@ def small_model(kind: str, heard_from: float = 0.0, vocab_size: int = 3) -> Mask
         "latent": {"dim": 2, "per": "position", "heard_from": heard_from},
     }
     return build_model(Recipe.model_validate(content), ExampleFormat((2, 2, 1), vocab_size))
+
+
+def on_meta(recipe: Recipe) -> MaskedDiffusion:
+    """The recipe's model without memory for its weights."""
+    return model_on_meta(recipe, example_format(recipe))

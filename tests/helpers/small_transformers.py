@@ -1,0 +1,37 @@
+"""Diffusion transformers small enough to be checked number by number, and what they read."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.helpers.exact import seeded
+from vadd.networks import TransformerDenoiser, TransformerRecognizer, TransformerSize
+
+SIZE, POSITIONS, VALUES, DIM = 3, 7, 5, 3
+"""Of a batch, of an example, of the vocabulary and of the latent."""
+SMALL: dict[str, Any] = {"width": 16, "blocks": 2, "heads": 2, "dropout": 0.0}
+CONDITION = 6
+NO_TIME = torch.ones(SIZE)
+
+
+def small_denoiser(positions: int = POSITIONS, *, latent_dim: int | None = DIM, **options: Any) -> TransformerDenoiser:
+    size = TransformerSize(**SMALL | options)
+    return TransformerDenoiser(positions, VALUES, size, condition=CONDITION, latent_dim=latent_dim)
+
+
+def small_recognizer(**options: Any) -> TransformerRecognizer:
+    size = TransformerSize(**SMALL | options)
+    return TransformerRecognizer(POSITIONS, VALUES, size, condition=CONDITION, latent_dim=DIM)
+
+
+def tokens(seed: int = 0, values: int = VALUES + 1) -> Tensor:
+    return torch.randint(values, (SIZE, POSITIONS), generator=seeded(seed))
+
+
+def latents(seed: int = 0) -> Tensor:
+    return torch.randn(SIZE, DIM, generator=seeded(seed))
+
+
+def everywhere() -> Tensor:
+    return torch.ones(SIZE, POSITIONS, dtype=torch.bool)
