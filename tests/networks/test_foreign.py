@@ -16,7 +16,7 @@ from vadd.networks import TransformerDenoiser, TransformerSize
 from vadd.networks.foreign import transformer_weights
 from vadd.networks.starting import take_over
 
-POSITIONS, VALUES, WIDTH, BLOCKS, CONDITION, FREQUENCIES = 7, 11, 16, 2, 12, 10
+POSITIONS, VALUES, WIDTH, BLOCKS, CONDITION, FREQUENCIES = 6, 7, 16, 2, 12, 10
 State = dict[str, Tensor]
 
 

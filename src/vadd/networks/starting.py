@@ -32,9 +32,7 @@ def take_over(denoiser: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
         raise UserError(f"{type(denoiser).__name__} cannot begin as a network without a latent")
     found = dict(denoiser.translated(weights))
     own = dict(denoiser.named_parameters())
-    entrance = {id(parameter) for parameter in denoiser.latent_entrance()}
-    latent_only = {name for name in own if name.split(".")[0] == "latent" or ".latent." in name}
-    missing = sorted(own.keys() - found.keys() - latent_only - {n for n, p in own.items() if id(p) in entrance})
+    missing = sorted(own.keys() - found.keys() - latents_own(denoiser))
     extra = sorted(found.keys() - own.keys())
     wrong = sorted(name for name in found.keys() & own.keys() if found[name].shape != own[name].shape)
     if missing or extra or wrong:
@@ -45,6 +43,16 @@ def take_over(denoiser: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
         for name, tensor in found.items():
             own[name].copy_(tensor)
     return sorted(found)
+
+
+def latents_own(denoiser: nn.Module) -> set[str]:
+    """The names of the parameters that the same network without a latent does not have."""
+    entrance = {id(p) for p in denoiser.latent_entrance()} if isinstance(denoiser, TakesOver) else set()
+    return {
+        name
+        for name, parameter in denoiser.named_parameters()
+        if id(parameter) in entrance or name.split(".")[0] == "latent" or ".latent." in name
+    }
 
 
 def _told(missing: Sequence[str], extra: Sequence[str], wrong: Sequence[str]) -> str:

@@ -33,7 +33,7 @@ from vadd.training.held_out import HeldOut, judge
 from vadd.training.interrupt import StopRequest
 from vadd.training.optimizer import Stepper, learning_rate
 from vadd.training.sharding import shard, whole_state
-from vadd.training.start import start_from
+from vadd.training.start import freeze, start_from
 from vadd.training.trackers import Trackers
 from vadd.training.window import Window
 
@@ -79,7 +79,10 @@ class Trainer:
         self.start = 0 if state is None else state.step
         self.model: MaskedDiffusion = build_model(recipe, data.format)
         if self.settings.start_from is not None:
-            start_from(self.model, recipe, data.format)
+            if state is None:  # a training that goes on has no need of what it started from
+                start_from(self.model, recipe, data.format)
+            if self.settings.freeze:
+                freeze(self.model)
         self.model.to(self.device)
         self.ema = Ema(self.model, self.settings.ema)
         if state is not None:

@@ -10,24 +10,29 @@ from vadd.core import MaskedDiffusion
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.networks.foreign import transformer_weights
-from vadd.networks.starting import TakesOver, take_over
+from vadd.networks.starting import latents_own, take_over
 from vadd.recipe import Recipe
 from vadd.runs.run import load
 
 
 def start_from(model: MaskedDiffusion, recipe: Recipe, format: ExampleFormat) -> None:
     """Begin as the model that ``training.start_from`` names, the same function at step 0: a run of MDLM, an exported
-    one, or a .safetensors file as the MDLM code writes it. With ``training.freeze`` its weights stay as they are.
+    one, or a .safetensors file as the MDLM code writes it.
     """
     source = recipe.training.start_from
     assert source is not None
-    denoiser = model.denoiser
-    assert isinstance(denoiser, nn.Module)
-    taken = take_over(denoiser, _foreign(source, recipe, format) if _is_file(source) else _run(source, format))
-    if recipe.training.freeze and isinstance(denoiser, TakesOver):
-        entrance = {id(parameter) for parameter in denoiser.latent_entrance()}
-        for name, parameter in denoiser.named_parameters():
-            parameter.requires_grad_(name not in taken or id(parameter) in entrance)
+    assert isinstance(model.denoiser, nn.Module)
+    take_over(model.denoiser, _foreign(source, recipe, format) if _is_file(source) else _run(source, format))
+
+
+def freeze(model: MaskedDiffusion) -> None:
+    """Leave what a training starts from as it is: all of the denoiser but what its latent brought along."""
+    if model.latent.dim == 0:
+        raise UserError("training.freeze leaves a model without a latent nothing to learn")
+    assert isinstance(model.denoiser, nn.Module)
+    learning = latents_own(model.denoiser)
+    for name, parameter in model.denoiser.named_parameters():
+        parameter.requires_grad_(name in learning)
 
 
 def _is_file(source: str) -> bool:
