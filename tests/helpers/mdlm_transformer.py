@@ -100,19 +100,3 @@ def reference_logits(state: State, tokens: Tensor, heads: int) -> Tensor:
         h = h + gate_2 * linear(tanh_gelu(linear(inner, f"{name}.mlp.0")), f"{name}.mlp.2")
     shift, scale = linear(condition, "output_layer.adaLN_modulation")[:, None].chunk(2, dim=2)
     return linear(layer_norm(h, s["output_layer.norm_final.weight"]) * (1 + scale) + shift, "output_layer.linear")
-
-
-def denoiser(heads: int, latent_dim: int | None = None) -> TransformerDenoiser:
-    size = TransformerSize(width=WIDTH, blocks=BLOCKS, heads=heads, dropout=0.0)
-    return TransformerDenoiser(POSITIONS, VALUES, size, condition=8, latent_dim=latent_dim)
-
-
-def states() -> Tensor:
-    return torch.randint(VALUES + 1, (5, POSITIONS), generator=seeded(9))
-
-
-def logits_of(network: TransformerDenoiser, z: Tensor | None = None) -> Tensor:
-    xt = states()
-    with torch.no_grad():
-        found: Tensor = network(xt, z, torch.ones(5), torch.ones_like(xt, dtype=torch.bool))
-    return found.view(5, POSITIONS, VALUES).double()

@@ -14,6 +14,22 @@ from vadd.networks.foreign import transformer_weights
 from vadd.networks.starting import take_over
 
 
+def denoiser(heads: int, latent_dim: int | None = None) -> TransformerDenoiser:
+    size = TransformerSize(width=WIDTH, blocks=BLOCKS, heads=heads, dropout=0.0)
+    return TransformerDenoiser(POSITIONS, VALUES, size, condition=8, latent_dim=latent_dim)
+
+
+def states() -> Tensor:
+    return torch.randint(VALUES + 1, (5, POSITIONS), generator=seeded(9))
+
+
+def logits_of(network: TransformerDenoiser, z: Tensor | None = None) -> Tensor:
+    xt = states()
+    with torch.no_grad():
+        found: Tensor = network(xt, z, torch.ones(5), torch.ones_like(xt, dtype=torch.bool))
+    return found.view(5, POSITIONS, VALUES).double()
+
+
 @pytest.mark.parametrize("heads", [2, 4])
 @pytest.mark.parametrize("prefix", ["", "backbone."])
 @pytest.mark.parametrize("seed", [0, 1])
