@@ -5,10 +5,11 @@ The reference is written from the published architecture, in functions and float
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tests.helpers.exact import seeded
-from tests.helpers.mdlm_transformer import BLOCKS, POSITIONS, VALUES, WIDTH, random_state, reference_logits
+from tests.helpers.mdlm_transformer import BLOCKS, POSITIONS, VALUES, WIDTH, State, random_state, reference_logits
 from vadd.errors import UserError
 from vadd.networks import TransformerDenoiser, TransformerSize
 from vadd.networks.foreign import transformer_weights
