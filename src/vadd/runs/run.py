@@ -16,7 +16,8 @@ from vadd.build import build_dataset, build_model, build_prior, example_format
 from vadd.core import MaskedDiffusion, Prior, Samples
 from vadd.data import DiscreteDataset, ExampleFormat
 from vadd.data.dataset import Array
-from vadd.data.text.tokenizers import Tokenizer, load_tokenizer, refuse_other
+from vadd.data.text.saved_tokenizers import load_tokenizer
+from vadd.data.text.tokenizers import Tokenizer, refuse_other
 from vadd.errors import UserError
 from vadd.generation.infilling import as_given, latent_rows, masked_starts
 from vadd.generation.memory import bytes_per_row, chunk_size

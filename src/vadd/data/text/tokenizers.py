@@ -23,7 +23,7 @@ from vadd.data.dataset import Array
 from vadd.errors import UserError
 
 Special = Literal["bos", "eos", "pad"]
-ABOUT = "about.json"
+ABOUT, CONTENT = "about.json", "content.json"
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Tokenizer(ABC):
         partial.rename(directory)
 
     def _write(self, directory: Path) -> None:
-        (directory / "content.json").write_text(json.dumps(self.content()))
+        (directory / CONTENT).write_text(json.dumps(self.content()))
 
 
 def _mask_last(size: int, mask: int) -> Array:
@@ -214,31 +214,6 @@ class ByteTokenizer(_WithNamedSpecials):
 
     def content(self) -> dict[str, Any]:
         return {}
-
-
-def load_tokenizer(directory: Path) -> Tokenizer:
-    """What ``save`` wrote, checked against its fingerprint."""
-    from vadd.data.text.subwords import SubwordTokenizer
-
-    try:
-        about = json.loads((directory / ABOUT).read_text())
-        name, specials, expected = about["name"], about["specials"], about["sha256"]
-        named: list[Special] = [s for s in ("bos", "eos", "pad") if specials[s] is not None]
-        tokenizer: Tokenizer
-        if name == CharacterTokenizer.name:
-            content = json.loads((directory / "content.json").read_text())
-            tokenizer = CharacterTokenizer(content["alphabet"], named)
-        elif name == ByteTokenizer.name:
-            tokenizer = ByteTokenizer(named)
-        else:
-            tokenizer = SubwordTokenizer.read(directory, name, Specials(**specials))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"the tokenizer in {directory} is damaged: {' '.join(str(error).split())}") from None
-    if tokenizer.fingerprint != expected:
-        raise UserError(f"the tokenizer in {directory} is damaged: its content does not fit its checksum")
-    return tokenizer
 
 
 def refuse_other(kept: Tokenizer, found: Tokenizer, where: str) -> None:
