@@ -20,7 +20,7 @@ from vadd.core.model import MaskedDiffusion
 from vadd.core.noise import Noise
 from vadd.core.samplers import Ancestral, Grid, Sampler
 from vadd.core.token_sampler import TokenSampler
-from vadd.errors import UserError
+from vadd.errors import UserError, check_range
 
 LatentPolicy = Literal["resample", "fixed"]
 LOGITS_AT_ONCE = 1 << 26
@@ -122,10 +122,14 @@ def _start(model: MaskedDiffusion, start: int | Tensor) -> Tensor:
         return torch.full((start, model.positions), model.mask_value, device=model.device)
     if start.ndim != 2 or start.shape[1] != model.positions or len(start) == 0:
         raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(start.shape)}")
-    low, high = int(start.min()), int(start.max())
-    if low < 0 or high > model.mask_value:
-        wrong = low if low < 0 else high
-        raise UserError(f"the sequences to fill hold the value {wrong}; the model knows 0..{model.vocab_size - 1}")
+    check_range(
+        int(start.min()),
+        int(start.max()),
+        model.vocab_size,
+        "the sequences to fill hold the value",
+        also=(model.mask_value,),
+        limits="; the model knows",
+    )
     return start.to(model.device, torch.int64, copy=True)
 
 

@@ -21,7 +21,7 @@ from vadd.core.randomness import BOUNDS, HEALTH, PILOT, step_generator
 from vadd.core.samplers import Grid
 from vadd.data.dataset import Array
 from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer
-from vadd.errors import UserError
+from vadd.errors import UserError, check_range
 from vadd.evaluation.reports import NOT_A_BOUND, PADS_NOT_SCORED, LikelihoodReport, NegativeLogLikelihood
 from vadd.generation.options import choose_sampler
 from vadd.parallel import Processes
@@ -249,12 +249,11 @@ def has_latent(run: Run) -> bool:
 
 def check_examples(run: Run, examples: Tensor) -> Tensor:
     """The examples, if the run's model can read them."""
-    positions, values = run.model.positions, run.model.vocab_size
+    positions = run.model.positions
     if examples.ndim != 2 or len(examples) == 0:
         raise UserError(f"examples have the shape (n, {positions}) with n at least 1, not {tuple(examples.shape)}")
     if examples.shape[1] != positions:
         raise UserError(f"the examples have {examples.shape[1]} positions, the run's model {positions}")
-    if int(examples.max()) >= values or int(examples.min()) < 0:
-        wrong = int(examples.max()) if int(examples.max()) >= values else int(examples.min())
-        raise UserError(f"the examples hold the value {wrong}, the run's model knows 0..{values - 1}")
+    low, high, what = int(examples.min()), int(examples.max()), "the examples hold the value"
+    check_range(low, high, run.model.vocab_size, what, limits=", the run's model knows")
     return examples.long()

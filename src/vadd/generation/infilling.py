@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vadd.core import GaussianLatent, MaskedBatch, MaskedDiffusion, Noise
 from vadd.data.dataset import TO_FILL, Array
-from vadd.errors import UserError
+from vadd.errors import UserError, check_range
 
 CANDIDATE_ROWS = 8192
 """Most sequences that are scored at once where latents are chosen."""
@@ -35,9 +35,10 @@ def masked_starts(
             raise UserError(f"known says true or false for each entry of x {tuple(x.shape)}; it is {_described(marks)}")
         stays = marks.reshape(len(flat), -1).cpu()
     given = flat[stays]
-    if len(given) and (given.min() < 0 or given.max() >= model.vocab_size):
-        wrong = int(given.min() if given.min() < 0 else given.max())
-        raise UserError(f"the sequences to fill hold the value {wrong}; the model knows 0..{model.vocab_size - 1}")
+    if len(given):
+        low, high = int(given.min()), int(given.max())
+        what = "the sequences to fill hold the value"
+        check_range(low, high, model.vocab_size, what, limits="; the model knows")
     return torch.where(stays, flat, model.mask_value).repeat_interleave(count, dim=0)
 
 
