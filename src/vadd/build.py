@@ -292,7 +292,7 @@ def build_prior(recipe: Recipe, format: ExampleFormat, *, informed: bool) -> Flo
         return FlowPrior(CouplingFlow(dim, transforms=settings.transforms, width=settings.width))
     # A recognition model writes two numbers for each that it is asked for.
     per_position = recipe.latent.per == "position"
-    half = recipe.latent.size(format.shape) if per_position else -(-settings.context // 2)
+    half = dim if per_position else -(-settings.context // 2)
     reader = StateReader(build_recognizer(recipe.network, format.shape, format.vocab_size, half))
     flow = CouplingFlow(dim, context=2 * half, transforms=settings.transforms, width=settings.width)
     return FlowPrior(flow, reader)

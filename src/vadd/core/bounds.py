@@ -36,6 +36,7 @@ from vadd.core.latents import NoLatent, Particles
 from vadd.core.masking import ExactCount, MaskedBatch, Masking
 from vadd.core.model import MaskedDiffusion
 from vadd.core.noise import Noise
+from vadd.core.precision import precise
 from vadd.core.samplers import Ancestral, Grid, RevealPlan, Sampler
 from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
@@ -112,27 +113,25 @@ def _one_latent(
     model: MaskedDiffusion, x0: Tensor, states: _States, particles: Particles, generator: torch.Generator
 ) -> Tensor:
     """log (1/K) sum_k p(z_k) / g(z_k) prod_i prod_{j in U_i} mu_j(x_{t_i}, z_k)[x0_j]: whole trajectories, one plan."""
-    at_once = max(1, particles.rows_per_call // max(1, len(x0)))
 
     def score(z: Tensor | None) -> Tensor:
         count = 1 if z is None else z.shape[0]
-        total = torch.zeros(count, len(x0), dtype=torch.float64, device=x0.device)
+        total = precise(torch.zeros(count, len(x0), device=x0.device))
         for tasks in torch.split(states.tasks, max(1, particles.rows_per_call // count)):
             rows, batch, revealed = states[tasks]
             found = model.log_likelihood(batch, None if z is None else z[:, rows], revealed)
-            total.index_add_(1, rows, found.double().expand(count, -1))
+            total.index_add_(1, rows, precise(found).expand(count, -1))
         return total
 
     start = MaskedBatch.all_masked(x0, model.mask_value)
-    whole = replace(particles, rows_per_call=at_once * max(1, len(x0)))
-    found = model.latent.log_marginal(score, start, states.scored, whole, generator).cpu().double()
+    found = model.latent.log_marginal(score, start, states.scored, particles, generator).cpu().double()
     # Of nothing but pads the joint is 1, which the particles would only estimate.
     return found.masked_fill(~states.scored.any(dim=1).cpu(), 0.0)
 
 
 def _with_defaults(particles: Particles | int, generator: torch.Generator | None) -> tuple[Particles, torch.Generator]:
-    settled = Particles(particles) if isinstance(particles, int) else particles
-    return settled, torch.Generator().manual_seed(0) if generator is None else generator
+    particles = Particles(particles) if isinstance(particles, int) else particles
+    return particles, torch.Generator().manual_seed(0) if generator is None else generator
 
 
 def _log_joint(

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from vadd.core import GaussianLatent, MaskedBatch, MaskedDiffusion, Noise
+from vadd.core.precision import precise
 from vadd.data.dataset import TO_FILL, Array
 from vadd.errors import UserError, check_range
 
@@ -96,8 +97,8 @@ def latents_that_fit(
     z = torch.stack([model.latent.prior.draw(state.xt, noise) for _ in range(candidates)])
     at_once = max(1, CANDIDATE_ROWS // len(x))
     scores = torch.cat([model.log_likelihood(state, part, known) for part in torch.split(z, at_once)])
-    cumulative = scores.double().softmax(dim=0).cumsum(dim=0)
-    levels = noise.uniform().to(x.device) * cumulative[-1]
+    cumulative = precise(scores).softmax(dim=0).cumsum(dim=0)
+    levels = noise.uniform().to(cumulative) * cumulative[-1]
     chosen = (cumulative <= levels).sum(dim=0).clamp(max=candidates - 1)
     return z[chosen, torch.arange(len(x), device=x.device)]
 

@@ -77,11 +77,11 @@ def export(
         parameters = sum(tensor.numel() for tensor in weights.values())
         card = model_card(published, format, step, parameters, _measured(directory, step), results)
         (partial / EXPORTED_CARD).write_text(card)
-        for name in ("flow", "informed"):
-            if name in prior_records(chosen):
-                read_prior(chosen, name)  # verified before it is passed on
-                shutil.copy(chosen / prior_file(name), partial)
-                shutil.copy(chosen / PRIORS, partial)
+        if fitted := prior_records(chosen):
+            for record in fitted.values():
+                read_prior(chosen, record.name)  # verified before it is passed on
+                shutil.copy(chosen / prior_file(record.name), partial)
+            shutil.copy(chosen / PRIORS, partial)
         if directory.tokenizer_directory.is_dir():
             shutil.copytree(directory.tokenizer_directory, partial / TOKENIZER)
         if out.exists():

@@ -57,8 +57,8 @@ class ExportedModel:
 def find_exported(path: str | Path) -> ExportedModel | None:
     """The exported model in the folder ``path`` or, where there is no such path, of that name on the Hub.
 
-    None for anything else. A name "a/b" is looked for on the Hub only if there is no folder "a" here either: then it
-    is a mistyped path.
+    None for anything else. Where there is a folder "a" here, "a/b" is taken for a mistyped path, not for a name on the
+    Hub.
     """
     local = Path(path)
     if local.exists():

@@ -28,14 +28,13 @@ def judge(model: MaskedDiffusion, test: Tensor, seed: int, rows_at_once: int, pr
     total = min(EXAMPLES, len(test))
     noise = step_generator(seed, TEST)
     masking = ExactCount()(total, test.shape[1], model.schedule, noise)
-    for_health = ExactCount()(total, test.shape[1], model.schedule, step_generator(seed, TEST))
     evidences: list[Evidence] = []
     found: list[tuple[DiagonalGaussian, DiagonalGaussian]] = []
     for rows in torch.split(processes.padded_share(total), rows_at_once):
         x0 = test[rows].to(processes.device, torch.int64)
         batch = MaskedBatch.of(x0, masking[rows].to(x0.device), model.mask_value, BatchPart(rows, total))
         evidences.append(model(batch, 1.0, noise.clone_state()))
-        both = posteriors(model, x0, for_health[rows].to(x0.device))
+        both = posteriors(model, x0, batch.masking)
         if both is not None:
             found.append(both)
 

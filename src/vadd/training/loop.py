@@ -56,7 +56,8 @@ def train(recipe: Recipe, directory: RunDirectory, data: DiscreteDataset, *, res
     """Train what ``recipe`` describes on its ``data``; the directory must have been made by ``RunDirectory.create``.
 
     With ``resume`` the training goes on from the newest checkpoint that is whole, or from the start where there is none
-    yet. The recipe may then differ from the run's in the keys of ``MAY_CHANGE_ON_RESUME``, and takes its place.
+    yet. The recipe may then differ from the run's where :func:`~vadd.recipe.may_change_on_resume` allows it, and takes
+    its place.
     """
     with held_by_main_process(directory.lock):
         return Trainer(recipe, directory, data, resume=resume).run()
@@ -78,7 +79,9 @@ class Trainer:
         state = self._saved_state() if resume else None
         self.start = 0 if state is None else state.step
         self.model: MaskedDiffusion = build_model(recipe, data.format)
-        if self.settings.start_from is not None:
+        # A resumed training has its own weights already and does without the source, which may be gone by now; only to
+        # freeze what was taken over must it be asked again.
+        if self.settings.start_from is not None and (state is None or self.settings.freeze):
             start_from(self.model, recipe, data.format)
         self.model.to(self.device)
         self.ema = Ema(self.model, self.settings.ema)
