@@ -70,7 +70,7 @@ def read_batch(path: Path) -> tuple[Array, Array]:
 
 
 def count_cifar10(directory: Path | None = None) -> tuple[int, int]:
-    """How many training and test images are there, told by the sizes of the files."""
+    """How many training and test images there are, by the sizes of the files."""
     place = _place(directory)
     sizes = [file.stat().st_size // RECORD for name in TRAIN_BATCHES if (file := place / name).is_file()]
     test = place / TEST_BATCH

@@ -66,6 +66,7 @@ class ConvolutionalClassifier(nn.Module):
 
     def features(self, tokens: Tensor) -> Tensor:
         """(n, H*W*C) values in 0..V-1 -> (n, 64)."""
+        # To -1..1, whatever the number of levels.
         scaled = tokens.float() * (2 / (self.vocab_size - 1)) - 1
         features: Tensor = self.trunk(scaled.view(len(tokens), *self.shape).permute(0, 3, 1, 2))
         return features

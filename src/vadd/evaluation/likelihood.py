@@ -142,6 +142,7 @@ class _Measurement:
         self.model = run.model.scoring_pads() if settings.score_pads else run.model
         self.convention = None if self.model.pad is None else PADS_NOT_SCORED
         self.log_truth, self.characters = true_log_probability(run, self.x0), character_count(run, self.x0)
+        # No optimiser takes memory here, as it does during a training: twice as many sequences at once.
         self.particles = replace(settings.particles, rows_per_call=2 * rows_at_once(run.recipe.network))
 
     def step_bound(self, steps: int) -> NegativeLogLikelihood:
@@ -166,6 +167,7 @@ class _Measurement:
 
     def _over_batches(self, what: str, estimate: Callable[..., Tensor], *, valid: bool) -> NegativeLogLikelihood:
         def draw(number: int) -> Tensor:
+            # For each batch: which process does it must not matter, nor what was measured before.
             generator = step_generator(self.settings.seed, BOUNDS, number)
             found: Tensor = estimate(x0=self.batches[number].to(self.model.device), generator=generator)
             self.progress(what, sum(map(len, self.batches[: number + 1])), len(self.x0))

@@ -22,7 +22,7 @@ from vadd.errors import UserError, check_range
 Array = np.ndarray[Any, np.dtype[Any]]
 
 MASK_COLOUR = (118, 128, 148)
-"""A bluish grey, to be told from the greys of an image."""
+"""A bluish grey, unlike the greys of an image."""
 SEPARATOR = 160
 MOST_STATES = 11
 GIF_SIDE = 256

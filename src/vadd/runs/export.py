@@ -85,12 +85,14 @@ def export(
         if directory.tokenizer_directory.is_dir():
             shutil.copytree(directory.tokenizer_directory, partial / TOKENIZER)
         if out.exists():
+            # It is empty, and a folder cannot be renamed over it on every system.
             out.rmdir()
     return read_exported(out)
 
 
 def check_fit(weights: Mapping[str, Tensor], recipe: Recipe, format: ExampleFormat, source: Path) -> None:
     with torch.device("meta"):
+        # On the meta device a model has shapes and takes no memory.
         wanted = build_model(recipe, format).state_dict()
     if {name: tensor.shape for name, tensor in wanted.items()} != {name: t.shape for name, t in weights.items()}:
         raise UserError(f"the weights in {source} do not fit the recipe of its run")

@@ -85,8 +85,8 @@ def fetch_from_hub(name: str) -> Path:
     try:
         return Path(snapshot_download(repo_id=name, allow_patterns=list(READ_FROM_HUB)))
     except Exception as error:  # no network, no such name, no permission, a full disk: the client's own, and many
-        told = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise UserError(f"there is no directory {name}, and the Hugging Face Hub did not give it: {told}") from None
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise UserError(f"there is no directory {name}, and the Hugging Face Hub did not give it: {reason}") from None
 
 
 def read_exported(path: Path) -> ExportedModel:

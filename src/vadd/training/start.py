@@ -25,8 +25,9 @@ def start_from(model: MaskedDiffusion, recipe: Recipe, format: ExampleFormat) ->
     assert isinstance(denoiser, nn.Module)
     taken = take_over(denoiser, _foreign(source, recipe, format) if _is_file(source) else _run(source, format))
     if recipe.training.freeze and isinstance(denoiser, TakesOver):
-        entrance = {id(parameter) for parameter in denoiser.latent_entrance()}
+        entrance = {id(parameter) for parameter in denoiser.latent_input_weights()}
         for name, parameter in denoiser.named_parameters():
+            # What z enters through must learn, also where it has the name of something that was taken over.
             parameter.requires_grad_(name not in taken or id(parameter) in entrance)
 
 

@@ -1,10 +1,9 @@
 """Tokenizers: text to integers and back. A run carries its own and refuses another.
 
-A tokenizer speaks in *ids*, the numbers it was published with. A model speaks in *values*: 0..V-1, and V is the mask.
-For most tokenizers they are the same, and the mask of the diffusion is one entry more: GPT-2 has 50,257 values, 50,258
-with the mask. A tokenizer that has a mask of its own, as BERT has [MASK] = 103, lends it: its id trades places with
-the last so that it becomes V, the ids above it move down by one, and no entry is added: 30,521 values, 30,522 with the
-mask.
+A tokenizer uses *ids*, the numbers it was published with. A model uses *values*: 0..V-1, and V is the mask. For most
+tokenizers they are the same, and the mask of the diffusion is one entry more: GPT-2 has 50,257 values, 50,258 with the
+mask. Where a tokenizer has a mask of its own, as BERT has [MASK] = 103, the diffusion uses that one: its id becomes V,
+the ids above it move down by one, and no entry is added: 30,521 values, 30,522 with the mask.
 """
 
 import hashlib
@@ -115,8 +114,8 @@ class Tokenizer(ABC):
     @cached_property
     def fingerprint(self) -> str:
         """A sha256 of the content: equal for tokenizers that do the same."""
-        told = {"name": self.name, "specials": asdict(self.specials), **self.content()}
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        described = {"name": self.name, "specials": asdict(self.specials), **self.content()}
+        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
     def save(self, directory: Path) -> None:
         """Write it into a new ``directory``: whole, or not there at all."""
