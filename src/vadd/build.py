@@ -1,8 +1,8 @@
 """From a recipe to objects: the data set, the networks, the model. The only place that knows every name.
 
 There is one registry for each kind of thing that a recipe can name: :data:`DATASETS`, :data:`NETWORKS`,
-:data:`LATENTS`, :data:`MASK_DRAWS`, :data:`SCHEDULES` and :data:`SAMPLERS`. To add one, write it in its room, give it
-a section in :mod:`vadd.recipe`, and enter it here.
+:data:`LATENTS`, :data:`MASK_DRAWS`, :data:`SCHEDULES` and :data:`SAMPLERS`. To add one, write it in its
+package, give it a section in :mod:`vadd.recipe`, and enter it here.
 """
 
 import math
@@ -95,7 +95,7 @@ class DataKind:
     load: Callable[..., DiscreteDataset]
     """Section, seed, and for text tokenizer and progress -> the data set."""
     format: Callable[[Any], ExampleFormat]
-    """Section -> what its examples look like, told without reading them where that can be."""
+    """Section -> what its examples look like; without reading them where the section says enough."""
 
 
 def _load_text(data: TextData, seed: int, tokenizer: Tokenizer | None, progress: Progress) -> DiscreteDataset:
@@ -115,6 +115,7 @@ def _array_format(data: ArrayData) -> ExampleFormat:
 
 
 def _text_format(data: TextData) -> ExampleFormat:
+    # For planning only: without the specials that a training may add, and a BPE may come out smaller.
     known = {"gpt2": 50_257, "bert": 30_521, "bytes": 256, "bpe": data.vocabulary}
     if data.corpus == "text8":
         known["characters"] = 27
@@ -167,9 +168,8 @@ def build_dataset(
 
 
 def example_format(recipe: Recipe, tokenizer: Tokenizer | None = None) -> ExampleFormat:
-    """What the examples of a recipe look like, as the recipe tells it; arrays and characters must be there to be asked.
-
-    Of text, its ``tokenizer`` tells all there is to know.
+    """What the examples of a recipe look like. The recipe says it, except for arrays and alphabets: there the data must
+    be read. For text with a ``tokenizer`` at hand nothing else is needed.
     """
     if tokenizer is None or not isinstance(recipe.data, TextData):
         return DATASETS[recipe.data.kind].format(recipe.data)
@@ -261,9 +261,10 @@ def build_recognizer(network: Network, shape: Sequence[int], vocab_size: int, la
 
 def build_model(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
     """The untrained model for examples of this ``format``, initialised from the recipe's seed without touching the
-    global generator. Its pad it will not score.
+    global generator. It does not score the pad of the format.
     """
     shape, vocab_size, schedule = format.shape, format.vocab_size, build_schedule(recipe.diffusion)
+    # First the denoiser, then the recognition model: the order is part of what a seed means.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         if recipe.model == "mdlm":
@@ -292,7 +293,7 @@ def build_prior(recipe: Recipe, format: ExampleFormat, *, informed: bool) -> Flo
         return FlowPrior(CouplingFlow(dim, transforms=settings.transforms, width=settings.width))
     # A recognition model writes two numbers for each that it is asked for.
     per_position = recipe.latent.per == "position"
-    half = recipe.latent.size(format.shape) if per_position else -(-settings.context // 2)
+    half = dim if per_position else -(-settings.context // 2)
     reader = StateReader(build_recognizer(recipe.network, format.shape, format.vocab_size, half))
     flow = CouplingFlow(dim, context=2 * half, transforms=settings.transforms, width=settings.width)
     return FlowPrior(flow, reader)

@@ -18,6 +18,8 @@ def whole_path(target: Path) -> Iterator[Path]:
     """A path beside ``target``, of the same suffix; what is written there, file or folder, takes the name ``target``
     once all went well, and vanishes if anything did not.
     """
+    # Beside the target, because renaming is atomic only within a file system; with a random name, because several
+    # processes may write the same target.
     part = target.with_name(f".{target.stem}.{secrets.token_hex(4)}.partial{target.suffix}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -42,11 +44,13 @@ def write_whole(target: Path, content: str | bytes) -> None:
     """Replace a file, so that a crash leaves the old one or the new one."""
     with whole_path(target) as part:
         part.write_bytes(content if isinstance(content, bytes) else content.encode())
+        # Before it is renamed: else a power cut could leave an empty file under the right name.
         flush_to_disk(part)
 
 
 def write_json(target: Path, content: object) -> None:
     """Of several processes the main one writes."""
+    # As vadd.parallel.is_main, which imports torch.
     if os.environ.get("RANK", "0") == "0":
         write_whole(target, json.dumps(content, indent=2) + "\n")
 

@@ -1,8 +1,8 @@
 """Processes that share work: one, or several started with ``torchrun`` or ``accelerate launch``.
 
-Training, judging and sampling divide their work through :class:`Processes`; only the main one writes and speaks. What
-all must do alike (stopping, saving) is agreed on. A single process never imports what talks to others, which takes a
-second.
+Training, judging and sampling divide their work through :class:`Processes`; only the main one writes and prints. What
+all must do alike (stopping, saving) is agreed on. A single process never imports what connects processes, which
+takes a second.
 """
 
 import os
@@ -38,7 +38,7 @@ def accelerator_device() -> torch.device:
 
 
 class Processes:
-    """All processes of a command, as one of them sees them; making one waits until all have come."""
+    """All processes of a command, as one of them sees them; making one waits until all processes have come."""
 
     def __init__(self) -> None:
         self._accelerator: Any = None
@@ -93,6 +93,7 @@ class Processes:
         """Whether any process raises each of the flags; all must ask together."""
         if self.count == 1:
             return list(flags)
+        # As integers: not every backend reduces booleans.
         raised = torch.tensor(flags, dtype=torch.int32)
         dist.all_reduce(raised, op=dist.ReduceOp.MAX, group=self._hosts)
         return [bool(flag) for flag in raised]
@@ -107,6 +108,7 @@ class Processes:
             work(number).double() if number % self.count == self.index else torch.zeros(size).double()
             for number, size in enumerate(sizes)
         ]
+        # Exactly one process has something other than 0 in each place: the sum changes no bit.
         return self.sum(torch.cat(pieces).to(self.device)).cpu() if self.count > 1 else torch.cat(pieces)
 
     # Tensors that the main process collects
@@ -117,6 +119,7 @@ class Processes:
         """What ``work`` makes of every piece, int64 on the CPU; each process does its own, the main one gets all, in
         order, knowing the ``shapes``. In the others nothing comes out, but they must run through this as well.
         """
+        # In rounds of one piece for each process: the main one never holds more than its own and one that it receives.
         for first in range(0, len(pieces), self.count):
             together = pieces[first : first + self.count]
             mine = work(together[self.index]) if self.index < len(together) else None
@@ -150,7 +153,7 @@ def padded_share(total: int, process: int, processes: int) -> Tensor:
 
 
 def _several_on_cpu() -> bool:
-    """Accelerate wants to be told: without it, processes without a GPU would each train alone."""
+    """Accelerate must be told: otherwise processes without a GPU would each train alone."""
     return process_count() > 1 and not torch.cuda.is_available() and not torch.xpu.is_available()
 
 
@@ -169,6 +172,7 @@ def on_main_process(action: Callable[[], object]) -> None:
             failure = [str(error)]
         except OSError as error:
             failure = [f"{error.filename or 'the system'}: {error.strerror or error}"]
+    # Sent also where nothing failed: the others wait for it.
     broadcast_object_list(failure)
     if failure[0] is not None:
         raise UserError(failure[0])

@@ -1,4 +1,4 @@
-"""How long work is told, and where warnings go."""
+"""How long work reports its progress, and where warnings go."""
 
 import os
 from typing import Protocol
@@ -6,7 +6,7 @@ from typing import Protocol
 from rich.console import Console
 
 console = Console(stderr=True, highlight=False, quiet=os.environ.get("RANK", "0") != "0")
-"""Of several processes only the first one speaks."""
+"""Of several processes only the first one prints."""
 
 
 def warn(text: str) -> None:
@@ -15,20 +15,20 @@ def warn(text: str) -> None:
 
 
 class Progress(Protocol):
-    """What all long work takes to tell how far it is."""
+    """What all long work is given to report how far it is."""
 
     def __call__(self, what: str, done: int = 0, total: int | None = None) -> None:
         """``what`` is under way; where it can be counted, ``done`` of ``total``."""
 
 
 def silent(what: str, done: int = 0, total: int | None = None) -> None:
-    """The default: nobody is told."""
+    """The default: nothing is reported."""
 
 
 def named(progress: Progress, name: str) -> Progress:
     """Progress of one among several: every line begins with its name."""
 
-    def tell(what: str, done: int = 0, total: int | None = None) -> None:
+    def report(what: str, done: int = 0, total: int | None = None) -> None:
         progress(f"{name}: {what}", done, total)
 
-    return tell
+    return report

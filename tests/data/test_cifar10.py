@@ -31,7 +31,7 @@ from vadd.data.cifar10 import (
     fetch_cifar10,
     load_cifar10,
     read_batch,
-    unpack,
+    unpack_batches,
 )
 from vadd.errors import UserError
 
@@ -235,7 +235,7 @@ def test_nothing_is_written_outside_whatever_the_archive_holds(tmp_path: Path) -
     }
     archive = tmp_path / "a.tar.gz"
     archive.write_bytes(tar_of({**evil, **in_folder(cifar10_batches())}))
-    unpack(archive, tmp_path / "deep" / "down")
+    unpack_batches(archive, tmp_path / "deep" / "down")
     assert files_below(tmp_path) == sorted(["a.tar.gz", *(f"deep/down/{name}" for name in cifar10_batches())])
     assert not (tmp_path.parent / "evil").exists()
 
@@ -249,7 +249,7 @@ def test_links_in_an_archive_are_not_followed(tmp_path: Path) -> None:
         member.type, member.linkname = tarfile.SYMTYPE, str(tmp_path / "secret")
         tar.addfile(member)
     with pytest.raises(UserError, match=f"it has no {FOLDER}/data_batch_1.bin"):
-        unpack(archive, tmp_path / "out")
+        unpack_batches(archive, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -274,7 +274,7 @@ def test_an_archive_that_cannot_be_unpacked_is_named_with_the_reason(
     archive = tmp_path / "a.tar.gz"
     archive.write_bytes(make())
     with pytest.raises(UserError) as caught:
-        unpack(archive, tmp_path / "out")
+        unpack_batches(archive, tmp_path / "out")
     assert str(caught.value).startswith(f"{archive} is not ")
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -21,7 +21,7 @@ from tests.helpers.texts import TOPICS, letters_only
 from vadd.data.text import text8
 from vadd.data.text.corpora import Corpus, LastDocuments, Part, RandomShare
 from vadd.data.text.known import CorpusName, open_corpus, open_for_judging
-from vadd.data.text.text8 import ALPHABET, fetch_text8, text8_corpus, unpack
+from vadd.data.text.text8 import ALPHABET, fetch_text8, text8_corpus, unpack_text8
 from vadd.errors import UserError
 
 
@@ -133,7 +133,7 @@ def test_text8_is_fetched_and_unpacked_once(tmp_path: Path, monkeypatch: pytest.
 def test_another_archive_is_not_text8_and_leaves_nothing(tmp_path: Path, content: bytes, told: str) -> None:
     path = write(tmp_path / "text8.zip", content)
     with pytest.raises(UserError, match=told):
-        unpack(path, tmp_path / "text8")
+        unpack_text8(path, tmp_path / "text8")
     assert [file.name for file in tmp_path.iterdir()] == ["text8.zip"]
 
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from tests.helpers.exact import properties
 from tests.helpers.texts import LINES
 from tests.helpers.tokenizers import official_tokenizer, small_tokenizer
+from vadd.data.text.saved_tokenizers import load_tokenizer
 from vadd.data.text.subwords import SubwordTokenizer, published, read_tokenizer_json, train_bpe
 from vadd.data.text.tokenizers import (
     ByteTokenizer,
     CharacterTokenizer,
     Specials,
     Tokenizer,
-    load_tokenizer,
     refuse_other,
 )
 from vadd.errors import UserError

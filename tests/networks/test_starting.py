@@ -89,7 +89,7 @@ def test_the_latents_entrance_has_a_gradient_and_one_step_makes_it_heard(kind: K
     (xt, t, where), z = states(kind), torch.randn(7, kind.latent_dim, generator=seeded(6))
     logits = vadd(xt, z, t, where)
     nn.functional.cross_entropy(logits, torch.arange(len(logits)) % VALUES).backward()  # type: ignore[no-untyped-call]
-    entrance = vadd.latent_entrance()
+    entrance = vadd.latent_input_weights()
     assert entrance
     for parameter in entrance:
         assert not parameter.detach().any()

@@ -80,10 +80,10 @@ def main() -> None:
     except OSError as error:
         _end(f"error: {error.filename or 'the system'}: {error.strerror or error}")
     except (MemoryError, RuntimeError) as error:
-        told = next(iter(str(error).splitlines()), "")
-        if not isinstance(error, MemoryError) and not any(sign in told for sign in OUT_OF_MEMORY):
+        reason = next(iter(str(error).splitlines()), "")
+        if not isinstance(error, MemoryError) and not any(sign in reason for sign in OUT_OF_MEMORY):
             raise
-        _end(f"error: there is not enough memory for this: {told or 'the system gave none'}")
+        _end(f"error: there is not enough memory for this: {reason or 'the system gave none'}")
     except (Interrupted, KeyboardInterrupt) as stop:
         _end(f"{stop}; run the same command again to go on" if str(stop) else "interrupted", code=130)
 

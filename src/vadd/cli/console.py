@@ -10,7 +10,7 @@ from rich.console import Console
 if TYPE_CHECKING:
     from vadd.progress import Progress
 
-# Of the processes of a distributed training only the first one speaks.
+# Of the processes of a distributed training only the first one prints.
 _silent = os.environ.get("RANK", "0") != "0"
 out_console = Console(highlight=False, markup=False, quiet=_silent)
 err_console = Console(stderr=True, highlight=False, markup=False, quiet=_silent)
@@ -39,10 +39,10 @@ def progress_bar() -> "Iterator[Progress]":
     with RichProgress(*columns, console=err_console, transient=True) as bar:
         task = bar.add_task("starting", total=None)
 
-        def tell(what: str, done: int = 0, total: int | None = None) -> None:
+        def report(what: str, done: int = 0, total: int | None = None) -> None:
             bar.update(task, description=what, completed=done, total=total)
 
-        yield tell
+        yield report
 
 
 class Narrator:

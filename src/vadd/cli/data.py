@@ -18,7 +18,7 @@ class _Known:
     about: str
     state: Callable[[], str]
     fetch: Callable[[Path | None], str] | None = None
-    """Gets it, and tells what is where."""
+    """Gets it, and says what is where."""
 
 
 def data(
@@ -78,9 +78,9 @@ def _mnist_state() -> str:
 def _fetch_mnist(directory: Path | None) -> str:
     from vadd.data.mnist import fetch_mnist, load_mnist
 
-    with progress_bar() as tell:
-        place = fetch_mnist(directory, progress=tell)
-        tell("checking")
+    with progress_bar() as report:
+        place = fetch_mnist(directory, progress=report)
+        report("checking")
         images = load_mnist(place)
     return f"{len(images.train):,} + {len(images.test):,} images in {place}"
 
@@ -101,9 +101,9 @@ def _cifar10_state() -> str:
 def _fetch_cifar10(directory: Path | None) -> str:
     from vadd.data.cifar10 import fetch_cifar10, load_cifar10
 
-    with progress_bar() as tell:
-        place = fetch_cifar10(directory, progress=tell)
-        tell("checking")
+    with progress_bar() as report:
+        place = fetch_cifar10(directory, progress=report)
+        report("checking")
         images = load_cifar10(place)
     return f"{len(images.train):,} + {len(images.test):,} images in {place}"
 
@@ -120,8 +120,8 @@ def _fetch_inception(directory: Path | None) -> str:
 
     if directory is not None:
         raise UserError("inception goes to $VADD_DATA/inception, where FID looks for it; leave out --dir")
-    with progress_bar() as tell:
-        tell("fetching the Inception network (87 MB)")
+    with progress_bar() as report:
+        report("fetching the Inception network (87 MB)")
         return f"in {fetch_inception()}"
 
 
@@ -135,8 +135,8 @@ def _text8_state() -> str:
 def _fetch_text8(directory: Path | None) -> str:
     from vadd.data.text.text8 import fetch_text8
 
-    with progress_bar() as tell:
-        file = fetch_text8(directory, progress=tell)
+    with progress_bar() as report:
+        file = fetch_text8(directory, progress=report)
     return f"{file.stat().st_size:,} characters in {file.parent}"
 
 

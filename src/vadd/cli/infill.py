@@ -92,8 +92,8 @@ class GapOptions:
         }
         given = [name for name, source in sources.items() if source is not None]
         if len(given) != 1:
-            told = f"{' and '.join(given)} exclude each other" if given else "what is to be filled?"
-            raise UserError(f"{told}; give one of {', '.join(sources)}")
+            problem = f"{' and '.join(given)} exclude each other" if given else "what is to be filled?"
+            raise UserError(f"{problem}; give one of {', '.join(sources)}")
         if given[0] not in {"--image", "--from-data"} and (self.mask is not None or self.keep is not None):
             raise UserError("--mask and --keep are for --image and --from-data")
         if self.mask is not None and self.keep is not None:
@@ -174,8 +174,8 @@ def infill(
         task.show(filled.numpy())
     else:
         task.write(filled.numpy(), out)
-        told = f"{plural(n * len(task.x), 'completion')} in {plural(settings.steps, 'step')}"
-        out_console.print(f"{told}: {out}", soft_wrap=True)
+        summary = f"{plural(n * len(task.x), 'completion')} in {plural(settings.steps, 'step')}"
+        out_console.print(f"{summary}: {out}", soft_wrap=True)
 
 
 def _complete(run: "Run", task: "Task", n: int, drawing: DrawingOptions, record: int) -> "tuple[Tensor, list[Tensor]]":

@@ -33,7 +33,7 @@ class WalkOptions:
         ),
     ] = None
     traverse: Annotated[
-        bool, typer.Option("--traverse", help="Move each of the most telling dimensions by itself.")
+        bool, typer.Option("--traverse", help="Move each of the most informative dimensions by itself.")
     ] = False
     around: Annotated[
         str | None, typer.Option(help="Traverse around this example instead of around z = 0.", show_default=False)

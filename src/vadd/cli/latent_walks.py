@@ -15,7 +15,7 @@ from vadd.core import TokenSampler
 from vadd.data.array import read_integers
 from vadd.data.dataset import TO_FILL, Array
 from vadd.data.inpainting import read_pictures
-from vadd.errors import UserError
+from vadd.errors import UserError, check_range
 from vadd.evaluation.latent_paths import cross, decode, encode, informative_dimensions, line
 from vadd.runs.run import Run
 
@@ -73,10 +73,7 @@ def examples(run: Run, name: str) -> Tensor:
     else:
         raise UserError(f"{name!r} names no example: give the number of a held-out one or a row of a file, x.npy:0")
     low, high = int(found.min()), int(found.max())
-    if low < TO_FILL or high >= run.model.vocab_size:
-        raise UserError(
-            f"{name} holds the value {low if low < TO_FILL else high}, outside 0..{run.model.vocab_size - 1}"
-        )
+    check_range(low, high, run.model.vocab_size, f"{name} holds the value", also=(TO_FILL,))
     return torch.from_numpy(np.where(found == TO_FILL, run.model.vocab_size, found).astype(np.int64))
 
 

@@ -112,7 +112,7 @@ def _default_count(run: "Run", out: Path | None) -> int:
 
 @dataclass
 class Drawn:
-    """What there is to tell of the samples."""
+    """What is printed about the samples."""
 
     shown: list[str] = field(default_factory=list)
     evaluations: int = 0
@@ -163,14 +163,14 @@ def _show(run: "Run", drawn: Drawn, n: int, out: Path | None, settings: "Samplin
     if out is None and n > SHOWN:
         file = "FILE.npy" if run.tokenizer is None else "FILE.txt"
         out_console.out(f"... {n - SHOWN} more; write them all with --out {file}")
-    told = [
+    summary = [
         f"{plural(n, 'sample')} in {plural(settings.steps, 'step')}" + ("" if out is None else f": {out}"),
         f"{drawn.seconds:.1f} s, {n / drawn.seconds:.3g} samples/s",
         f"{plural(drawn.evaluations, 'evaluation')} of the network, {plural(drawn.sequences, 'sequence')} shown to it",
         *_inexact(settings, sampler),
     ]
     # Where samples are printed they have the output for themselves.
-    (err_console if out is None else out_console).print("; ".join(told), soft_wrap=True)
+    (err_console if out is None else out_console).print("; ".join(summary), soft_wrap=True)
 
 
 def _inexact(settings: "SamplingSettings", sampler: str) -> list[str]:

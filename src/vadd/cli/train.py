@@ -155,8 +155,8 @@ def _job_to_resume(asked: Asked, out: Path | None) -> Job:
     changed = differences(saved, recipe)
     refused = {key: values for key, values in changed.items() if not may_change_on_resume(key)}
     if refused:
-        told = ", ".join(f"{key} is {old!r} there, {now!r} here" for key, (old, now) in refused.items())
-        raise UserError(f"{out} was started with another recipe: {told}")
+        listed = ", ".join(f"{key} is {old!r} there, {now!r} here" for key, (old, now) in refused.items())
+        raise UserError(f"{out} was started with another recipe: {listed}")
     return Job(recipe, directory, resume=True, overwrite=False)
 
 

@@ -21,8 +21,8 @@ together, and its optimum lies *above* the log-likelihood of the data. It is her
 and for nothing else.
 
 For a model with a pad all three count the other positions only: of what is revealed, what is scored. Pads are masked,
-revealed and seen all the same. The step bound then speaks about a sampler that is given the pads instead of drawing
-them, and no longer about the likelihood of the sequence; ``model.scoring_pads()`` has a bound of that.
+revealed and seen all the same. The step bound is then one of a sampler that is given the pads instead of drawing
+them, and no longer of the likelihood of the sequence; ``model.scoring_pads()`` has a bound of that.
 
 All functions return one draw of the estimate for each example, (B,) float64 nats; average over examples.
 """
@@ -36,6 +36,7 @@ from vadd.core.latents import NoLatent, Particles
 from vadd.core.masking import ExactCount, MaskedBatch, Masking
 from vadd.core.model import MaskedDiffusion
 from vadd.core.noise import Noise
+from vadd.core.precision import precise
 from vadd.core.samplers import Ancestral, Grid, RevealPlan, Sampler
 from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
@@ -74,6 +75,7 @@ def step_bound(
     sampler.check(model.positions, steps)
     particles, generator = _with_defaults(particles, generator)
     everything = torch.ones_like(x0, dtype=torch.bool)
+    # Drawn before any particle: with the same seed the plan is the same for every choice of proposals.
     plan = sampler.plan(everything, steps, model.schedule, grid, Noise.of(generator, len(x0)))
     states = _States(model, x0, plan)
     if latent == "fixed":
@@ -86,7 +88,8 @@ def step_bound(
 
 
 class _States:
-    """What the sampler faces on its way to x0 (B, N): for every example the steps that reveal something scored.
+    """The states of the sampler on its way to x0 (B, N): for every example those before a step that reveals something
+    scored.
 
     Short examples leave most of many steps empty, and these cost nothing.
     """
@@ -95,6 +98,7 @@ class _States:
         self.model, self.x0, self.plan = model, x0, plan
         self.scored = model.scored(x0)
         rows = torch.arange(len(x0), device=x0.device)[:, None].expand_as(x0)
+        # Several positions of an example may be revealed at the same step: one task for all of them.
         self.tasks = torch.unique(torch.stack([rows[self.scored], plan.step_of[self.scored]], dim=1), dim=0)
         """(M, 2): example and step."""
 
@@ -112,27 +116,25 @@ def _one_latent(
     model: MaskedDiffusion, x0: Tensor, states: _States, particles: Particles, generator: torch.Generator
 ) -> Tensor:
     """log (1/K) sum_k p(z_k) / g(z_k) prod_i prod_{j in U_i} mu_j(x_{t_i}, z_k)[x0_j]: whole trajectories, one plan."""
-    at_once = max(1, particles.rows_per_call // max(1, len(x0)))
 
     def score(z: Tensor | None) -> Tensor:
         count = 1 if z is None else z.shape[0]
-        total = torch.zeros(count, len(x0), dtype=torch.float64, device=x0.device)
+        total = precise(torch.zeros(count, len(x0), device=x0.device))
         for tasks in torch.split(states.tasks, max(1, particles.rows_per_call // count)):
             rows, batch, revealed = states[tasks]
             found = model.log_likelihood(batch, None if z is None else z[:, rows], revealed)
-            total.index_add_(1, rows, found.double().expand(count, -1))
+            total.index_add_(1, rows, precise(found).expand(count, -1))
         return total
 
     start = MaskedBatch.all_masked(x0, model.mask_value)
-    whole = replace(particles, rows_per_call=at_once * max(1, len(x0)))
-    found = model.latent.log_marginal(score, start, states.scored, whole, generator).cpu().double()
+    found = model.latent.log_marginal(score, start, states.scored, particles, generator).cpu().double()
     # Of nothing but pads the joint is 1, which the particles would only estimate.
     return found.masked_fill(~states.scored.any(dim=1).cpu(), 0.0)
 
 
 def _with_defaults(particles: Particles | int, generator: torch.Generator | None) -> tuple[Particles, torch.Generator]:
-    settled = Particles(particles) if isinstance(particles, int) else particles
-    return settled, torch.Generator().manual_seed(0) if generator is None else generator
+    particles = Particles(particles) if isinstance(particles, int) else particles
+    return particles, torch.Generator().manual_seed(0) if generator is None else generator
 
 
 def _log_joint(
@@ -144,6 +146,7 @@ def _log_joint(
     """
     listens = model.latent.listens(batch.masked)
     found = torch.zeros(len(batch.x0), dtype=torch.float64)
+    # Those that do not listen have the same likelihood under every z: more particles would only repeat it.
     for heard, drawn in ((True, particles), (False, replace(particles, count=1, proposals=("prior",)))):
         rows = (listens == heard).nonzero()[:, 0]
         if len(rows):
@@ -198,6 +201,7 @@ def _integral(
     masking = ExactCount().from_uniforms(uniforms, x0.shape[1], model.schedule, generator).to(x0.device)
     scored = masking.masked & model.scored(x0)[repeated]
     counted = scored.any(dim=1).nonzero()[:, 0]  # where only pads are masked there is nothing to explain
+    # torch.split makes one empty part of nothing, which no network should see.
     for part in torch.split(counted, particles.rows_per_call) if len(counted) else ():
         rows, chosen = repeated[part], masking[part]
         batch = MaskedBatch.of(x0[rows], chosen, model.mask_value)

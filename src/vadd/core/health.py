@@ -19,7 +19,9 @@ class LatentHealth:
     """How much the latent says, and in how many of its dimensions."""
 
     kl_all_masked: float
-    """KL(r || p) in nats when everything is masked (t = 1), averaged over examples."""
+    """KL(r || N(0, I)) in nats when everything is masked (t = 1), averaged over examples; also where the model has a
+    fitted prior, so that the numbers of all models compare.
+    """
     kl_average: float
     """The same averaged over numbers of masked positions."""
     kl_per_dimension: tuple[float, ...]

@@ -46,6 +46,7 @@ class MixtureProposal:
         """As many draws from each component as possible; the first ones get what is left over."""
         share, left = divmod(particles, len(components))
         counts = [share + (index < left) for index in range(len(components))]
+        # A component without a draw would enter the density as log 0.
         used = [(component, count) for component, count in zip(components, counts, strict=True) if count]
         return cls([component for component, _ in used], [count for _, count in used])
 
@@ -78,8 +79,10 @@ def log_mean_weight(
     """The estimate above for every example: (B,) float64. ``score`` and ``log_prior`` map z (k, B, d) to (k, B)."""
     total: Tensor | None = None
     for z in proposal.draws(chunk, generator):
-        exactly = precise(z)
-        log_weight = precise(score(z)) + log_prior(exactly) - proposal.log_density(exactly)
+        z64 = precise(z)
+        # Divided by the density of the whole mixture, not of the component that this draw came from: that bounds the
+        # weight, and the mean of the weights stays unbiased.
+        log_weight = precise(score(z)) + log_prior(z64) - proposal.log_density(z64)
         part = torch.logsumexp(log_weight, dim=0)
         total = part if total is None else torch.logaddexp(total, part)
     assert total is not None, "a proposal has at least one draw"

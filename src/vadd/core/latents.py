@@ -68,10 +68,10 @@ class Particles:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What each example adds to the objective, all (B,), in nats, weighted as its mask is."""
+    """What each example adds to the objective, all (B,), in nats, already times the weight w of its mask."""
 
     bound: Tensor
-    """The (annealed) lower bound that training maximises."""
+    """Training maximises the mean of it: w times a lower bound of log p(x_S | x_t), with the KL times lambda."""
     reconstruction: Tensor
     """w E_r log p(x_S | x_t, z)."""
     kl: Tensor
@@ -114,7 +114,7 @@ class Latent(nn.Module, ABC):
     def evidence(
         self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator
     ) -> Evidence:
-        """Bound log E_z exp score(z) from below for every example of the batch, to train on.
+        """A lower bound of log E_z exp score(z) for every example of the batch, to train on.
 
         ``weight`` (B,) is that of each example's mask; 0 where there is nothing to explain. Random numbers come through
         the batch (:meth:`~vadd.core.masking.MaskedBatch.normal`), which knows whether it is a part of a larger one.
@@ -200,8 +200,9 @@ class GaussianLatent(Latent):
             return self._recognized(batch.x0, batch.xt, batch.t)
         rows = self.listens(batch.masked).nonzero()[:, 0]
         found = self._recognized(batch.x0[rows], batch.xt[rows], batch.t[rows])
-        silent = found.mean.new_zeros(len(batch.x0), self.dim)
-        return DiagonalGaussian(silent.index_copy(0, rows, found.mean), silent.index_copy(0, rows, found.log_std))
+        # Mean 0 and log-std 0 are N(0, I), whose KL is exactly 0: examples that do not listen add nothing to it.
+        zeros = found.mean.new_zeros(len(batch.x0), self.dim)
+        return DiagonalGaussian(zeros.index_copy(0, rows, found.mean), zeros.index_copy(0, rows, found.log_std))
 
     def _recognized(self, x0: Tensor, xt: Tensor, t: Tensor) -> DiagonalGaussian:
         mean, log_std = self.recognizer(x0, xt, t)
@@ -209,6 +210,7 @@ class GaussianLatent(Latent):
 
     def with_prior(self, prior: Prior) -> "GaussianLatent":
         """The same recognition model, with another prior."""
+        # A shallow copy shares the networks. Its table of modules must be another one, or this latent would change too.
         other = copy.copy(self)
         other._modules = {**self._modules, "prior": prior}
         return other
@@ -226,6 +228,7 @@ class GaussianLatent(Latent):
         z = posterior.from_noise(batch.normal(self.particles, self.dim, generator))
         log_likelihood = score(z)
         kl = self.prior.kl(posterior, z, batch.xt)
+        # With several particles the bound is made of the ratios p(z) / r(z), and the KL is only logged.
         if self.particles == 1:
             bound = log_likelihood[0] - kl_weight * kl
         else:
@@ -239,10 +242,12 @@ class GaussianLatent(Latent):
         def component(name: ProposalName) -> Proposal:
             if name == "prior":
                 return PriorProposal(self.prior, batch.xt)
+            # What is masked but not revealed must be hidden from this proposal: there x_t has the mask.
             seen = batch if name == "recognition" else replace(batch, x0=torch.where(revealed, batch.x0, batch.xt))
-            return _Precisely(self.posterior(seen))
+            return _DoublePrecision(self.posterior(seen))
 
         proposal = MixtureProposal.even([component(name) for name in particles.proposals], particles.count)
+        # The denoiser sees every draw of a chunk as a batch of its own: chunk * B sequences in a call.
         chunk = max(1, particles.rows_per_call // len(batch.x0))
         log_prior = PriorProposal(self.prior, batch.xt).log_prob
         return log_mean_weight(score, log_prior, proposal, chunk, generator)
@@ -251,7 +256,7 @@ class GaussianLatent(Latent):
 class SharedLatent(GaussianLatent):
     r"""One z with one meaning: the recognition model r(z | x0) does not see x_t, and one z serves all steps.
 
-    The evidence is w log p(x_S | x_t, z) - lambda KL(r(z | x0) || p(z)): the KL is paid once for an example, not once
+    The evidence is w log p(x_S | x_t, z) - lambda KL(r(z | x0) || p(z)): the KL counts once for an example, not once
     for every state. With the weights of :class:`~vadd.core.masking.StepTimes` its mean is a bound of the likelihood of
     the sampler that keeps one z for its T steps.
     """
@@ -270,12 +275,14 @@ class SharedLatent(GaussianLatent):
         posterior = self.posterior(batch)
         z = posterior.from_noise(batch.normal(1, self.dim, generator))
         reconstruction = weight * score(z)[0]
+        # z is drawn once, before the first step: its prior is that of the state in which everything is masked. The KL
+        # counts once, so it is not weighted by w, which stands for a sum over steps.
         kl = self.prior.kl(posterior, z, torch.full_like(batch.xt, self.mask_value))
         return Evidence(reconstruction - kl_weight * kl, reconstruction, kl)
 
 
 @dataclass(frozen=True)
-class _Precisely:
+class _DoublePrecision:
     """A posterior whose draws are the network's, and whose density is computed in float64."""
 
     posterior: DiagonalGaussian

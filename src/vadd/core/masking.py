@@ -9,7 +9,7 @@ they differ in variance:
 * :class:`ExactCount` draws the *number* k of masked positions uniformly from 1..N and weighs the example by N / k.
   Integrated over t, the event "k of N masked" carries total weight 1/k under every schedule, and given that event the
   masked fraction follows Beta(k, N - k + 1), the k-th smallest of N uniforms. So one sorted row of uniforms gives
-  both the mask and an exact t for denoisers that want to see it. No cut-off near t = 0, bounded weights, lowest
+  both the mask and an exact t for denoisers with time input. No cut-off near t = 0, bounded weights, lowest
   variance.
 
 All random numbers come from a CPU generator, so a seed means the same draw on every device.
@@ -57,7 +57,7 @@ Rows = slice | Tensor
 
 @dataclass(frozen=True)
 class BatchPart:
-    """Which rows of a larger batch these are, where a batch is worked off in parts or by several processes."""
+    """Which rows of a larger batch these are, where a batch is processed in parts or by several processes."""
 
     rows: Rows
     of: int
@@ -127,6 +127,7 @@ class MaskDraw(Protocol):
 
 def _mask_at(t: Tensor, positions: int, schedule: Schedule, generator: torch.Generator) -> Tensor:
     """Mask each of ``positions`` independently with probability 1 - alpha(t); t (B,) gives (B, positions)."""
+    # In float64: single-precision coins are multiples of 2^-24, too coarse for the masked fractions near t = 0.
     coins = torch.rand(len(t), positions, generator=generator, dtype=torch.float64)
     return coins < schedule.masked_fraction(t)[:, None]
 
@@ -144,6 +145,7 @@ class _UniformTimes:
         span = 1 - self.epsilon
         t = 1 - span * uniforms  # uniforms lie in [0, 1): t is never 0
         masked = _mask_at(t, positions, schedule, generator)
+        # The times cover only a part of [0, 1]: times its length, their mean is an integral again.
         return Masking(masked, t.float(), (span * schedule.weight(t)).float())
 
 
@@ -184,6 +186,7 @@ class ExactCount:
     ) -> Masking:
         """With k = floor(u N) + 1 masked positions; ``uniforms`` (B,) in [0, 1)."""
         count = ((uniforms * positions).long() + 1).clamp(max=positions)  # rounding may reach 1
+        # In float64: two equal levels, which would mask one position too many, are as good as impossible.
         levels = torch.rand(len(count), positions, generator=generator, dtype=torch.float64)
         threshold = levels.sort(dim=1).values.gather(1, count[:, None] - 1)
         t = schedule.time_at(threshold[:, 0])
@@ -236,6 +239,7 @@ class EvenWeights:
 
     def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
         masking = self.draw(batch, positions, schedule, generator)
+        # Of the weight alone: masks and random numbers stay those of the draw.
         return replace(masking, weight=masking.weight**self.power)
 
 
@@ -243,9 +247,9 @@ class EvenWeights:
 class PartlyExplained:
     """Any draw; a ``share`` of the examples is asked for a random part U of the masked values S only.
 
-    That is what a step of the sampler faces, and what the step bound asks the recognition model: to tell x_U, knowing
-    nothing of the rest of x_S. For a latent only: without one it would just leave terms out. The objective is then a
-    mean of log p(x_U | x_t) over problems of both kinds, no longer the integral. Examples are not weighed up by
+    That is the problem of a step of the sampler, and of the recognition model in the step bound: to describe x_U and
+    know nothing of the rest of x_S. For a latent only: without one it would just leave terms out. The objective is then
+    a mean of log p(x_U | x_t) over problems of both kinds, no longer the integral. Examples are not weighted by
     |S| / |U|: that would keep the expectation without a latent, and its variance slows training down far more than the
     terms that are left out. Examples of which a share below ``least_masked`` is masked are explained whole: it is meant
     for latents that are not heard there.
@@ -258,10 +262,12 @@ class PartlyExplained:
     def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
         masking = self.draw(batch, positions, schedule, generator)
         masked = masking.masked.sum(dim=1)
+        # Everything is drawn for all examples, used or not: what one gets does not depend on the masks of the others.
         partly = (torch.rand(batch, generator=generator) < self.share) & (masked >= self.least_masked * positions)
         wanted = (torch.rand(batch, generator=generator) * masked).long() + 1
         wanted = torch.where(partly, wanted.clamp(max=masked), masked)
         order = torch.rand(batch, positions, generator=generator).masked_fill(~masking.masked, torch.inf)
+        # argsort twice gives ranks; what is not masked has an infinite key and ranks behind everything that is.
         explained = (order.argsort(dim=1).argsort(dim=1) < wanted[:, None]) & masking.masked
         return replace(masking, explained=explained)
 
@@ -269,4 +275,5 @@ class PartlyExplained:
 def _stratified_uniforms(batch: int, generator: torch.Generator) -> Tensor:
     """(u + 0..B-1) / B in random order: spread evenly over the batch, uniform for each of its members."""
     shift = torch.rand(1, generator=generator, dtype=torch.float64)
+    # For a shift close to 1 the last of them would round to 1, and t to 0.
     return ((shift + torch.randperm(batch, generator=generator)) / batch).clamp(max=1 - 2**-53)

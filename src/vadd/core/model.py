@@ -108,10 +108,12 @@ class MaskedDiffusion(nn.Module):
         size = len(batch.x0)
         xt, t, x0, masked, flat_z = batch.xt, batch.t, batch.x0, batch.masked, None if z is None else z[0]
         if z is not None and particles > 1:
+            # Copy after copy of the batch, in the order of z flattened: the k-th copy goes with the k-th draw.
             xt, x0, masked, where = (tensor.repeat(particles, 1) for tensor in (xt, x0, masked, where))
             t, flat_z = t.repeat(particles), z.flatten(0, 1)
         logits = at_least_single(self.predict(xt, flat_z, t, where, masked))
         log_mu = -F.cross_entropy(logits, x0[where], reduction="none")
+        # The logits come in row-major order of ``where``, so this is the example of each of them.
         rows = where.nonzero()[:, 0]
         # Long sums of logarithms: float64 where nothing is trained on them.
         log_mu = log_mu if log_mu.requires_grad else precise(log_mu)
@@ -129,6 +131,7 @@ class MaskedDiffusion(nn.Module):
         """
         where = batch.masking.masked
         if (explained := batch.masking.explained) is not None:
+            # Masked values that are not to be explained must be hidden from the recognition model too.
             batch = replace(batch, x0=batch.x0.masked_fill(where & ~explained, self.mask_value))
             where = explained
         if self.pad is not None:

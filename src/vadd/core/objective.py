@@ -3,11 +3,11 @@ r"""The training objectives.
 MDLM maximises :math:`E_t E_{x_t}\, w(t) \sum_{i \in S} \log \mu_i[x_{0,i}]`; VADD, with KL weight lambda, :math:`E_t
 E_{x_t} E_{z \sim r}\, w(t) [\sum_{i \in S} \log \mu_i(x_t, z, t)[x_{0,i}] - \lambda\, KL(r(z \mid x_0, x_t) \|
 p(z))]`. Both are means of an :class:`~vadd.core.latents.Evidence`, which is zero for an example of which nothing is to
-be explained. For a model with a pad, S holds the masked positions that are scored, those of other
-values.
+be explained. For a model with a pad, S holds only the masked positions that are scored: those whose value is not the
+pad.
 
 Without pads the MDLM objective is a bound of the log-likelihood. The VADD objective is a sound thing to maximise but
-**not** a bound; with a :class:`~vadd.core.latents.SharedLatent`, which pays its KL once, it is.
+**not** a bound; with a :class:`~vadd.core.latents.SharedLatent`, whose KL counts once, it is.
 """
 
 from dataclasses import dataclass

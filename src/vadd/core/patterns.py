@@ -30,6 +30,7 @@ class InfillMasks:
         if places is not None:
             kinds += [_beside_a_line(places, batch, generator), _rectangle(places, batch, generator)]
         which = torch.randint(len(kinds), (batch,), generator=generator)
+        # Every kind is drawn for every example, and one is taken: no draw depends on what was chosen for the others.
         masked = torch.stack(kinds)[which, torch.arange(batch)]
         t = schedule.time_at(masked.double().mean(dim=1)).float()
         return Masking(masked, t, torch.ones(batch))

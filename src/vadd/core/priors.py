@@ -3,7 +3,7 @@ r"""Where z comes from when sampling: the prior p(z), or p(z | x_t) where it loo
 N(0, I) is the paper's. What a recognition model writes is not distributed like that: between N(0, I) and the aggregate
 posterior :math:`E_{x_0} r(z \mid x_0)` there is a hole, and a z drawn from it decodes to nothing in particular. A
 :class:`FlowPrior` is fitted to the recognition model's draws and closes it; one with a reader of states is *informed*,
-p(z | x_t), and draws the z that goes with what is known.
+p(z | x_t), and draws a z that agrees with what is known.
 """
 
 from abc import ABC, abstractmethod
@@ -77,6 +77,7 @@ def standard_normal_nodes(dim: int, count: int) -> tuple[Tensor, Tensor]:
         uniforms = torch.cartesian_prod(*[axis] * dim).view(-1, dim)
     else:
         sobol = torch.quasirandom.SobolEngine(dim, scramble=True, seed=0)  # type: ignore[no-untyped-call]
+        # The normal quantiles of 0 and 1 are infinite.
         uniforms = sobol.draw(count, dtype=torch.float64).clamp(1e-9, 1 - 1e-9)
     weights = torch.full((len(uniforms),), 1 / len(uniforms), dtype=torch.float64)
     return torch.special.ndtri(uniforms).float(), weights
@@ -128,6 +129,7 @@ class FlowPrior(Prior):
         points, weights = standard_normal_nodes(self.dim, count)
         context = self.context(xt[None])
         expanded = None if context is None else context.expand(len(points), -1)
+        # The flow carries points of N(0, I) over to its own density, and their weights stay: a change of variables.
         return self.flow.from_noise(points.to(xt.device), expanded), weights.to(xt.device)
 
 

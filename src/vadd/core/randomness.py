@@ -5,11 +5,12 @@ import torch
 from torch import Tensor
 
 ORDER, MASKS, TEST, SAMPLING, BOUNDS, HEALTH, DROPOUT, PILOT, PRIOR = range(9)
-"""What random numbers are for; the first number of every stream."""
+"""What random numbers are for; the first number of every stream. New ones come last: a seed must keep its meaning."""
 
 
 def step_generator(seed: int, *stream: int) -> torch.Generator:
     """A CPU generator for one purpose at one moment, independent of all others."""
+    # SeedSequence mixes its numbers: neighbouring seeds and steps give unrelated streams, as sums of them would not.
     state = int(np.random.SeedSequence([seed, *stream]).generate_state(1, np.uint64)[0])
     return torch.Generator().manual_seed(state)
 
@@ -42,9 +43,10 @@ class ShuffledBatches:
         last = first + self.batch - 1
         epochs = range(first // self.examples, last // self.examples + 1)
         self._epochs = {epoch: self._permutation(epoch) for epoch in epochs}
-        line = torch.cat([self._epochs[epoch] for epoch in epochs]) if len(epochs) > 1 else self._epochs[epochs[0]]
+        # Permutations of millions of examples take time: those of the epochs at hand are kept, and no others.
+        order = torch.cat([self._epochs[epoch] for epoch in epochs]) if len(epochs) > 1 else self._epochs[epochs[0]]
         offset = first - epochs[0] * self.examples
-        return line[offset : offset + self.batch]
+        return order[offset : offset + self.batch]
 
     def _permutation(self, epoch: int) -> Tensor:
         known = self._epochs.get(epoch)

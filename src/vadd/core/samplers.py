@@ -1,11 +1,11 @@
-r"""Which positions to reveal at each step, and which to take back: the samplers.
+r"""Which positions to reveal at each step, and which to mask again: the samplers.
 
 All run on the one loop of :func:`vadd.core.sampling.sample`. A *planned* sampler decides before the network is asked:
 :class:`Ancestral` (Algorithm 2), :class:`Parallel`, :class:`FirstHitting`. What it reveals does not depend on the
 values, so the network need only be shown what is revealed, and the result follows the model's own distribution for that
 plan: these are **exact**, and the step bound holds for them. The others look at the predictions first
 (:class:`Ordered`, :class:`EntropyBounded`) or mask again what was revealed (:class:`Remask`). They may give better
-samples, but from another distribution than the model's, and no bound speaks about them.
+samples, but from another distribution than the model's, and no bound holds for them.
 """
 
 import math
@@ -38,6 +38,7 @@ def step_grid(steps: int, grid: Grid = "uniform") -> Tensor:
         return fractions
     if grid == "cosine":
         times = (math.pi / 2 * fractions).sin()
+        # The end must be 1 whatever the rounding.
         times[-1] = 1.0
         return times
     if isinstance(grid, str):  # type: ignore[unreachable]  # users may pass any word
@@ -55,7 +56,7 @@ class RevealPlan:
     step_of: Tensor
     """(n, N): the step T..1 at which a position is revealed, 0 where it was never hidden."""
     times: Tensor
-    """(n, T + 1): what the denoiser is told of the time before each step; index 0 is the end."""
+    """(n, T + 1): the time that the denoiser is given at each step; index 0 is the end."""
     left: Tensor
     """(n, T + 1): what share of the positions hidden at the start is expected to be hidden before each step."""
 
@@ -64,7 +65,7 @@ class Sampler(ABC):
     """What the loop of :func:`vadd.core.sampling.sample` asks at every step."""
 
     exact: ClassVar[bool]
-    """Whether it samples the model's own distribution for its plan, the one that the step bound speaks about."""
+    """Whether it samples the model's own distribution for its plan, the one that the step bound is about."""
     uses_grid: ClassVar[bool] = True
     """Whether a grid of times means anything to it."""
 
@@ -112,6 +113,7 @@ def masked_share(hidden: Tensor) -> Tensor:
 
 def ranks(keys: Tensor) -> Tensor:
     """(n, N): the place of every entry in its row, smallest key first; of equals the one to the left."""
+    # Stable, so that equals are ordered alike on every device.
     return keys.argsort(dim=1, stable=True).argsort(dim=1)
 
 
@@ -119,7 +121,7 @@ def ranks(keys: Tensor) -> Tensor:
 class Ancestral(Sampler):
     """Algorithm 2: every hidden position is revealed between t and s with probability rho, independently.
 
-    Tossing a coin for each at every step is the same as drawing once, for each, the interval of the grid it falls into.
+    A coin for each position at every step is the same as one draw for each: the interval of the grid it falls into.
 
     >>> from vadd.core import LinearSchedule
     >>> hidden, noise = torch.tensor([[True, True, True, False]]), Noise.of(torch.Generator().manual_seed(0), rows=1)
@@ -133,6 +135,7 @@ class Ancestral(Sampler):
     def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
         on_grid = on_the_grid(hidden, steps, schedule, grid)
         levels = noise.uniform(hidden.shape[1])
+        # ``left`` rises from 0 to 1 with the steps: a position is revealed at the step whose interval holds its level.
         step_of = torch.searchsorted(on_grid.left, levels, right=True).clamp(1, steps).to(hidden.device)
         return replace(on_grid, step_of=step_of * hidden)
 
@@ -180,6 +183,7 @@ class FirstHitting(Sampler):
     def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
         known = ~hidden.cpu()
         fraction = masked_share(hidden)
+        # The masked fraction at which the process reveals a position is uniform below the one that it starts from.
         levels = (noise.uniform(hidden.shape[1]) * fraction).masked_fill(known, 0)
         # The largest level is hit first, on the way down from 1; known positions have the lowest and come never.
         step_of = (ranks(levels) + 1).masked_fill(known, 0)
@@ -272,6 +276,7 @@ def spread_out(where: Tensor, uncertainty: Tensor | None) -> Tensor:
 def entropies(logits: Tensor) -> Tensor:
     """(M, V) -> (M,), in nats, float64."""
     log_probabilities = precise(logits).log_softmax(dim=-1)
+    # A probability that underflows to 0 gives 0 * -inf, which is to count as 0.
     return -(log_probabilities.exp() * log_probabilities).nan_to_num(nan=0.0).sum(dim=-1)
 
 

@@ -20,7 +20,7 @@ from vadd.core.model import MaskedDiffusion
 from vadd.core.noise import Noise
 from vadd.core.samplers import Ancestral, Grid, Sampler
 from vadd.core.token_sampler import TokenSampler
-from vadd.errors import UserError
+from vadd.errors import UserError, check_range
 
 LatentPolicy = Literal["resample", "fixed"]
 LOGITS_AT_ONCE = 1 << 26
@@ -64,8 +64,8 @@ def sample(
 
     ``start`` is their number, or sequences (n, N) in which the mask value marks what is to be filled. ``latent`` is
     ``resample`` (a new z at each step, the paper's), ``fixed`` (one z for a whole trajectory) or the z to use, (n, d).
-    The states of the first ``record`` samples are kept. ``on_step`` is told after every step how often the network has
-    been called.
+    The states of the first ``record`` samples are kept. ``on_step`` is called after every step with the number of
+    times that the network has been called.
 
     >>> from vadd.core import LinearSchedule
     >>> from vadd.networks import MlpDenoiser
@@ -83,6 +83,8 @@ def sample(
     if noise.rows != len(x):
         raise ValueError(f"noise for {noise.rows} rows, but {len(x)} samples")
     hidden = hidden_at_start = x == model.mask_value
+    # The order of the draws is part of what a seed means: the plan; then at each step z, the sampler's own numbers for
+    # choosing positions, the numbers for the values, and the sampler's numbers for masking again.
     plan = sampler.plan(hidden, steps, model.schedule, grid, noise)
     z: Tensor | None = None
     if isinstance(latent, Tensor):
@@ -95,6 +97,7 @@ def sample(
         t = plan.times[:, step].to(x.device, torch.float32)
         if isinstance(latent, str) and (latent == "resample" or step == steps):
             z = model.latent.draw(x, t, noise)
+        # What this step reveals is not masked again at once, and what was given at the start never is.
         revealed_before = hidden_at_start & ~hidden
         where = sampler.to_predict(step, plan, hidden, noise)
         # Drawn even where nothing is predicted: the generators must not depend on which rows are here.
@@ -122,10 +125,14 @@ def _start(model: MaskedDiffusion, start: int | Tensor) -> Tensor:
         return torch.full((start, model.positions), model.mask_value, device=model.device)
     if start.ndim != 2 or start.shape[1] != model.positions or len(start) == 0:
         raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(start.shape)}")
-    low, high = int(start.min()), int(start.max())
-    if low < 0 or high > model.mask_value:
-        wrong = low if low < 0 else high
-        raise UserError(f"the sequences to fill hold the value {wrong}; the model knows 0..{model.vocab_size - 1}")
+    check_range(
+        int(start.min()),
+        int(start.max()),
+        model.vocab_size,
+        "the sequences to fill hold the value",
+        also=(model.mask_value,),
+        limits="; the model knows",
+    )
     return start.to(model.device, torch.int64, copy=True)
 
 
@@ -158,6 +165,7 @@ def _predict(
     drawn, uncertainties = [], []
     for rows in _parts(where, model.vocab_size):
         logits = model.predict(x[rows], None if z is None else z[rows], t[rows], where[rows])
+        # Random numbers live on the CPU, wherever the model is.
         drawn.append(token_sampler(logits, token_sampler.uniforms(numbers[rows.cpu()], where[rows], model.vocab_size)))
         uncertainties.append(sampler.uncertainty(logits, drawn[-1]))
     known = [uncertainty for uncertainty in uncertainties if uncertainty is not None]

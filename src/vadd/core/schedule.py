@@ -64,6 +64,7 @@ class PolynomialSchedule(Schedule):
         return masked_fraction ** (1 / self.power)
 
     def weight(self, t: Tensor) -> Tensor:
+        # In closed form: the quotient of two small powers would lose digits near t = 0.
         return self.power / t
 
 

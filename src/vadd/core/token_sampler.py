@@ -11,7 +11,7 @@ from vadd.errors import UserError
 
 DrawPrecision = Literal["float64", "float32"]
 ELEMENTS_AT_ONCE = 1 << 22
-"""Of the logits that are turned to float64 at a time."""
+"""Of the logits that are turned to float64 at a time: 32 MB, whatever the size of the vocabulary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +64,7 @@ class TokenSampler:
         where = where.cpu()
         if self.precision == "float64":
             return numbers[where]
+        # V numbers for each position are too many to draw for positions that nobody asks for: each row has a generator.
         counts = where.sum(dim=1).tolist()
         generator = torch.Generator()
         return torch.cat(
@@ -98,10 +99,12 @@ class TokenSampler:
         # Shifted before they are divided: at a low temperature the largest must not overflow.
         logits = (logits - logits.amax(dim=-1, keepdim=True)) / self.temperature
         if self.top_k is not None and self.top_k < logits.shape[1]:
+            # Values that are as likely as the k-th are kept as well.
             least = logits.topk(self.top_k, dim=-1).values[:, -1:]
             logits = logits.masked_fill(logits < least, never)
         if self.top_p is not None and self.top_p < 1:
             ordered, places = logits.sort(dim=-1, descending=True)
+            # A value stays if the likelier ones do not reach p without it: so at least one always does.
             before = ordered.softmax(dim=-1).cumsum(dim=-1).roll(1, dims=-1)
             before[:, 0] = 0
             ordered = ordered.masked_fill(before >= self.top_p, never)
@@ -116,4 +119,5 @@ def inverted(logits: Tensor, uniforms: Tensor) -> Tensor:
     # Unnormalised: scaling the uniform by the last entry also keeps rounding from pushing a draw past the end.
     cumulative = logits.exp().cumsum(dim=-1)
     levels = uniforms.to(cumulative)[:, None] * cumulative[:, -1:]
+    # From the right: a value of probability 0 has an empty interval and is never drawn, not even by the uniform 0.
     return torch.searchsorted(cumulative, levels, right=True)[:, 0].clamp(max=logits.shape[1] - 1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vadd.data.dataset import Array, DiscreteDataset
-from vadd.errors import UserError
+from vadd.errors import UserError, check_range
 
 
 def read_integers(path: Path) -> Array:
@@ -29,7 +29,7 @@ def read_integers(path: Path) -> Array:
 
 
 def read_array(path: Path, vocab_size: int | None = None) -> tuple[Array, int]:
-    """The array, checked, and its V: ``values`` if given, else one more than the largest value."""
+    """The array, checked, and its V: ``vocab_size`` if given, else one more than the largest value."""
     array = read_integers(path)
     if array.ndim < 2 or array.size == 0:
         raise UserError(
@@ -37,9 +37,7 @@ def read_array(path: Path, vocab_size: int | None = None) -> tuple[Array, int]:
         )
     low, high = int(array.min()), int(array.max())
     known = high + 1 if vocab_size is None else vocab_size
-    if low < 0 or high >= known:
-        wrong = low if low < 0 else high
-        raise UserError(f"{path} holds the value {wrong}, outside 0..{known - 1}")
+    check_range(low, high, known, f"{path} holds the value")
     return array, max(known, 2)
 
 

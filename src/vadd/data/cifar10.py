@@ -15,7 +15,7 @@ import torch
 from vadd.data.dataset import Array, DiscreteDataset, quantize
 from vadd.data.download import download
 from vadd.data.places import data_directory
-from vadd.errors import UserError
+from vadd.errors import UserError, check_range
 from vadd.files import whole_file
 from vadd.progress import Progress, silent
 
@@ -64,14 +64,13 @@ def read_batch(path: Path) -> tuple[Array, Array]:
         raise UserError(f"{path} is cut short or not CIFAR-10: {len(content)} bytes are not records of {RECORD}")
     records = content.reshape(count, RECORD)
     labels = records[:, 0].astype(np.int64)
-    if labels.max() >= CLASSES:
-        raise UserError(f"{path} holds the label {labels.max()}, outside 0..{CLASSES - 1}")
+    check_range(int(labels.min()), int(labels.max()), CLASSES, f"{path} holds the label")
     channel_first = records[:, 1:].reshape(count, CHANNELS, SIDE, SIDE)
     return channel_first.transpose(0, 2, 3, 1).reshape(count, -1), labels
 
 
 def count_cifar10(directory: Path | None = None) -> tuple[int, int]:
-    """How many training and test images are there, told by the sizes of the files."""
+    """How many training and test images there are, by the sizes of the files."""
     place = _place(directory)
     sizes = [file.stat().st_size // RECORD for name in TRAIN_BATCHES if (file := place / name).is_file()]
     test = place / TEST_BATCH
@@ -88,13 +87,13 @@ def fetch_cifar10(
     archive = place / ARCHIVE
     was_there = archive.exists()
     download([mirror + ARCHIVE for mirror in mirrors or MIRRORS], archive, md5=MD5, progress=progress)
-    unpack(archive, place / FOLDER)
+    unpack_batches(archive, place / FOLDER)
     if not was_there:
         archive.unlink()
     return place
 
 
-def unpack(archive: Path, folder: Path) -> None:
+def unpack_batches(archive: Path, folder: Path) -> None:
     """Write the six batches of the official archive into ``folder``: by these names only, whatever else it holds."""
     missing = {*TRAIN_BATCHES, TEST_BATCH}
     try:

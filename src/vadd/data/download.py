@@ -91,5 +91,5 @@ def _network() -> Iterator[None]:
         raise _MirrorFailed(f"HTTP {error.code} {error.reason}") from None
     except (OSError, http.client.HTTPException) as error:
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
-        told = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause) or type(cause).__name__
-        raise _MirrorFailed(" ".join(told.split())) from None
+        reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause) or type(cause).__name__
+        raise _MirrorFailed(" ".join(reason.split())) from None

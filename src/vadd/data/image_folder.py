@@ -48,7 +48,7 @@ def load_image_folder(
 
 
 def image_files(folder: Path) -> list[Path]:
-    """The images in ``folder`` and below, told by their suffixes, sorted; hidden ones are left out."""
+    """The images in ``folder`` and below, recognised by their suffixes, sorted; hidden ones are left out."""
     if not folder.is_dir():
         raise UserError(f"there is no directory {folder}")
     files = [
@@ -83,8 +83,8 @@ def open_image(path: Path, channels: int) -> "Image":
             upright = ImageOps.exif_transpose(opened)
             return _opaque(_eight_bits(upright)).convert("L" if channels == 1 else "RGB")
     except Exception as error:  # the decoders of damaged files raise whatever they stumble over
-        told = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"{path} is not a readable image: {told}") from None
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{path} is not a readable image: {reason}") from None
 
 
 def _eight_bits(image: "Image") -> "Image":

@@ -9,7 +9,7 @@ import numpy as np
 from vadd.data.array import read_integers
 from vadd.data.dataset import Array, quantize
 from vadd.data.image_folder import open_image
-from vadd.errors import UserError
+from vadd.errors import UserError, check_range
 
 Side = Literal["top", "bottom", "left", "right"]
 
@@ -34,9 +34,7 @@ def read_pictures(path: Path, shape: Sequence[int], vocab_size: int) -> Array:
     several = array[None] if array.shape in one else array
     if several.shape[1:] not in one or not len(several):
         raise UserError(f"{path} has the shape {array.shape}; the model's images have {one[0]}")
-    if several.min() < 0 or several.max() >= vocab_size:
-        wrong = several.min() if several.min() < 0 else several.max()
-        raise UserError(f"{path} holds the value {wrong}, outside 0..{vocab_size - 1}")
+    check_range(int(several.min()), int(several.max()), vocab_size, f"{path} holds the value")
     return several.reshape(len(several), -1).astype(np.int64)
 
 

@@ -12,7 +12,7 @@ import torch
 from vadd.data.dataset import Array, DiscreteDataset, quantize
 from vadd.data.download import download
 from vadd.data.places import data_directory
-from vadd.errors import UserError
+from vadd.errors import UserError, check_range
 from vadd.progress import Progress, silent
 
 TRAIN_IMAGES = "train-images-idx3-ubyte.gz"
@@ -106,6 +106,5 @@ def _read_part(image_file: Path, label_file: Path) -> tuple[Array, Array]:
         raise UserError(f"{image_file} holds no images")
     if len(images) != len(labels):
         raise UserError(f"{image_file} holds {len(images)} images, but {label_file.name} {len(labels)} labels")
-    if labels.max() >= CLASSES:
-        raise UserError(f"{label_file} holds the label {labels.max()}, outside 0..{CLASSES - 1}")
+    check_range(int(labels.min()), int(labels.max()), CLASSES, f"{label_file} holds the label")
     return images, labels

@@ -145,8 +145,8 @@ def _reading(transformers: Any, name: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # the library, the hub's client and the readers of files have many of their own
-        told = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(f"the judge {name} cannot be loaded: {told}") from None
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(f"the judge {name} cannot be loaded: {reason}") from None
     finally:
         messages.set_verbosity(verbosity)
         hub.setLevel(hub_level)

@@ -20,7 +20,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from vadd.core.randomness import ShuffledBatches
-from vadd.errors import UserError
+from vadd.errors import UserError, check_range
 from vadd.progress import Progress, silent
 
 FORMAT = 1
@@ -66,6 +66,7 @@ class ConvolutionalClassifier(nn.Module):
 
     def features(self, tokens: Tensor) -> Tensor:
         """(n, H*W*C) values in 0..V-1 -> (n, 64)."""
+        # To -1..1, whatever the number of levels.
         scaled = tokens.float() * (2 / (self.vocab_size - 1)) - 1
         features: Tensor = self.trunk(scaled.view(len(tokens), *self.shape).permute(0, 3, 1, 2))
         return features
@@ -209,6 +210,4 @@ def check_tokens(tokens: Tensor, shape: Sequence[int], vocab_size: int) -> None:
     positions = math.prod(shape)
     if tokens.ndim != 2 or tokens.shape[1] != positions or len(tokens) == 0:
         raise UserError(f"images of shape {tuple(shape)} are tokens (n, {positions}), not {tuple(tokens.shape)}")
-    low, high = int(tokens.min()), int(tokens.max())
-    if low < 0 or high >= vocab_size:
-        raise UserError(f"the images hold the value {low if low < 0 else high}, outside 0..{vocab_size - 1}")
+    check_range(int(tokens.min()), int(tokens.max()), vocab_size, "the images hold the value")

@@ -32,7 +32,7 @@ def entropy(p: Array) -> float:
 
 
 def mutual_information(p: Array) -> float:
-    """What the coordinates of a distribution (V, V) tell of each other, in nats: the loss of a factorised model in one
+    """The mutual information of the coordinates of a distribution (V, V), in nats: what a factorised model loses in one
     step.
     """
     return entropy(p.sum(axis=0)) + entropy(p.sum(axis=1)) - entropy(p)
@@ -41,6 +41,7 @@ def mutual_information(p: Array) -> float:
 def kl_divergence(p: Array, q: Array) -> float:
     """KL(p || q) in nats; infinite where q misses what p has."""
     support = p > 0
+    # Division by 0 is meant: infinity is the answer where q misses what p has.
     with np.errstate(divide="ignore"):
         return float((p[support] * np.log(p[support] / q[support])).sum())
 

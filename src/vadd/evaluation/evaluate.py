@@ -70,8 +70,8 @@ def evaluate(
         judge = choose_judge(run, samples, seed, inception, progress, language)
         report = replace(report, samples=judge.samples, judge=judge.reader, real_text=judge.real_text)
         for count in steps:
-            tell = named(progress, plural(count, "step"))
-            drawn = run.sample(judge.samples, steps=count, seed=seed, progress=tell).numpy()
+            named_progress = named(progress, plural(count, "step"))
+            drawn = run.sample(judge.samples, steps=count, seed=seed, progress=named_progress).numpy()
             report = replace(report, results=(*report.results, StepResult(count, judge(drawn, count))))
             grown(report)
             if run.model.positions == 2:

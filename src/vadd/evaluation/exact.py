@@ -40,6 +40,7 @@ def mean_prediction(model: MaskedDiffusion, xt: Tensor, t: float, nodes: int) ->
             weighted = weight[:, None] * first_mu
             marginals[row, 0] += weighted.sum(0)
             marginals[row, 1] += weight @ second_mu
+            # Given z the two positions are independent: their joint is a mean of outer products.
             joint += weighted.T @ second_mu
     return marginals, joint
 
@@ -61,6 +62,7 @@ class ExactDistributions:
 
     def after(self, steps: int, grid: Grid = "uniform") -> Tensor:
         times = step_grid(steps, grid)
+        # A position is revealed at step i if it was masked between the times i - 1 and i.
         reveal = -self.model.schedule.alpha(times).diff()
         result = torch.zeros(
             self.model.vocab_size, self.model.vocab_size, dtype=torch.float64, device=self.model.device
@@ -76,6 +78,7 @@ class ExactDistributions:
 
     def _joint(self, t: float) -> tuple[Tensor, Tensor]:
         """The marginals (2, V) and the joint (V, V) when nothing is known."""
+        # Without time input the prediction is the same at every time: one is enough.
         key = t if self.model.denoiser.uses_time else 1.0
         if key not in self._joints:
             nothing_known = torch.full((1, 2), self.model.mask_value)

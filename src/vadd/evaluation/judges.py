@@ -87,6 +87,7 @@ class DistributionJudge(Judge):
         self.samples = samples
         self.run = run
         self.truth = run.data.distribution()
+        # A stream of its own: the floor has other samples of the truth.
         self.true_sample = draw_histogram(self.truth, samples, np.random.default_rng([seed, 1]))
         self.jsd_floor = sampling_floor(jsd, self.truth, samples)
         self.paper_js_floor = sampling_floor(paper_js, self.truth, samples)
@@ -169,6 +170,7 @@ class InceptionJudge(Judge):
 
     def _images(self, tokens: Tensor) -> Tensor:
         """(n, H, W, C) uint8, the levels spread over 0..255."""
+        # Rounded, not cut off: with 256 levels the bytes come back as they were.
         spread = (tokens.float() * (255 / (self.run.data.vocab_size - 1))).round()
         return spread.to(torch.uint8).view(-1, *self.run.data.shape)
 

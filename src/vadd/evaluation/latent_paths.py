@@ -14,7 +14,7 @@ from vadd.errors import UserError
 from vadd.runs.run import Run
 
 JUDGED = 1000
-"""Held-out examples that tell which dimensions matter."""
+"""Held-out examples by which the dimensions that matter are found."""
 
 
 @torch.no_grad()
@@ -36,7 +36,7 @@ def encode(run: Run, x0: Tensor) -> Tensor:
 
 
 def informative_dimensions(run: Run, count: int) -> list[int]:
-    """Those in which the recognition model says most about held-out examples, by their KL, the most telling first."""
+    """The dimensions of z that say most about held-out examples, by the KL of the recognition model, largest first."""
     posterior = posterior_of(run.model, run.data.test[:JUDGED])
     if posterior is None:
         raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM)")
@@ -65,6 +65,7 @@ def decode(run: Run, z: Tensor, *, steps: int, seed: int = 0, token_sampler: Tok
     """
     samples = []
     for part in torch.split(z, rows_at_once(run.recipe.network)):
+        # Blocks of one row, all with the same generator: every row gets the same random numbers.
         noise = Noise([step_generator(seed, SAMPLING, 0) for _ in part], len(part), block=1)
         drawn = sample(
             run.model, len(part), steps, noise, grid=run.recipe.sampling.grid, latent=part, token_sampler=token_sampler

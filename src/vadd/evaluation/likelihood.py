@@ -21,7 +21,7 @@ from vadd.core.randomness import BOUNDS, HEALTH, PILOT, step_generator
 from vadd.core.samplers import Grid
 from vadd.data.dataset import Array
 from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer
-from vadd.errors import UserError
+from vadd.errors import UserError, check_range
 from vadd.evaluation.reports import NOT_A_BOUND, PADS_NOT_SCORED, LikelihoodReport, NegativeLogLikelihood
 from vadd.generation.options import choose_sampler
 from vadd.parallel import Processes
@@ -142,6 +142,7 @@ class _Measurement:
         self.model = run.model.scoring_pads() if settings.score_pads else run.model
         self.convention = None if self.model.pad is None else PADS_NOT_SCORED
         self.log_truth, self.characters = true_log_probability(run, self.x0), character_count(run, self.x0)
+        # No optimiser takes memory here, as it does during a training: twice as many sequences at once.
         self.particles = replace(settings.particles, rows_per_call=2 * rows_at_once(run.recipe.network))
 
     def step_bound(self, steps: int) -> NegativeLogLikelihood:
@@ -166,6 +167,7 @@ class _Measurement:
 
     def _over_batches(self, what: str, estimate: Callable[..., Tensor], *, valid: bool) -> NegativeLogLikelihood:
         def draw(number: int) -> Tensor:
+            # For each batch: which process does it must not matter, nor what was measured before.
             generator = step_generator(self.settings.seed, BOUNDS, number)
             found: Tensor = estimate(x0=self.batches[number].to(self.model.device), generator=generator)
             self.progress(what, sum(map(len, self.batches[: number + 1])), len(self.x0))
@@ -249,12 +251,11 @@ def has_latent(run: Run) -> bool:
 
 def check_examples(run: Run, examples: Tensor) -> Tensor:
     """The examples, if the run's model can read them."""
-    positions, values = run.model.positions, run.model.vocab_size
+    positions = run.model.positions
     if examples.ndim != 2 or len(examples) == 0:
         raise UserError(f"examples have the shape (n, {positions}) with n at least 1, not {tuple(examples.shape)}")
     if examples.shape[1] != positions:
         raise UserError(f"the examples have {examples.shape[1]} positions, the run's model {positions}")
-    if int(examples.max()) >= values or int(examples.min()) < 0:
-        wrong = int(examples.max()) if int(examples.max()) >= values else int(examples.min())
-        raise UserError(f"the examples hold the value {wrong}, the run's model knows 0..{values - 1}")
+    low, high, what = int(examples.min()), int(examples.max()), "the examples hold the value"
+    check_range(low, high, run.model.vocab_size, what, limits=", the run's model knows")
     return examples.long()

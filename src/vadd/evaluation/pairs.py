@@ -17,6 +17,7 @@ def position_pairs(positions: int, seed: int = 0, most: int = MAX_PAIRS) -> Arra
     if positions == 1:
         return np.zeros((1, 1), dtype=np.int64)
     pairs = np.stack(np.triu_indices(positions, k=1), axis=1)
+    # A large image has half a million pairs; the mean over a few hundred of them is accurate enough.
     if len(pairs) > most:
         pairs = pairs[np.random.default_rng(seed).choice(len(pairs), most, replace=False)]
     return pairs

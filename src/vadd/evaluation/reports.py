@@ -77,7 +77,7 @@ class NegativeLogLikelihood:
     perplexity_stderr: float | None = None
     examples: int
     scored: int | None = None
-    """How many positions count, in all examples together: all but the pads. Version 0.1.0 did not tell."""
+    """How many positions count, in all examples together: all but the pads. Version 0.1.0 did not write it."""
     valid: bool
     """Whether it bounds the negative log-likelihood of the examples from above."""
     bits_per_character: float | None = None

@@ -13,7 +13,7 @@ from vadd.runs.run import Run
 @dataclass(frozen=True)
 class Traversal:
     dimensions: list[int]
-    """Those in which the recognition model says most, the most telling first."""
+    """Those in which the recognition model says most, the most informative first."""
     values: list[float]
     """What the moving dimension was set to."""
     expected: Array
@@ -38,6 +38,7 @@ def traverse(
     states = torch.full((len(z), model.positions), model.mask_value, device=z.device)
     everywhere = torch.ones_like(states, dtype=torch.bool)
     logits = model.predict(states, z, torch.ones(len(z), device=z.device), everywhere)
+    # The mean, not a draw: so that nothing but z moves.
     levels = torch.arange(model.vocab_size, dtype=torch.float32, device=z.device)
     expected = (logits.float().softmax(-1) @ levels).view(len(chosen), columns, model.positions)
     return Traversal(chosen, values, np.asarray(expected.cpu()))

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from vadd.core import GaussianLatent, MaskedBatch, MaskedDiffusion, Noise
+from vadd.core.precision import precise
 from vadd.data.dataset import TO_FILL, Array
-from vadd.errors import UserError
+from vadd.errors import UserError, check_range
 
 CANDIDATE_ROWS = 8192
 """Most sequences that are scored at once where latents are chosen."""
@@ -35,9 +36,10 @@ def masked_starts(
             raise UserError(f"known says true or false for each entry of x {tuple(x.shape)}; it is {_described(marks)}")
         stays = marks.reshape(len(flat), -1).cpu()
     given = flat[stays]
-    if len(given) and (given.min() < 0 or given.max() >= model.vocab_size):
-        wrong = int(given.min() if given.min() < 0 else given.max())
-        raise UserError(f"the sequences to fill hold the value {wrong}; the model knows 0..{model.vocab_size - 1}")
+    if len(given):
+        low, high = int(given.min()), int(given.max())
+        what = "the sequences to fill hold the value"
+        check_range(low, high, model.vocab_size, what, limits="; the model knows")
     return torch.where(stays, flat, model.mask_value).repeat_interleave(count, dim=0)
 
 
@@ -81,22 +83,25 @@ def as_given(filled: Tensor, x: Tensor | Array, shape: Sequence[int], count: int
 def latents_that_fit(
     model: MaskedDiffusion, starts: Tensor, candidates: int, noise: Noise
 ) -> Tensor | Literal["fixed"]:
-    """A z for each of the unfinished sequences (n, N) that goes with what is known of it, (n, d).
+    """A z for each of the unfinished sequences (n, N) that agrees with what is known of it, (n, d).
 
     Of ``candidates`` draws from the prior one is kept, with probabilities in proportion to the likelihood of the known
-    values given z and nothing else: sampling, importance, resampling. With many candidates it follows p(z | known). A
+    values given z and nothing else: sampling-importance-resampling. With many candidates it follows p(z | known). A
     prior that reads what is known needs none of it, nor has a model without a latent anything to choose.
     """
     x = starts.to(model.device)
     known = x != model.mask_value
     if not isinstance(model.latent, GaussianLatent) or model.latent.prior.informed or not known.any():
         return "fixed"
+    # Everything masked: what is known counts only as something that z must explain.
     state = MaskedBatch.all_masked(x, model.mask_value)
+    # One after the other, so that the first candidates are the same whatever their number.
     z = torch.stack([model.latent.prior.draw(state.xt, noise) for _ in range(candidates)])
     at_once = max(1, CANDIDATE_ROWS // len(x))
     scores = torch.cat([model.log_likelihood(state, part, known) for part in torch.split(z, at_once)])
-    cumulative = scores.double().softmax(dim=0).cumsum(dim=0)
-    levels = noise.uniform().to(x.device) * cumulative[-1]
+    cumulative = precise(scores).softmax(dim=0).cumsum(dim=0)
+    levels = noise.uniform().to(cumulative) * cumulative[-1]
+    # By inversion of the distribution function: one uniform number for each sequence.
     chosen = (cumulative <= levels).sum(dim=0).clamp(max=candidates - 1)
     return z[chosen, torch.arange(len(x), device=x.device)]
 

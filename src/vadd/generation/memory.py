@@ -31,6 +31,7 @@ def chunk_size(bytes_of_row: int, model: MaskedDiffusion, steps: int, memory: in
     size = max(1, (memory_for_samples(model.device) if memory is None else memory) // row)
     if model.device.type == "cpu":
         size = min(size, CPU_ROWS)
+    # A generator draws for its whole block: a block cut in two would be drawn twice.
     return size - size % BLOCK if size > BLOCK else size
 
 
@@ -69,19 +70,21 @@ class _Alive(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = function(*args, **(kwargs or {}))
+        # Else looking at a tensor would be followed as well.
         with torch._C.DisableTorchFunction():
             for tensor in made if isinstance(made, tuple | list) else (made,):
                 if isinstance(tensor, Tensor):
-                    self._meet(tensor.untyped_storage())
+                    self._allocated(tensor.untyped_storage())
         self.most = max(self.most, self._now)
         return made
 
-    def _meet(self, storage: torch.UntypedStorage) -> None:
+    def _allocated(self, storage: torch.UntypedStorage) -> None:
         if storage._cdata not in self._known:
             self._known.add(storage._cdata)
             self._now += storage.nbytes()
-            weakref.finalize(storage, self._part, storage._cdata, storage.nbytes())
+            # Called when the last tensor on this storage is gone.
+            weakref.finalize(storage, self._freed, storage._cdata, storage.nbytes())
 
-    def _part(self, key: int, size: int) -> None:
+    def _freed(self, key: int, size: int) -> None:
         self._known.discard(key)
         self._now -= size

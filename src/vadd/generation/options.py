@@ -50,7 +50,7 @@ class SamplingSettings:
 
     @property
     def exact(self) -> bool:
-        """Whether the samples follow the model's own distribution, the one that a bound speaks about.
+        """Whether the samples follow the model's own distribution, the one that a bound is about.
 
         A new z at each step and one z for all steps are two samplers, with a bound each; no bound is about a given z.
         """
@@ -68,6 +68,7 @@ def resolve(model: MaskedDiffusion, defaults: Sampling, **options: Any) -> Sampl
     steps = given.get("steps", default_steps(model.positions, defaults, sampler, grid))
     sampler.check(model.positions, steps)
     if sampler.uses_grid:
+        # Refuses a grid that does not fit the steps, before anything is drawn.
         step_grid(steps, grid)
     latent = given.get("latent", defaults.latent_policy)
     if isinstance(latent, str):

@@ -90,16 +90,16 @@ def stream(
     def rows_from(first: int) -> range:
         return range(first, min(first + size, n))
 
-    def tell(more: int = 0) -> None:
+    def report_progress(more: int = 0) -> None:
         progress(f"samples, {evaluations + more} evaluations of the network", done, n)
 
     def drawn(first: int) -> Samples:
-        return draw(model, settings, start, rows_from(first), record=record, on_step=tell)
+        return draw(model, settings, start, rows_from(first), record=record, on_step=report_progress)
 
     firsts = range(0, n, size)
     for part in map(drawn, firsts) if processes is None else _divided(processes, firsts, drawn, model, rows_from):
         done, evaluations = done + len(part.tokens), evaluations + part.evaluations
-        tell()
+        report_progress()
         yield part
 
 
@@ -121,6 +121,7 @@ def _divided(
     def shapes(first: int) -> list[torch.Size]:
         return [torch.Size([2]), torch.Size([len(rows_from(first)), model.positions])]
 
+    # Not strict: in all processes but the main one nothing comes out.
     for first, (counts, tokens) in zip(firsts, processes.in_order(firsts, work, shapes), strict=False):
         evaluations, sequences = counts.tolist()
         yield Samples(tokens, evaluations, sequences, mine.get(first))

@@ -30,6 +30,7 @@ class CouplingFlow(nn.Module):
             for one, other in zip(layers[::2], layers[1::2], strict=False):
                 other.mask.copy_(~one.mask)
         for layer in layers:
+            # With a last layer of zeros every transform is the identity: the flow starts as N(0, I).
             for parameter in (layer.hyper[-1] if dim > 1 or context else layer.phi).parameters():
                 nn.init.zeros_(parameter)
 

@@ -28,9 +28,9 @@ def transformer_weights(foreign: Mapping[str, Tensor], *, vocab_size: int, heads
     expected = _expected(max(blocks, 1))
     missing, extra = sorted(expected - state.keys()), sorted(state.keys() - expected)
     if missing or extra:
-        told = [f"missing {', '.join(missing[:3])}"] if missing else []
-        told += [f"unknown {', '.join(extra[:3])}"] if extra else []
-        raise UserError(f"not a masked diffusion transformer as the MDLM code writes it: {'; '.join(told)}")
+        problems = [f"missing {', '.join(missing[:3])}"] if missing else []
+        problems += [f"unknown {', '.join(extra[:3])}"] if extra else []
+        raise UserError(f"not a masked diffusion transformer as the MDLM code writes it: {'; '.join(problems)}")
     embedding = state["vocab_embed.embedding"]
     if len(embedding) != vocab_size + 1:
         raise UserError(f"the checkpoint's vocabulary has {len(embedding)} entries with the mask, not {vocab_size + 1}")
@@ -56,7 +56,7 @@ def transformer_weights(foreign: Mapping[str, Tensor], *, vocab_size: int, heads
         own |= {
             f"body.attentions.{number}.norm.norm.weight": state[f"{block}.norm1.weight"],
             f"body.attentions.{number}.norm.constant": attention,
-            f"body.attentions.{number}.inner.queries_keys_values.weight": _neighbours(
+            f"body.attentions.{number}.inner.queries_keys_values.weight": _interleaved(
                 state[f"{block}.attn_qkv.weight"], heads
             ),
             f"body.attentions.{number}.inner.out.weight": state[f"{block}.attn_out.weight"],
@@ -90,7 +90,7 @@ def _condition_at_no_noise(state: Mapping[str, Tensor]) -> Tensor:
     return F.silu(F.linear(hidden, state["sigma_map.mlp.2.weight"], state["sigma_map.mlp.2.bias"]))
 
 
-def _neighbours(weight: Tensor, heads: int) -> Tensor:
+def _interleaved(weight: Tensor, heads: int) -> Tensor:
     """Rows (3 heads D, W) of queries, keys and values, with the features that rotary positions turn together side by
     side in queries and keys.
     """

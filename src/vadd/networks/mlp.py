@@ -127,7 +127,7 @@ class MlpDenoiser(nn.Module):
         logits: Tensor = self.readout(hidden).view(-1, self.vocab_size)
         return logits.index_select(0, where.flatten().nonzero()[:, 0])
 
-    def latent_entrance(self) -> list[nn.Parameter]:
+    def latent_input_weights(self) -> list[nn.Parameter]:
         return [] if self.latent is None else list(self.latent.linear.parameters())
 
     def translated(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

@@ -1,14 +1,14 @@
 """Small transformers over short sequences, whose latent wakes up within minutes on a CPU.
 
 They differ from the paper's (:mod:`vadd.networks.transformer`) in what a latent needs that has little time. The paper's
-latent adapts every position alike, and must be told apart from noise through all blocks before it helps anybody. Here z
-is divided among the positions: d / N numbers for each, written by the recognition model at that position and read by
-the denoiser there.
+latent adapts every position alike, and the network must learn to separate it from noise through all blocks before it
+helps. Here z is divided among the positions: d / N numbers for each, written by the recognition model at that position
+and read by the denoiser there.
 
 - The way from a hidden token to its own prediction is short, so the latent carries something after a few steps.
-- That alone would win nothing: telling a token costs as many nats as it saves. But z is noisy, the denoiser reads the
-  z of all positions, and text is redundant. With z_i = (code of x_i) + noise the bound wins H(x_i | z_i) - H(x_i |
-  z_1..z_N) at every position, which is positive as soon as neighbours depend on each other.
+- That alone would win nothing: to encode a token in z costs as many nats as it saves. But z is noisy, the denoiser
+  reads the z of all positions, and text is redundant. With z_i = (code of x_i) + noise the bound wins H(x_i | z_i) -
+  H(x_i | z_1..z_N) at every position, which is positive as soon as neighbours depend on each other.
 - What it can say grows with the sequence, and what was learnt at one position is known at all.
 
 Where a token is known z is ignored, and the posterior is the prior: it costs nothing there. Nothing starts at zero, and
@@ -59,7 +59,7 @@ class ShortTransformerDenoiser(nn.Module):
         logits: Tensor = self.readout(self.body(xt, None, wanted, added))
         return logits
 
-    def latent_entrance(self) -> list[nn.Parameter]:
+    def latent_input_weights(self) -> list[nn.Parameter]:
         return [] if self.latent is None else list(self.latent.parameters())
 
     def translated(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

@@ -1,7 +1,7 @@
 """A denoiser with a latent that begins as a trained one without: the same function, whatever z is.
 
-Every weight that both have is taken over; the latent's entrance, the last map on the way from z into the network,
-starts at zero. Its gradient does not, so the latent wakes up from there.
+Every weight that both have is taken over; the latent's input layer, the last map on the way from z into the network,
+starts at zero. Its gradient is not zero, so the latent is learnt from there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from vadd.errors import UserError
 class TakesOver(Protocol):
     """A denoiser that can begin as one without a latent."""
 
-    def latent_entrance(self) -> list[nn.Parameter]:
+    def latent_input_weights(self) -> list[nn.Parameter]:
         """What is to be zero for z to be without effect."""
         ...
 
@@ -36,9 +36,9 @@ def take_over(denoiser: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
     extra = sorted(found.keys() - own.keys())
     wrong = sorted(name for name in found.keys() & own.keys() if found[name].shape != own[name].shape)
     if missing or extra or wrong:
-        raise UserError(f"the weights to start from do not fit: {_told(missing, extra, wrong)}")
+        raise UserError(f"the weights to start from do not fit: {_described(missing, extra, wrong)}")
     with torch.no_grad():
-        for parameter in denoiser.latent_entrance():
+        for parameter in denoiser.latent_input_weights():
             parameter.zero_()
         for name, tensor in found.items():
             own[name].copy_(tensor)
@@ -47,15 +47,15 @@ def take_over(denoiser: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
 
 def latents_own(denoiser: nn.Module) -> set[str]:
     """The names of the parameters that the same network without a latent does not have."""
-    entrance = {id(p) for p in denoiser.latent_entrance()} if isinstance(denoiser, TakesOver) else set()
+    inputs = {id(p) for p in denoiser.latent_input_weights()} if isinstance(denoiser, TakesOver) else set()
     return {
         name
         for name, parameter in denoiser.named_parameters()
-        if id(parameter) in entrance or name.split(".")[0] == "latent" or ".latent." in name
+        if id(parameter) in inputs or name.split(".")[0] == "latent" or ".latent." in name
     }
 
 
-def _told(missing: Sequence[str], extra: Sequence[str], wrong: Sequence[str]) -> str:
+def _described(missing: Sequence[str], extra: Sequence[str], wrong: Sequence[str]) -> str:
     def listed(names: Sequence[str]) -> str:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         return ", ".join(names[:3]) + more

@@ -60,7 +60,7 @@ class TransformerDenoiser(nn.Module):
         logits: Tensor = self.readout(self.body(xt, condition, wanted))
         return logits
 
-    def latent_entrance(self) -> list[nn.Parameter]:
+    def latent_input_weights(self) -> list[nn.Parameter]:
         norms = [module for module in self.modules() if isinstance(module, AdaptiveNorm)]
         maps = [norm.modulate for norm in norms if norm.modulate is not None]
         return [parameter for each in maps for name, parameter in each.named_parameters() if name == "weight"]

@@ -130,7 +130,7 @@ class UnetDenoiser(nn.Module):
         logits: Tensor = self.readout(self.unet(xt, t, z), where)
         return logits
 
-    def latent_entrance(self) -> list[nn.Parameter]:
+    def latent_input_weights(self) -> list[nn.Parameter]:
         # The last of its layers is a SiLU, which leaves zero as it is.
         return [] if self.unet.latent is None else list(self.unet.latent[-2].parameters())
 

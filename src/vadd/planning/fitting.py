@@ -66,6 +66,7 @@ def available_memory(device: torch.device) -> int:
     """Bytes that a process may hope for on its ``device``; on a CPU the processes of a machine share what there is."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
+    # Inside a container the limit of its control group counts, not the machine's memory.
     there = psutil.virtual_memory().available + psutil.swap_memory().free
     limits = [int(file.read_text()) for file in CONTROL_GROUPS if file.is_file() and file.read_text().strip().isdigit()]
     return int(min([there, *limits])) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

@@ -153,6 +153,7 @@ def training_memory(
         moments=2 * FLOAT32 * share,
         averaged=FLOAT32 * share,
         gathered=FLOAT32 * _gathered(model) if layout == "full sharding" else 0,
+        # Autocast keeps whole copies, also of weights that are divided among devices.
         copies=BFLOAT16 * total if half else 0,
         activations=activations // 2 if half else activations,
     )

@@ -27,7 +27,7 @@ RENAMED: dict[tuple[str, str], dict[str, str]] = {
 def upgraded(content: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """``content`` with today's keys; what is not a recipe of an earlier version stays as it is.
 
-    ``base`` is what it extends, which may be the one to tell the kind of a section.
+    ``base`` is what it extends, which may be the one that names the kind of a section.
     """
     new = dict(content)
     network, latent = new.get("network"), new.get("latent", {})

@@ -17,12 +17,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from vadd.errors import UserError
+from vadd.errors import UserError, check_range
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 MASK_COLOUR = (118, 128, 148)
-"""A bluish grey, to be told from the greys of an image."""
+"""A bluish grey, unlike the greys of an image."""
 SEPARATOR = 160
 MOST_STATES = 11
 GIF_SIDE = 256
@@ -39,10 +39,9 @@ def tokens_to_images(tokens: Array, shape: Sequence[int], vocab_size: int, *, ma
         raise UserError(f"pictures are for shapes (H, W), (H, W, 1) or (H, W, 3), not {tuple(shape)}")
     if tokens.ndim != 2 or tokens.shape[1] != math.prod(shape):
         raise UserError(f"images of shape {tuple(shape)} are tokens (n, {math.prod(shape)}), not {tokens.shape}")
-    largest = vocab_size if masks else vocab_size - 1
-    if tokens.size and (tokens.min() < 0 or tokens.max() > largest):
-        wrong = tokens.min() if tokens.min() < 0 else tokens.max()
-        raise UserError(f"the images hold the value {wrong}, outside 0..{largest}")
+    if tokens.size:
+        shown = vocab_size + 1 if masks else vocab_size
+        check_range(int(tokens.min()), int(tokens.max()), shown, "the images hold the value")
     levels = tokens.reshape(len(tokens), *(*shape, 1)[:3])
     images = np.rint(np.minimum(levels, vocab_size - 1) * (255 / (vocab_size - 1))).astype(np.uint8)
     return np.where(levels == vocab_size, np.array(MASK_COLOUR, np.uint8), images) if masks else images

@@ -62,8 +62,8 @@ def _odd_texts(reports: Sequence[RunReport]) -> str:
     found = [metrics for report in reports for metrics in report.by_steps(TextMetrics).values()]
     found += [report.real_text.metrics for report in reports if report.real_text is not None]
     empty, cut = sum(metrics.empty_texts for metrics in found), sum(metrics.cut_texts for metrics in found)
-    told = f" Of all texts {empty} had no token to score and do not count in it." if empty else ""
-    return told + (f" {cut} were longer and cut." if cut else "")
+    note = f" Of all texts {empty} had no token to score and do not count in it." if empty else ""
+    return note + (f" {cut} were longer and cut." if cut else "")
 
 
 def judge_note(reports: Sequence[RunReport]) -> str:

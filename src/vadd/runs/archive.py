@@ -25,6 +25,7 @@ class Archive:
         None where there is no checkpoint at all.
         """
         problems: list[UserError] = []
+        # Newest first; read at once, so that a checkpoint is verified only once.
         for path in reversed(self.directory.checkpoints()):
             try:
                 content = read(path)

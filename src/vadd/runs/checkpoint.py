@@ -49,6 +49,7 @@ def write_checkpoint(directory: Path, state: TrainingState) -> None:
     remove(partial)
     try:
         partial.mkdir(parents=True)
+        # Asked first: else gigabytes would be written in vain, and the full disk would stop everything else.
         if shutil.disk_usage(partial).free < state.bytes() + SPARE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
         for name, tensors in ((MODEL, state.model), (EMA, state.ema), (OPTIMIZER, state.optimizer)):
@@ -60,8 +61,10 @@ def write_checkpoint(directory: Path, state: TrainingState) -> None:
             "sha256": {name: checksum(partial / name) for name in (MODEL, EMA, OPTIMIZER)},
         }
         write_json(partial / MANIFEST, manifest)
+        # The content must be on disk before the name is: after a power cut a renamed directory could hold empty files.
         for file in (*partial.iterdir(), partial):
             flush_to_disk(file)
+        # A directory cannot be renamed over one that is not empty.
         remove_checkpoint(directory)
         partial.rename(directory)
         flush_to_disk(directory.parent)

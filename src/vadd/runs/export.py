@@ -77,20 +77,22 @@ def export(
         parameters = sum(tensor.numel() for tensor in weights.values())
         card = model_card(published, format, step, parameters, _measured(directory, step), results)
         (partial / EXPORTED_CARD).write_text(card)
-        for name in ("flow", "informed"):
-            if name in prior_records(chosen):
-                read_prior(chosen, name)  # verified before it is passed on
-                shutil.copy(chosen / prior_file(name), partial)
-                shutil.copy(chosen / PRIORS, partial)
+        if fitted := prior_records(chosen):
+            for record in fitted.values():
+                read_prior(chosen, record.name)  # verified before it is passed on
+                shutil.copy(chosen / prior_file(record.name), partial)
+            shutil.copy(chosen / PRIORS, partial)
         if directory.tokenizer_directory.is_dir():
             shutil.copytree(directory.tokenizer_directory, partial / TOKENIZER)
         if out.exists():
+            # It is empty, and a folder cannot be renamed over it on every system.
             out.rmdir()
     return read_exported(out)
 
 
 def check_fit(weights: Mapping[str, Tensor], recipe: Recipe, format: ExampleFormat, source: Path) -> None:
     with torch.device("meta"):
+        # On the meta device a model has shapes and takes no memory.
         wanted = build_model(recipe, format).state_dict()
     if {name: tensor.shape for name, tensor in wanted.items()} != {name: t.shape for name, t in weights.items()}:
         raise UserError(f"the weights in {source} do not fit the recipe of its run")

@@ -57,8 +57,8 @@ class ExportedModel:
 def find_exported(path: str | Path) -> ExportedModel | None:
     """The exported model in the folder ``path`` or, where there is no such path, of that name on the Hub.
 
-    None for anything else. A name "a/b" is looked for on the Hub only if there is no folder "a" here either: then it
-    is a mistyped path.
+    None for anything else. Where there is a folder "a" here, "a/b" is taken for a mistyped path, not for a name on the
+    Hub.
     """
     local = Path(path)
     if local.exists():
@@ -85,8 +85,8 @@ def fetch_from_hub(name: str) -> Path:
     try:
         return Path(snapshot_download(repo_id=name, allow_patterns=list(READ_FROM_HUB)))
     except Exception as error:  # no network, no such name, no permission, a full disk: the client's own, and many
-        told = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise UserError(f"there is no directory {name}, and the Hugging Face Hub did not give it: {told}") from None
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise UserError(f"there is no directory {name}, and the Hugging Face Hub did not give it: {reason}") from None
 
 
 def read_exported(path: Path) -> ExportedModel:

@@ -43,7 +43,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class SavedStep:
-    """A checkpoint, as its name and its manifest tell of it."""
+    """A checkpoint, as its name and its manifest describe it."""
 
     path: Path
     step: int
@@ -112,6 +112,7 @@ class RunDirectory:
         return any(".partial" not in content.name for content in self.path.iterdir())
 
     def write_recipe(self, recipe: "Recipe") -> None:
+        # An unchanged file keeps its date, by which ``vadd status`` knows when a run was last written to.
         if not self.is_run() or self.recipe_file.read_text() != recipe.to_yaml():
             write_whole(self.recipe_file, recipe.to_yaml())
 
@@ -173,7 +174,7 @@ def prior_file(name: PriorName) -> str:
 
 
 def step_of(checkpoint: Path) -> int:
-    """The step of a checkpoint, told by its name; -1 if that is not one of a checkpoint."""
+    """The step in the name of a checkpoint; -1 if it is not the name of one."""
     number = checkpoint.name.removeprefix("step-")
     return int(number) if number.isdigit() else -1
 
@@ -203,6 +204,7 @@ def find_runs(root: Path) -> list[Path]:
     for folder, below, files in os.walk(root):
         if RECIPE in files and CHECKPOINTS in below and EXPORTED_CONFIG not in files:
             found.append(Path(folder))
+            # os.walk goes on into what is left in this list.
             below.clear()
         below[:] = [name for name in below if not name.startswith(".")]
     return sorted(found)
@@ -217,6 +219,7 @@ def read_records(file: Path, most_bytes: int | None = None) -> list[Record]:
             lines = stream.read().split(b"\n")
     except OSError:
         return []
+    # The first line may have begun before the bytes that were read; behind the last newline is nothing, or a torn line.
     return [record for line in lines[bool(skipped) : -1] if (record := _record(line)) is not None]
 
 

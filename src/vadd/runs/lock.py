@@ -33,6 +33,7 @@ class RunLock:
         except Timeout:
             raise UserError(f"another training is running in {self.directory}") from None
         except (NotImplementedError, OSError):
+            # A missing directory is an error of the caller; anything else means that locks do not work here.
             if not self.directory.is_dir():
                 raise
             warn(f"{self.directory} is on a file system without locks; let no other training run in it")
@@ -47,6 +48,7 @@ class RunLock:
         """Whether a training, of this process or another, holds it; None where the file system does not tell."""
         if not (self.directory / LOCK).is_file():
             return False
+        # Another object on the same file: our own would let this process in a second time.
         looking = FileLock(self.directory / LOCK)
         try:
             looking.acquire(timeout=GLANCE, poll_interval=GLANCE / 5)

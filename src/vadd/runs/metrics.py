@@ -22,6 +22,7 @@ class MetricsLog:
         try:
             _append_whole(self.file, b"".join(self._waiting))
         except OSError as error:
+            # One warning, not one at every step.
             if len(self._waiting) == 1:
                 warn(f"cannot write to {self.file}: {error.strerror or error}; its lines wait in memory")
         else:
@@ -42,6 +43,7 @@ class MetricsLog:
 def _append_whole(file: Path, content: bytes) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
+        # A single write to a file opened with O_APPEND: readers see whole lines, whenever they look.
         before = os.fstat(descriptor).st_size
         if os.write(descriptor, content) < len(content):  # the disk became full in the middle
             os.ftruncate(descriptor, before)

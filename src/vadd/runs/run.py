@@ -16,7 +16,8 @@ from vadd.build import build_dataset, build_model, build_prior, example_format
 from vadd.core import MaskedDiffusion, Prior, Samples
 from vadd.data import DiscreteDataset, ExampleFormat
 from vadd.data.dataset import Array
-from vadd.data.text.tokenizers import Tokenizer, load_tokenizer, refuse_other
+from vadd.data.text.saved_tokenizers import load_tokenizer
+from vadd.data.text.tokenizers import Tokenizer, refuse_other
 from vadd.errors import UserError
 from vadd.generation.infilling import as_given, latent_rows, masked_starts
 from vadd.generation.memory import bytes_per_row, chunk_size
@@ -118,7 +119,9 @@ class Run:
         n = check_start(self.model, settings, start)
         size = 1
         if n > 1:
+            # A single sample needs no measurement, which costs a pass through the network.
             size = chunk_size(self._bytes_per_row, self.model, settings.steps, memory)
+        # An informed prior reads what is known; of samples from nothing, nothing is known.
         model = self.model if isinstance(start, int) or self.informed is None else self.model.with_prior(self.informed)
         return stream(model, settings, start, size, record=record, processes=processes, progress=progress)
 
@@ -173,7 +176,7 @@ def load(
 
     ``checkpoint`` is "latest" (the newest that is whole), "best" (the lowest held-out objective) or a step. Priors that
     ``vadd fit-prior`` made for it are used unless ``prior`` is "trained"; "flow" and "informed" ask for that one. With
-    a flow prior samples keep one z for all steps unless told otherwise.
+    a flow prior samples keep one z for all steps unless the options say otherwise.
     ``path`` may also be a folder that ``vadd export`` wrote or, where there is no such path, the name "owner/name" of
     one on the Hugging Face Hub. Its ``data`` are read only when they are needed; sampling does not need them.
     """
@@ -219,12 +222,13 @@ def _use_priors(run: Run, place: Path, choice: PriorChoice) -> None:
             run.informed = fitted
         if name == choice or (name == "flow" and choice == "fitted"):
             run.model = run.model.with_prior(fitted)
+            # It was fitted to r(z | x0, everything masked): a z for the whole sample, drawn at the start.
             settings = run.recipe.sampling.model_copy(update={"latent_policy": "fixed"})
             run.recipe = run.recipe.model_copy(update={"sampling": settings})
 
 
 def exported_format(exported: ExportedModel, tokenizer: Tokenizer | None) -> ExampleFormat:
-    """Exports of version 0.1.0 do not tell their pad; their recipe and tokenizer do."""
+    """Exports of version 0.1.0 do not contain their pad; it follows from their recipe and tokenizer."""
     pad = exported.pad
     if pad is None and tokenizer is not None:
         pad = example_format(exported.recipe, tokenizer).pad

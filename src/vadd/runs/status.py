@@ -1,4 +1,4 @@
-"""How runs are doing, told by their files alone. No model is built, torch is not imported, and nothing is written."""
+"""How runs are doing, from their files alone. No model is built, torch is not imported, and nothing is written."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -87,6 +87,7 @@ def read_status(path: Path, *, all_lines: bool = True) -> RunStatus:
     by_split = {split: [r for r in records if r["split"] == split] for split in ("train", "test", "latent")}
     newest = {split: found[-1] if found else None for split, found in by_split.items()}
     saved = tuple(directory.saved_steps())
+    # After a crash the metrics may be ahead of the newest checkpoint; on a full disk they may be behind it.
     step = max([record["step"] for record in records[-1:]] + [one.step for one in saved[-1:]], default=0)
     counted = [record["skipped"] for record in by_split["train"] if isinstance(record.get("skipped"), int)]
     return RunStatus(

@@ -67,13 +67,20 @@ def compare(
     """Evaluate every run at every number of steps and write the report; numbers are on disk once they are known."""
     evaluations: list[Evaluation] = []
     for run in runs:
-        tell = named(progress, f"{run.recipe.name} {model_label(run.recipe.model)}")
+        named_progress = named(progress, f"{run.recipe.name} {model_label(run.recipe.model)}")
         one_latent = has_latent(run) and run.recipe.sampling.latent_policy == "fixed"
         allowed = bounds.without_delbo() if bounds is not None and one_latent else bounds
         keep = partial(_keep, out / "results.json", [evaluation.report for evaluation in evaluations])
         evaluations.append(
             evaluate(
-                run, steps, samples, bounds=allowed, inception=inception, language=language, grown=keep, progress=tell
+                run,
+                steps,
+                samples,
+                bounds=allowed,
+                inception=inception,
+                language=language,
+                grown=keep,
+                progress=named_progress,
             )
         )
     reports = [evaluation.report for evaluation in evaluations]

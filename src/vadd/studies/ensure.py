@@ -25,8 +25,8 @@ def ensure_trained(recipe: Recipe, path: Path) -> Run:
     def refuse_another_recipe() -> None:
         found = differences(directory.recipe(), recipe) if directory.is_run() else {}
         if changed := {key: values for key, values in found.items() if not same_learning(key)}:
-            told = ", ".join(f"{key} was {old!r}, now {new!r}" for key, (old, new) in changed.items())
-            raise UserError(f"{path} was trained with another recipe ({told}); choose another --out")
+            listed = ", ".join(f"{key} was {old!r}, now {new!r}" for key, (old, new) in changed.items())
+            raise UserError(f"{path} was trained with another recipe ({listed}); choose another --out")
 
     def create_what_is_missing() -> None:
         if not directory.is_run():

@@ -32,6 +32,7 @@ class Ema(Generic[Model]):
     def update(self, step: int, applied: Tensor | float = 1.0) -> None:
         """After optimisation step number ``step``, counted from 0; with ``applied`` 0 nothing changes."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        followers, leaders = self._pairs
-        weight = torch.as_tensor(applied, device=followers[0].device).to(followers[0].dtype) * (1 - decay)
-        torch._foreach_lerp_(followers, leaders, [weight] * len(followers))
+        averaged, trained = self._pairs
+        weight = torch.as_tensor(applied, device=averaged[0].device).to(averaged[0].dtype) * (1 - decay)
+        # A weight of 0 leaves the average as it is, so a skipped step needs no decision on the host.
+        torch._foreach_lerp_(averaged, trained, [weight] * len(averaged))

@@ -26,16 +26,17 @@ class HeldOut:
 def judge(model: MaskedDiffusion, test: Tensor, seed: int, rows_at_once: int, processes: Processes) -> HeldOut:
     """On the first of the ``test`` examples (m, N), divided among the processes; all get the whole answer."""
     total = min(EXAMPLES, len(test))
+    # The same at every evaluation, so that differences are those of the weights.
     noise = step_generator(seed, TEST)
     masking = ExactCount()(total, test.shape[1], model.schedule, noise)
-    for_health = ExactCount()(total, test.shape[1], model.schedule, step_generator(seed, TEST))
     evidences: list[Evidence] = []
     found: list[tuple[DiagonalGaussian, DiagonalGaussian]] = []
     for rows in torch.split(processes.padded_share(total), rows_at_once):
         x0 = test[rows].to(processes.device, torch.int64)
         batch = MaskedBatch.of(x0, masking[rows].to(x0.device), model.mask_value, BatchPart(rows, total))
+        # A copy for every chunk: each draws the latents of all examples and takes its own rows.
         evidences.append(model(batch, 1.0, noise.clone_state()))
-        both = posteriors(model, x0, for_health[rows].to(x0.device))
+        both = posteriors(model, x0, batch.masking)
         if both is not None:
             found.append(both)
 

@@ -13,6 +13,7 @@ class StopRequest:
         self._previous: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> "StopRequest":
+        # Python lets no other thread set signal handlers.
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._handle)

@@ -2,7 +2,7 @@
 
 Every random number is a function of (seed, step), see :mod:`vadd.core.randomness`; a run that was stopped and
 resumed ends where an undisturbed one does. All of them are drawn for the whole batch in every process, and each process
-takes its rows: the result does not depend on the number of processes, nor on the parts in which a batch is worked off.
+takes its rows: the result does not depend on the number of processes, nor on the parts in which a batch is processed.
 """
 
 import math
@@ -56,7 +56,8 @@ def train(recipe: Recipe, directory: RunDirectory, data: DiscreteDataset, *, res
     """Train what ``recipe`` describes on its ``data``; the directory must have been made by ``RunDirectory.create``.
 
     With ``resume`` the training goes on from the newest checkpoint that is whole, or from the start where there is none
-    yet. The recipe may then differ from the run's in the keys of ``MAY_CHANGE_ON_RESUME``, and takes its place.
+    yet. The recipe may then differ from the run's where :func:`~vadd.recipe.may_change_on_resume` allows it, and takes
+    its place.
     """
     with held_by_main_process(directory.lock):
         return Trainer(recipe, directory, data, resume=resume).run()
@@ -79,13 +80,14 @@ class Trainer:
         self.start = 0 if state is None else state.step
         self.model: MaskedDiffusion = build_model(recipe, data.format)
         if self.settings.start_from is not None:
-            if state is None:  # a training that goes on has no need of what it started from
+            if state is None:  # a resumed training has its own weights; what it started from may be gone by now
                 start_from(self.model, recipe, data.format)
             if self.settings.freeze:
                 freeze(self.model)
         self.model.to(self.device)
         self.ema = Ema(self.model, self.settings.ema)
         if state is not None:
+            # Before the weights are divided among processes: checkpoints hold whole tensors.
             self.model.load_state_dict(state.model)
             self.ema.averaged.load_state_dict(state.ema)
         sharded = self.processes.count > 1 and (self.settings.sharding == "full" or self.processes.asked_to_shard)
@@ -140,6 +142,7 @@ class Trainer:
             found = None
             if step % self.settings.evaluate_every == 0 or last:
                 found = self._evaluate(step, display)
+            # All processes must stop or save at the same step: saving puts tensors together from all of them.
             stopping, due = self.processes.any(stop.asked, self._save_is_due(step, found))
             saved = not (due or stopping or last) or self.save(step, found)
         if not saved:
@@ -168,6 +171,8 @@ class Trainer:
         masking = self.draw_mask(self.settings.batch, self.data.positions, self.model.schedule, generator)
         self.stepper.zero_grad()
         results = []
+        # Every part gets a copy of the generator: each draws the noise of the whole batch and takes its own rows of it.
+        # Only the last part's backward pass averages the gradients over the processes.
         for rows in self.parts[:-1]:
             with self.processes.without_sync(self.wrapped):
                 results.append(self._backward(step, indices, masking, rows, generator.clone_state()))
@@ -188,6 +193,7 @@ class Trainer:
         with self._autocast():
             evidence = self.wrapped(batch, self._kl_weight(step), generator)
         result = objective(evidence, self.data.positions)
+        # Gradients of the parts add up, and the loss is a mean over the batch.
         (result.loss / len(self.parts)).backward()  # type: ignore[no-untyped-call]
         return result
 
@@ -221,6 +227,7 @@ class Trainer:
 
     def save(self, step: int, found: HeldOut | None = None) -> bool:
         """Write a checkpoint, with what was ``found`` at this step; False where the disk refused it."""
+        # Before anything is written: a checkpoint full of NaN would push a good one out.
         finite = all(bool(parameter.isfinite().all()) for parameter in self.stepper.parts())
         if self.processes.any(not finite)[0]:
             raise UserError(f"the weights are not finite at step {step}; {self._advice()}")
@@ -260,6 +267,7 @@ class Trainer:
             loss=means.loss,
             reconstruction=means.reconstruction,
             kl=means.kl,
+            # Steps are counted from 0: these are the values that the last step was taken with.
             kl_weight=self._kl_weight(step - 1),
             learning_rate=learning_rate(step - 1, self.settings),
             skipped=means.skipped,
@@ -293,6 +301,7 @@ class Trainer:
         if self.processes.is_main:
             known = {name: value if math.isfinite(value) else None for name, value in values.items()}
             self.metrics.append({"step": step, "split": split, **known})
+            # Trackers take NaN as it is.
             self.trackers.log(step, {f"{split}/{name}": value for name, value in values.items()})
 
 

@@ -56,11 +56,14 @@ class Stepper:
         """After the backward pass of ``loss``. Returns 1 if the step was taken and 0 if not."""
         for name, part in self._parts.items():
             gradient = self._sources[name].grad
+            # The optimiser works on plain tensors; a divided gradient must be handed over to them.
             if part is not self._sources[name] and gradient is not None:
                 part.grad = local(gradient)
         gradients = [part.grad for part in self._parts.values() if part.grad is not None]
         norm, finite = self._norm(gradients, loss.detach())
         if self.training.clip is not None:
+            # By 1 where nothing is to be clipped: to decide that on the host would mean to wait for the device. As in
+            # torch.nn.utils.clip_grad_norm_, 1e-6 keeps a norm of 0 harmless.
             torch._foreach_mul_(gradients, torch.clamp(self.training.clip / (norm + 1e-6), max=1.0))
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(step, self.training)
@@ -73,8 +76,11 @@ class Stepper:
         """The norm of the whole gradient, and whether it and every process's loss are finite."""
         norm = torch.nn.utils.get_total_norm(gradients)
         if self.processes.count > 1:
+            # With full sharding every process has the norm of its parts only. Otherwise all have the same, averaged
+            # gradient, and only the losses differ.
             squares, loss = self.processes.sum(torch.stack([norm.square(), loss]))
             norm = squares.sqrt() if self._sharded else norm
+        # The sum is infinite or NaN if either is.
         return norm, torch.isfinite(norm + loss)
 
     def parts(self) -> Iterable[Tensor]:

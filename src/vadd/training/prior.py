@@ -60,6 +60,7 @@ def fit_prior(
     if run.model.latent.dim == 0:
         raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM), and needs no prior")
     directory = RunDirectory.open(run.directory.path)  # an exported model is none
+    # Read again to be sure that the checkpoint is still there and whole: the prior will lie beside it.
     place, _ = Archive(directory).chosen("latest" if run.step is None else run.step, read_weights)
     fit = _Fit(run, name, steps or run.recipe.latent.flow.steps, place / f"fitting-{name}", progress)
     fitted = fit.run_steps()
@@ -78,6 +79,7 @@ class _Fit:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             self.prior = build_prior(run.recipe, run.format, informed=name == "informed").to(self.model.device)
+        # A fit takes a few thousand steps: an average over the last 200 or so.
         self.ema = Ema(self.prior, 0.995)
         training = Training(
             steps=steps, learning_rate=self.settings.learning_rate, warmup_steps=min(50, steps), clip=5.0
@@ -89,6 +91,7 @@ class _Fit:
             self._restore(read_checkpoint(partial))
 
     def _restore(self, state: TrainingState) -> None:
+        # A longer fit was stopped, and a shorter one is asked for: it begins anew.
         if state.step >= self.steps:
             return
         self.prior.load_state_dict(dict(state.model))
@@ -120,6 +123,7 @@ class _Fit:
     def _step(self, step: int, train: Tensor, posterior: DiagonalGaussian) -> None:
         seed_dropout(self.seed, step, 0, self.model.device)
         generator = step_generator(self.seed, PRIOR, step)
+        # The recognition model has read every example once, before the fit; z is drawn anew at every step.
         rows = torch.randint(len(train), (self.settings.batch,), generator=generator)
         noise = torch.randn(self.settings.batch, self.model.latent.dim, generator=generator)
         z = (posterior.mean[rows] + posterior.log_std[rows].exp() * noise).to(self.model.device)
@@ -127,6 +131,7 @@ class _Fit:
         if self.prior.informed:
             masking = self.masks(len(rows), self.model.positions, self.model.schedule, generator)
             xt = train[rows].long().masked_fill(masking.masked, self.model.mask_value)
+        # Per dimension, so that clipping and the learning rate mean the same for every size of z.
         loss = -self.prior.log_prob(z[None], xt.to(self.model.device)).mean() / self.model.latent.dim
         self.stepper.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -157,6 +162,7 @@ def posteriors_of(model: MaskedDiffusion, x0: Tensor, rows: int, progress: Progr
 def divergence_from_priors(model: MaskedDiffusion, prior: FlowPrior, x0: Tensor, rows: int) -> tuple[float, float]:
     """KL(r || N(0, I)) and KL(r || prior) with everything masked, in nats, averaged over held-out examples (n, N)."""
     posterior = posteriors_of(model, x0, rows)
+    # One draw for each example is enough: the mean over thousands of examples is what is reported.
     z = posterior.draws(1, step_generator(0, PRIOR))
     nothing_known = torch.full((len(x0), model.positions), model.mask_value)
     log_prior = torch.cat(

@@ -30,6 +30,7 @@ def shard(model: MaskedDiffusion, device: torch.device, processes: int) -> None:
     # The averaged model never sees a backward pass, which would drop the gathered weights: drop them after the forward.
     for module in (*blocks, model):
         fully_shard(module, mesh=mesh, reshard_after_forward=True)
+    # Weights are gathered for ``forward`` only, unless another method is registered as an entry.
     register_fsdp_forward_method(model, "posterior")
 
 

@@ -45,6 +45,7 @@ class Window:
 
     def add(self, result: Objective, applied: Tensor) -> None:
         """The objective of this process's rows at one step; ``applied`` is 0 if the step was skipped, else 1."""
+        # Not read yet: ``item()`` would make the host wait for the device at every step.
         self._rows.append(torch.stack([result.loss.detach(), result.reconstruction, result.kl, applied]))
         self._timed += 1
 

@@ -16,9 +16,10 @@ from vadd.data.places import data_directory
 from vadd.data.text.corpora import Corpus
 from vadd.data.text.documents import Documents
 from vadd.data.text.known import CorpusName, open_corpus, open_for_judging
+from vadd.data.text.saved_tokenizers import load_tokenizer
 from vadd.data.text.store import Request, sequences
 from vadd.data.text.subwords import published, read_tokenizer_json, train_bpe
-from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer, Special, Tokenizer, load_tokenizer
+from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer, Special, Tokenizer
 from vadd.data.text.wrapping import Wrap, check_wrapping, needed_specials
 from vadd.errors import UserError
 from vadd.progress import Progress, silent

@@ -29,7 +29,7 @@ class Piece(NamedTuple):
     text: str
     ends_document: bool
     size: int
-    """Of the corpus's ``total``, to tell progress by."""
+    """Of the corpus's ``total``, for progress."""
 
 
 class Source(Protocol):

@@ -13,7 +13,7 @@ def pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
     """The text of ``ids`` in as many pieces: joined they are ``tokenizer.decode(ids)``.
 
     What a token writes may depend on its neighbours (blanks between words, characters of several bytes): it is what
-    decoding one token more settles of the whole text, perhaps nothing.
+    decoding one token more adds for certain to the text, perhaps nothing.
     """
     whole = tokenizer.decode(ids)
     ends = [0]

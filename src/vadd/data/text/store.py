@@ -53,7 +53,7 @@ class Request:
 
     @property
     def identity(self) -> dict[str, Any]:
-        told = {
+        content = {
             "format": FORMAT,
             "corpus": self.corpus.identity,
             "part": self.part,
@@ -61,7 +61,7 @@ class Request:
             "wrap": self.wrap,
             "length": self.length,
         }
-        return dict(json.loads(json.dumps(told)))
+        return dict(json.loads(json.dumps(content)))
 
     @property
     def directory(self) -> Path:

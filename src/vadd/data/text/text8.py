@@ -47,14 +47,14 @@ def fetch_text8(
     was_there = archive.exists()
     download([mirror + ARCHIVE for mirror in mirrors or MIRRORS], archive, progress=progress)
     try:
-        unpack(archive, target, progress)
+        unpack_text8(archive, target, progress)
     finally:
         if not was_there:
             archive.unlink()
     return target
 
 
-def unpack(archive: Path, target: Path, progress: Progress = silent) -> None:
+def unpack_text8(archive: Path, target: Path, progress: Progress = silent) -> None:
     """Write the one file of the archive; zip's own checksum, the size and the alphabet tell whether it is right."""
     done = 0
     try:

@@ -1,10 +1,9 @@
 """Tokenizers: text to integers and back. A run carries its own and refuses another.
 
-A tokenizer speaks in *ids*, the numbers it was published with. A model speaks in *values*: 0..V-1, and V is the mask.
-For most tokenizers they are the same, and the mask of the diffusion is one entry more: GPT-2 has 50,257 values, 50,258
-with the mask. A tokenizer that has a mask of its own, as BERT has [MASK] = 103, lends it: its id trades places with
-the last so that it becomes V, the ids above it move down by one, and no entry is added: 30,521 values, 30,522 with the
-mask.
+A tokenizer uses *ids*, the numbers it was published with. A model uses *values*: 0..V-1, and V is the mask. For most
+tokenizers they are the same, and the mask of the diffusion is one entry more: GPT-2 has 50,257 values, 50,258 with the
+mask. Where a tokenizer has a mask of its own, as BERT has [MASK] = 103, the diffusion uses that one: its id becomes V,
+the ids above it move down by one, and no entry is added: 30,521 values, 30,522 with the mask.
 """
 
 import hashlib
@@ -23,7 +22,7 @@ from vadd.data.dataset import Array
 from vadd.errors import UserError
 
 Special = Literal["bos", "eos", "pad"]
-ABOUT = "about.json"
+ABOUT, CONTENT = "about.json", "content.json"
 
 
 @dataclass(frozen=True)
@@ -115,8 +114,8 @@ class Tokenizer(ABC):
     @cached_property
     def fingerprint(self) -> str:
         """A sha256 of the content: equal for tokenizers that do the same."""
-        told = {"name": self.name, "specials": asdict(self.specials), **self.content()}
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        described = {"name": self.name, "specials": asdict(self.specials), **self.content()}
+        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
     def save(self, directory: Path) -> None:
         """Write it into a new ``directory``: whole, or not there at all."""
@@ -129,7 +128,7 @@ class Tokenizer(ABC):
         partial.rename(directory)
 
     def _write(self, directory: Path) -> None:
-        (directory / "content.json").write_text(json.dumps(self.content()))
+        (directory / CONTENT).write_text(json.dumps(self.content()))
 
 
 def _mask_last(size: int, mask: int) -> Array:
@@ -214,31 +213,6 @@ class ByteTokenizer(_WithNamedSpecials):
 
     def content(self) -> dict[str, Any]:
         return {}
-
-
-def load_tokenizer(directory: Path) -> Tokenizer:
-    """What ``save`` wrote, checked against its fingerprint."""
-    from vadd.data.text.subwords import SubwordTokenizer
-
-    try:
-        about = json.loads((directory / ABOUT).read_text())
-        name, specials, expected = about["name"], about["specials"], about["sha256"]
-        named: list[Special] = [s for s in ("bos", "eos", "pad") if specials[s] is not None]
-        tokenizer: Tokenizer
-        if name == CharacterTokenizer.name:
-            content = json.loads((directory / "content.json").read_text())
-            tokenizer = CharacterTokenizer(content["alphabet"], named)
-        elif name == ByteTokenizer.name:
-            tokenizer = ByteTokenizer(named)
-        else:
-            tokenizer = SubwordTokenizer.read(directory, name, Specials(**specials))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"the tokenizer in {directory} is damaged: {' '.join(str(error).split())}") from None
-    if tokenizer.fingerprint != expected:
-        raise UserError(f"the tokenizer in {directory} is damaged: its content does not fit its checksum")
-    return tokenizer
 
 
 def refuse_other(kept: Tokenizer, found: Tokenizer, where: str) -> None:

@@ -1,0 +1,31 @@
+"""Tokenizers read back from the folders that ``Tokenizer.save`` writes: the one place that knows every kind of them."""
+
+import json
+from pathlib import Path
+
+from vadd.data.text.subwords import SubwordTokenizer
+from vadd.data.text.tokenizers import ABOUT, CONTENT, ByteTokenizer, CharacterTokenizer, Special, Specials, Tokenizer
+from vadd.errors import UserError
+
+
+def load_tokenizer(directory: Path) -> Tokenizer:
+    """What ``save`` wrote, checked against its fingerprint."""
+    try:
+        about = json.loads((directory / ABOUT).read_text())
+        name, specials, expected = about["name"], about["specials"], about["sha256"]
+        named: list[Special] = [s for s in ("bos", "eos", "pad") if specials[s] is not None]
+        tokenizer: Tokenizer
+        if name == CharacterTokenizer.name:
+            content = json.loads((directory / CONTENT).read_text())
+            tokenizer = CharacterTokenizer(content["alphabet"], named)
+        elif name == ByteTokenizer.name:
+            tokenizer = ByteTokenizer(named)
+        else:
+            tokenizer = SubwordTokenizer.read(directory, name, Specials(**specials))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"the tokenizer in {directory} is damaged: {' '.join(str(error).split())}") from None
+    if tokenizer.fingerprint != expected:
+        raise UserError(f"the tokenizer in {directory} is damaged: its content does not fit its checksum")
+    return tokenizer
