@@ -73,9 +73,10 @@ def forget_after(file: Path, step: int) -> None:
     for line in content.splitlines(keepends=True):
         try:
             record = json.loads(line)
-        except ValueError:
+            logged = int(record["step"])
+        except (ValueError, KeyError, TypeError):
             continue
-        if line.endswith(b"\n") and record["step"] <= step:
+        if line.endswith(b"\n") and logged <= step:
             kept.append(line)
     if b"".join(kept) != content:
         write_whole(file, b"".join(kept))
