@@ -1,9 +1,4 @@
-"""Checkpoints as the MDLM code writes them, against its forward pass written down once more from its tensors.
-
-The reference is written from the published architecture, in functions and float64; it shares nothing with the package.
-"""
-
-import math
+"""Checkpoints as the MDLM code writes them, against its forward pass; see :mod:`tests.helpers.foreign`."""
 
 import pytest
 import torch
@@ -11,102 +6,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.helpers.exact import seeded
+from tests.helpers.foreign import BLOCKS, POSITIONS, VALUES, WIDTH, State, random_state, reference_logits
 from vadd.errors import UserError
 from vadd.networks import TransformerDenoiser, TransformerSize
 from vadd.networks.foreign import transformer_weights
 from vadd.networks.starting import take_over
-
-POSITIONS, VALUES, WIDTH, BLOCKS, CONDITION, FREQUENCIES = 6, 7, 16, 2, 12, 10
-State = dict[str, Tensor]
-
-
-def random_state(seed: int, prefix: str = "") -> State:
-    """All tensors of such a checkpoint; the mask is the last of ``VALUES + 1`` entries."""
-    generator = seeded(seed)
-
-    def normal(*shape: int, scale: float = 0.3) -> Tensor:
-        return scale * torch.randn(*shape, generator=generator)
-
-    def linear(name: str, rows: int, columns: int) -> State:
-        return {f"{name}.weight": normal(rows, columns), f"{name}.bias": normal(rows)}
-
-    state = {
-        "vocab_embed.embedding": normal(VALUES + 1, WIDTH, scale=1.0),
-        "output_layer.norm_final.weight": 1 + normal(WIDTH),
-        **linear("sigma_map.mlp.0", CONDITION, FREQUENCIES),
-        **linear("sigma_map.mlp.2", CONDITION, CONDITION),
-        **linear("output_layer.linear", VALUES + 1, WIDTH),
-        **linear("output_layer.adaLN_modulation", 2 * WIDTH, CONDITION),
-    }
-    for block in range(BLOCKS):
-        name = f"blocks.{block}"
-        state |= {
-            f"{name}.norm1.weight": 1 + normal(WIDTH),
-            f"{name}.norm2.weight": 1 + normal(WIDTH),
-            f"{name}.attn_qkv.weight": normal(3 * WIDTH, WIDTH),
-            f"{name}.attn_out.weight": normal(WIDTH, WIDTH),
-            **linear(f"{name}.mlp.0", 4 * WIDTH, WIDTH),
-            **linear(f"{name}.mlp.2", WIDTH, 4 * WIDTH),
-            **linear(f"{name}.adaLN_modulation", 6 * WIDTH, CONDITION),
-        }
-    state["rotary_emb.inv_freq"] = torch.zeros(3)  # a buffer, which says nothing that is not known
-    return {prefix + key: tensor for key, tensor in state.items()}
-
-
-def layer_norm(h: Tensor, weight: Tensor) -> Tensor:
-    """Without a bias."""
-    centred = h - h.mean(-1, keepdim=True)
-    return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * weight
-
-
-def tanh_gelu(h: Tensor) -> Tensor:
-    return 0.5 * h * (1 + torch.tanh(math.sqrt(2 / math.pi) * (h + 0.044715 * h**3)))
-
-
-def rotated(h: Tensor) -> Tensor:
-    """(B, N, heads, D): h cos + rotate_half(h) sin, with the angles n 10000^(-2i/D) twice side by side."""
-    size = h.shape[-1]
-    frequencies = 10_000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
-    angles = torch.arange(h.shape[1], dtype=torch.float64)[:, None] * frequencies
-    angles = torch.cat([angles, angles], dim=-1)[None, :, None]
-    first, second = h.chunk(2, dim=-1)
-    return h * angles.cos() + torch.cat([-second, first], dim=-1) * angles.sin()
-
-
-def silu(h: Tensor) -> Tensor:
-    return h / (1 + torch.exp(-h))
-
-
-def reference_logits(state: State, tokens: Tensor, heads: int) -> Tensor:
-    """The diffusion transformer at sigma = 0, (B, N, VALUES + 1)."""
-    s = {name: tensor.double() for name, tensor in state.items()}
-
-    def linear(h: Tensor, name: str) -> Tensor:
-        out = h @ s[f"{name}.weight"].T
-        return out + s[f"{name}.bias"] if f"{name}.bias" in s else out
-
-    sigma = torch.zeros(1, dtype=torch.float64)
-    half = FREQUENCIES // 2
-    angles = sigma[:, None] * 10_000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
-    embedded = torch.cat([angles.cos(), angles.sin()], dim=-1)
-    condition = silu(linear(silu(linear(embedded, "sigma_map.mlp.0")), "sigma_map.mlp.2"))
-
-    h = s["vocab_embed.embedding"][tokens]
-    batch, positions, width = h.shape
-    for block in range(BLOCKS):
-        name = f"blocks.{block}"
-        modulation = linear(condition, f"{name}.adaLN_modulation")[:, None]
-        shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = modulation.chunk(6, dim=2)
-        inner = layer_norm(h, s[f"{name}.norm1.weight"]) * (1 + scale_1) + shift_1
-        three = linear(inner, f"{name}.attn_qkv").view(batch, positions, 3, heads, width // heads)
-        queries, keys, values = rotated(three[:, :, 0]), rotated(three[:, :, 1]), three[:, :, 2]
-        scores = torch.einsum("bnhd,bmhd->bhnm", queries, keys) / math.sqrt(width // heads)
-        seen = torch.einsum("bhnm,bmhd->bnhd", scores.softmax(-1), values).reshape(batch, positions, width)
-        h = h + gate_1 * linear(seen, f"{name}.attn_out")
-        inner = layer_norm(h, s[f"{name}.norm2.weight"]) * (1 + scale_2) + shift_2
-        h = h + gate_2 * linear(tanh_gelu(linear(inner, f"{name}.mlp.0")), f"{name}.mlp.2")
-    shift, scale = linear(condition, "output_layer.adaLN_modulation")[:, None].chunk(2, dim=2)
-    return linear(layer_norm(h, s["output_layer.norm_final.weight"]) * (1 + scale) + shift, "output_layer.linear")
 
 
 def denoiser(heads: int, latent_dim: int | None = None) -> TransformerDenoiser:

@@ -9,10 +9,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import vadd
-from tests.conftest import tiny_recipe, train_in
-from tests.exact import seeded
+from tests.helpers.exact import seeded
+from tests.helpers.foreign import POSITIONS, VALUES, random_state, reference_logits
 from tests.helpers.runs import assert_same_state, newest
-from tests.networks.test_foreign import POSITIONS, VALUES, random_state, reference_logits
+from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.build import build_dataset
 from vadd.core import MaskedDiffusion
 from vadd.errors import UserError
