@@ -153,8 +153,9 @@ def test_an_interrupted_fit_goes_on_bit_for_bit(
 ) -> None:
     """Stopped at step 5 of 12 and again at 8. A crash loses the step it happens in; all others were saved here."""
     whole, parts = (shutil.copytree(with_dropout, tmp_path / folder) for folder in ("whole", "parts"))
+    torch.manual_seed(1)  # the state of the global generator must not matter
     undisturbed = fit_prior(vadd.load(whole), name)
-    torch.manual_seed(1234)  # whatever state the global generator is in
+    torch.manual_seed(2)
     if by == "crash":
         monkeypatch.setattr(fitting, "SAVE_SECONDS", 0.0)
     for step in (5, 8):
