@@ -1,7 +1,4 @@
-"""Checkpoints as the MDLM code writes them, against its forward pass written down once more from its tensors.
-
-The reference is written from the published architecture, in functions and float64; it shares nothing with the package.
-"""
+"""Checkpoints as the MDLM code writes them, against its forward pass; see :mod:`tests.helpers.foreign`."""
 
 import pytest
 import torch
@@ -9,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.helpers.exact import seeded
-from tests.helpers.mdlm_transformer import BLOCKS, POSITIONS, VALUES, WIDTH, State, random_state, reference_logits
+from tests.helpers.foreign import BLOCKS, POSITIONS, VALUES, WIDTH, State, random_state, reference_logits
 from vadd.errors import UserError
 from vadd.networks import TransformerDenoiser, TransformerSize
 from vadd.networks.foreign import transformer_weights

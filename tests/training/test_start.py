@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import vadd
 from tests.helpers.exact import seeded
-from tests.helpers.mdlm_transformer import POSITIONS, VALUES, random_state, reference_logits
+from tests.helpers.foreign import POSITIONS, VALUES, random_state, reference_logits
 from tests.helpers.runs import assert_same_state, newest
 from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.build import build_dataset

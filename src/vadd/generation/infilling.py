@@ -90,15 +90,17 @@ def latents_that_fit(
     prior that reads what is known needs none of it, nor has a model without a latent anything to choose.
     """
     x = starts.to(model.device)
-    known = x != model.mask_value
-    if not isinstance(model.latent, GaussianLatent) or model.latent.prior.informed or not known.any():
+    known = (x != model.mask_value) & model.scored(x)
+    if not isinstance(model.latent, GaussianLatent) or model.latent.prior.informed:
         return "fixed"
     # Everything masked: what is known counts only as something that z must explain.
     state = MaskedBatch.all_masked(x, model.mask_value)
     # One after the other, so that the first candidates are the same whatever their number.
     z = torch.stack([model.latent.prior.draw(state.xt, noise) for _ in range(candidates)])
-    at_once = max(1, CANDIDATE_ROWS // len(x))
-    scores = torch.cat([model.log_likelihood(state, part, known) for part in torch.split(z, at_once)])
+    scores = z.new_zeros(z.shape[:2])  # where nothing is known any z will do
+    if known.any():
+        at_once = max(1, CANDIDATE_ROWS // len(x))
+        scores = torch.cat([model.log_likelihood(state, part, known) for part in torch.split(z, at_once)])
     cumulative = precise(scores).softmax(dim=0).cumsum(dim=0)
     levels = noise.uniform().to(cumulative) * cumulative[-1]
     # By inversion of the distribution function: one uniform number for each sequence.

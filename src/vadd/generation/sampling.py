@@ -55,7 +55,9 @@ def draw(
     noise = noise_for(settings.seed, rows)
     latent = settings.latent[rows.start : rows.stop] if isinstance(settings.latent, Tensor) else settings.latent
     begun = len(rows) if isinstance(start, int) else start[rows.start : rows.stop]
-    if isinstance(begun, Tensor) and latent == "fixed" and settings.candidates > 1:
+    # Asked of all sequences, not of these rows: what a row is given does not depend on its chunk.
+    something_known = isinstance(start, Tensor) and bool((start != model.mask_value).any())
+    if isinstance(begun, Tensor) and something_known and latent == "fixed" and settings.candidates > 1:
         latent = latents_that_fit(model, begun, settings.candidates, noise)
     drawn = sample(
         model,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 class CouplingFlow(nn.Module):
     """Affine couplings (RealNVP) from N(0, I) to a density over d numbers; both directions cost one pass.
 
-    ``context`` is the width of a vector that the couplings read, 0 for none. It starts as N(0, I).
+    ``context`` is the width of a vector that the couplings read, 0 for none.
     """
 
     def __init__(self, dim: int, *, context: int = 0, transforms: int = 8, width: int = 256) -> None:
@@ -23,16 +23,12 @@ class CouplingFlow(nn.Module):
             if dim > 1
             else zuko.flows.NSF(dim, context, transforms=2, hidden_features=(width, width), bins=16)
         )
-        layers = list(self.flow.transform.transforms)
         if dim > 1:
             # What one coupling leaves alone, the next one transforms: of halves drawn independently some numbers would
             # be left alone by all.
-            for one, other in zip(layers[::2], layers[1::2], strict=False):
+            couplings = list(self.flow.transform.transforms)
+            for one, other in zip(couplings[::2], couplings[1::2], strict=False):
                 other.mask.copy_(~one.mask)
-        for layer in layers:
-            # With a last layer of zeros every transform is the identity: the flow starts as N(0, I).
-            for parameter in (layer.hyper[-1] if dim > 1 or context else layer.phi).parameters():
-                nn.init.zeros_(parameter)
 
     def log_prob(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         """z (..., d), and a context (..., c) that goes with it -> (...)."""

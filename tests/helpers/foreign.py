@@ -1,5 +1,6 @@
-"""The diffusion transformer of the MDLM code, written down once more from the published architecture, in functions and
-float64; it shares nothing with the package.
+"""The diffusion transformer of the MDLM code: its tensors, and its forward pass written down from them.
+
+It is written from the published architecture, in functions and float64, and shares nothing with the package.
 """
 
 import math

@@ -1,0 +1,283 @@
+"""Priors that are fitted to finished runs: better than N(0, I), beside weights that nobody touches, and resumable."""
+
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import vadd
+from tests.helpers.exact import seeded
+from tests.helpers.files import contents
+from tests.helpers.tiny import tiny_recipe, train_in
+from vadd.core import FlowPrior, GaussianLatent, StandardNormal
+from vadd.data import DiscreteDataset
+from vadd.errors import Interrupted, UserError
+from vadd.recipe import Recipe, load_recipe
+from vadd.runs.export import export
+from vadd.runs.layout import PriorName, RunDirectory
+from vadd.runs.priors import prior_records
+from vadd.runs.run import Run
+from vadd.training import prior as fitting
+from vadd.training.prior import fit_prior, fit_priors_of_recipe
+
+SMALL_FLOW = ("latent.flow.width=24", "latent.flow.transforms=4", "latent.flow.context=6", "latent.flow.batch=128")
+NAMES: list[PriorName] = ["flow", "informed"]
+
+
+class Bumps(nn.Module):
+    """A posterior whose mean is one of four corners, by which of the two values are large: in all far from normal, and
+    known as soon as the values are.
+    """
+
+    def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        mean = torch.where(x0 >= 4, 3.0, -3.0)
+        return mean, torch.full_like(mean, -1.0)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """On uniform pairs of 8 values: a run of 30 steps with checkpoints at 10, 20 and 30."""
+    path = tmp_path_factory.mktemp("runs") / "run"
+    assert train_in(path, tiny_recipe(*SMALL_FLOW, "latent.flow.steps=60")).finished
+    return path
+
+
+@pytest.fixture
+def run_path(trained: Path, tmp_path: Path) -> Path:
+    shutil.copytree(trained, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def uniform_pairs(count: int, seed: int) -> Tensor:
+    return torch.randint(8, (count, 2), generator=seeded(seed))
+
+
+@pytest.fixture
+def far_from_normal(run_path: Path) -> Run:
+    run = vadd.load(run_path, prior="trained")
+    assert isinstance(run.model.latent, GaussianLatent)
+    run.model.latent.recognizer = Bumps()
+    run.recipe = run.recipe.with_overrides(["latent.flow.learning_rate=0.01"])
+    run.data = DiscreteDataset("pairs", 8, (2,), uniform_pairs(2000, 0), uniform_pairs(1000, 1))
+    return run
+
+
+def test_the_fitted_prior_is_nearer_to_what_the_recognition_model_writes(far_from_normal: Run) -> None:
+    """On held-out examples, after 300 steps. KL(r || N) is sum_j (9 + e^-2 - 1) / 2 + 1, about 10.1 nats; no prior
+    comes below the mutual information of x and z, 2 ln 2 for bumps that do not meet, but for the error of 1000 draws.
+    """
+    fitted = fit_prior(far_from_normal, "flow", steps=300)
+    assert fitted.kl_normal == pytest.approx(2 * ((9 + torch.e**-2 - 1) / 2 + 1), abs=1e-4)
+    assert 1.2 < fitted.kl < 0.5 * fitted.kl_normal
+    assert fitted.steps == 300
+
+
+def test_an_informed_prior_reads_what_is_known(far_from_normal: Run) -> None:
+    """With the first value known the first number of z is all but known, and the density of z rises by up to ln 2; with
+    both known once more. Asked for is 0.3 nats each time, on 1000 held-out examples, after 300 steps.
+    """
+    fit_prior(far_from_normal, "informed", steps=300)
+    run = vadd.load(far_from_normal.directory.path)
+    assert isinstance(run.informed, FlowPrior)
+    x0 = uniform_pairs(1000, 2)
+    mean, log_std = Bumps()(x0, x0, torch.ones(1000))
+    z = mean + log_std.exp() * torch.randn(1000, 2, generator=seeded(3))
+    nothing, first, both = torch.full_like(x0, 8), x0.clone(), x0
+    first[:, 1] = 8
+    levels = [float(run.informed.log_prob(z[None], xt).mean()) for xt in (nothing, first, both)]
+    assert levels[1] > levels[0] + 0.3
+    assert levels[2] > levels[1] + 0.3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_weights_of_the_run_and_all_other_files_stay_as_they_are(run_path: Path, name: PriorName) -> None:
+    before = contents(run_path)
+    fitted = fit_prior(vadd.load(run_path), name)
+    after = contents(run_path)
+    assert {file: after[file] for file in before} == before
+    newest = RunDirectory(run_path).checkpoints()[-1].relative_to(run_path)
+    assert after.keys() - before.keys() == {f"{newest}/prior-{name}.safetensors", f"{newest}/priors.json"}
+    record = prior_records(run_path / newest)[name]
+    assert (record.kl_normal, record.kl, record.steps) == (fitted.kl_normal, fitted.kl, 60)
+
+
+def test_a_prior_lies_beside_the_weights_it_was_fitted_to(run_path: Path) -> None:
+    """Not beside the newest, where the run was loaded with others."""
+    other = RunDirectory(run_path).checkpoints()[0]
+    fit_prior(vadd.load(run_path, checkpoint=int(other.name.removeprefix("step-"))), "flow", steps=3)
+    assert list(prior_records(other)) == ["flow"]
+    assert prior_records(RunDirectory(run_path).checkpoints()[-1]) == {}
+
+
+def dropout_recipe() -> Recipe:
+    """Digits with a residual network whose dropout is at work while an informed prior is fitted."""
+    changes = ("network.width=16", "network.denoiser.blocks=1", "network.recognizer.blocks=1", "latent.dim=3")
+    short = ("training.steps=4", "training.batch=16", "training.checkpoint_every=4", "training.evaluate_every=4")
+    return load_recipe("digits").with_overrides([*changes, *short, *SMALL_FLOW, "latent.flow.steps=12"])
+
+
+@pytest.fixture(scope="module")
+def with_dropout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "digits"
+    assert train_in(path, dropout_recipe()).finished
+    return path
+
+
+class CrashError(Exception):
+    """Stands for a power failure."""
+
+
+def stop_at(step: int, error: type[Exception] | None = None) -> vadd.progress.Progress:
+    """Progress that sends this process Ctrl-C after a step of the fit, or raises."""
+
+    def tell(what: str, done: float = 0, total: float | None = None) -> None:
+        if what.startswith("fitting") and done == step:
+            if error is not None:
+                raise error
+            signal.raise_signal(signal.SIGINT)
+
+    return tell
+
+
+def prior_of(path: Path, name: PriorName) -> bytes:
+    return (RunDirectory(path).checkpoints()[-1] / f"prior-{name}.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("by", ["ctrl-c", "crash"])
+def test_an_interrupted_fit_goes_on_bit_for_bit(
+    with_dropout: Path, tmp_path: Path, name: PriorName, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped at step 5 of 12 and again at 8. A crash loses the step it happens in; all others were saved here."""
+    whole, parts = (shutil.copytree(with_dropout, tmp_path / folder) for folder in ("whole", "parts"))
+    torch.manual_seed(1)  # the state of the global generator must not matter
+    undisturbed = fit_prior(vadd.load(whole), name)
+    torch.manual_seed(2)
+    if by == "crash":
+        monkeypatch.setattr(fitting, "SAVE_SECONDS", 0.0)
+    for step in (5, 8):
+        if by == "crash":
+            with pytest.raises(CrashError):
+                fit_prior(vadd.load(parts), name, progress=stop_at(step, CrashError))
+        else:
+            with pytest.raises(Interrupted, match=f"^stopped at step {step} of 12 of the fit, saved$"):
+                fit_prior(vadd.load(parts), name, progress=stop_at(step))
+        assert prior_records(RunDirectory(parts).checkpoints()[-1]) == {}
+    told: list[float] = []
+
+    def listen(what: str, done: float = 0, total: float | None = None) -> None:
+        if what.startswith("fitting"):
+            told.append(done)
+
+    resumed = fit_prior(vadd.load(parts), name, progress=listen)
+    assert told == list(range(8 if by == "crash" else 9, 13))
+    assert prior_of(whole, name) == prior_of(parts, name)
+    assert (resumed.kl, resumed.kl_normal) == (undisturbed.kl, undisturbed.kl_normal)
+    assert not list(parts.rglob("fitting-*"))
+
+
+def prior_in_use(run: Run) -> type[object]:
+    assert isinstance(run.model.latent, GaussianLatent)
+    return type(run.model.latent.prior)
+
+
+def test_load_uses_the_fitted_prior_unless_it_is_told_not_to(run_path: Path) -> None:
+    """With one z for all steps, which is what the prior is fitted for; an informed one serves completions."""
+    plain = vadd.load(run_path)
+    before = plain.sample(2000, latent="fixed")
+    assert prior_in_use(plain) is StandardNormal
+    assert plain.recipe.sampling.latent_policy == "resample"
+    fit_prior(plain, "flow")
+    fit_prior(plain, "informed", steps=5)
+    fitted = vadd.load(run_path)
+    assert prior_in_use(fitted) is FlowPrior
+    assert fitted.recipe.sampling.latent_policy == "fixed"
+    assert fitted.informed is not None
+    assert not torch.equal(fitted.sample(2000), before)
+    trained = vadd.load(run_path, prior="trained")
+    assert prior_in_use(trained) is StandardNormal
+    assert trained.informed is None
+    assert torch.equal(trained.sample(2000, latent="fixed"), before)
+    informed = vadd.load(run_path, prior="informed")
+    assert isinstance(informed.model.latent, GaussianLatent)
+    assert informed.model.latent.prior.informed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_prior_that_is_not_there_is_asked_for_in_one_line(run_path: Path, name: PriorName) -> None:
+    place = RunDirectory(run_path).checkpoints()[-1]
+    command = "vadd fit-prior RUN" + (" --informed" if name == "informed" else "")
+    with pytest.raises(UserError) as refused:
+        vadd.load(run_path, prior=name)
+    assert str(refused.value) == f"{place} has no {name} prior; fit one with: {command}"
+
+
+def test_an_export_carries_the_priors_and_samples_alike(run_path: Path, tmp_path: Path) -> None:
+    for name in NAMES:
+        fit_prior(vadd.load(run_path), name, steps=5)
+    export(RunDirectory(run_path), tmp_path / "exported")
+    exported, run = vadd.load(tmp_path / "exported"), vadd.load(run_path)
+    assert prior_in_use(exported) is FlowPrior
+    assert torch.equal(exported.sample(20, steps=2), run.sample(20, steps=2))
+    half = torch.tensor([[3, -1], [-1, 5]]).repeat(10, 1)
+    assert torch.equal(exported.infill(half), run.infill(half))
+    with pytest.raises(UserError, match=r"is not a run: it is an exported model$"):
+        fit_prior(exported, "flow")
+
+
+def test_an_export_without_priors_has_none(run_path: Path, tmp_path: Path) -> None:
+    export(RunDirectory(run_path), tmp_path / "exported")
+    assert not list((tmp_path / "exported").glob("prior*"))
+    assert prior_in_use(vadd.load(tmp_path / "exported")) is StandardNormal
+
+
+def test_a_model_without_a_latent_needs_none(mdlm_run: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        fit_prior(vadd.load(mdlm_run), "flow")
+    assert str(refused.value) == f"{mdlm_run} has no latent: it is a model without one (MDLM), and needs no prior"
+
+
+def test_damaged_priors_are_named(run_path: Path) -> None:
+    """A flipped byte, a missing file, records that are none; asked for the trained prior nobody looks at them."""
+    fit_prior(vadd.load(run_path), "flow", steps=2)
+    place = RunDirectory(run_path).checkpoints()[-1]
+    file, content = place / "prior-flow.safetensors", (place / "prior-flow.safetensors").read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    line = f"the prior in {place} is damaged: prior-flow.safetensors is missing, truncated or altered"
+    for damage in (file.touch, file.unlink):
+        damage()
+        with pytest.raises(UserError) as refused:
+            vadd.load(run_path)
+        assert str(refused.value) == line
+    file.write_bytes(content)
+    assert prior_in_use(vadd.load(run_path)) is FlowPrior
+    for text in ("[1]", "{", '{"flow": {"name": "flow"}}', '{"flow": 3}'):
+        (place / "priors.json").write_text(text)
+        with pytest.raises(UserError) as refused:
+            vadd.load(run_path)
+        assert str(refused.value) == f"{place / 'priors.json'} is damaged"
+    assert prior_in_use(vadd.load(run_path, prior="trained")) is StandardNormal
+
+
+def test_a_prior_of_another_size_does_not_fit(run_path: Path) -> None:
+    fit_prior(vadd.load(run_path), "flow", steps=2)
+    directory = RunDirectory(run_path)
+    directory.write_recipe(directory.recipe().with_overrides(["latent.flow.width=16"]))
+    with pytest.raises(UserError, match=r"^the flow prior in .* does not fit the recipe of its run$"):
+        vadd.load(run_path)
+
+
+@pytest.mark.parametrize(("wanted", "fitted"), [("normal", []), ("flow", ["flow"]), ("informed", ["flow", "informed"])])
+def test_what_the_recipe_asks_for_is_fitted_once(run_path: Path, wanted: str, fitted: list[str]) -> None:
+    directory = RunDirectory(run_path)
+    directory.write_recipe(directory.recipe().with_overrides([f"latent.prior={wanted}", "latent.flow.steps=2"]))
+    assert [found.name for found in fit_priors_of_recipe(run_path)] == fitted
+    assert fit_priors_of_recipe(run_path) == []
+    assert sorted(prior_records(directory.checkpoints()[-1])) == fitted
+
+
+def test_the_recipe_of_a_model_without_a_latent_asks_for_nothing(mdlm_run: Path) -> None:
+    assert fit_priors_of_recipe(mdlm_run) == []
