@@ -64,7 +64,7 @@ def is_cut(pixels: Tensor) -> Tensor:
     places = torch.cartesian_prod(torch.arange(height).double(), torch.arange(width).double())
     flat = pixels.flatten(1)
     found = torch.zeros(len(flat), dtype=torch.bool)
-    for angle in torch.linspace(0, 2 * math.pi, 721)[:-1].tolist():
+    for angle in torch.linspace(0, 2 * math.pi, 361)[:-1].tolist():
         if min(abs(math.cos(angle)), abs(math.sin(angle))) > 1e-3:
             along = places @ torch.tensor([math.cos(angle), math.sin(angle)], dtype=torch.float64)
             lowest = along.expand_as(flat).masked_fill(~flat, math.inf).min(1).values
@@ -142,8 +142,9 @@ def test_rectangles_and_all_but_rectangles_occur_and_reach_every_pixel(shape: tu
 def test_slanting_cuts_occur(shape: tuple[int, ...]) -> None:
     """A tenth of all masks; some miss the image or come out straight, so half of that is asked for."""
     masked = drawn(shape).masked
-    pixels = planes(masked, shape)[channels_alike(masked, shape)]
-    assert float(is_cut(pixels).sum()) > 0.05 * DRAWS
+    some = masked[: DRAWS // 4]
+    pixels = planes(some, shape)[channels_alike(some, shape)]
+    assert float(is_cut(pixels).sum()) > 0.05 * len(some)
 
 
 @for_each_image
