@@ -20,7 +20,7 @@ from vadd.core.randomness import PRIOR, seed_dropout, step_generator
 from vadd.errors import Interrupted, UserError
 from vadd.files import remove
 from vadd.parallel import Processes
-from vadd.progress import Progress, silent
+from vadd.progress import Progress, silent, warn
 from vadd.recipe import Training
 from vadd.runs.archive import Archive
 from vadd.runs.checkpoint import TrainingState, read_checkpoint, read_weights, write_checkpoint
@@ -88,7 +88,10 @@ class _Fit:
         self.masks = InfillMasks(run.shape)
         self.first = 0
         if partial.is_dir():
-            self._restore(read_checkpoint(partial))
+            try:
+                self._restore(read_checkpoint(partial))
+            except (UserError, RuntimeError):  # damaged, or of another size
+                warn(f"the fit that was interrupted in {partial} cannot go on; it begins anew")
 
     def _restore(self, state: TrainingState) -> None:
         # A longer fit was stopped, and a shorter one is asked for: it begins anew.
