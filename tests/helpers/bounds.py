@@ -36,7 +36,7 @@ class PriorGrid:
 
     @classmethod
     def quantiles(cls, count: int) -> "PriorGrid":
-        """Of equal weight: exact where predictions are constant between quantiles, and what :mod:`tests.helpers.exact` uses."""
+        """Of equal weight: exact where predictions are constant between quantiles, as in :mod:`tests.helpers.exact`."""
         return cls(quantile_nodes(count), torch.full((count,), 1 / count, dtype=torch.float64))
 
     @classmethod
