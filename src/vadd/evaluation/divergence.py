@@ -48,11 +48,12 @@ def kl_divergence(p: Array, q: Array) -> float:
 
 def jsd(p: Array, q: Array) -> float:
     """The mean KL from both to their middle, in nats."""
-    # From twice the middle, which does not vanish where the smallest of all numbers is halved.
+    # 2 p / (p + q) and not p / ((p + q) / 2): half of the smallest of all numbers is zero.
     both = p + q
-    found = (kl_divergence(p, both) + kl_divergence(q, both)) / 2 + np.log(2) * both.sum() / 2
+    ratios = [(one[one > 0], 2 * one[one > 0] / both[one > 0]) for one in (p, q)]
+    total = sum(float((weights * np.log(ratio)).sum()) for weights, ratio in ratios)
     # Rounding can leave identical arguments a hair below zero.
-    return max(0.0, float(found))
+    return max(0.0, total / 2)
 
 
 def paper_js(p: Array, q: Array) -> float:
