@@ -87,21 +87,26 @@ def stream(
 ) -> Iterator[Samples]:
     """Samples in chunks of ``size``; see :meth:`vadd.runs.run.Run.stream`."""
     n = start if isinstance(start, int) else len(start)
-    done = evaluations = 0
+    done = 0
 
     def rows_from(first: int) -> range:
         return range(first, min(first + size, n))
 
-    def report_progress(more: int = 0) -> None:
-        progress(f"samples, {evaluations + more} evaluations of the network", done, n)
-
     def drawn(first: int) -> Samples:
-        return draw(model, settings, start, rows_from(first), record=record, on_step=report_progress)
+        rows, step = rows_from(first), 0
+
+        def report_step(_evaluations: int) -> None:
+            # Samples are done all at once with their chunk; a part of its steps counts as a part of its samples.
+            nonlocal step
+            step += 1
+            progress("samples", done + len(rows) * step // (settings.steps + 1), n)
+
+        return draw(model, settings, start, rows, record=record, on_step=report_step)
 
     firsts = range(0, n, size)
     for part in map(drawn, firsts) if processes is None else _divided(processes, firsts, drawn, model, rows_from):
-        done, evaluations = done + len(part.tokens), evaluations + part.evaluations
-        report_progress()
+        done += len(part.tokens)
+        progress("samples", done, n)
         yield part
 
 
