@@ -56,8 +56,8 @@ def tar_of(files: dict[str, bytes]) -> bytes:
 
 
 def zip_of(content: bytes, name: str = "text8") -> bytes:
-    """A .zip of one file, as text8 is."""
+    """A .zip of one file, as text8 is; the same bytes at any time, for they name tests."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
-        made.writestr(name, content)
+    with zipfile.ZipFile(buffer, "w") as made:
+        made.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
