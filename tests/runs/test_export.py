@@ -14,7 +14,7 @@ import yaml
 
 import vadd
 from tests.helpers.files import contents
-from tests.helpers.tiny import tiny_recipe
+from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.core import Particles
 from vadd.data import ExampleFormat
 from vadd.data.text.tokenizers import CharacterTokenizer
@@ -276,3 +276,12 @@ def test_the_card_tells_what_was_measured_and_calls_it_by_its_name(
     assert ("**not** a bound of the likelihood" in card) == (model == "vadd")
     assert ("| latent |" in card) == (model == "vadd")
     assert ("estimate of the ELBO" in card) == (model == "mdlm")
+
+
+def test_the_card_of_a_shared_latent_says_what_its_objective_bounds(tmp_path: Path) -> None:
+    recipe = tiny_recipe("latent.kind=shared", "latent.particles=1", "diffusion.mask_draw=steps")
+    train_in(tmp_path / "run", recipe)
+    export(RunDirectory(tmp_path / "run"), tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "under the sampler with one z and many steps" in card
+    assert "DELBO" not in card

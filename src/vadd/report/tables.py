@@ -207,4 +207,4 @@ def latent_table(reports: Sequence[RunReport]) -> Table:
             per_dimension = " ".join(f"{value:.2f}" for value in sorted(latent.kl_per_dimension, reverse=True)[:8])
             rows.append([name, latent.verdict, latent.kl_all_masked, latent.kl_average, per_dimension])
     columns = ["run", "verdict", "KL at t = 1", "KL on average", "largest KL by dimension"]
-    return Table("Health of the latent", columns, rows, "KL of the recognition model from the prior, in nats.")
+    return Table("Health of the latent", columns, rows, "KL of the recognition model from N(0, I), in nats.")

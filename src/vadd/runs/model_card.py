@@ -25,6 +25,12 @@ OBJECTIVES = {
     "is at most that, up to the noise of the estimate.",
 }
 
+SHARED_OBJECTIVE = (
+    "The objective is measured on held-out examples, at full KL weight to N(0, I), paid once for an example. As "
+    "a loss it is at least the negative log-likelihood under the sampler with one z and many steps, up to the noise of "
+    "the estimate."
+)
+
 PADDED_OBJECTIVE = (
     "The objective is measured on held-out examples, at full KL weight. Pads count as positions but are not scored: it "
     "is **not** a bound of the likelihood of the padded sequences. Nor has the model learnt to "
@@ -128,6 +134,8 @@ def _numbers(recipe: Recipe, measured: Measured) -> str:
         rows.append(["KL of the latent when everything is masked, nats", latent.get("kl_all_masked")])
     at_step = f"at step {test['step']}"
     objective = OBJECTIVES[recipe.model]
+    if recipe.model == "vadd" and recipe.latent.kind == "shared":
+        objective = SHARED_OBJECTIVE
     if isinstance(recipe.data, TextData) and recipe.data.wrap == "padded":
         objective = PADDED_OBJECTIVE
     return f"{_rows([at_step, ''], rows)}\n\n{objective}"

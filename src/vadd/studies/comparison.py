@@ -221,8 +221,8 @@ TRAINING_NOTE = (
     "itself weighs otherwise (diffusion.weighting, diffusion.partly_explained, a KL that is warmed up). "
 )
 BOUNDS_NOTE = (
-    "For MDLM it bounds the negative log-likelihood from above; for VADD it does not: the two curves do not compare as "
-    "likelihoods."
+    "For MDLM it bounds the negative log-likelihood from above; for VADD it does not, unless its latent is shared: the "
+    "curves do not compare as likelihoods."
 )
 PADDED_TRAINING_NOTE = (
     "Pads count as positions but are not scored: it does not bound the likelihood of the padded sequences."
