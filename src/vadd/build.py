@@ -237,7 +237,7 @@ NETWORKS: dict[str, NetworkKind] = {
         rows_at_once=8,
     ),
     "short-transformer": NetworkKind(
-        _of_sequences(_sized(ShortTransformerDenoiser, TransformerSize)),
+        _of_sequences(_sized(ShortTransformerDenoiser, TransformerSize, "latent_everywhere")),
         _of_sequences(_sized(ShortTransformerRecognizer, TransformerSize)),
         rows_at_once=64,
     ),
@@ -289,14 +289,14 @@ LATENTS: dict[str, Callable[[LatentSection, nn.Module, int, int], Latent]] = {
 def build_prior(recipe: Recipe, format: ExampleFormat, *, informed: bool) -> FlowPrior:
     """An untrained flow over z; ``informed`` gives it a reader of states, a network like the recognition model."""
     settings, dim = recipe.latent.flow, recipe.latent.size(format.shape)
+    size = {"transforms": settings.transforms, "width": settings.width, "components": settings.components}
     if not informed:
-        return FlowPrior(CouplingFlow(dim, transforms=settings.transforms, width=settings.width))
+        return FlowPrior(CouplingFlow(dim, **size))
     # A recognition model writes two numbers for each that it is asked for.
     per_position = recipe.latent.per == "position"
     half = dim if per_position else -(-settings.context // 2)
     reader = StateReader(build_recognizer(recipe.network, format.shape, format.vocab_size, half))
-    flow = CouplingFlow(dim, context=2 * half, transforms=settings.transforms, width=settings.width)
-    return FlowPrior(flow, reader)
+    return FlowPrior(CouplingFlow(dim, context=2 * half, **size), reader)
 
 
 # Diffusion

@@ -267,7 +267,9 @@ class SharedLatent(GaussianLatent):
 
     def posterior(self, batch: MaskedBatch) -> DiagonalGaussian:
         """r(z | x0): the recognition model is shown everything masked, whatever the state."""
-        return self._recognized(batch.x0, torch.full_like(batch.x0, self.mask_value), torch.ones_like(batch.t))
+        # One row in memory for all examples: a network may read it once.
+        nothing_known = batch.x0.new_full((1, batch.x0.shape[1]), self.mask_value).expand_as(batch.x0)
+        return self._recognized(batch.x0, nothing_known, torch.ones_like(batch.t))
 
     def evidence(
         self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator

@@ -87,6 +87,8 @@ class Flow(Protocol):
     """A network that turns standard normal numbers into a density, see :class:`vadd.networks.flows.CouplingFlow`."""
 
     dim: int
+    noise_dim: int
+    """The normal numbers that a draw takes; a mixture needs one more than ``dim``, to choose a component."""
 
     def log_prob(self, z: Tensor, context: Tensor | None = None) -> Tensor: ...
 
@@ -109,10 +111,10 @@ class FlowPrior(Prior):
         return None if self.reader is None else self.reader(xt)
 
     def draw(self, xt: Tensor, noise: Noise) -> Tensor:
-        return self.flow.from_noise(noise.normal(self.dim).to(xt.device), self.context(xt))
+        return self.flow.from_noise(noise.normal(self.flow.noise_dim).to(xt.device), self.context(xt))
 
     def draws(self, count: int, xt: Tensor, generator: torch.Generator) -> Tensor:
-        noise = torch.randn(count, len(xt), self.dim, generator=generator).to(xt.device)
+        noise = torch.randn(count, len(xt), self.flow.noise_dim, generator=generator).to(xt.device)
         return self.flow.from_noise(noise, self._repeated(count, xt))
 
     def log_prob(self, z: Tensor, xt: Tensor) -> Tensor:
@@ -126,7 +128,7 @@ class FlowPrior(Prior):
         return None if context is None else context.expand(count, *context.shape)
 
     def nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
-        points, weights = standard_normal_nodes(self.dim, count)
+        points, weights = standard_normal_nodes(self.flow.noise_dim, count)
         context = self.context(xt[None])
         expanded = None if context is None else context.expand(len(points), -1)
         # The flow carries points of N(0, I) over to its own density, and their weights stay: a change of variables.

@@ -42,10 +42,20 @@ class TokenEmbedding(nn.Module):
         self.table.detach().mul_(math.sqrt(2 / max(positions, 2)))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        if self.rows <= DENSE_ROWS:
-            one_hot = F.one_hot(tokens, self.rows).flatten(1).to(self.table.dtype)
-            return one_hot @ self.table
-        return F.embedding_bag(tokens + self.offsets, self.table, mode="sum")
+        if len(tokens) > 1 and tokens.stride(0) == 0:  # one state for all examples, as a shared latent shows it
+            return self(tokens[:1]).expand(len(tokens), -1)
+        if self.rows > DENSE_ROWS:
+            return F.embedding_bag(tokens + self.offsets, self.table, mode="sum")
+        # Every position has one value, so that of 0 can be taken for granted, and a value that occurs nowhere needs no
+        # column: for clean binary images a third of the product is left. A GPU would have to be asked, and waited for.
+        last = int(tokens.max()) if tokens.is_cpu and tokens.numel() else self.rows - 1
+        # unbind, not slices: a slice's gradient is a whole table of zeros with the slice in it.
+        base, *above = self.table.view(-1, self.rows, self.table.shape[1]).unbind(1)
+        present = [(tokens == value).to(base.dtype) for value in range(1, last + 1)]
+        if not present:
+            return base.sum(0).expand(len(tokens), -1)
+        differences = torch.cat([row - base for row in above[:last]])
+        return torch.addmm(base.sum(0), torch.cat(present, dim=1), differences)
 
 
 class TimeEmbedding(nn.Module):

@@ -7,6 +7,7 @@ some 15 MFLOP at width 768. The latent is one more thing that is read into the v
 
 from collections.abc import Mapping
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vadd.networks.mlp import TokenEmbedding
@@ -59,8 +60,16 @@ class ResidualDenoiser(nn.Module):
             hidden = hidden + self.latent(z)
         for block in self.blocks:
             hidden = block(hidden)
-        logits: Tensor = self.readout(hidden).view(-1, self.vocab_size)
-        return logits.index_select(0, where.flatten().nonzero()[:, 0])
+        norm, linear = self.readout
+        wanted = where.flatten().nonzero()[:, 0]
+        if self.vocab_size == 2:
+            # Of two logits only the difference counts: half the product gives it, and 0 stands for the first.
+            first, second = linear.weight.view(self.positions, 2, -1).unbind(1)
+            bias = linear.bias.view(self.positions, 2).diff(dim=1)[:, 0]
+            odds = F.linear(norm(hidden), second - first, bias).flatten().index_select(0, wanted)
+            return F.pad(odds[:, None], (1, 0))
+        logits: Tensor = linear(norm(hidden)).view(-1, self.vocab_size)
+        return logits.index_select(0, wanted)
 
     def latent_input_weights(self) -> list[nn.Parameter]:
         return [] if self.latent is None else list(self.latent[-1].parameters())

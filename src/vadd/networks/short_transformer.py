@@ -29,17 +29,25 @@ class ShortTransformerDenoiser(nn.Module):
     """(xt, z) -> logits at the positions asked for, without time input; see :class:`vadd.core.model.Denoiser`.
 
     ``latent_dim=None`` is the MDLM denoiser: the same network without the linear map that reads the latent.
+    ``latent_everywhere`` reads z_i also where x_i is known: of use where z_i may say something of its neighbours.
     """
 
     uses_time = False
 
     def __init__(
-        self, positions: int, vocab_size: int, size: TransformerSize | None = None, *, latent_dim: int | None = None
+        self,
+        positions: int,
+        vocab_size: int,
+        size: TransformerSize | None = None,
+        *,
+        latent_dim: int | None = None,
+        latent_everywhere: bool = False,
     ) -> None:
         super().__init__()
         size = size or DENOISER_SIZE
         self.positions = positions
         self.vocab_size = vocab_size
+        self.latent_everywhere = latent_everywhere
         self.places = nn.Parameter(0.02 * torch.randn(positions, size.width))
         self.latent: nn.Linear | None = None
         if latent_dim is not None:
@@ -53,8 +61,8 @@ class ShortTransformerDenoiser(nn.Module):
         added: Tensor = self.places
         if self.latent is not None:
             assert z is not None, "a denoiser built for a latent is given one"
-            masked = (xt == self.vocab_size)[..., None]
-            added = added + masked * self.latent(z.view(-1, self.positions, self.latent.in_features))
+            read = self.latent(z.view(-1, self.positions, self.latent.in_features))
+            added = added + (read if self.latent_everywhere else (xt == self.vocab_size)[..., None] * read)
         wanted = where.flatten().nonzero()[:, 0]
         logits: Tensor = self.readout(self.body(xt, None, wanted, added))
         return logits

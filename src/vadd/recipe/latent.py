@@ -12,12 +12,15 @@ from vadd.recipe.section import Fraction, Section
 class FlowSection(Section):
     """A learned prior and how it is fitted; of no meaning for N(0, I)."""
 
-    transforms: PositiveInt = Field(8, description="affine couplings")
-    width: PositiveInt = Field(256, description="of the two hidden layers in each coupling")
+    transforms: PositiveInt = Field(16, description="affine couplings")
+    width: PositiveInt = Field(128, description="of the two hidden layers in each coupling")
+    components: PositiveInt = Field(
+        128, description="Gaussians in the mixture that the couplings transform; 1: N(0, I) alone"
+    )
     context: PositiveInt = Field(64, description="numbers that an informed prior reads off a state")
-    steps: PositiveInt = Field(2000, description="of `vadd fit-prior`")
+    steps: PositiveInt = Field(3000, description="of `vadd fit-prior`")
     batch: PositiveInt = 512
-    learning_rate: PositiveFloat = 1e-3
+    learning_rate: PositiveFloat = 4e-3
 
 
 class LatentSection(Section):

@@ -127,6 +127,9 @@ class TransformerNetwork(NetworkSection):
 class ShortTransformerDenoiserSection(Section):
     width: PositiveInt = 128
     blocks: PositiveInt = 3
+    latent_everywhere: bool = Field(
+        False, description="read the numbers of z that belong to a position also where its value is known"
+    )
 
 
 class ShortTransformerRecognizerSection(Section):
