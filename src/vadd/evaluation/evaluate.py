@@ -110,5 +110,6 @@ def report_of(run: Run) -> RunReport:
         training_seconds=training_seconds(run.directory.metrics()),
         latent_policy=run.recipe.sampling.latent_policy if has_latent(run) else None,
         prior=prior_name(run),
+        prior_seconds=run.prior_seconds,
         sampler=run.recipe.sampling.sampler,
     )

@@ -225,6 +225,8 @@ class RunReport:
     """None for a model without a latent."""
     prior: str | None = None
     """``flow`` or ``informed`` where the prior was learned; None for N(0, I) and models without a latent."""
+    prior_seconds: float | None = None
+    """What its fit took."""
     sampler: str | None = None
     results: tuple[StepResult, ...] = ()
     samples: int | None = None
@@ -260,6 +262,7 @@ class RunReport:
             "training_seconds": self.training_seconds,
             "latent_policy": self.latent_policy,
             "prior": self.prior,
+            "prior_seconds": self.prior_seconds,
             "sampler": self.sampler,
             "results": [result.to_json() for result in self.results],
             "samples": self.samples,
@@ -287,6 +290,7 @@ class RunReport:
             training_seconds=json.get("training_seconds"),
             latent_policy=json.get("latent_policy"),
             prior=json.get("prior"),
+            prior_seconds=json.get("prior_seconds"),
             sampler=json.get("sampler"),
             results=tuple(map(StepResult.from_json, json["results"])),
             samples=json.get("samples"),

@@ -33,6 +33,8 @@ class PriorRecord:
     """KL(r || prior), likewise."""
     steps: int
     sha256: str = ""
+    seconds: float | None = None
+    """What the fit took since it was last started."""
 
 
 def write_prior(place: Path, name: PriorName, prior: nn.Module, record: PriorRecord) -> None:

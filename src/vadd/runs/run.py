@@ -57,6 +57,8 @@ class Run:
         """Of the training, that the weights are from."""
         self.informed = informed
         """The prior p(z | x_t) that completions draw from, where one was fitted."""
+        self.prior_seconds: float | None = None
+        """What the fit of the prior took that samples are drawn with, where that is known."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -222,6 +224,7 @@ def _use_priors(run: Run, place: Path, choice: PriorChoice) -> None:
             run.informed = fitted
         if name == choice or (name == "flow" and choice == "fitted"):
             run.model = run.model.with_prior(fitted)
+            run.prior_seconds = there[name].seconds
             # It was fitted to r(z | x0, everything masked): a z for the whole sample, drawn at the start.
             settings = run.recipe.sampling.model_copy(update={"latent_policy": "fixed"})
             run.recipe = run.recipe.model_copy(update={"sampling": settings})

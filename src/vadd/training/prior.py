@@ -64,7 +64,8 @@ def fit_prior(
     place, _ = Archive(directory).chosen("latest" if run.step is None else run.step, read_weights)
     fit = _Fit(run, name, steps or run.recipe.latent.flow.steps, place / f"fitting-{name}", progress)
     fitted = fit.run_steps()
-    write_prior(place, name, fit.ema.averaged, PriorRecord(name, fitted.kl_normal, fitted.kl, fitted.steps))
+    record = PriorRecord(name, fitted.kl_normal, fitted.kl, fitted.steps, seconds=fitted.seconds)
+    write_prior(place, name, fit.ema.averaged, record)
     remove(fit.partial)
     return fitted
 
