@@ -9,7 +9,7 @@ import torch
 from pydantic import BaseModel
 
 from tests.helpers.exact import seeded
-from tests.helpers.networks import small_model
+from tests.helpers.networks import small_model, small_recipe
 from tests.helpers.tiny import TINY_ARRAY, tiny_recipe
 from vadd.build import (
     DATASETS,
@@ -21,6 +21,7 @@ from vadd.build import (
     build_dataset,
     build_mask_draw,
     build_model,
+    build_prior,
     build_schedule,
     recipe_for,
 )
@@ -39,6 +40,7 @@ from vadd.core import (
 from vadd.data import ExampleFormat
 from vadd.data.dataset import Array
 from vadd.errors import UserError
+from vadd.networks import CouplingFlow, ShortTransformerDenoiser
 from vadd.recipe import ArrayData, Data, Diffusion, Network, Recipe, Sampling
 
 TWO_OF_TEN = ExampleFormat((2,), 10)
@@ -116,6 +118,36 @@ def test_where_nobody_hears_the_latent_its_recogniser_still_has_gradients_of_zer
     gradients = {name: parameter.grad for name, parameter in model.latent.named_parameters()}
     assert gradients
     assert all(gradient is not None and not gradient.any() for gradient in gradients.values()), gradients.keys()
+
+
+@pytest.mark.parametrize("said", [None, False, True])
+def test_a_recipe_says_where_the_latent_is_read(said: bool | None) -> None:
+    """By default where something is masked: then numbers of z that belong to known positions change nothing."""
+    overrides = [] if said is None else [f"network.denoiser.latent_everywhere={str(said).lower()}"]
+    model, batch = small_model("short-transformer", overrides=overrides).eval(), half_masked()
+    assert isinstance(model.denoiser, ShortTransformerDenoiser)
+    assert model.denoiser.latent_everywhere is bool(said)
+    z = torch.randn(2, 4, 2, generator=seeded(0))
+    other = torch.where(batch.masked[..., None], z, z + 1)
+    before, after = (model.predict(batch.xt, each.flatten(1), batch.t, batch.masked) for each in (z, other))
+    assert torch.equal(before, after) == (not said)
+
+
+@pytest.mark.parametrize("informed", [False, True])
+@pytest.mark.parametrize("kind", ["mlp", "short-transformer"])
+def test_a_prior_has_as_many_components_as_the_recipe_says(kind: str, informed: bool) -> None:
+    """One is N(0, I) itself, whose draws take no further number."""
+    for components in (1, 2, 7):
+        recipe = small_recipe(kind, f"latent.flow.components={components}", "latent.flow.width=4")
+        flow = build_prior(recipe, ExampleFormat((2, 2, 1), 3), informed=informed).flow
+        assert isinstance(flow, CouplingFlow)
+        assert flow.noise_dim == flow.dim + (components > 1) == 8 + (components > 1)
+        if components == 1:
+            assert flow.base is None
+        else:
+            assert flow.base is not None
+            assert flow.base.means.shape == (components, 8)
+            assert (flow.base.context is not None) == informed
 
 
 def test_vadd_is_the_model_with_the_latent_and_mdlm_the_one_without() -> None:

@@ -12,7 +12,18 @@ from torch.distributions import Normal, kl_divergence
 from torch.testing import assert_close
 
 from tests.helpers.exact import ConstantRecognizer, gauss_hermite, normal_log_density, properties, seeded
-from vadd.core import DiagonalGaussian, GaussianLatent, Latent, MaskedBatch, Noise, NoLatent, kl_warmup
+from tests.helpers.networks import SMALL, awaken, gradients, small_model
+from vadd.core import (
+    DiagonalGaussian,
+    GaussianLatent,
+    Latent,
+    MaskedBatch,
+    Masking,
+    Noise,
+    NoLatent,
+    SharedLatent,
+    kl_warmup,
+)
 from vadd.core.gaussian import standard_normal_log_prob
 
 GRID = torch.linspace(-14, 14, 20_001, dtype=torch.float64)
@@ -108,6 +119,32 @@ def test_the_posterior_is_what_the_recognizer_says() -> None:
     posterior = latent.posterior(MaskedBatch.all_masked(torch.zeros(4, 2, dtype=torch.long), 3))
     assert_close(posterior.mean, torch.full((4, 1), 0.3, dtype=torch.float64))
     assert_close(posterior.log_std, torch.full((4, 1), -1.2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("size", [0, 1, 5])
+@pytest.mark.parametrize("vocab_size", [2, 3, 100])
+@pytest.mark.parametrize("kind", sorted(SMALL))
+def test_a_shared_latent_is_recognised_as_if_everything_were_masked(kind: str, vocab_size: int, size: int) -> None:
+    """Whatever is masked, at whatever time: the posterior and its gradients are those that the network gives for an xt
+    of its own for each example, to float32 rounding.
+    """
+    latent = small_model(kind, vocab_size=vocab_size, overrides=["latent.kind=shared"]).eval().latent
+    assert isinstance(latent, SharedLatent)
+    torch.manual_seed(0)
+    awaken(latent.recognizer)
+    x0 = torch.randint(vocab_size, (size, 4), generator=seeded(1))
+    masked = torch.rand(size, 4, generator=seeded(2)) < 0.5
+    times = torch.rand(size, generator=seeded(3))
+    found = latent.posterior(MaskedBatch.of(x0, Masking(masked, times, torch.ones(size)), vocab_size))
+    expected = latent.recognizer(x0, torch.full((size, 4), vocab_size), torch.ones(size))
+    pull = torch.randn(2, size, latent.dim, generator=seeded(4))
+    pulled = []
+    for mean, log_std in ((found.mean, found.log_std), expected):
+        latent.zero_grad()
+        (torch.stack([mean, log_std]) * pull).sum().backward()  # type: ignore[no-untyped-call]
+        pulled.append([gradient.clone() for gradient in gradients(latent.recognizer)])
+    assert_close((found.mean, found.log_std), expected, rtol=1e-5, atol=1e-5)
+    assert_close(pulled[0], pulled[1], rtol=1e-4, atol=1e-5)
 
 
 def test_without_a_latent_there_is_nothing_to_draw() -> None:

@@ -1,5 +1,6 @@
 """What the tests of several networks share."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -43,15 +44,22 @@ def gradients(network: nn.Module) -> list[Tensor]:
     return found
 
 
-def small_model(kind: str, heard_from: float = 0.0, vocab_size: int = 3) -> MaskedDiffusion:
-    """Of examples of 2 x 2 pixels."""
+def small_recipe(kind: str, *overrides: str) -> Recipe:
     content = {
         "name": kind,
         "data": {"kind": "toy"},
         "network": {"kind": kind, **SMALL[kind]},
-        "latent": {"dim": 2, "per": "position", "heard_from": heard_from},
+        "latent": {"dim": 2, "per": "position"},
     }
-    return build_model(Recipe.model_validate(content), ExampleFormat((2, 2, 1), vocab_size))
+    return Recipe.model_validate(content).with_overrides(overrides)
+
+
+def small_model(
+    kind: str, heard_from: float = 0.0, vocab_size: int = 3, overrides: Sequence[str] = ()
+) -> MaskedDiffusion:
+    """Of examples of 2 x 2 pixels."""
+    recipe = small_recipe(kind, f"latent.heard_from={heard_from}", *overrides)
+    return build_model(recipe, ExampleFormat((2, 2, 1), vocab_size))
 
 
 def on_meta(recipe: Recipe) -> MaskedDiffusion:

@@ -2,9 +2,11 @@
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
 from vadd.core import FlowPrior
 from vadd.networks import CouplingFlow, SiameseMlpRecognizer, StateReader
+from vadd.networks.flows import GaussianMixture
 
 
 def bent(module: nn.Module, seed: int, by: float = 0.3) -> nn.Module:
@@ -16,20 +18,52 @@ def bent(module: nn.Module, seed: int, by: float = 0.3) -> nn.Module:
     return module
 
 
-def bent_flow(dim: int, context: int = 0, *, seed: int = 0, by: float = 0.3) -> CouplingFlow:
+def bent_flow(dim: int, context: int = 0, *, seed: int = 0, by: float = 0.3, components: int = 1) -> CouplingFlow:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        flow = CouplingFlow(dim, context=context, transforms=4, width=12)
+        flow = CouplingFlow(dim, context=context, transforms=4, width=12, components=components)
     bent(flow, seed, by)
     return flow
 
 
-def informed_prior(positions: int, values: int, dim: int, *, seed: int = 0) -> FlowPrior:
+def bent_mixture(dim: int, components: int, context: int = 0, *, seed: int = 0, centre: float = 0.0) -> GaussianMixture:
+    """Of different weights and scales, in float64; its means lie around ``centre`` in every dimension."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        mixture = GaussianMixture(dim, components, context).double()
+    bent(mixture, seed)
+    with torch.no_grad():
+        mixture.means.add_(centre)
+    return mixture
+
+
+def mixture_weights(mixture: GaussianMixture, context: Tensor | None = None) -> Tensor:
+    """By hand: softmax(b + W c), (components,) or (..., components)."""
+    state = mixture.state_dict()
+    scores = state["logits"] if context is None else state["logits"] + context @ state["context.weight"].T
+    weights: Tensor = scores.exp() / scores.exp().sum(-1, keepdim=True)
+    return weights
+
+
+def mixture_log_density(mixture: GaussianMixture, u: Tensor, context: Tensor | None = None) -> Tensor:
+    """By torch.distributions, whose methods are not typed."""
+    state = mixture.state_dict()
+    each = Independent(Normal(state["means"], state["log_stds"].exp()), 1)
+    weights = mixture_weights(mixture, context)
+    if context is not None:
+        each = each.expand(weights.shape)  # type: ignore[no-untyped-call]
+    whole = MixtureSameFamily(Categorical(weights), each)
+    result: Tensor = whole.log_prob(u)  # type: ignore[no-untyped-call]
+    return result
+
+
+def informed_prior(positions: int, values: int, dim: int, *, seed: int = 0, components: int = 1) -> FlowPrior:
     """p(z | xt), far from N(0, I) and another one in every state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         reader = StateReader(SiameseMlpRecognizer(positions, values, latent_dim=2, width=16, depth=1))
-    return FlowPrior(bent_flow(dim, context=4, seed=seed), bent(reader, seed)).requires_grad_(False)
+    flow = bent_flow(dim, context=4, seed=seed, components=components)
+    return FlowPrior(flow, bent(reader, seed)).requires_grad_(False)
 
 
 def line(points: int = 40_000, reach: float = 10.0) -> tuple[Tensor, float]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 from tests.helpers.exact import seeded
 from vadd.errors import UserError
@@ -15,9 +16,9 @@ LATENT = POSITIONS * SHARE
 SIZE = TransformerSize(width=16, blocks=2, heads=2, convolution=7, dropout=0.0)
 
 
-def small(latent_dim: int | None = LATENT) -> ShortTransformerDenoiser:
+def small(latent_dim: int | None = LATENT, *, everywhere: bool = False) -> ShortTransformerDenoiser:
     torch.manual_seed(0)
-    return ShortTransformerDenoiser(POSITIONS, VALUES, SIZE, latent_dim=latent_dim).eval()
+    return ShortTransformerDenoiser(POSITIONS, VALUES, SIZE, latent_dim=latent_dim, latent_everywhere=everywhere).eval()
 
 
 def recognizer() -> ShortTransformerRecognizer:
@@ -66,6 +67,27 @@ def test_the_latent_of_a_hidden_position_speaks_to_all_and_that_of_a_known_one_t
         hidden = tokens[:, position] == VALUES
         torch.testing.assert_close(after[~hidden], before[~hidden], rtol=0, atol=0)
         assert ((after - before)[hidden].abs().amax(dim=-1) > 1e-4).all()
+
+
+def test_a_latent_that_is_read_everywhere_speaks_to_all_also_from_known_positions(tokens: Tensor) -> None:
+    network, z, t = small(everywhere=True), torch.randn(5, LATENT, generator=seeded(2)), torch.ones(5)
+    assert bool((tokens != VALUES).any(0).all()), "every position is known in some example"
+    before = network(tokens, z, t, everywhere(tokens)).view(5, POSITIONS, VALUES)
+    for position in range(POSITIONS):
+        other = z.clone()
+        other[:, position * SHARE : (position + 1) * SHARE] += 1
+        after = network(tokens, other, t, everywhere(tokens)).view(5, POSITIONS, VALUES)
+        assert ((after - before).abs().amax(dim=-1) > 1e-4).all()
+
+
+def test_where_the_latent_is_read_makes_no_difference_while_nothing_is_known(tokens: Tensor) -> None:
+    """The networks have the same weights, and read all of z; nor where z is 0, as for a latent that is not heard."""
+    masked_only, all_over = small(), small(everywhere=True)
+    assert all_over.load_state_dict(masked_only.state_dict())
+    z, t, hidden = torch.randn(5, LATENT, generator=seeded(2)), torch.ones(5), torch.full_like(tokens, VALUES)
+    for xt, told in ((hidden, z), (tokens, torch.zeros_like(z))):
+        assert_close(masked_only(xt, told, t, everywhere(xt)), all_over(xt, told, t, everywhere(xt)))
+    assert not torch.allclose(masked_only(tokens, z, t, everywhere(tokens)), all_over(tokens, z, t, everywhere(tokens)))
 
 
 def test_without_a_latent_only_its_map_is_missing() -> None:

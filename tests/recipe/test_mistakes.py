@@ -43,6 +43,9 @@ def test_an_unknown_key_is_answered_with_the_nearest_one(override: str, meant: s
         "training.steps=null",
         "training.learning_rate=fast",
         "network.denoiser.latent_frequencies=2",
+        "latent.flow.components=many",
+        "latent.flow.components=2.5",
+        "latent.flow.components=null",
         "model=gan",
         "diffusion.schedule=quadratic",
         "data.name=moons",
@@ -74,6 +77,8 @@ def test_a_value_of_the_wrong_type_is_refused_by_name(override: str) -> None:
         "network.time_features=3",
         "network.denoiser.latent_frequencies=[1,-1]",
         "latent.dim=0",
+        "latent.flow.components=0",
+        "latent.flow.components=-5",
         "diffusion.power=0",
         "seed=-1",
     ],
@@ -115,6 +120,24 @@ def test_mistakes_inside_a_sub_section_are_told_by_their_dotted_key() -> None:
         UserError, match=r"unknown key 'network\.denoiser\.dept', did you mean 'network\.denoiser\.depth'"
     ):
         validate({"name": "a", "data": {"kind": "toy"}, "network": {"kind": "mlp", "denoiser": {"dept": 3}}}, "a")
+
+
+def test_a_mixture_without_components_is_refused_in_one_clear_sentence() -> None:
+    assert message_of("latent.flow.components=0").endswith(
+        "latent.flow.components: input should be greater than 0, not 0"
+    )
+    content = {"name": "a", "data": {"kind": "toy"}, "latent": {"flow": {"component": 3}}}
+    with pytest.raises(
+        UserError, match=r"unknown key 'latent\.flow\.component', did you mean 'latent\.flow\.components'"
+    ):
+        validate(content, "a")
+
+
+def test_where_a_latent_is_read_is_a_matter_of_yes_or_no() -> None:
+    network = {"kind": "short-transformer", "denoiser": {"latent_everywhere": "perhaps"}}
+    with pytest.raises(UserError, match=r"network\.denoiser\.latent_everywhere.*not 'perhaps'$") as refused:
+        validate({"name": "a", "data": {"kind": "toy"}, "network": network}, "a")
+    assert "\n" not in str(refused.value)
 
 
 def test_all_mistakes_are_told_at_once() -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.helpers.exact import properties
 from vadd.errors import UserError
 from vadd.recipe import differences, flatten, load_recipe, validate
+from vadd.recipe.network import ShortTransformerNetwork
 from vadd.recipe.upgrade import upgraded
 
 OLD = Path(__file__).with_name("version-0.1.0")
@@ -72,6 +73,12 @@ def test_the_recipe_of_a_run_means_the_same_key_by_key(file: Path) -> None:
     defaults = dict(flatten(validate(minimal("network", content["network"]["kind"]), "new").model_dump(mode="json")))
     added = found.keys() - expected.keys()
     assert {key: found[key] for key in added} == {key: defaults[key] for key in added}, "what is new has its default"
+
+
+def test_a_latent_of_an_old_run_is_read_where_something_is_masked() -> None:
+    network = load_recipe(str(OLD / "runs" / "short-transformer.yaml")).network
+    assert isinstance(network, ShortTransformerNetwork)
+    assert network.denoiser.latent_everywhere is False
 
 
 def test_the_runs_have_every_key_that_moved() -> None:

@@ -69,9 +69,11 @@ class StandardNormal(Prior):
         return points.to(xt.device), weights.to(xt.device)
 
 
-def standard_normal_nodes(dim: int, count: int) -> tuple[Tensor, Tensor]:
-    """Equal weights at the quantile midpoints in one and two dimensions, at a scrambled Sobol sequence in more."""
-    if dim <= 2:
+def standard_normal_nodes(dim: int, count: int, *, smooth: bool = True) -> tuple[Tensor, Tensor]:
+    """Equal weights at the quantile midpoints in one and two dimensions, at a scrambled Sobol sequence in more, and
+    where what is integrated is not ``smooth``: a square of K points has only sqrt(K) different ones on each side.
+    """
+    if dim <= 2 and smooth:
         side = round(count ** (1 / dim))
         axis = (torch.arange(side, dtype=torch.float64) + 0.5) / side
         uniforms = torch.cartesian_prod(*[axis] * dim).view(-1, dim)
@@ -128,7 +130,9 @@ class FlowPrior(Prior):
         return None if context is None else context.expand(count, *context.shape)
 
     def nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
-        points, weights = standard_normal_nodes(self.flow.noise_dim, count)
+        # Where a number chooses a component, draws jump: of a square's few different numbers most components get none.
+        smooth = self.flow.noise_dim == self.dim
+        points, weights = standard_normal_nodes(self.flow.noise_dim, count, smooth=smooth)
         context = self.context(xt[None])
         expanded = None if context is None else context.expand(len(points), -1)
         # The flow carries points of N(0, I) over to its own density, and their weights stay: a change of variables.

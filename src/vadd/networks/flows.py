@@ -72,11 +72,13 @@ class CouplingFlow(nn.Module):
 
     def log_prob(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         """z (..., d), and a context (..., c) that goes with it -> (...)."""
+        found: Tensor
         if self.base is None:
-            found: Tensor = self.flow(context).log_prob(z)
-            return found
-        u, stretching = self.flow(context).transform.call_and_ladj(z)
-        return self.base.log_prob(u, context) + stretching
+            found = self.flow(context).log_prob(z)
+        else:
+            u, stretching = self.flow(context).transform.call_and_ladj(z)
+            found = self.base.log_prob(u, context) + stretching
+        return found
 
     def from_noise(self, noise: Tensor, context: Tensor | None = None) -> Tensor:
         """Standard normal numbers (..., noise_dim) -> a draw for each, (..., d)."""

@@ -43,7 +43,7 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         if len(tokens) > 1 and tokens.stride(0) == 0:  # one state for all examples, as a shared latent shows it
-            return self(tokens[:1]).expand(len(tokens), -1)
+            return self.forward(tokens[:1]).expand(len(tokens), -1)
         if self.rows > DENSE_ROWS:
             return F.embedding_bag(tokens + self.offsets, self.table, mode="sum")
         # Every position has one value, so that of 0 can be taken for granted, and a value that occurs nowhere needs no

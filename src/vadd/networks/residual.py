@@ -61,6 +61,7 @@ class ResidualDenoiser(nn.Module):
         for block in self.blocks:
             hidden = block(hidden)
         norm, linear = self.readout
+        assert isinstance(linear, nn.Linear)
         wanted = where.flatten().nonzero()[:, 0]
         if self.vocab_size == 2:
             # Of two logits only the difference counts: half the product gives it, and 0 stands for the first.
