@@ -239,6 +239,7 @@ def test_the_prior_nodes_integrate_over_both(dim: int) -> None:
     nodes, weights = coded_model(dim).latent.prior_nodes(2700, torch.zeros(1))
     assert nodes is not None
     assert nodes.shape == (2700 if dim else CODES, dim + CODES)
+    assert len(set(map(tuple, nodes.tolist()))) == len(nodes)
     codes = torch.arange(CODES, dtype=torch.float64)
     found = weights @ (nodes[:, :dim].double().sum(1) + nodes[:, dim:].double() @ codes).cos()
     assert float(found) == pytest.approx(math.exp(-dim / 2) * float(PI @ codes.cos()), abs=2e-3 if dim else 1e-6)
