@@ -16,6 +16,7 @@ from torch import nn
 
 from vadd.core import (
     Ancestral,
+    CodedLatent,
     CosineSchedule,
     EntropyBounded,
     EvenWeights,
@@ -28,6 +29,7 @@ from vadd.core import (
     LinearSchedule,
     MaskDraw,
     MaskedDiffusion,
+    NoLatent,
     Ordered,
     Parallel,
     PartlyExplained,
@@ -269,10 +271,14 @@ def build_model(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
         torch.manual_seed(recipe.seed)
         if recipe.model == "mdlm":
             return MaskedDiffusion(build_denoiser(recipe.network, shape, vocab_size, None), schedule, pad=format.pad)
-        dim = recipe.latent.size(shape)
-        denoiser = build_denoiser(recipe.network, shape, vocab_size, dim)
-        recognizer = build_recognizer(recipe.network, shape, vocab_size, dim)
-        latent = LATENTS[recipe.latent.kind](recipe.latent, recognizer, dim, vocab_size)
+        section = recipe.latent
+        denoiser = build_denoiser(recipe.network, shape, vocab_size, section.width(shape))
+        latent: Latent = NoLatent()
+        if dim := section.size(shape):
+            recognizer = build_recognizer(recipe.network, shape, vocab_size, dim)
+            latent = LATENTS[section.kind](section, recognizer, dim, vocab_size)
+        if section.codes:
+            latent = CodedLatent(section.codes, latent)
         return MaskedDiffusion(denoiser, schedule, latent, format.pad)
 
 

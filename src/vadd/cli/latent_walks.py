@@ -45,9 +45,11 @@ def interpolation(run: Run, first: str, last: str, points: int) -> Walk:
 def traversal(run: Run, around: str | None, dimensions: int, span: float, points: int) -> Walk:
     if points < 2 or not span > 0:
         raise UserError(f"a traversal takes at least 2 points and a span above 0, not {points} and {span}")
-    chosen = informative_dimensions(run, dimensions)
-    found = encode(run, _one_example(run, "0" if around is None else around))[0]
-    centre = torch.zeros_like(found) if around is None else found
+    moving = informative_dimensions(run, run.model.latent.dim)
+    centre = encode(run, _one_example(run, "0" if around is None else around))[0]
+    if around is None:
+        centre[moving] = 0.0  # and nothing else: a code stays one
+    chosen = moving[:dimensions]
     values = torch.linspace(-span, span, points).tolist()
     return Walk(cross(centre, chosen, values), [f"z{d}" for d in chosen], [f"{value:+.2f}" for value in values])
 

@@ -4,6 +4,7 @@ Tensors only: no files, no configuration, no printing.
 """
 
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
+from vadd.core.codes import CodedLatent
 from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latents import Evidence, GaussianLatent, Latent, NoLatent, Particles, Recognizer, SharedLatent, kl_warmup
@@ -38,6 +39,7 @@ from vadd.core.token_sampler import TokenSampler
 
 __all__ = [
     "Ancestral",
+    "CodedLatent",
     "CosineSchedule",
     "Denoiser",
     "DiagonalGaussian",

@@ -40,3 +40,16 @@ class DiagonalGaussian:
 
 def standard_normal_log_prob(z: Tensor) -> Tensor:
     return (-0.5 * z**2 - 0.5 * math.log(2 * math.pi)).sum(-1)
+
+
+@dataclass(frozen=True)
+class GaussianProposal:
+    """A posterior whose draws are the network's, and whose density is computed in float64."""
+
+    posterior: DiagonalGaussian
+
+    def draws(self, count: int, generator: torch.Generator) -> Tensor:
+        return self.posterior.draws(count, generator)
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        return self.posterior.precise().log_prob(z)

@@ -4,9 +4,8 @@ Given z the revealed positions are independent; integrating z out makes them dep
 \log E_{z \sim p} \prod_{i \in S} \mu_i(x_t, z, t)[x_{0,i}]`. A :class:`Latent` says how z is drawn when sampling and
 how that logarithm is bounded when training; the objective, the sampler and the bounds know nothing else about it.
 :class:`NoLatent` is the trivial one and turns VADD into MDLM.
-
-To add another latent (codes that are summed exactly), subclass :class:`Latent`; another prior is a
-:class:`~vadd.core.priors.Prior`.
+To add another latent, subclass :class:`Latent` (:mod:`vadd.core.codes` is one that is summed exactly); another prior is
+a :class:`~vadd.core.priors.Prior`.
 """
 
 import copy
@@ -19,7 +18,7 @@ from typing import Literal, Protocol, get_args
 import torch
 from torch import Tensor, nn
 
-from vadd.core.gaussian import DiagonalGaussian
+from vadd.core.gaussian import DiagonalGaussian, GaussianProposal
 from vadd.core.importance import MixtureProposal, Proposal, log_mean_weight
 from vadd.core.masking import MaskedBatch
 from vadd.core.noise import Noise
@@ -89,6 +88,13 @@ class Latent(nn.Module, ABC):
     dim: int
     """The width d of z; 0 where there is none."""
     heard_from: float = 0.0
+    exact: bool = False
+    """Whether :meth:`log_marginal` is, whatever the particles."""
+
+    @property
+    def informed(self) -> bool:
+        """Whether the prior depends on the state."""
+        return False
 
     def listens(self, masked: Tensor) -> Tensor:
         """For which of the examples, whose masked positions are (B, N), the predictions depend on z: (B,) bool."""
@@ -134,11 +140,17 @@ class Latent(nn.Module, ABC):
         """r(z | x0, xt), for latents that have a recognition model."""
         return None
 
+    def point(self, score: Score, batch: MaskedBatch) -> Tensor | None:
+        """The z that stands for an example, (B, d): the mean of the recognition model, where there is one."""
+        posterior = self.posterior(batch)
+        return None if posterior is None else posterior.mean
+
 
 class NoLatent(Latent):
     """No latent at all: the masked positions are predicted independently (MDLM)."""
 
     dim = 0
+    exact = True
 
     def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> None:
         return None
@@ -194,6 +206,10 @@ class GaussianLatent(Latent):
         self.heard_from = heard_from
         self.prior = StandardNormal(dim) if prior is None else prior
 
+    @property
+    def informed(self) -> bool:
+        return self.prior.informed
+
     def posterior(self, batch: MaskedBatch) -> DiagonalGaussian:
         """The recognition model's; where the latent is not heard N(0, I), without asking it."""
         if self.heard_from == 0:
@@ -244,7 +260,7 @@ class GaussianLatent(Latent):
                 return PriorProposal(self.prior, batch.xt)
             # What is masked but not revealed must be hidden from this proposal: there x_t has the mask.
             seen = batch if name == "recognition" else replace(batch, x0=torch.where(revealed, batch.x0, batch.xt))
-            return _DoublePrecision(self.posterior(seen))
+            return GaussianProposal(self.posterior(seen))
 
         proposal = MixtureProposal.even([component(name) for name in particles.proposals], particles.count)
         # The denoiser sees every draw of a chunk as a batch of its own: chunk * B sequences in a call.
@@ -281,16 +297,3 @@ class SharedLatent(GaussianLatent):
         # counts once, so it is not weighted by w, which stands for a sum over steps.
         kl = self.prior.kl(posterior, z, torch.full_like(batch.xt, self.mask_value))
         return Evidence(reconstruction - kl_weight * kl, reconstruction, kl)
-
-
-@dataclass(frozen=True)
-class _DoublePrecision:
-    """A posterior whose draws are the network's, and whose density is computed in float64."""
-
-    posterior: DiagonalGaussian
-
-    def draws(self, count: int, generator: torch.Generator) -> Tensor:
-        return self.posterior.draws(count, generator)
-
-    def log_prob(self, z: Tensor) -> Tensor:
-        return self.posterior.precise().log_prob(z)

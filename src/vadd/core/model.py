@@ -97,7 +97,7 @@ class MaskedDiffusion(nn.Module):
     def with_prior(self, prior: Prior) -> "MaskedDiffusion":
         """The same networks, with z drawn from another prior."""
         if not isinstance(self.latent, GaussianLatent):
-            raise UserError("this model has no latent: there is no prior to change")
+            raise UserError("this model has no Gaussian latent: there is no prior to change")
         return MaskedDiffusion(cast(nn.Module, self.denoiser), self.schedule, self.latent.with_prior(prior), self.pad)
 
     def log_likelihood(self, batch: MaskedBatch, z: Tensor | None, where: Tensor) -> Tensor:

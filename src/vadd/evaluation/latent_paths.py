@@ -24,22 +24,32 @@ def posterior_of(model: MaskedDiffusion, x0: Tensor) -> DiagonalGaussian | None:
     return model.posterior(MaskedBatch.all_masked(x0, model.mask_value))
 
 
+@torch.no_grad()
+def point_of(model: MaskedDiffusion, x0: Tensor) -> Tensor | None:
+    """The posterior means of such examples and, where there are codes, the most probable one of each: (n, d)."""
+    batch = MaskedBatch.all_masked(x0.to(model.device, torch.int64), model.mask_value)
+    known = (batch.x0 != model.mask_value) & model.scored(batch.x0)
+    return model.latent.point(lambda z: model.log_likelihood(batch, z, known), batch)
+
+
 def encode(run: Run, x0: Tensor) -> Tensor:
-    """The posterior means of examples (n, N), (n, d)."""
-    means = []
+    """The points z of examples (n, N), (n, d)."""
+    points = []
     for part in torch.split(x0, rows_at_once(run.recipe.network)):
-        posterior = posterior_of(run.model, part)
-        if posterior is None:
+        found = point_of(run.model, part)
+        if found is None:
             raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM)")
-        means.append(posterior.mean.cpu())
-    return torch.cat(means)
+        points.append(found.cpu())
+    return torch.cat(points)
 
 
 def informative_dimensions(run: Run, count: int) -> list[int]:
     """The dimensions of z that say most about held-out examples, by the KL of the recognition model, largest first."""
+    if run.model.latent.dim == 0:
+        raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM)")
     posterior = posterior_of(run.model, run.data.test[:JUDGED])
     if posterior is None:
-        raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM)")
+        raise UserError(f"{run.directory.path} has codes alone: there is no dimension to move along")
     chosen: list[int] = posterior.kl_to_standard_normal().mean(0).argsort(descending=True)[:count].tolist()
     return chosen
 

@@ -148,10 +148,10 @@ class _Measurement:
     def step_bound(self, steps: int) -> NegativeLogLikelihood:
         bound = partial(step_bound, self.model, steps=steps, grid=self.grid, sampler=self.sampler, latent=self.latent)
         chosen = self.particles
-        if self.settings.choose_proposals and has_latent(self.run):
+        if self.settings.choose_proposals and not self.model.latent.exact:
             chosen = tightest(self.run, bound, chosen)
         found = self._over_batches(f"step bound, T = {steps}", partial(bound, particles=chosen), valid=True)
-        proposals = chosen.proposals if has_latent(self.run) else None
+        proposals = None if self.model.latent.exact else chosen.proposals
         one_latent = self.latent == "fixed" and has_latent(self.run)
         return replace(found, steps=steps, particles=chosen.count, proposals=proposals, one_latent=one_latent or None)
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from vadd.data.dataset import Array
-from vadd.evaluation.latent_paths import cross, informative_dimensions, posterior_of
+from vadd.evaluation.latent_paths import cross, informative_dimensions, point_of, posterior_of
 from vadd.runs.run import Run
 
 
@@ -29,12 +29,13 @@ def traverse(
     None for a model without a recognition model.
     """
     model = run.model
-    posterior = posterior_of(model, run.data.test[example : example + 1])
-    if posterior is None:
+    x0 = run.data.test[example : example + 1]
+    centre = point_of(model, x0)
+    if centre is None or posterior_of(model, x0) is None:
         return None
     chosen = informative_dimensions(run, dimensions)
     values = torch.linspace(-span, span, columns).tolist()
-    z = cross(posterior.mean[0].cpu(), chosen, values).flatten(0, 1).to(model.device)
+    z = cross(centre[0].cpu(), chosen, values).flatten(0, 1).to(model.device)
     states = torch.full((len(z), model.positions), model.mask_value, device=z.device)
     everywhere = torch.ones_like(states, dtype=torch.bool)
     logits = model.predict(states, z, torch.ones(len(z), device=z.device), everywhere)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.core import GaussianLatent, MaskedBatch, MaskedDiffusion, Noise
+from vadd.core import MaskedBatch, MaskedDiffusion, Noise
 from vadd.core.precision import precise
 from vadd.data.dataset import TO_FILL, Array
 from vadd.errors import UserError, check_range
@@ -91,12 +91,13 @@ def latents_that_fit(
     """
     x = starts.to(model.device)
     known = (x != model.mask_value) & model.scored(x)
-    if not isinstance(model.latent, GaussianLatent) or model.latent.prior.informed:
+    if model.latent.dim == 0 or model.latent.informed:
         return "fixed"
     # Everything masked: what is known counts only as something that z must explain.
     state = MaskedBatch.all_masked(x, model.mask_value)
     # One after the other, so that the first candidates are the same whatever their number.
-    z = torch.stack([model.latent.prior.draw(state.xt, noise) for _ in range(candidates)])
+    drawn = [model.latent.draw(state.xt, state.t, noise) for _ in range(candidates)]
+    z = torch.stack([each for each in drawn if each is not None])
     scores = z.new_zeros(z.shape[:2])  # where nothing is known any z will do
     if known.any():
         at_once = max(1, CANDIDATE_ROWS // len(x))

@@ -33,6 +33,7 @@ SQUARES, SQUARES_WITH_ATTENTION = 8, 80
 KEPT = 60
 """Likewise: numbers that a block keeps for the backward pass over its width, for every vector that it works on."""
 CONTROL_GROUPS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+LATENTS = ("latent.dim", "latent.codes")
 VOCABULARIES = ("data.vocab_size", "data.levels", "data.vocabulary")
 
 
@@ -75,8 +76,9 @@ def available_memory(device: torch.device) -> int:
 def upper_bound(recipe: Recipe, format: ExampleFormat, devices: int) -> int:
     """Bytes on one device that a training never exceeds, from the numbers in its recipe."""
     values = format.positions * (format.vocab_size + 1)
+    section = recipe.latent
     latent, particles = (
-        (recipe.latent.size(format.shape), recipe.latent.particles) if recipe.model == "vadd" else (0, 1)
+        (section.width(format.shape), section.particles * max(1, section.codes)) if recipe.model == "vadd" else (0, 1)
     )
     networks = [recipe.network.denoiser_settings()]
     if recipe.model == "vadd":
@@ -148,5 +150,5 @@ def _sizes(recipe: Recipe) -> Iterator[tuple[str, int]]:
     chosen = recipe.network.denoiser_settings()
     for key, value in flatten(recipe.model_dump(mode="json")):
         size = chosen.get(key.removeprefix("network.")) if value is None else value
-        if type(size) is int and size > 1 and (key.startswith("network.") or key in ("latent.dim", *VOCABULARIES)):
+        if type(size) is int and size > 1 and (key.startswith("network.") or key in (*LATENTS, *VOCABULARIES)):
             yield key, size

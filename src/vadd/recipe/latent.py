@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from vadd.recipe.section import Fraction, Section
 
@@ -28,9 +28,14 @@ class LatentSection(Section):
         "per-state",
         description="per-state: z may mean something else in each state, as in the paper; shared: one z for all states",
     )
-    dim: PositiveInt = 2
+    dim: NonNegativeInt = Field(2, description="numbers in z; 0 with codes alone")
     per: Literal["example", "position"] = Field(
         "example", description="whether z has dim numbers in all, as in the paper, or for each position"
+    )
+    codes: NonNegativeInt = Field(
+        0,
+        description="values of a categorical latent beside z, with learned probabilities, summed exactly: training "
+        "and judging read every example so many times; 0: none",
     )
     particles: PositiveInt = Field(
         1, description="importance samples in the training bound; 1 is the paper's objective"
@@ -52,6 +57,22 @@ class LatentSection(Section):
             raise ValueError("a shared latent has one particle and is heard in every state")
         return self
 
+    @model_validator(mode="after")
+    def _codes_fit(self) -> "LatentSection":
+        if self.codes == 1:
+            raise ValueError("latent.codes=1 says nothing: give at least 2, or 0 for none")
+        if self.dim == 0 and not self.codes:
+            raise ValueError("latent.dim=0 needs latent.codes of at least 2; model=mdlm has no latent at all")
+        fitting = {"kind": "per-state", "per": "example", "prior": "normal", "heard_from": 0}
+        for name, value in fitting.items():
+            if self.codes and getattr(self, name) != value:
+                raise ValueError(f"latent.codes goes with latent.{name}={value}, not {getattr(self, name)}")
+        return self
+
     def size(self, shape: Sequence[int]) -> int:
         """The numbers in z for examples of ``shape``."""
         return self.dim * (math.prod(shape) if self.per == "position" else 1)
+
+    def width(self, shape: Sequence[int]) -> int:
+        """The numbers that the denoiser is given: z, and which code it is."""
+        return self.size(shape) + self.codes

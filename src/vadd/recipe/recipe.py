@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, get_origin
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from vadd.errors import UserError
 from vadd.recipe.data import Data
@@ -32,6 +32,16 @@ class Recipe(Section):
     diffusion: Diffusion = Diffusion()
     training: Training = Training()
     sampling: Sampling = Sampling()
+
+    @model_validator(mode="after")
+    def _codes_can_be_told_apart(self) -> "Recipe":
+        if self.model == "vadd" and self.latent.codes:
+            if self.network.kind == "short-transformer":
+                raise ValueError("latent.codes does not go with network.kind=short-transformer, which divides z")
+            # Its one linear map of the codes would start at zero: all alike, with equal gradients for ever.
+            if self.network.kind == "mlp" and self.training.start_from is not None:
+                raise ValueError("latent.codes does not go with training.start_from and network.kind=mlp")
+        return self
 
     def to_yaml(self) -> str:
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, width=120)
@@ -73,6 +83,8 @@ def validate(content: Mapping[str, Any], source: str) -> Recipe:
 def _explain(error: Any) -> str:
     # pydantic puts the kind of a section into the location; it is not part of the key.
     known = [name for name, _ in _all_fields(Recipe)]
+    if not error["loc"]:  # about several sections, and all there is to say
+        return str(error["ctx"]["error"])
     section, *inner = error["loc"]
     kind, *names = inner if section in ("data", "network") and inner else ("", *inner)
     key = ".".join(map(str, (section, *names)))

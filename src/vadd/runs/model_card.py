@@ -12,7 +12,7 @@ from vadd.recipe import Recipe, TextData, flatten
 from vadd.runs.status import latent_verdict
 
 METHODS = {
-    "vadd": "VADD: a masked diffusion model whose denoiser is conditioned on a Gaussian latent. The latent lets it "
+    "vadd": "VADD: a masked diffusion model whose denoiser is conditioned on a latent variable. The latent lets it "
     "reveal many positions at once and still respect how they depend on each other, so that a few steps are enough.",
     "mdlm": "MDLM: a masked diffusion model without a latent. Positions revealed in the same step are drawn "
     "independently of each other.",

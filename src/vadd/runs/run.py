@@ -215,9 +215,10 @@ def _use_priors(run: Run, place: Path, choice: PriorChoice) -> None:
     for name in ("flow", "informed"):
         if name not in there and choice != name:
             continue
+        weights = read_prior(place, name)
         fitted = build_prior(run.recipe, run.format, informed=name == "informed")
         try:
-            fitted.load_state_dict(read_prior(place, name))
+            fitted.load_state_dict(weights)
         except RuntimeError:
             raise UserError(f"the {name} prior in {place} does not fit the recipe of its run") from None
         if name == "informed":

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from vadd.core import MaskedDiffusion
+from vadd.core import Latent, MaskedDiffusion
 from vadd.parallel import Processes
 from vadd.progress import warn
 
@@ -16,7 +16,10 @@ def compile_networks(model: MaskedDiffusion, trial: Callable[[], object], proces
     that costs speed, not the run.
     """
     assert isinstance(model.denoiser, nn.Module)
-    networks = [model.denoiser, *model.latent.children()]
+    # A latent may stand beside codes, inside their latent: what it is made of counts, not itself.
+    latents = [module for module in model.latent.modules() if isinstance(module, Latent)]
+    parts = [part for latent in latents for part in latent.children() if not isinstance(part, Latent)]
+    networks = [model.denoiser, *parts]
     for network in networks:
         # The number of masked positions differs from batch to batch: no fixed shapes.
         network.compile(dynamic=True)
