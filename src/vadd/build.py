@@ -63,6 +63,7 @@ from vadd.networks import (
     MlpDenoiser,
     ResidualDenoiser,
     ResidualRecognizer,
+    SequenceFlow,
     ShortTransformerDenoiser,
     ShortTransformerRecognizer,
     SiameseMlpRecognizer,
@@ -294,15 +295,21 @@ LATENTS: dict[str, Callable[[LatentSection, nn.Module, int, int], Latent]] = {
 
 def build_prior(recipe: Recipe, format: ExampleFormat, *, informed: bool) -> FlowPrior:
     """An untrained flow over z; ``informed`` gives it a reader of states, a network like the recognition model."""
-    settings, dim = recipe.latent.flow, recipe.latent.size(format.shape)
-    size = {"transforms": settings.transforms, "width": settings.width, "components": settings.components}
-    if not informed:
-        return FlowPrior(CouplingFlow(dim, **size))
-    # A recognition model writes two numbers for each that it is asked for.
-    per_position = recipe.latent.per == "position"
-    half = dim if per_position else -(-settings.context // 2)
-    reader = StateReader(build_recognizer(recipe.network, format.shape, format.vocab_size, half))
-    return FlowPrior(CouplingFlow(dim, context=2 * half, **size), reader)
+    section, settings, dim = recipe.latent, recipe.latent.flow, recipe.latent.size(format.shape)
+    size = {"transforms": settings.transforms, "width": settings.width}
+
+    def reader(numbers: int, share: int | None = None) -> StateReader | None:
+        """It writes two contexts' worth of ``numbers``, as a recognition model writes means and log-stds."""
+        if not informed:
+            return None
+        return StateReader(build_recognizer(recipe.network, format.shape, format.vocab_size, numbers), share)
+
+    if section.per == "position":
+        sequence_flow = SequenceFlow(dim // section.dim, section.dim, context=2 * section.dim * informed, **size)
+        return FlowPrior(sequence_flow, reader(dim, section.dim))
+    half = -(-settings.context // 2)
+    flow = CouplingFlow(dim, context=2 * half * informed, components=settings.components, **size)
+    return FlowPrior(flow, reader(half))
 
 
 # Diffusion

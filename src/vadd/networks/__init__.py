@@ -3,6 +3,7 @@
 from vadd.networks.flows import CouplingFlow, StateReader
 from vadd.networks.mlp import MlpDenoiser, SiameseMlpRecognizer
 from vadd.networks.residual import ResidualDenoiser, ResidualRecognizer
+from vadd.networks.sequence_flow import SequenceFlow
 from vadd.networks.short_transformer import ShortTransformerDenoiser, ShortTransformerRecognizer
 from vadd.networks.transformer import TransformerDenoiser, TransformerRecognizer
 from vadd.networks.transformer_blocks import TransformerSize
@@ -14,6 +15,7 @@ __all__ = [
     "MlpDenoiser",
     "ResidualDenoiser",
     "ResidualRecognizer",
+    "SequenceFlow",
     "ShortTransformerDenoiser",
     "ShortTransformerRecognizer",
     "SiameseMlpRecognizer",

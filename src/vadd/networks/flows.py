@@ -70,6 +70,16 @@ class CouplingFlow(nn.Module):
             for one, other in zip(couplings[::2], couplings[1::2], strict=False):
                 other.mask.copy_(~one.mask)
 
+    @torch.no_grad()
+    def start_at(self, z: Tensor, context: Tensor | None = None) -> None:
+        """Put the components where examples (n, d) of what is to be learnt are, at least as many as components. Those
+        that begin anywhere must find the clusters first, and a short fit ends before they have.
+        """
+        if self.base is not None:
+            count = len(self.base.means)
+            told = None if context is None else context[:count]
+            self.base.means.copy_(self.flow(told).transform(z[:count]))
+
     def log_prob(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         """z (..., d), and a context (..., c) that goes with it -> (...)."""
         found: Tensor
@@ -88,11 +98,20 @@ class CouplingFlow(nn.Module):
 
 
 class StateReader(nn.Module):
-    """A state xt (B, N) -> a context (B, c), by the network that recognises latents, shown xt alone."""
+    """A state xt (B, N) -> a context (B, c), by the network that recognises latents, shown xt alone.
 
-    def __init__(self, recognizer: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
+    With ``share`` what belongs to a position stays together: so many means, then as many log-stds, for each.
+    """
+
+    def __init__(
+        self, recognizer: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]], share: int | None = None
+    ) -> None:
         super().__init__()
         self.recognizer = recognizer
+        self.share = share
 
     def forward(self, xt: Tensor) -> Tensor:
-        return torch.cat(self.recognizer(xt, xt, torch.ones(len(xt), device=xt.device)), dim=-1)
+        read = self.recognizer(xt, xt, torch.ones(len(xt), device=xt.device))
+        if self.share is None:
+            return torch.cat(read, dim=-1)
+        return torch.cat([part.view(len(xt), -1, self.share) for part in read], dim=-1).flatten(1)
