@@ -9,7 +9,7 @@ import typer
 from vadd.cli.comparisons import show_comparison
 from vadd.cli.console import Narrator
 from vadd.cli.judging import JudgeOptions
-from vadd.cli.options import JsonOption, check_json, grouped, parse_steps
+from vadd.cli.options import JsonOption, check_json, check_there, grouped, parse_steps
 
 reproduce = typer.Typer(help="Repeat the paper's experiments and put the results beside its own.", no_args_is_help=True)
 
@@ -107,13 +107,26 @@ def reproduce_mnist(
 class LatentData(StrEnum):
     digits = "digits"
     mnist = "mnist"
+    cifar10 = "cifar10"
+    text8 = "text8"
 
 
 @reproduce.command("latents")
+@grouped
 def reproduce_latents(
+    *,
     out: OutOption = Path("runs/latents"),
-    on: Annotated[LatentData, typer.Option("--on", help="digits: ten minutes; mnist: an hour.")] = LatentData.digits,
+    on: Annotated[
+        LatentData, typer.Option("--on", help="digits: a quarter of an hour; mnist, cifar10, text8: two hours.")
+    ] = LatentData.digits,
+    control: Annotated[
+        bool, typer.Option("--control", help="Also the paper's latent with the masks of the shared one.")
+    ] = False,
     data: DataOption = None,
+    inception: Annotated[
+        Path | None, typer.Option(help="The TorchScript InceptionV3, to judge images by FID.", show_default=False)
+    ] = None,
+    judging: JudgeOptions,
     json: JsonOption = None,
 ) -> None:
     """What a learned prior and a latent with one meaning are worth, beside the paper's latent and MDLM, by steps.
@@ -124,12 +137,23 @@ def reproduce_latents(
     Examples:
       vadd reproduce latents
       vadd data mnist && vadd reproduce latents --on mnist --out runs/latents-mnist
+      vadd reproduce latents --on text8 --judge judge.gguf --out runs/latents-text
     """
     check_json(json)
+    check_there(data, inception)
     from vadd.studies.latents import latents_table
     from vadd.studies.latents import reproduce_latents as run_latents
 
-    comparison = run_latents(on.value, out, Narrator(), directory=data)
+    narrator = Narrator()
+    comparison = run_latents(
+        on.value,
+        out,
+        narrator,
+        place=data,
+        control=control,
+        inception=inception,
+        language=judging.open((), narrator),
+    )
     show_comparison(comparison, [latents_table(comparison.reports)], json)
 
 
