@@ -1,12 +1,13 @@
 """What sampling costs: against the plain sampler, against sampling without the latent, and in memory.
 
-    python benchmarks/sampling.py [--parts plain latent memory] [--plain-steps 16 1024] [--json FILE]
+    python benchmarks/sampling.py [--parts plain latent prior memory] [--plain-steps 16 1024] [--json FILE]
 
 *plain*: the sampler as it is usually written (logits at all positions of all steps, one float64 draw of "value or mask"
 from V + 1 at each) over ours, for text of the paper's size: 1,024 positions, 50,257 values and the mask, a small
 transformer. Of many steps the plain one is timed at 8, evenly spread, ours at the first 64, and the sums are scaled
 up.
 *latent*: VADD's time over MDLM's at equal numbers of steps.
+*prior*: that of VADD with a flow prior over that with N(0, I), one z for all steps.
 *memory*: the peak of a process that writes 10,000 samples over that of one that writes 1,000.
 
 The weights do not matter for the time, so the models are untrained and no data set is needed. Times are those of the
@@ -28,9 +29,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vadd.build import build_model, example_format
+from vadd.build import build_model, build_prior, example_format
 from vadd.cli.sample_files import NpyFile
 from vadd.core import MaskedDiffusion, Noise, sample, step_grid
+from vadd.core.sampling import LatentPolicy
 from vadd.recipe import load_recipe
 from vadd.runs.layout import RunDirectory
 from vadd.runs.run import Run
@@ -41,6 +43,7 @@ WHOLE = 16
 """Steps of which all are timed; of more, these:"""
 TIMED_PLAIN, TIMED_OURS = 8, 64
 Result = dict[str, object]
+PARTS = ["plain", "latent", "prior", "memory"]
 
 
 def untrained(name: str, *overrides: str) -> MaskedDiffusion:
@@ -125,17 +128,33 @@ def measure_plain(steps: int, repeats: int) -> Result:
     }
 
 
-def measure_latent(name: str, steps: int, repeats: int) -> Result:
-    models = {kind: untrained(name, f"model={kind}") for kind in ("mdlm", "vadd")}
-    taken: dict[str, list[float]] = {kind: [] for kind in models}
+def with_and_without(part: str, name: str) -> tuple[MaskedDiffusion, MaskedDiffusion]:
+    """*latent*: MDLM and VADD; *prior*: VADD with N(0, I) and with a flow."""
+    if part == "latent":
+        return untrained(name, "model=mdlm"), untrained(name)
+    recipe, model = load_recipe(name), untrained(name)
+    return model, model.with_prior(build_prior(recipe, example_format(recipe), informed=False).eval())
+
+
+def measure_ratio(part: str, name: str, steps: int, repeats: int) -> Result:
+    models = with_and_without(part, name)
+    policy: LatentPolicy = "fixed" if part == "prior" else "resample"
+    taken: list[list[float]] = [[], []]
     for repeat in range(-1, repeats):
-        for kind, model in models.items():
+        for model, times in zip(models, taken, strict=True):
             generator = torch.Generator().manual_seed(repeat + 1)
-            took = seconds(lambda m=model, g=generator: sample(m, SAMPLES[name], steps, g))  # type: ignore[misc]
+            took = seconds(lambda m=model, g=generator: sample(m, SAMPLES[name], steps, g, latent=policy))  # type: ignore[misc]
             if repeat >= 0:  # the first one starts threads and fills caches
-                taken[kind].append(took)
-    mdlm, vadd = (statistics.median(taken[kind]) for kind in ("mdlm", "vadd"))
-    return {"recipe": name, "steps": steps, "samples": SAMPLES[name], "mdlm": mdlm, "vadd": vadd, "ratio": vadd / mdlm}
+                times.append(took)
+    without, with_it = map(statistics.median, taken)
+    return {
+        "recipe": name,
+        "steps": steps,
+        "samples": SAMPLES[name],
+        "without": without,
+        "with": with_it,
+        "ratio": with_it / without,
+    }
 
 
 def write_samples(name: str, n: int, answer: Connection) -> None:
@@ -164,13 +183,15 @@ def measure_memory(name: str) -> Result:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--parts", nargs="+", choices=["plain", "latent", "memory"], default=["plain", "latent", "memory"]
-    )
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--plain-steps", nargs="+", type=int, default=[16, 1024], help="T of the plain comparison")
     parser.add_argument("--plain-repeats", type=int, default=1)
-    parser.add_argument("--recipes", nargs="+", choices=SAMPLES, default=list(SAMPLES), help="of the latent comparison")
-    parser.add_argument("--steps", nargs="+", type=int, default=[1, 5, 20], help="T of the latent comparison")
+    parser.add_argument(
+        "--recipes", nargs="+", choices=SAMPLES, default=list(SAMPLES), help="of the comparisons with and without"
+    )
+    parser.add_argument(
+        "--steps", nargs="+", type=int, default=[1, 5, 20], help="T of the comparisons with and without"
+    )
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -197,15 +218,17 @@ def main() -> None:
                 f"{found['ratio']:12.1f}{note}",
                 flush=True,
             )
-    if "latent" in results:
-        print(f"{'recipe':14} {'T':>3} {'samples':>8} {'MDLM, s':>9} {'VADD, s':>9} {'VADD / MDLM':>11}")
+    for part, names in (("latent", ("MDLM", "VADD")), ("prior", ("N(0, I)", "flow"))):
+        if part not in results:
+            continue
+        print(f"{'recipe':14} {'T':>3} {'samples':>8} {names[0] + ', s':>10} {names[1] + ', s':>9} {'ratio':>6}")
         for name in arguments.recipes:
             for steps in arguments.steps:
-                found = measure_latent(name, steps, arguments.repeats)
-                results["latent"].append(found)
+                found = measure_ratio(part, name, steps, arguments.repeats)
+                results[part].append(found)
                 print(
-                    f"{name:14} {steps:3d} {found['samples']:8d} {found['mdlm']:9.3f} {found['vadd']:9.3f} "
-                    f"{found['ratio']:11.3f}",
+                    f"{name:14} {steps:3d} {found['samples']:8d} {found['without']:10.3f} {found['with']:9.3f} "
+                    f"{found['ratio']:6.3f}",
                     flush=True,
                 )
     if arguments.json:

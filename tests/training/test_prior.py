@@ -266,7 +266,7 @@ def test_a_prior_of_another_size_does_not_fit(run_path: Path) -> None:
     fit_prior(vadd.load(run_path), "flow", steps=2)
     directory = RunDirectory(run_path)
     directory.write_recipe(directory.recipe().with_overrides(["latent.flow.width=16"]))
-    with pytest.raises(UserError, match=r"^the flow prior in .* does not fit the recipe of its run$"):
+    with pytest.raises(UserError, match=r"^the flow prior in .* does not fit the recipe of its run: fit it anew$"):
         vadd.load(run_path)
 
 

@@ -10,6 +10,7 @@ from vadd.cli.comparisons import show_comparison
 from vadd.cli.console import Narrator
 from vadd.cli.judging import JudgeOptions
 from vadd.cli.options import JsonOption, check_json, check_there, grouped, parse_steps
+from vadd.errors import UserError
 
 reproduce = typer.Typer(help="Repeat the paper's experiments and put the results beside its own.", no_args_is_help=True)
 
@@ -141,6 +142,10 @@ def reproduce_latents(
     """
     check_json(json)
     check_there(data, inception)
+    if judging.judge is not None and on is not LatentData.text8:
+        raise UserError(f"--judge reads texts; --on {on.value} has none")
+    if inception is not None and on is not LatentData.cifar10:
+        raise UserError(f"--inception judges colour images; --on {on.value} has none")
     from vadd.studies.latents import latents_table
     from vadd.studies.latents import reproduce_latents as run_latents
 
@@ -152,7 +157,7 @@ def reproduce_latents(
         place=data,
         control=control,
         inception=inception,
-        language=judging.open((), narrator),
+        language=judging.open((), narrator) if on is LatentData.text8 else None,
     )
     show_comparison(comparison, [latents_table(comparison.reports)], json)
 

@@ -220,7 +220,7 @@ def _use_priors(run: Run, place: Path, choice: PriorChoice) -> None:
         try:
             fitted.load_state_dict(weights)
         except RuntimeError:
-            raise UserError(f"the {name} prior in {place} does not fit the recipe of its run") from None
+            raise UserError(f"the {name} prior in {place} does not fit the recipe of its run: fit it anew") from None
         if name == "informed":
             run.informed = fitted
         if name == choice or (name == "flow" and choice == "fitted"):
