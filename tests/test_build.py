@@ -40,7 +40,7 @@ from vadd.core import (
 from vadd.data import ExampleFormat
 from vadd.data.dataset import Array
 from vadd.errors import UserError
-from vadd.networks import CouplingFlow, ShortTransformerDenoiser
+from vadd.networks import CouplingFlow, SequenceFlow, ShortTransformerDenoiser
 from vadd.recipe import ArrayData, Data, Diffusion, Network, Recipe, Sampling
 
 TWO_OF_TEN = ExampleFormat((2,), 10)
@@ -138,7 +138,9 @@ def test_a_recipe_says_where_the_latent_is_read(said: bool | None) -> None:
 def test_a_prior_has_as_many_components_as_the_recipe_says(kind: str, informed: bool) -> None:
     """One is N(0, I) itself, whose draws take no further number."""
     for components in (1, 2, 7):
-        recipe = small_recipe(kind, f"latent.flow.components={components}", "latent.flow.width=4")
+        recipe = small_recipe(
+            kind, "latent.dim=8", "latent.per=example", f"latent.flow.components={components}", "latent.flow.width=4"
+        )
         flow = build_prior(recipe, ExampleFormat((2, 2, 1), 3), informed=informed).flow
         assert isinstance(flow, CouplingFlow)
         assert flow.noise_dim == flow.dim + (components > 1) == 8 + (components > 1)
@@ -148,6 +150,32 @@ def test_a_prior_has_as_many_components_as_the_recipe_says(kind: str, informed: 
             assert flow.base is not None
             assert flow.base.means.shape == (components, 8)
             assert (flow.base.context is not None) == informed
+
+
+@pytest.mark.parametrize("informed", [False, True])
+@pytest.mark.parametrize("kind", ["mlp", "residual", "short-transformer"])
+def test_latents_divided_among_positions_have_a_flow_over_the_sequence(kind: str, informed: bool) -> None:
+    """Two numbers for each of four positions, whatever the mixture of others; in all, where the latent is one of the
+    example. An informed one is told something else in every state.
+    """
+    small = ("latent.flow.width=4", "latent.flow.transforms=4", "latent.flow.components=3", "latent.flow.context=8")
+    for per, expected in (("position", SequenceFlow), ("example", CouplingFlow)):
+        recipe = small_recipe(kind, *small, f"latent.per={per}", f"latent.dim={2 if per == 'position' else 8}")
+        prior = build_prior(recipe, ExampleFormat((2, 2, 1), 3), informed=informed).eval()
+        assert type(prior.flow) is expected
+        assert (prior.dim, prior.informed) == (8, informed)
+        if isinstance(prior.flow, SequenceFlow):
+            assert (prior.flow.positions, prior.flow.share, len(prior.flow.couplings)) == (4, 2, 4)
+        states = torch.tensor([[0, 3, 3, 3], [3, 3, 3, 2]])
+        z = prior.draws(5, states, seeded(0))
+        assert z.shape == (5, 2, 8)
+        assert bool(prior.log_prob(z, states).isfinite().all())
+        context = prior.context(states)
+        if context is None:
+            assert not informed
+        else:
+            assert context.shape == (2, 16 if per == "position" else 8)
+            assert not torch.equal(context[0], context[1])
 
 
 def test_vadd_is_the_model_with_the_latent_and_mdlm_the_one_without() -> None:

@@ -35,7 +35,8 @@ def test_a_recipe_that_asks_for_a_prior_gets_it_when_the_training_has_ended(
     vadd_command: Command, tmp_path: Path
 ) -> None:
     tiny = ["network.width=16", "data.train_size=200", "data.test_size=50", "data.vocab_size=8", "training.steps=3"]
-    flow = ["latent.prior=informed", "latent.flow.steps=3", "latent.flow.width=8", "training.batch=16"]
+    small = ["latent.flow.steps=3", "latent.flow.width=8", "latent.flow.components=4"]
+    flow = ["latent.prior=informed", *small, "training.batch=16"]
     done = vadd_command("train", "checkerboard", *tiny, *flow, "--out", tmp_path / "run")
     assert done.code == 0
     assert "flow prior: KL" in done.out

@@ -18,6 +18,7 @@ TINY = (
     "latent.flow.steps=5",
     "latent.flow.width=8",
     "latent.flow.transforms=2",
+    "latent.flow.components=4",
     "training.steps=5",
     "training.batch=32",
 )

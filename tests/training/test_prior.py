@@ -12,9 +12,10 @@ import vadd
 from tests.helpers.exact import seeded
 from tests.helpers.files import contents
 from tests.helpers.tiny import tiny_recipe, train_in
-from vadd.core import FlowPrior, GaussianLatent, StandardNormal
+from vadd.core import DiagonalGaussian, FlowPrior, GaussianLatent, StandardNormal
 from vadd.data import DiscreteDataset
 from vadd.errors import Interrupted, UserError
+from vadd.networks import CouplingFlow, SequenceFlow
 from vadd.recipe import Recipe, load_recipe
 from vadd.runs.export import export
 from vadd.runs.layout import PriorName, RunDirectory
@@ -23,7 +24,13 @@ from vadd.runs.run import Run
 from vadd.training import prior as fitting
 from vadd.training.prior import fit_prior, fit_priors_of_recipe
 
-SMALL_FLOW = ("latent.flow.width=24", "latent.flow.transforms=4", "latent.flow.context=6", "latent.flow.batch=128")
+SMALL_FLOW = (
+    "latent.flow.width=24",
+    "latent.flow.transforms=4",
+    "latent.flow.components=8",
+    "latent.flow.context=6",
+    "latent.flow.batch=128",
+)
 NAMES: list[PriorName] = ["flow", "informed"]
 
 
@@ -112,17 +119,20 @@ def test_a_prior_lies_beside_the_weights_it_was_fitted_to(run_path: Path) -> Non
     assert prior_records(RunDirectory(run_path).checkpoints()[-1]) == {}
 
 
-def dropout_recipe() -> Recipe:
-    """Digits with a residual network whose dropout is at work while an informed prior is fitted."""
-    changes = ("network.width=16", "network.denoiser.blocks=1", "network.recognizer.blocks=1", "latent.dim=3")
+def dropout_recipe(per: str) -> Recipe:
+    """Digits with a residual network whose dropout is at work while an informed prior is fitted; a latent of 3 numbers
+    in all, or of one for each of 64 positions.
+    """
+    latent = ("latent.dim=3",) if per == "example" else ("latent.dim=1", "latent.per=position")
+    changes = ("network.width=16", "network.denoiser.blocks=1", "network.recognizer.blocks=1", *latent)
     short = ("training.steps=4", "training.batch=16", "training.checkpoint_every=4", "training.evaluate_every=4")
     return load_recipe("digits").with_overrides([*changes, *short, *SMALL_FLOW, "latent.flow.steps=12"])
 
 
-@pytest.fixture(scope="module")
-def with_dropout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["example", "position"])
+def with_dropout(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "digits"
-    assert train_in(path, dropout_recipe()).finished
+    assert train_in(path, dropout_recipe(request.param)).finished
     return path
 
 
@@ -177,6 +187,54 @@ def test_an_interrupted_fit_goes_on_bit_for_bit(
     assert prior_of(whole, name) == prior_of(parts, name)
     assert (resumed.kl, resumed.kl_normal) == (undisturbed.kl, undisturbed.kl_normal)
     assert not list(parts.rglob("fitting-*"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("per", ["example", "position"])
+def test_a_fit_to_fewer_examples_than_components_works(tmp_path: Path, name: PriorName, per: str) -> None:
+    """Three training examples for 8 components: some begin at draws of the same one, and no two at the same place."""
+    recipe = tiny_recipe(*SMALL_FLOW, "training.steps=1", f"latent.per={per}")
+    path = tmp_path / "few"
+    assert train_in(path, recipe).finished
+    run = vadd.load(path)
+    run.data = DiscreteDataset("pairs", 8, (2,), uniform_pairs(3, 0), uniform_pairs(50, 1))
+    fit_prior(run, name, steps=2)
+    fitted = vadd.load(path, prior=name).model.latent
+    assert isinstance(fitted, GaussianLatent)
+    assert isinstance(fitted.prior, FlowPrior)
+    assert bool(fitted.prior.draws(20, torch.full((1, 2), 8), seeded(0)).isfinite().all())
+    flow = fitted.prior.flow
+    assert isinstance(flow, CouplingFlow if per == "example" else SequenceFlow)
+    if isinstance(flow, CouplingFlow):
+        assert flow.base is not None
+        assert len({tuple(mean) for mean in flow.base.means.tolist()}) == 8
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fit_begins_at_draws_of_the_examples(
+    far_from_normal: Run, name: PriorName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first step the components of the prior and those of its average decode to where the recognition model
+    writes: within 6 of its standard deviations, e^-1, of one of the four corners in both numbers. Eight pairs of normal
+    numbers lie there but for 3e-8.
+    """
+    begun: list[FlowPrior] = []
+
+    def first_step(fit: fitting._Fit, step: int, train: Tensor, posterior: DiagonalGaussian) -> None:
+        begun.extend([fit.prior, fit.ema.averaged])
+        raise CrashError
+
+    monkeypatch.setattr(fitting._Fit, "_step", first_step)
+    with pytest.raises(CrashError):
+        fit_prior(far_from_normal, name, steps=2)
+    for prior in begun:
+        flow = prior.eval().flow
+        assert isinstance(flow, CouplingFlow)
+        assert flow.base is not None
+        with torch.no_grad():
+            context = prior.context(torch.full((8, 2), 8))
+            centres: Tensor = flow.flow(context).transform.inv(flow.base.means)
+        assert float((centres.abs() - 3).abs().max()) < 6 * torch.e**-1
 
 
 def prior_in_use(run: Run) -> type[object]:

@@ -130,6 +130,7 @@ class _Fit:
 
     def _start(self, examples: int, posterior: DiagonalGaussian) -> None:
         """Where a mixture's components begin: at draws of some examples, everything masked."""
+        seed_dropout(self.seed, self.steps, 0, self.model.device)
         generator = step_generator(self.seed, PRIOR, self.steps)  # not that of any step
         rows = torch.randint(examples, (self.settings.components,), generator=generator)
         noise = torch.randn(len(rows), self.model.latent.dim, generator=generator)
