@@ -100,16 +100,18 @@ def _runs(data: LatentData, out: Path, place: Path | None, control: bool, overri
     rows = ROWS[data]
     key = "data.path" if data == "text8" else "data.directory"
     where = [] if place is None else [f"{key}={place.resolve()}"]
-    steps = load_recipe(rows.shared).training.steps
+    shared = load_recipe(rows.shared)
+    steps = shared.training.steps
+    flow = ["latent.prior=flow", *(f"latent.flow.{name}={value}" for name, value in shared.latent.flow)]
 
     def recipe(name: str, longer: float, *more: str) -> Recipe:
         return load_recipe(name).with_overrides([f"training.steps={round(longer * steps)}", *where, *more, *overrides])
 
     runs = [ensure_trained(recipe(rows.per_state, rows.mdlm_steps, "model=mdlm"), out / f"{rows.per_state}-mdlm")]
-    latents = [recipe(rows.per_state, rows.per_state_steps, "latent.prior=flow"), recipe(rows.shared, 1.0)]
+    latents = [recipe(rows.per_state, rows.per_state_steps, *flow), recipe(rows.shared, 1.0)]
     if control:
-        masks = ["diffusion.mask_draw=steps", "diffusion.weighting=integral", "latent.prior=flow"]
-        latents.insert(1, recipe(rows.per_state, rows.per_state_steps, f"name={rows.per_state}-few-step-masks", *masks))
+        masks = [f"name={rows.per_state}-few-step-masks", "diffusion.mask_draw=steps", "diffusion.weighting=integral"]
+        latents.insert(1, recipe(rows.per_state, rows.per_state_steps, *masks, *flow))
     for each in latents:
         path = out / f"{each.name}-{each.model}"
         fitted = ensure_trained(each, path)
