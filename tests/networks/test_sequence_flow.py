@@ -382,18 +382,14 @@ def around_corners(count: int, seed: int) -> Tensor:
 @pytest.mark.parametrize("dim", [1, 2, 5])
 @pytest.mark.parametrize("spare", [0, 4])
 @torch.no_grad()
-def test_components_begin_where_the_flow_maps_the_examples(dim: int, context: int, spare: int) -> None:
-    """Mapped back they are the examples, in their order, to 1e-6 in float64; those beyond the components are not
-    looked at, and nothing but the means has changed.
-    """
+def test_components_begin_at_the_examples(dim: int, context: int, spare: int) -> None:
+    """In their order; those beyond the components are not looked at, and nothing but the means has changed."""
     flow = bent_flow(dim, context, by=0.1, components=6).double()
     z = normal(6 + spare, dim)
-    told = normal(6 + spare, context, seed=1) if context else None
     before = {name: value.clone() for name, value in flow.state_dict().items()}
-    flow.start_at(z, told)
+    flow.start_at(z)
     assert flow.base is not None
-    back: Tensor = flow.flow(None if told is None else told[:6]).transform.inv(flow.base.means)
-    assert_close(back, z[:6], rtol=0, atol=1e-6)
+    assert torch.equal(flow.base.means, z[:6])
     after = flow.state_dict()
     assert [name for name in after if not torch.equal(after[name], before[name])] == ["base.means"]
 
@@ -413,7 +409,7 @@ def test_the_density_rises_at_the_examples_and_at_others_like_them(context: int)
         return torch.randn(context, generator=seeded(2)).expand(rows, context) if context else None
 
     before = [flow.log_prob(z, told(len(z))).mean() for z in (examples, others)]
-    flow.start_at(examples, told(16))
+    flow.start_at(examples)
     after = [flow.log_prob(z, told(len(z))).mean() for z in (examples, others)]
     assert after[0] > before[0] + 0.5
     assert after[1] > before[1] + 0.5
@@ -425,23 +421,3 @@ def test_a_single_gaussian_begins_where_it_is() -> None:
     before = {name: value.clone() for name, value in flow.state_dict().items()}
     flow.start_at(normal(5, 3).float())
     assert all(torch.equal(value, before[name]) for name, value in flow.state_dict().items())
-
-
-class Tenths(nn.Module):
-    """A context of 2 numbers, of order one: a tenth of the state."""
-
-    def forward(self, xt: Tensor) -> Tensor:
-        return xt / 10
-
-
-@pytest.mark.parametrize("informed", [False, True])
-@torch.no_grad()
-def test_a_prior_begins_at_latents_that_go_with_states(informed: bool) -> None:
-    """Each component where the flow maps its example in the state that goes with it; back to 1e-4 in float32."""
-    flow = bent_flow(2, context=2 if informed else 0, by=0.1, components=4)
-    prior = FlowPrior(flow, Tenths() if informed else None)
-    z, xt = around_corners(4, 0), torch.tensor([[0, 1], [1, 1], [2, 0], [2, 2]])
-    prior.start_at(z, xt)
-    assert flow.base is not None
-    back: Tensor = flow.flow(prior.context(xt)).transform.inv(flow.base.means)
-    assert_close(back, z, rtol=0, atol=1e-4)

@@ -192,7 +192,7 @@ def test_an_interrupted_fit_goes_on_bit_for_bit(
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("per", ["example", "position"])
 def test_a_fit_to_fewer_examples_than_components_works(tmp_path: Path, name: PriorName, per: str) -> None:
-    """Three training examples for 8 components: some begin at draws of the same one, and no two at the same place."""
+    """Three training examples for 8 components: some begin at the same one, and no two at the same place."""
     recipe = tiny_recipe(*SMALL_FLOW, "training.steps=1", f"latent.per={per}")
     path = tmp_path / "few"
     assert train_in(path, recipe).finished
@@ -211,12 +211,10 @@ def test_a_fit_to_fewer_examples_than_components_works(tmp_path: Path, name: Pri
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_fit_begins_at_draws_of_the_examples(
-    far_from_normal: Run, name: PriorName, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before the first step the components of the prior and those of its average decode to where the recognition model
-    writes: within 6 of its standard deviations, e^-1, of one of the four corners in both numbers. Eight pairs of normal
-    numbers lie there but for 3e-8.
+def test_a_fit_begins_at_the_examples(far_from_normal: Run, name: PriorName, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first step the components of the prior and those of its average are where the recognition model
+    writes: within 0.6 of its standard deviations, e^-1, of one of the four corners in both numbers. Eight pairs of a
+    tenth of normal numbers lie there but for 3e-8.
     """
     begun: list[FlowPrior] = []
 
@@ -228,13 +226,10 @@ def test_a_fit_begins_at_draws_of_the_examples(
     with pytest.raises(CrashError):
         fit_prior(far_from_normal, name, steps=2)
     for prior in begun:
-        flow = prior.eval().flow
+        flow = prior.flow
         assert isinstance(flow, CouplingFlow)
         assert flow.base is not None
-        with torch.no_grad():
-            context = prior.context(torch.full((8, 2), 8))
-            centres: Tensor = flow.flow(context).transform.inv(flow.base.means)
-        assert float((centres.abs() - 3).abs().max()) < 6 * torch.e**-1
+        assert float((flow.base.means.detach().abs() - 3).abs().max()) < 0.6 * torch.e**-1
 
 
 def prior_in_use(run: Run) -> type[object]:

@@ -96,7 +96,7 @@ class Flow(Protocol):
 
     def from_noise(self, noise: Tensor, context: Tensor | None = None) -> Tensor: ...
 
-    def start_at(self, z: Tensor, context: Tensor | None = None) -> None:
+    def start_at(self, z: Tensor) -> None:
         """Begin near examples (n, d) of what is to be learnt, if that helps."""
         ...
 
@@ -116,9 +116,9 @@ class FlowPrior(Prior):
     def context(self, xt: Tensor) -> Tensor | None:
         return None if self.reader is None else self.reader(xt)
 
-    def start_at(self, z: Tensor, xt: Tensor) -> None:
-        """Before a fit: begin near examples z (n, d) of the latents that go with states xt (n, N)."""
-        self.flow.start_at(z, self.context(xt))
+    def start_at(self, z: Tensor) -> None:
+        """Before a fit: begin near examples z (n, d)."""
+        self.flow.start_at(z)
 
     def draw(self, xt: Tensor, noise: Noise) -> Tensor:
         return self.flow.from_noise(noise.normal(self.flow.noise_dim).to(xt.device), self.context(xt))

@@ -71,14 +71,13 @@ class CouplingFlow(nn.Module):
                 other.mask.copy_(~one.mask)
 
     @torch.no_grad()
-    def start_at(self, z: Tensor, context: Tensor | None = None) -> None:
-        """Put the components where examples (n, d) of what is to be learnt are, at least as many as components. Those
-        that begin anywhere must find the clusters first, and a short fit ends before they have.
+    def start_at(self, z: Tensor) -> None:
+        """Put the components at examples (n, d) of what is to be learnt, at least as many as components: a flow begins
+        near the identity. Those that begin anywhere must find the clusters first, and a short fit ends before they
+        have.
         """
         if self.base is not None:
-            count = len(self.base.means)
-            told = None if context is None else context[:count]
-            self.base.means.copy_(self.flow(told).transform(z[:count]))
+            self.base.means.copy_(z[: len(self.base.means)])
 
     def log_prob(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         """z (..., d), and a context (..., c) that goes with it -> (...)."""

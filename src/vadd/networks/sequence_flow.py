@@ -68,7 +68,7 @@ class SequenceFlow(nn.Module):
             for index in range(transforms)
         )
 
-    def start_at(self, z: Tensor, context: Tensor | None = None) -> None:
+    def start_at(self, z: Tensor) -> None:
         """N(0, I) is near enough: what is divided among positions has no clusters as a whole."""
 
     def log_prob(self, z: Tensor, context: Tensor | None = None) -> Tensor:

@@ -18,9 +18,9 @@ class FlowSection(Section):
         128, description="Gaussians in the mixture that the couplings transform; 1: N(0, I) alone"
     )
     context: PositiveInt = Field(64, description="numbers that an informed prior reads off a state")
-    steps: PositiveInt = Field(3000, description="of `vadd fit-prior`")
+    steps: PositiveInt = Field(2000, description="of `vadd fit-prior`")
     batch: PositiveInt = 512
-    learning_rate: PositiveFloat = 4e-3
+    learning_rate: PositiveFloat = 5e-3
 
 
 class LatentSection(Section):

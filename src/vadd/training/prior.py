@@ -110,7 +110,7 @@ class _Fit:
         train = self.run.data.train[:ENCODED]
         posterior = posteriors_of(self.model, train, rows_at_once(self.run.recipe.network), self.progress)
         if self.first == 0:
-            self._start(len(train), posterior)
+            self._start(posterior)
         with StopRequest() as stop:
             for step in range(self.first, self.steps):
                 self._step(step, train, posterior)
@@ -128,15 +128,15 @@ class _Fit:
             raise UserError("the prior's density is not finite; lower latent.flow.learning_rate")
         return FittedPrior(self.name, kl_normal, kl, self.steps, time.perf_counter() - began)
 
-    def _start(self, examples: int, posterior: DiagonalGaussian) -> None:
-        """Where a mixture's components begin: at draws of some examples, everything masked."""
-        seed_dropout(self.seed, self.steps, 0, self.model.device)
+    def _start(self, posterior: DiagonalGaussian) -> None:
+        """A mixture's components begin at the posterior means of some examples, or close by: of two at the same place
+        neither would ever leave the other.
+        """
         generator = step_generator(self.seed, PRIOR, self.steps)  # not that of any step
-        rows = torch.randint(examples, (self.settings.components,), generator=generator)
-        noise = torch.randn(len(rows), self.model.latent.dim, generator=generator)
-        z = DiagonalGaussian(posterior.mean[rows], posterior.log_std[rows]).from_noise(noise)
-        nothing_known = torch.full((len(rows), self.model.positions), self.model.mask_value)
-        self.prior.start_at(z.to(self.model.device), nothing_known.to(self.model.device))
+        rows = torch.randint(len(posterior.mean), (self.settings.components,), generator=generator)
+        noise = 0.1 * torch.randn(len(rows), self.model.latent.dim, generator=generator)
+        z = posterior.mean[rows] + posterior.log_std[rows].exp() * noise
+        self.prior.start_at(z.to(self.model.device))
         self.ema.averaged.load_state_dict(self.prior.state_dict())
 
     def _step(self, step: int, train: Tensor, posterior: DiagonalGaussian) -> None:
