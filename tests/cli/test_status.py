@@ -65,7 +65,7 @@ def test_an_evaluation_far_back_is_found_all_the_same(copy: Path) -> None:
 
 
 def test_speed_and_time_left_are_steps_over_time(copy: Path) -> None:
-    (copy / "recipe.yaml").write_text((copy / "recipe.yaml").read_text().replace("steps: 30", "steps: 140", 1))
+    (copy / "recipe.yaml").write_text((copy / "recipe.yaml").read_text().replace("  steps: 30\n", "  steps: 140\n", 1))
     lines = [(10, 99.0), (20, 1.0), (40, 4.0)]  # 30 steps in 10 s and 5 s: 2 steps per second
     text = "".join(json.dumps({"step": s, "split": "train", "steps_per_second": v}) + "\n" for s, v in lines)
     (copy / "metrics.jsonl").write_text(text)
