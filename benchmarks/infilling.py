@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 import vadd
-from vadd.data.places import data_directory
-from vadd.evaluation.classifier import classifier_features
-from vadd.evaluation.frechet import feature_statistics, frechet_distance
+from vadd.evaluation.judges import FrechetJudge
+from vadd.progress import silent
 
 
 def hidden_part(shape: tuple[int, ...], which: str) -> Tensor:
@@ -48,26 +47,16 @@ def main() -> None:
     if options.candidates:  # a run whose informed prior is left aside falls back on candidates
         run = run.with_sampling(candidates=options.candidates)
     data = run.data
-    assert data.train_labels is not None, "these images have no labels"
-    assert data.test_labels is not None
-    judge = classifier_features(
-        data.train,
-        data.train_labels,
-        data.test,
-        data.test_labels,
-        data.shape,
-        data.vocab_size,
-        data_directory("classifiers"),
-    )
-    truth = feature_statistics(judge, data.train, batch=1000)
+    assert data.test_labels is not None, "these images have no labels"
+    judge = FrechetJudge(run, options.images, silent)
     originals, labels = data.test[: options.images].long(), data.test_labels[: options.images]
     known = (~hidden_part(run.shape, options.hide)).expand(len(originals), -1)
     filled = run.infill(originals, known, steps=options.steps, seed=0)
 
     def judged(images: Tensor) -> dict[str, float]:
-        logits = torch.cat([judge.network(part) for part in torch.split(images, 500)])
+        logits = torch.cat([judge.features.network(part) for part in torch.split(images, 500)])
         right = float((logits.argmax(1) == labels).double().mean())
-        return {"right": right, "frechet": frechet_distance(truth, feature_statistics(judge, images, batch=1000))}
+        return {"right": right, "frechet": judge(images.numpy(), options.steps).frechet}
 
     found = {"completions": judged(filled), "originals": judged(originals)}
     for name, numbers in found.items():
