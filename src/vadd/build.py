@@ -1,8 +1,8 @@
 """From a recipe to objects: the data set, the networks, the model. The only place that knows every name.
 
 There is one registry for each kind of thing that a recipe can name: :data:`DATASETS`, :data:`NETWORKS`,
-:data:`LATENTS`, :data:`MASK_DRAWS`, :data:`SCHEDULES` and :data:`SAMPLERS`. To add one, write it in its
-package, give it a section in :mod:`vadd.recipe`, and enter it here.
+:data:`MODEL_BUILDERS`, :data:`LATENTS`, :data:`MASK_DRAWS`, :data:`SCHEDULES` and :data:`SAMPLERS`. To add one, write
+it in its package, give it a section in :mod:`vadd.recipe`, and enter it here.
 """
 
 import math
@@ -16,6 +16,7 @@ from torch import nn
 
 from vadd.core import (
     Ancestral,
+    Autoregressive,
     CodedLatent,
     CosineSchedule,
     EntropyBounded,
@@ -59,6 +60,7 @@ from vadd.data.text import Tokenizer, pad_value
 from vadd.data.text.documents import text_files
 from vadd.errors import UserError
 from vadd.networks import (
+    CausalTransformer,
     CouplingFlow,
     MlpDenoiser,
     ResidualDenoiser,
@@ -209,6 +211,8 @@ class NetworkKind:
     recognizer: Callable[..., nn.Module]
     rows_at_once: int
     """Examples that judging shows the network at a time; part of what the seed of a bound means."""
+    causal: Callable[..., nn.Module] | None = None
+    """The same as the denoiser for one that reads from left to right, where there is one."""
 
 
 def _of_sequences(network: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
@@ -230,6 +234,16 @@ def _sized(network: Callable[..., nn.Module], size: type[Any], *others: str) -> 
     return build
 
 
+def _causal(*of_the_latent: str, short: bool = False) -> Callable[..., nn.Module]:
+    """A transformer of the denoiser's size, without the settings that are about its latent."""
+
+    def build(shape: Sequence[int], vocab_size: int, **settings: Any) -> nn.Module:
+        size = TransformerSize(**{name: value for name, value in settings.items() if name not in of_the_latent})
+        return CausalTransformer(math.prod(shape), vocab_size, size, short=short)
+
+    return build
+
+
 NETWORKS: dict[str, NetworkKind] = {
     "mlp": NetworkKind(_of_sequences(MlpDenoiser), _of_sequences(SiameseMlpRecognizer), rows_at_once=8192),
     "residual": NetworkKind(_of_sequences(ResidualDenoiser), _of_sequences(ResidualRecognizer), rows_at_once=8192),
@@ -238,11 +252,13 @@ NETWORKS: dict[str, NetworkKind] = {
         _of_sequences(_sized(TransformerDenoiser, TransformerSize, "condition")),
         _of_sequences(_sized(TransformerRecognizer, TransformerSize, "condition")),
         rows_at_once=8,
+        causal=_causal("condition"),
     ),
     "short-transformer": NetworkKind(
         _of_sequences(_sized(ShortTransformerDenoiser, TransformerSize, "latent_everywhere")),
         _of_sequences(_sized(ShortTransformerRecognizer, TransformerSize)),
         rows_at_once=64,
+        causal=_causal("latent_everywhere", short=True),
     ),
 }
 
@@ -262,25 +278,49 @@ def build_recognizer(network: Network, shape: Sequence[int], vocab_size: int, la
     return build(tuple(shape), vocab_size, latent_dim=latent_dim, **network.recognizer_settings())
 
 
+# Models
+
+
 def build_model(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
     """The untrained model for examples of this ``format``, initialised from the recipe's seed without touching the
     global generator. It does not score the pad of the format.
     """
-    shape, vocab_size, schedule = format.shape, format.vocab_size, build_schedule(recipe.diffusion)
-    # First the denoiser, then the recognition model: the order is part of what a seed means.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        if recipe.model == "mdlm":
-            return MaskedDiffusion(build_denoiser(recipe.network, shape, vocab_size, None), schedule, pad=format.pad)
-        section = recipe.latent
-        denoiser = build_denoiser(recipe.network, shape, vocab_size, section.width(shape))
-        latent: Latent = NoLatent()
-        if dim := section.size(shape):
-            recognizer = build_recognizer(recipe.network, shape, vocab_size, dim)
-            latent = LATENTS[section.kind](section, recognizer, dim, vocab_size)
-        if section.codes:
-            latent = CodedLatent(section.codes, latent)
-        return MaskedDiffusion(denoiser, schedule, latent, format.pad)
+        return MODEL_BUILDERS[recipe.model](recipe, format)
+
+
+def _with_latent(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
+    section, shape, vocab_size = recipe.latent, format.shape, format.vocab_size
+    # First the denoiser, then the recognition model: the order is part of what a seed means.
+    denoiser = build_denoiser(recipe.network, shape, vocab_size, section.width(shape))
+    latent: Latent = NoLatent()
+    if dim := section.size(shape):
+        recognizer = build_recognizer(recipe.network, shape, vocab_size, dim)
+        latent = LATENTS[section.kind](section, recognizer, dim, vocab_size)
+    if section.codes:
+        latent = CodedLatent(section.codes, latent)
+    return MaskedDiffusion(denoiser, build_schedule(recipe.diffusion), latent, format.pad)
+
+
+def _without_latent(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
+    denoiser = build_denoiser(recipe.network, format.shape, format.vocab_size, None)
+    return MaskedDiffusion(denoiser, build_schedule(recipe.diffusion), pad=format.pad)
+
+
+def _autoregressive(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
+    build = NETWORKS[recipe.network.kind].causal
+    if build is None:
+        raise UserError(f"network.kind={recipe.network.kind} has no form that reads from left to right")
+    network = build(format.shape, format.vocab_size, **recipe.network.denoiser_settings())
+    return Autoregressive(network, build_schedule(recipe.diffusion), pad=format.pad)
+
+
+MODEL_BUILDERS: dict[str, Callable[[Recipe, ExampleFormat], MaskedDiffusion]] = {
+    "vadd": _with_latent,
+    "mdlm": _without_latent,
+    "ar": _autoregressive,
+}
 
 
 # Latents
@@ -340,7 +380,7 @@ def build_mask_draw(recipe: Recipe) -> MaskDraw:
     draw = MASK_DRAWS[diffusion.mask_draw](diffusion)
     if diffusion.weighting != "integral":
         draw = EvenWeights(draw, WEIGHT_POWERS[diffusion.weighting])
-    if recipe.model == "vadd" and diffusion.partly_explained:
+    if recipe.has_latent and diffusion.partly_explained:
         draw = PartlyExplained(draw, diffusion.partly_explained, recipe.latent.heard_from)
     return draw
 
@@ -358,10 +398,13 @@ SAMPLERS: dict[str, Sampler] = {
     "remask": Remask("capped"),
     "remask-rescaled": Remask("rescaled"),
 }
-"""By the names that users know, with their default settings."""
+"""Those of masked models, by the names that users know, with their default settings."""
 
 
-def sampler_named(name: str) -> Sampler:
-    if name not in SAMPLERS:
-        raise UserError(f"unknown sampler {name!r}{suggestion(name, SAMPLERS)}; choose from {', '.join(SAMPLERS)}")
-    return SAMPLERS[name]
+def sampler_named(name: str, model: MaskedDiffusion) -> Sampler:
+    """Of those that the ``model`` has."""
+    own = SAMPLERS if model.samplers is None else model.samplers
+    if name not in own:
+        what = "unknown sampler" if name not in SAMPLERS else "this model does not have the sampler"
+        raise UserError(f"{what} {name!r}{suggestion(name, own)}; choose from {', '.join(own)}")
+    return own[name]

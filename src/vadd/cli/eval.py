@@ -124,6 +124,7 @@ def evaluate(
     wanted = bounds.asked or measures.data is not None or measures.zero_shot is not None
     settings = bounds.settings(zero_shot=measures.zero_shot is not None) if wanted else None
     from vadd.files import write_json
+    from vadd.generation.options import possible_steps
     from vadd.parallel import Processes, leave
     from vadd.runs.run import load
 
@@ -131,6 +132,10 @@ def evaluate(
     loaded = load(run, checkpoint=which, prior=measures.prior_choice())
     if measures.latent_policy is not None:
         loaded = loaded.with_sampling(latent_policy=measures.latent_policy)
+    if measures.steps is None:
+        counts = possible_steps(loaded.model, loaded.recipe.sampling, counts)
+    if settings is not None and bounds.bound is None:
+        settings = replace(settings, steps=possible_steps(loaded.model, loaded.recipe.sampling, settings.steps))
     with progress_bar() as progress:
         report = _measure(loaded, counts, measures, settings, judging, progress)
     _show(report, sampled=bool(counts))

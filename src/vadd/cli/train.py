@@ -78,7 +78,7 @@ def train(
     if outcome.finished and is_main():
         _fit_priors(job.directory.path)
     leave()
-    _show(outcome, job.directory.path, is_text=dataset.tokenizer is not None)
+    _show(outcome, job, is_text=dataset.tokenizer is not None)
 
 
 @dataclass(frozen=True)
@@ -192,10 +192,13 @@ def _fit_priors(run: Path) -> None:
             show_fitted(fitted)
 
 
-def _show(outcome: "Outcome", out: Path, *, is_text: bool) -> None:
-    speed = f"{outcome.step} steps, {outcome.seconds:.0f} s"
+def _show(outcome: "Outcome", job: Job, *, is_text: bool) -> None:
+    from vadd.recipe import MODELS
+
+    out, speed = job.directory.path, f"{outcome.step} steps, {outcome.seconds:.0f} s"
     if not outcome.finished:
         err_console.print(f"stopped after {speed}; saved. Go on with: vadd train --out {out} --resume", soft_wrap=True)
         raise typer.Exit(130)
-    settings = "-n 8 --steps 32" if is_text else "-n 1000 --steps 1"
+    settings, steps = ("-n 8", " --steps 32") if is_text else ("-n 1000", " --steps 1")
+    settings += steps if MODELS[job.recipe.model].chosen_steps else ""
     out_console.print(f"{out}: done, {speed}. Try: vadd sample {out} {settings}", soft_wrap=True)

@@ -3,6 +3,7 @@
 Tensors only: no files, no configuration, no printing.
 """
 
+from vadd.core.autoregression import Autoregressive
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
 from vadd.core.codes import CodedLatent
 from vadd.core.gaussian import DiagonalGaussian
@@ -27,6 +28,7 @@ from vadd.core.samplers import (
     Ancestral,
     EntropyBounded,
     FirstHitting,
+    LeftToRight,
     Ordered,
     Parallel,
     Remask,
@@ -39,6 +41,7 @@ from vadd.core.token_sampler import TokenSampler
 
 __all__ = [
     "Ancestral",
+    "Autoregressive",
     "CodedLatent",
     "CosineSchedule",
     "Denoiser",
@@ -53,6 +56,7 @@ __all__ = [
     "IidTimes",
     "Latent",
     "LatentHealth",
+    "LeftToRight",
     "LinearSchedule",
     "MaskDraw",
     "MaskedBatch",

@@ -37,7 +37,7 @@ from vadd.core.masking import ExactCount, MaskedBatch, Masking
 from vadd.core.model import MaskedDiffusion
 from vadd.core.noise import Noise
 from vadd.core.precision import precise
-from vadd.core.samplers import Ancestral, Grid, RevealPlan, Sampler
+from vadd.core.samplers import Grid, RevealPlan, Sampler
 from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
 
@@ -66,13 +66,15 @@ def step_bound(
     >>> nats.shape, bool((nats < 0).all())
     (torch.Size([2]), True)
     """
-    sampler = sampler or Ancestral()
+    sampler = sampler or model.ancestral
     if not sampler.exact:
         raise UserError(
             f"no bound speaks about the sampler {type(sampler).__name__}: it does not draw from the model's own "
             "distribution; choose ancestral, parallel or first-hitting"
         )
     sampler.check(model.positions, steps)
+    if (at_once := model.log_likelihood_in_one_pass(x0)) is not None:
+        return at_once.cpu().double()
     particles, generator = _with_defaults(particles, generator)
     everything = torch.ones_like(x0, dtype=torch.bool)
     # Drawn before any particle: with the same seed the plan is the same for every choice of proposals.
@@ -165,9 +167,13 @@ def _log_marginal(
 
 @torch.no_grad()
 def elbo(model: MaskedDiffusion, x0: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
-    """A lower bound of log p(x0) for a model without a latent, from ``draws`` masks for each example."""
+    """A lower bound of log p(x0) for a model without a latent, from ``draws`` masks for each example; the likelihood
+    itself where the model has it.
+    """
     if not isinstance(model.latent, NoLatent):
         raise UserError("with a latent the ELBO's integral is not a bound of the likelihood; use the step bound")
+    if (at_once := model.log_likelihood_in_one_pass(x0)) is not None:
+        return at_once.cpu().double()
     return _integral(model, x0, draws, *_with_defaults(1, generator))
 
 

@@ -3,8 +3,10 @@
 With the latent it is VADD; without, the same code is MDLM.
 """
 
+import copy
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Protocol, cast
+from typing import ClassVar, Protocol, cast
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +17,7 @@ from vadd.core.latents import Evidence, GaussianLatent, Latent, NoLatent
 from vadd.core.masking import MaskedBatch
 from vadd.core.precision import at_least_single, precise
 from vadd.core.priors import Prior
+from vadd.core.samplers import Ancestral, Sampler
 from vadd.core.schedule import Schedule
 from vadd.errors import UserError
 
@@ -34,6 +37,10 @@ class Denoiser(Protocol):
     def __call__(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor: ...
 
 
+Predict = Callable[[Tensor, Tensor | None, Tensor, Tensor, Tensor], Tensor]
+"""States (n, N), z, times (n,), ``where`` (n, N) and the rows that are meant -> the logits of these rows, (M, V)."""
+
+
 class MaskedDiffusion(nn.Module):
     """A denoiser, a mask schedule and, for VADD, a latent; without one it is MDLM.
 
@@ -49,6 +56,10 @@ class MaskedDiffusion(nn.Module):
     """
 
     denoiser: Denoiser
+    samplers: ClassVar[Mapping[str, Sampler] | None] = None
+    """By name, for a model that has samplers of its own and no others; None: all that reveal masked positions. One
+    called ``ancestral`` is among them.
+    """
 
     def __init__(
         self, denoiser: nn.Module, schedule: Schedule, latent: Latent | None = None, pad: int | None = None
@@ -83,7 +94,9 @@ class MaskedDiffusion(nn.Module):
 
     def scoring_pads(self) -> "MaskedDiffusion":
         """The same networks, with pads scored like any other value."""
-        return MaskedDiffusion(cast(nn.Module, self.denoiser), self.schedule, self.latent)
+        other = copy.copy(self)
+        other.pad = None
+        return other
 
     def predict(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor, masked: Tensor | None = None) -> Tensor:
         """The denoiser's logits (M, V) at the M true entries of ``where``; z is passed on where it is heard.
@@ -93,6 +106,31 @@ class MaskedDiffusion(nn.Module):
         if z is not None and self.latent.heard_from > 0:
             z = self.latent.heard(z, xt == self.mask_value if masked is None else masked)
         return self.denoiser(xt, z, t, where)
+
+    @property
+    def ancestral(self) -> Sampler:
+        """The model's own sampler, the one that its bound is about."""
+        return Ancestral() if self.samplers is None else self.samplers["ancestral"]
+
+    def check_start(self, hidden: Tensor) -> None:
+        """Refuse to fill the ``hidden`` positions (n, N) where the model cannot."""
+
+    def predictions(self) -> Predict:
+        """What one run of the sampler asks for logits; a model that remembers what it has read starts anew."""
+
+        def predict(x: Tensor, z: Tensor | None, t: Tensor, where: Tensor, rows: Tensor) -> Tensor:
+            return self.predict(x[rows], None if z is None else z[rows], t[rows], where[rows])
+
+        return predict
+
+    @property
+    def remembered_bytes(self) -> int:
+        """What :meth:`predictions` keep of each row."""
+        return 0
+
+    def log_likelihood_in_one_pass(self, x0: Tensor) -> Tensor | None:
+        """log p(x0), (B,), for models whose network gives it exactly at once; None for all others."""
+        return None
 
     def with_prior(self, prior: Prior) -> "MaskedDiffusion":
         """The same networks, with z drawn from another prior."""

@@ -74,6 +74,10 @@ class Sampler(ABC):
         if steps < 1:
             raise UserError(f"sampling needs at least 1 step, not {steps}")
 
+    def default_steps(self, positions: int, wanted: int) -> int:
+        """Where nobody has said how many: the ``wanted`` number or, if it makes no sense, the one that does."""
+        return wanted
+
     @abstractmethod
     def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
         """From the positions hidden at the start, (n, N). Samplers that decide on the way plan the times only."""
@@ -154,6 +158,9 @@ class Parallel(Sampler):
                 f"the parallel sampler reveals something at every step: at most {positions} steps, not {steps}"
             )
 
+    def default_steps(self, positions: int, wanted: int) -> int:
+        return min(wanted, positions)
+
     def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
         order = ranks(noise.uniform(hidden.shape[1]) + 2 * (~hidden.cpu()))  # what is known comes last
         total = hidden.cpu().sum(dim=1)
@@ -180,6 +187,9 @@ class FirstHitting(Sampler):
         if steps != positions:
             raise UserError(f"the first-hitting sampler takes a step for each position: {positions} steps, not {steps}")
 
+    def default_steps(self, positions: int, wanted: int) -> int:
+        return positions
+
     def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
         known = ~hidden.cpu()
         fraction = masked_share(hidden)
@@ -190,6 +200,30 @@ class FirstHitting(Sampler):
         ordered = torch.cat([torch.zeros(len(hidden), 1, dtype=torch.float64), levels.sort(dim=1).values], dim=1)
         left = ordered / fraction.clamp(min=1 / hidden.shape[1])
         return RevealPlan(step_of.to(hidden.device), schedule.time_at(ordered), left)
+
+
+@dataclass(frozen=True)
+class LeftToRight(Sampler):
+    """One position after the other, from the first to the last: the order of autoregressive models."""
+
+    exact: ClassVar[bool] = True
+    uses_grid: ClassVar[bool] = False
+
+    def check(self, positions: int, steps: int) -> None:
+        if steps != positions:
+            raise UserError(
+                f"an autoregressive model takes a step for each position, from left to right: {positions} steps, "
+                f"not {steps}"
+            )
+
+    def default_steps(self, positions: int, wanted: int) -> int:
+        return positions
+
+    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
+        """The n-th position at the n-th step, also where others before it are known: all rows go hand in hand."""
+        step_of = torch.arange(steps, 0, -1, device=hidden.device).expand_as(hidden) * hidden
+        left = torch.arange(steps + 1, dtype=torch.float64).expand(len(hidden), -1) / steps
+        return RevealPlan(step_of, schedule.time_at(left), left)
 
 
 def shares(left: Tensor, steps_left: int) -> Tensor:

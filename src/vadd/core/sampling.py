@@ -16,9 +16,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from vadd.core.model import MaskedDiffusion
+from vadd.core.model import MaskedDiffusion, Predict
 from vadd.core.noise import Noise
-from vadd.core.samplers import Ancestral, Grid, Sampler
+from vadd.core.samplers import Grid, Sampler
 from vadd.core.token_sampler import TokenSampler
 from vadd.errors import UserError, check_range
 
@@ -75,7 +75,7 @@ def sample(
     >>> sample(model, torch.tensor([[1, 5, 2]]), 1, torch.Generator()).tokens[0, [0, 2]]
     tensor([1, 2])
     """
-    sampler, token_sampler = sampler or Ancestral(), token_sampler or TokenSampler()
+    sampler, token_sampler = sampler or model.ancestral, token_sampler or TokenSampler()
     x = _start(model, start)
     sampler.check(model.positions, steps)
     if isinstance(noise, torch.Generator):
@@ -83,6 +83,8 @@ def sample(
     if noise.rows != len(x):
         raise ValueError(f"noise for {noise.rows} rows, but {len(x)} samples")
     hidden = hidden_at_start = x == model.mask_value
+    model.check_start(hidden)
+    predict = model.predictions()
     # The order of the draws is part of what a seed means: the plan; then at each step z, the sampler's own numbers for
     # choosing positions, the numbers for the values, and the sampler's numbers for masking again.
     plan = sampler.plan(hidden, steps, model.schedule, grid, noise)
@@ -103,7 +105,7 @@ def sample(
         # Drawn even where nothing is predicted: the generators must not depend on which rows are here.
         numbers = token_sampler.numbers(noise, model.positions)
         if where.any():
-            drawn, uncertainty = _predict(model, x, z, t, where, numbers, sampler, token_sampler)
+            drawn, uncertainty = _predict(predict, model.vocab_size, x, z, t, where, numbers, sampler, token_sampler)
             revealed = sampler.revealed(step, where, uncertainty)
             x[revealed] = drawn[revealed[where]]
             evaluations += 1
@@ -152,7 +154,8 @@ def given_latents(model: MaskedDiffusion, z: Tensor, count: int) -> Tensor:
 
 
 def _predict(
-    model: MaskedDiffusion,
+    predict: Predict,
+    vocab_size: int,
     x: Tensor,
     z: Tensor | None,
     t: Tensor,
@@ -163,10 +166,10 @@ def _predict(
 ) -> tuple[Tensor, Tensor | None]:
     """Values drawn for the M positions ``where``, and how uncertain each is, both (M,)."""
     drawn, uncertainties = [], []
-    for rows in _parts(where, model.vocab_size):
-        logits = model.predict(x[rows], None if z is None else z[rows], t[rows], where[rows])
+    for rows in _parts(where, vocab_size):
+        logits = predict(x, z, t, where, rows)
         # Random numbers live on the CPU, wherever the model is.
-        drawn.append(token_sampler(logits, token_sampler.uniforms(numbers[rows.cpu()], where[rows], model.vocab_size)))
+        drawn.append(token_sampler(logits, token_sampler.uniforms(numbers[rows.cpu()], where[rows], vocab_size)))
         uncertainties.append(sampler.uncertainty(logits, drawn[-1]))
     known = [uncertainty for uncertainty in uncertainties if uncertainty is not None]
     return torch.cat(drawn), torch.cat(known) if known else None

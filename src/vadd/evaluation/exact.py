@@ -60,7 +60,18 @@ class ExactDistributions:
         self._joints: dict[float, tuple[Tensor, Tensor]] = {}
         self._conditionals: dict[float, tuple[Tensor, Tensor]] = {}
 
+    @staticmethod
+    def known_for(model: MaskedDiffusion) -> bool:
+        """Whether the model's own sampler reveals masked positions, or its likelihood is exact."""
+        pair = torch.zeros(1, 2, dtype=torch.int64, device=model.device)
+        return model.positions == 2 and (model.samplers is None or model.log_likelihood_in_one_pass(pair) is not None)
+
     def after(self, steps: int, grid: Grid = "uniform") -> Tensor:
+        values = torch.arange(self.model.vocab_size, device=self.model.device)
+        with torch.no_grad():
+            at_once = self.model.log_likelihood_in_one_pass(torch.cartesian_prod(values, values))
+        if at_once is not None:
+            return at_once.exp().view(len(values), -1)
         times = step_grid(steps, grid)
         # A position is revealed at step i if it was masked between the times i - 1 and i.
         reveal = -self.model.schedule.alpha(times).diff()

@@ -91,7 +91,7 @@ class DistributionJudge(Judge):
         self.true_sample = draw_histogram(self.truth, samples, np.random.default_rng([seed, 1]))
         self.jsd_floor = sampling_floor(jsd, self.truth, samples)
         self.paper_js_floor = sampling_floor(paper_js, self.truth, samples)
-        self.exact = ExactDistributions(run.model) if run.data.positions == 2 else None
+        self.exact = ExactDistributions(run.model) if ExactDistributions.known_for(run.model) else None
 
     def __call__(self, drawn: Array, steps: int) -> DistributionDistance:
         found = histogram(drawn, self.run.data.vocab_size)

@@ -137,7 +137,7 @@ class _Measurement:
         self.run, self.settings, self.progress = run, settings, progress
         self.x0 = check_examples(run, examples[: settings.limit])
         self.batches = torch.split(self.x0, BATCH if run.tokenizer is None else TEXT_BATCH)
-        self.sampler, self.grid = choose_sampler(run.recipe.sampling, grid=settings.grid)
+        self.sampler, self.grid = choose_sampler(run.model, run.recipe.sampling, grid=settings.grid)
         self.latent = run.recipe.sampling.latent_policy
         self.model = run.model.scoring_pads() if settings.score_pads else run.model
         self.convention = None if self.model.pad is None else PADS_NOT_SCORED

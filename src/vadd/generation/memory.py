@@ -44,8 +44,8 @@ def memory_for_samples(device: torch.device) -> int:
 
 @torch.no_grad()
 def bytes_per_row(model: MaskedDiffusion) -> int:
-    """The most that is alive at once while the network predicts one position of one sequence, weights left out. More
-    positions cost their logits, which the sampler limits by itself.
+    """The most that is alive at once while the network predicts one position of one sequence, weights left out, and
+    what it remembers of the sequence. More positions cost their logits, which the sampler limits by itself.
     """
     x = torch.full((1, model.positions), model.mask_value, device=model.device)
     t = torch.ones(1, device=model.device)
@@ -55,7 +55,7 @@ def bytes_per_row(model: MaskedDiffusion) -> int:
     alive = _Alive(model)
     with alive:
         model.predict(x, z, t, where)
-    return alive.most
+    return alive.most + model.remembered_bytes
 
 
 class _Alive(TorchFunctionMode):

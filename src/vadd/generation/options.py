@@ -1,12 +1,13 @@
 """How to sample: options with names, and settings that fit a model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, get_type_hints
 
 from torch import Tensor
 
 from vadd.build import sampler_named
-from vadd.core import FirstHitting, MaskedDiffusion, Parallel, Sampler, TokenSampler, step_grid
+from vadd.core import MaskedDiffusion, Sampler, TokenSampler, step_grid
 from vadd.core.samplers import Grid
 from vadd.core.sampling import LatentPolicy, check_policy
 from vadd.errors import UserError
@@ -64,7 +65,7 @@ def resolve(model: MaskedDiffusion, defaults: Sampling, **options: Any) -> Sampl
         if name not in known:
             raise UserError(f"unknown option {name!r} of sampling{suggestion(name, known)}")
     given = {name: value for name, value in options.items() if value is not None}
-    sampler, grid = choose_sampler(defaults, given.get("sampler"), given.get("grid"))
+    sampler, grid = choose_sampler(model, defaults, given.get("sampler"), given.get("grid"))
     steps = given.get("steps", default_steps(model.positions, defaults, sampler, grid))
     sampler.check(model.positions, steps)
     if sampler.uses_grid:
@@ -83,19 +84,26 @@ def resolve(model: MaskedDiffusion, defaults: Sampling, **options: Any) -> Sampl
 
 def default_steps(positions: int, defaults: Sampling, sampler: Sampler, grid: Grid) -> int:
     """The recipe's, unless the grid or the sampler leave no choice."""
-    if isinstance(sampler, FirstHitting):
-        return positions
-    if not isinstance(grid, str):
+    if sampler.uses_grid and not isinstance(grid, str):
         return len(grid) - 1
-    return min(defaults.steps, positions) if isinstance(sampler, Parallel) else defaults.steps
+    return sampler.default_steps(positions, defaults.steps)
+
+
+def possible_steps(model: MaskedDiffusion, defaults: Sampling, wanted: Sequence[int]) -> list[int]:
+    """Of the ``wanted`` numbers of steps those that the sampler can take; where it can take none, its own."""
+    sampler, _ = choose_sampler(model, defaults)
+    found = sorted({sampler.default_steps(model.positions, steps) for steps in wanted})
+    return [steps for steps in wanted if steps in found] or found[:1]
 
 
 def choose_sampler(
-    defaults: Sampling, sampler: str | Sampler | None = None, grid: Grid | None = None
+    model: MaskedDiffusion, defaults: Sampling, sampler: str | Sampler | None = None, grid: Grid | None = None
 ) -> tuple[Sampler, Grid]:
-    """Sampler and grid, the recipe's unless given. A grid for a sampler without one is refused, not ignored."""
+    """Sampler and grid, the recipe's unless given; the ``model`` says which sampler has that name. A grid for a sampler
+    without one is refused, not ignored.
+    """
     named = defaults.sampler if sampler is None else sampler
-    chosen = sampler_named(named) if isinstance(named, str) else named
+    chosen = sampler_named(named, model) if isinstance(named, str) else named
     if grid is not None and not chosen.uses_grid:
         name = named if isinstance(named, str) else type(named).__name__
         raise UserError(f"the sampler {name} has no grid of times; leave the grid out")

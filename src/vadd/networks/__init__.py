@@ -1,5 +1,6 @@
 """Function approximators: (tokens, conditioning) -> logits or posterior parameters. They know nothing of diffusion."""
 
+from vadd.networks.causal import CausalTransformer
 from vadd.networks.flows import CouplingFlow, StateReader
 from vadd.networks.mlp import MlpDenoiser, SiameseMlpRecognizer
 from vadd.networks.residual import ResidualDenoiser, ResidualRecognizer
@@ -11,6 +12,7 @@ from vadd.networks.unet import SiameseUnetRecognizer, UnetDenoiser
 from vadd.networks.unet_blocks import UnetSize
 
 __all__ = [
+    "CausalTransformer",
     "CouplingFlow",
     "MlpDenoiser",
     "ResidualDenoiser",

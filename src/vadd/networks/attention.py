@@ -6,14 +6,15 @@ from contextlib import contextmanager
 import torch.nn.functional as F
 from torch import Tensor
 
-Kernel = Callable[[Tensor, Tensor, Tensor], Tensor]
+Kernel = Callable[..., Tensor]
+"""Queries, keys and values -> what is attended to; for causal attention with the keyword ``is_causal``."""
 
 _kernel: Kernel = F.scaled_dot_product_attention
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """softmax(query key^T / sqrt(D)) value, all (..., N, D)."""
-    return _kernel(query, key, value)
+def attention(query: Tensor, key: Tensor, value: Tensor, *, causal: bool = False) -> Tensor:
+    """softmax(query key^T / sqrt(D)) value, all (..., N, D); ``causal``: the n-th query sees the first n keys only."""
+    return _kernel(query, key, value, is_causal=True) if causal else _kernel(query, key, value)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The body of the diffusion transformer, without its ends: see :mod:`vadd.networks.transformer`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,30 +31,64 @@ def rotate(tensor: Tensor, rotation: Tensor) -> Tensor:
     return torch.view_as_real(turned).flatten(-2).to(tensor.dtype)
 
 
+class Past:
+    """What an attention that reads from left to right keeps of the positions that it has read: a key/value cache."""
+
+    def __init__(self) -> None:
+        self.keys: Tensor | None = None
+        self.values: Tensor | None = None
+        self.inputs: Tensor | None = None
+        """The last inputs, as many as the convolution looks back."""
+
+    def joined(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """All keys and values so far, (B, heads, n, D), the new ones last."""
+        if self.keys is not None and self.values is not None:
+            keys, values = torch.cat([self.keys, keys], dim=2), torch.cat([self.values, values], dim=2)
+        self.keys, self.values = keys, values
+        return keys, values
+
+    def widened(self, h: Tensor, back: int) -> Tensor:
+        """(B, n, W) after the last ``back`` inputs, zeros where there were none: (B, back + n, W)."""
+        before = h.new_zeros(len(h), back, h.shape[2]) if self.inputs is None else self.inputs
+        wide = torch.cat([before, h], dim=1)
+        self.inputs = wide[:, wide.shape[1] - back :]
+        return wide
+
+
 class SelfAttention(nn.Module):
     """Every position attends to every other, queries and keys turned by their positions (rotary embedding).
 
     ``convolution`` > 0 adds a convolution of that odd width over the neighbours, each feature with a kernel of its own:
-    a small model trains long before attention finds the neighbours by itself.
+    a small model trains long before attention finds the neighbours by itself. If ``causal`` a position sees itself and
+    what is to its left; with a ``past`` it may be shown new positions only.
     """
 
-    def __init__(self, width: int, heads: int, convolution: int) -> None:
+    def __init__(self, width: int, heads: int, convolution: int, *, causal: bool = False) -> None:
         super().__init__()
         self.heads = heads
+        self.causal = causal
+        self.back = max(0, convolution - 1)
         self.queries_keys_values = nn.Linear(width, 3 * width, bias=False)
+        padding = 0 if causal else convolution // 2
         self.neighbours = (
-            nn.Conv2d(width, width, (1, convolution), padding=(0, convolution // 2), groups=width, bias=False)
+            nn.Conv2d(width, width, (1, convolution), padding=(0, padding), groups=width, bias=False)
             if convolution
             else None
         )
         self.out = nn.Linear(width, width, bias=False)
 
-    def forward(self, h: Tensor, rotation: Tensor) -> Tensor:
+    def forward(self, h: Tensor, rotation: Tensor, past: Past | None = None) -> Tensor:
         tensors = self.queries_keys_values(h).unflatten(-1, (3, self.heads, -1))
         queries, keys = rotate(tensors[:, :, :2], rotation).permute(2, 0, 3, 1, 4)
-        seen = attention(queries, keys, tensors[:, :, 2].transpose(1, 2))
+        values = tensors[:, :, 2].transpose(1, 2)
+        if past is not None:
+            keys, values = past.joined(keys, values)
+        # A single new position sees all that there is.
+        seen = attention(queries, keys, values, causal=self.causal and h.shape[1] > 1)
         out: Tensor = self.out(seen.transpose(1, 2).flatten(2))
         if self.neighbours is not None:
+            if self.causal:
+                h = (past or Past()).widened(h, self.back)
             # An image of height one with its planes side by side, which is how h lies in memory: on a CPU three times
             # as fast as a one-dimensional convolution.
             image = h[:, None].permute(0, 3, 1, 2)
@@ -118,7 +153,7 @@ class Branch(nn.Module):
         self.inner = inner
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, h: Tensor, condition: Condition | None, *more: Tensor) -> Tensor:
+    def forward(self, h: Tensor, condition: Condition | None, *more: Tensor | Past) -> Tensor:
         adapted, gate = self.norm(h, condition)
         change: Tensor = self.dropout(self.inner(adapted, *more))
         return h + change if gate is None else torch.addcmul(h, gate, change)
@@ -147,12 +182,22 @@ class TransformerSize:
 
 
 class TransformerBody(nn.Module):
-    """Tokens (B, N) in 0..V -> features: an embedding, blocks of attention and perceptron in turn, and a norm."""
+    """Tokens (B, N) in 0..V -> features: an embedding, blocks of attention and perceptron in turn, and a norm.
+
+    If ``causal`` the features of a position depend on its own token and those to its left.
+    """
 
     rotation: Tensor
 
     def __init__(
-        self, positions: int, vocab_size: int, size: TransformerSize, *, condition: int | None, zero: bool
+        self,
+        positions: int,
+        vocab_size: int,
+        size: TransformerSize,
+        *,
+        condition: int | None,
+        zero: bool,
+        causal: bool = False,
     ) -> None:
         super().__init__()
         width, heads = size.width, size.heads
@@ -165,7 +210,7 @@ class TransformerBody(nn.Module):
         nn.init.uniform_(self.embedding.weight, -(width**-0.5), width**-0.5)
         self.register_buffer("rotation", rotation_table(positions, width // heads), persistent=False)
         self.attentions = nn.ModuleList(
-            branch(SelfAttention(width, heads, size.convolution)) for _ in range(size.blocks)
+            branch(SelfAttention(width, heads, size.convolution, causal=causal)) for _ in range(size.blocks)
         )
         self.perceptrons = nn.ModuleList(branch(perceptron(width)) for _ in range(size.blocks))
         self.norm = AdaptiveNorm(width, condition, gated=False, zero=zero)
@@ -189,6 +234,19 @@ class TransformerBody(nn.Module):
                     condition = condition._replace(rows=wanted // tokens.shape[1])
             h = self._through(reflect, h, condition)
         features: Tensor = self.norm(h, condition)[0]
+        return features
+
+    def forward_new(self, tokens: Tensor, read: int, past: Sequence[Past], added: Tensor | None = None) -> Tensor:
+        """Features (B, n, W) of n more tokens (B, n) after the ``read`` ones that the ``past`` of each attention holds;
+        ``added`` is (n, W). For causal bodies without a condition.
+        """
+        h: Tensor = self.embedding(tokens)
+        if added is not None:
+            h = h + added
+        rotation = self.rotation[read : read + tokens.shape[1]]
+        for attend, reflect, kept in zip(self.attentions, self.perceptrons, past, strict=True):
+            h = reflect(attend(h, None, rotation, kept), None)
+        features: Tensor = self.norm(h, None)[0]
         return features
 
     def _through(self, branch: nn.Module, *inputs: Tensor | Condition | None) -> Tensor:

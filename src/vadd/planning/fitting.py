@@ -78,10 +78,10 @@ def upper_bound(recipe: Recipe, format: ExampleFormat, devices: int) -> int:
     values = format.positions * (format.vocab_size + 1)
     section = recipe.latent
     latent, particles = (
-        (section.width(format.shape), section.particles * max(1, section.codes)) if recipe.model == "vadd" else (0, 1)
+        (section.width(format.shape), section.particles * max(1, section.codes)) if recipe.has_latent else (0, 1)
     )
     networks = [recipe.network.denoiser_settings()]
-    if recipe.model == "vadd":
+    if recipe.has_latent:
         networks.append(recipe.network.recognizer_settings())
     weights = kept = 0
     for network in networks:
@@ -106,7 +106,7 @@ def rows_of(recipe: Recipe, devices: int) -> int:
 
 def drawn_bytes(recipe: Recipe, format: ExampleFormat) -> int:
     """What every process draws for the whole batch: coins and masks of all positions, and the noise of the latent."""
-    latent = recipe.latent.particles * recipe.latent.size(format.shape) if recipe.model == "vadd" else 0
+    latent = recipe.latent.particles * recipe.latent.size(format.shape) if recipe.has_latent else 0
     return recipe.training.batch * (9 * format.positions + FLOAT32 * latent)
 
 

@@ -18,6 +18,7 @@ from vadd.recipe.data import (
 from vadd.recipe.diffusion import Diffusion
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.loading import load_recipe, recipe_names
+from vadd.recipe.models import MODELS, ModelFacts
 from vadd.recipe.network import (
     MlpNetwork,
     Network,
@@ -41,6 +42,7 @@ from vadd.recipe.sampling import Sampling
 from vadd.recipe.training import Training
 
 __all__ = [
+    "MODELS",
     "ArrayData",
     "Cifar10Data",
     "CopiesData",
@@ -51,6 +53,7 @@ __all__ = [
     "LatentSection",
     "MlpNetwork",
     "MnistData",
+    "ModelFacts",
     "Network",
     "Recipe",
     "ResidualNetwork",

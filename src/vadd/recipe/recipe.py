@@ -5,7 +5,7 @@ On the command line any key can be overridden by its dotted name, ``training.bat
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, get_origin
+from typing import Any, get_origin
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, model_validator
@@ -14,6 +14,7 @@ from vadd.errors import UserError
 from vadd.recipe.data import Data
 from vadd.recipe.diffusion import Diffusion
 from vadd.recipe.latent import LatentSection
+from vadd.recipe.models import MODELS, ModelName, with_model
 from vadd.recipe.network import MlpNetwork, Network
 from vadd.recipe.sampling import Sampling
 from vadd.recipe.section import Section
@@ -24,7 +25,7 @@ from vadd.recipe.upgrade import name_today, upgraded
 class Recipe(Section):
     name: str
     about: str = ""
-    model: Literal["vadd", "mdlm"] = "vadd"
+    model: ModelName = "vadd"
     seed: int = Field(0, ge=0, lt=2**63)
     data: Data
     network: Network = MlpNetwork()
@@ -33,9 +34,24 @@ class Recipe(Section):
     training: Training = Training()
     sampling: Sampling = Sampling()
 
+    @property
+    def has_latent(self) -> bool:
+        """Whether the section ``latent`` counts."""
+        return MODELS[self.model].latent
+
+    @model_validator(mode="after")
+    def _network_fits_the_model(self) -> "Recipe":
+        kinds = MODELS[self.model].network_kinds
+        if kinds and self.network.kind not in kinds:
+            raise ValueError(
+                f"model={self.model} goes with network.kind={' or '.join(kinds)}, not {self.network.kind}; "
+                f"`vadd train RECIPE model={self.model}` brings one along"
+            )
+        return self
+
     @model_validator(mode="after")
     def _codes_can_be_told_apart(self) -> "Recipe":
-        if self.model == "vadd" and self.latent.codes:
+        if self.has_latent and self.latent.codes:
             if self.network.kind == "short-transformer":
                 raise ValueError("latent.codes does not go with network.kind=short-transformer, which divides z")
             # Its one linear map of the codes would start at zero: all alike, with equal gradients for ever.
@@ -47,8 +63,15 @@ class Recipe(Section):
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, width=120)
 
     def with_overrides(self, overrides: Iterable[str]) -> "Recipe":
-        """A copy with dotted keys replaced: ``["training.batch=512", "model=mdlm"]``."""
+        """A copy with dotted keys replaced: ``["training.batch=512", "model=mdlm"]``. A model brings its settings
+        (:mod:`vadd.recipe.models`), whatever its place in the list.
+        """
+        overrides = list(overrides)
         content = self.model_dump(mode="json")
+        for override in overrides:
+            if override.startswith("model=") and override != f"model={self.model}":
+                content = with_model(content, override.removeprefix("model="))
+        content = _with_defaults(content)
         mappings = [key for key, annotation in _all_fields(Recipe) if get_origin(annotation) is dict]
         known = [*(key for key, _ in flatten(content)), *mappings]
         for override in overrides:
@@ -65,6 +88,14 @@ class Recipe(Section):
                 target = target[section]
             target[last] = parse_value(text)
         return validate(content, self.name)
+
+
+def _with_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
+    """With all keys that a recipe of this content has; what is no recipe stays as it is, for others to complain of."""
+    try:
+        return Recipe.model_validate(content).model_dump(mode="json")
+    except ValidationError:
+        return dict(content)
 
 
 def validate(content: Mapping[str, Any], source: str) -> Recipe:

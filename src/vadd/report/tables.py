@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from vadd.evaluation.reports import LikelihoodReport, NegativeLogLikelihood, RunReport
+from vadd.recipe.models import MODELS
 
 Cell = str | float | int | None
 
-MODEL_LABELS = {"mdlm": "MDLM", "vadd": "VADD"}
+MODEL_LABELS: dict[str, str] = {name: facts.label for name, facts in MODELS.items()}
 
 
 def model_label(model: str) -> str:

@@ -7,7 +7,7 @@ OUT/figures/*.png
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from vadd.evaluation.likelihood import has_latent
 from vadd.evaluation.metrics import Distance
 from vadd.evaluation.traversal import traverse
 from vadd.files import write_json
+from vadd.generation.options import possible_steps
 from vadd.parallel import is_main
 from vadd.progress import Progress, named, silent
 from vadd.report.figures import (
@@ -70,11 +71,13 @@ def compare(
         named_progress = named(progress, f"{run.recipe.name} {model_label(run.recipe.model)}")
         one_latent = has_latent(run) and run.recipe.sampling.latent_policy == "fixed"
         allowed = bounds.without_delbo() if bounds is not None and one_latent else bounds
+        if allowed is not None:
+            allowed = replace(allowed, steps=possible_steps(run.model, run.recipe.sampling, allowed.steps))
         keep = partial(_keep, out / "results.json", [evaluation.report for evaluation in evaluations])
         evaluations.append(
             evaluate(
                 run,
-                steps,
+                possible_steps(run.model, run.recipe.sampling, steps),
                 samples,
                 bounds=allowed,
                 inception=inception,
@@ -178,9 +181,13 @@ def _image_figures(runs: Sequence[Run], names: Sequence[str]) -> dict[str, tuple
     if not shown or any(run.data.shape != shown[0].data.shape for run in shown):
         return {}
     shape, values = shown[0].data.shape, shown[0].data.vocab_size
-    states = np.concatenate([run.trajectory(1, steps=STRIP_STEPS).numpy() for run in shown], axis=1)
-    owners = [name for name, run in zip(names, runs, strict=True) if run in shown]
-    figures = {"denoising": ("From all masked to an image", denoising_strip(states, shape, values, names=owners))}
+    figures: dict[str, tuple[str, Figure]] = {}
+    # The strips have a column for each step: only samplers that take so many belong there.
+    walking = [run for run in shown if possible_steps(run.model, run.recipe.sampling, [STRIP_STEPS]) == [STRIP_STEPS]]
+    if walking:
+        states = np.concatenate([run.trajectory(1, steps=STRIP_STEPS).numpy() for run in walking], axis=1)
+        owners = [name for name, run in zip(names, runs, strict=True) if run in walking]
+        figures["denoising"] = ("From all masked to an image", denoising_strip(states, shape, values, names=owners))
     traversals = [found for run in shown if (found := traverse(run)) is not None]
     if traversals:
         moved = traversals[-1]

@@ -200,7 +200,7 @@ def fit_priors_of_recipe(path: Path, progress: Progress = silent) -> list[Fitted
     directory = RunDirectory(path)
     recipe = directory.recipe()
     wanted: dict[str, tuple[PriorName, ...]] = {"normal": (), "flow": ("flow",), "informed": ("flow", "informed")}
-    names = wanted[recipe.latent.prior] if recipe.model == "vadd" else ()
+    names = wanted[recipe.latent.prior] if recipe.has_latent else ()
     if not names:
         return []
     place, _ = Archive(directory).chosen("latest", read_weights)

@@ -41,8 +41,10 @@ def _is_file(source: str) -> bool:
 
 def _run(source: str, format: ExampleFormat) -> dict[str, Tensor]:
     run = load(source, "cpu")
-    if run.recipe.model != "mdlm":
+    if run.recipe.has_latent:
         raise UserError(f"{source} has a latent already; a training starts from a model without one (MDLM)")
+    if run.model.samplers is not None:
+        raise UserError(f"{source} is no masked model; a training starts from one without a latent (MDLM)")
     if run.format != format:
         raise UserError(
             f"{source} was trained on examples of shape {run.format.shape} with {run.format.vocab_size} values; these "

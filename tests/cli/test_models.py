@@ -1,0 +1,108 @@
+"""Every model from the command line: trained, sampled, judged; what a model does not have is refused in one line."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.commands import Command
+from tests.helpers.tiny import SHORT_TRAINING, tiny_recipe, train_in
+from vadd.build import MODEL_BUILDERS
+from vadd.recipe import MODELS, load_recipe
+from vadd.runs.run import load
+
+TINY_TOY = ("data.vocab_size=8", "data.train_size=500", "data.test_size=200")
+TINY_CAUSAL = ("network.heads=2", "network.denoiser.width=8", "network.denoiser.blocks=1")
+
+
+@pytest.fixture(scope="module")
+def ar_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "ar"
+    recipe = load_recipe("checkerboard").with_overrides(["model=ar", *TINY_TOY, *TINY_CAUSAL, *SHORT_TRAINING])
+    assert train_in(path, recipe).finished
+    return path
+
+
+def test_every_model_has_an_entry() -> None:
+    assert set(MODEL_BUILDERS) == set(MODELS)
+    assert len({facts.label for facts in MODELS.values()}) == len(MODELS)
+
+
+def test_a_model_brings_its_settings_and_what_is_said_wins() -> None:
+    recipe = load_recipe("checkerboard")
+    assert recipe.with_overrides(["model=ar"]).network.kind == "short-transformer"
+    text = load_recipe("text8").with_overrides(["model=ar"])
+    assert text.network == load_recipe("text8").network  # which can read from left to right
+    own = recipe.with_overrides(["network.denoiser.blocks=1", "model=ar"])
+    assert own.network.denoiser_settings()["blocks"] == 1
+    assert recipe.with_overrides(["model=ar", "model=ar"]).model == "ar"
+
+
+def test_an_autoregressive_run_takes_a_step_for_each_position(vadd_command: Command, ar_run: Path) -> None:
+    done = vadd_command("eval", ar_run, "--samples", 100)
+    assert done.code == 0
+    assert "checkerboard AR" in done.out
+    bounded = vadd_command("eval", ar_run, "--bound", 2, "--limit", 50)
+    assert bounded.code == 0
+    assert "T = 2" in bounded.out
+    assert vadd_command("sample", ar_run, "-n", 3).code == 0
+
+
+def test_an_autoregressive_run_goes_on_from_a_beginning(vadd_command: Command, ar_run: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "begun.npy", np.array([[5, -1], [-1, -1]]))
+    out = tmp_path / "filled.npy"
+    assert vadd_command("infill", ar_run, "--array", tmp_path / "begun.npy", "-n", 3, "--out", out).code == 0
+    filled = np.load(out)
+    assert filled.shape == (2, 3, 2)
+    assert (filled[0, :, 0] == 5).all()
+    assert filled.min() >= 0
+    assert torch.equal(load(ar_run).infill(np.array([[5, -1]])), load(ar_run).infill(np.array([[5, -1]])))
+
+
+REFUSED = {
+    "a sampler": (("sample", "--sampler", "parallel"), "this model does not have the sampler 'parallel'"),
+    "steps": (("sample", "--steps", "7"), "2 steps, not 7"),
+    "a bound": (("eval", "--bound", "1"), "2 steps, not 1"),
+    "a latent": (("latent", "--encode", "0"), "no latent"),
+    "a prior": (("fit-prior",), "no latent"),
+}
+
+
+@pytest.mark.parametrize(("what", "line"), REFUSED.values(), ids=REFUSED)
+def test_what_a_model_does_not_have_is_refused(
+    vadd_command: Command, ar_run: Path, what: tuple[str, ...], line: str
+) -> None:
+    done = vadd_command(what[0], ar_run, *what[1:])
+    assert done.code == 2
+    assert line in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_gaps_before_what_is_known_are_refused(vadd_command: Command, ar_run: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "gap.npy", np.array([[-1, 3]]))
+    done = vadd_command("infill", ar_run, "--array", tmp_path / "gap.npy")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "to the left of known ones" in done.err
+
+
+def test_a_network_that_cannot_read_in_order_is_refused(vadd_command: Command, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("extends: checkerboard\nmodel: ar\n")
+    done = vadd_command("train", mine, "--out", tmp_path / "new")
+    assert done.code == 2
+    assert "model=ar goes with network.kind=transformer or short-transformer, not mlp" in done.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_models_stand_side_by_side_at_the_steps_that_they_have(
+    vadd_command: Command, ar_run: Path, mdlm_run: Path, tmp_path: Path
+) -> None:
+    assert tiny_recipe().name == load(ar_run).recipe.name
+    options = ("--steps", "1,4", "--bound", "1,4", "--samples", 100, "--limit", 20, "--out", tmp_path / "report")
+    done = vadd_command("compare", mdlm_run, ar_run, *options)
+    assert done.code == 0
+    assert (tmp_path / "report" / "report.html").is_file()
+    tables = (tmp_path / "report" / "tables.md").read_text()
+    assert "| checkerboard MDLM | 1 |" in tables
+    assert "| checkerboard AR | 2 |" in tables
