@@ -1,7 +1,7 @@
 """Few-step generation of discrete data: masked diffusion models with a latent variable (VADD) and without (MDLM).
 
 import vadd
-run = vadd.load("runs/demo/checkerboard-vadd")
+run = vadd.train("checkerboard", "runs/checkers")
 points = run.sample(1000, steps=1)
 """
 
@@ -11,12 +11,21 @@ from vadd.errors import UserError
 from vadd.version import __version__
 
 if TYPE_CHECKING:
+    from vadd.api.run import Run, load
+    from vadd.api.train import train
+    from vadd.data import DiscreteDataset
     from vadd.recipe import Recipe, load_recipe
-    from vadd.runs.run import Run, load
 
-__all__ = ["Recipe", "Run", "UserError", "__version__", "load", "load_recipe"]
+__all__ = ["DiscreteDataset", "Recipe", "Run", "UserError", "__version__", "load", "load_recipe", "train"]
 
-_HOMES = {"Recipe": "vadd.recipe", "load_recipe": "vadd.recipe", "Run": "vadd.runs.run", "load": "vadd.runs.run"}
+_HOMES = {
+    "DiscreteDataset": "vadd.data",
+    "Recipe": "vadd.recipe",
+    "Run": "vadd.api.run",
+    "load": "vadd.api.run",
+    "load_recipe": "vadd.recipe",
+    "train": "vadd.api.train",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ it in its package, give it a section in :mod:`vadd.recipe`, and enter it here.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ from vadd.data import (
     load_array,
     load_cifar10,
     load_copies,
+    load_dataset,
     load_digits,
     load_image_folder,
     load_mnist,
@@ -82,6 +83,7 @@ from vadd.recipe import (
     ArrayData,
     Diffusion,
     FolderData,
+    GivenData,
     LatentSection,
     Network,
     Recipe,
@@ -109,6 +111,10 @@ def _load_text(data: TextData, seed: int, tokenizer: Tokenizer | None, progress:
     settings["tokenizer"] = tokenizer or data.tokenizer
     settings["tokenizer_path"] = Path(data.tokenizer_path) if data.tokenizer_path else None
     return load_text(**settings, seed=seed, progress=progress)
+
+
+def _load_given(data: GivenData, seed: int, tokenizer: Tokenizer | None, progress: Progress) -> DiscreteDataset:
+    return replace(load_dataset(Path(data.path)), tokenizer=tokenizer)
 
 
 def _array_format(data: ArrayData) -> ExampleFormat:
@@ -148,6 +154,7 @@ DATASETS: dict[str, DataKind] = {
         lambda data: ExampleFormat((data.positions,), data.vocab_size),
     ),
     "array": DataKind(lambda data, seed, *_: load_array(Path(data.path), **_settings(data), seed=seed), _array_format),
+    "given": DataKind(_load_given, lambda data: load_dataset(Path(data.path)).format),
     "digits": DataKind(
         lambda data, seed, *_: load_digits(**_settings(data), seed=seed),
         lambda data: ExampleFormat((8, 8, 1), data.levels),

@@ -1,13 +1,12 @@
 """``vadd train``."""
 
 import os
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vadd.api.job import Job, check_same_recipe, default_place, prepare
 from vadd.cli.console import err_console, out_console, progress_bar
 from vadd.cli.options import OptionalRecipeArgument, OverridesArgument, check_there
 from vadd.errors import UserError
@@ -15,7 +14,6 @@ from vadd.errors import UserError
 if TYPE_CHECKING:
     from vadd.data import DiscreteDataset
     from vadd.recipe import Recipe
-    from vadd.runs.layout import RunDirectory
     from vadd.training.loop import Outcome
 
 
@@ -81,14 +79,6 @@ def train(
     _show(outcome, job, is_text=dataset.tokenizer is not None)
 
 
-@dataclass(frozen=True)
-class Job:
-    recipe: "Recipe"
-    directory: "RunDirectory"
-    resume: bool
-    overwrite: bool
-
-
 class Asked:
     """What the command line says of the recipe."""
 
@@ -132,14 +122,13 @@ def _new_job(asked: Asked, out: Path | None, overwrite: bool) -> Job:
     if recipe is None:
         hint = "" if out is None else f"; to go on with a run: vadd train --out {out} --resume"
         raise UserError(f"name a recipe (see `vadd recipes`) or give your own --data{hint}")
-    directory = RunDirectory(_place(recipe) if out is None else out)
+    directory = RunDirectory(default_place(recipe.name, recipe.model) if out is None else out)
     if os.environ.get("WORLD_SIZE", "1") == "1":  # who is alone is answered before torch is imported
         directory.check_place(overwrite=overwrite)
-    return Job(recipe, directory, resume=False, overwrite=overwrite)
+    return Job(recipe, directory, overwrite=overwrite)
 
 
 def _job_to_resume(asked: Asked, out: Path | None) -> Job:
-    from vadd.recipe import differences, may_change_on_resume
     from vadd.runs.layout import RunDirectory
 
     if out is None and asked.name is not None and RunDirectory(asked.name).is_run():
@@ -148,38 +137,18 @@ def _job_to_resume(asked: Asked, out: Path | None) -> Job:
     if out is None:
         if recipe is None:
             raise UserError("--resume needs the run directory: --out DIR")
-        out = _place(recipe)
+        out = default_place(recipe.name, recipe.model)
     directory = RunDirectory.open(out)
-    saved = directory.recipe()
-    recipe = saved.with_overrides(asked.changes) if recipe is None else recipe
-    changed = differences(saved, recipe)
-    refused = {key: values for key, values in changed.items() if not may_change_on_resume(key)}
-    if refused:
-        listed = ", ".join(f"{key} is {old!r} there, {now!r} here" for key, (old, now) in refused.items())
-        raise UserError(f"{out} was started with another recipe: {listed}")
-    return Job(recipe, directory, resume=True, overwrite=False)
-
-
-def _place(recipe: "Recipe") -> Path:
-    return Path("runs") / f"{recipe.name}-{recipe.model}"
+    job = Job(directory.recipe().with_overrides(asked.changes) if recipe is None else recipe, directory, resume=True)
+    check_same_recipe(job)
+    return job
 
 
 def _checked_data(job: Job) -> "DiscreteDataset":
-    """The data, after everything was checked that can be before an old run is given up; then the run's directory."""
     from vadd.build import build_dataset
-    from vadd.parallel import on_main_process
-    from vadd.planning.fitting import check_memory
-    from vadd.training.loop import check_trainable
 
-    if not job.resume:
-        on_main_process(partial(job.directory.check_place, overwrite=job.overwrite))  # reading may take long
     with progress_bar() as progress:
-        dataset = build_dataset(job.recipe, progress=progress)
-    check_trainable(job.recipe)
-    check_memory(job.recipe, dataset.format)
-    if not job.resume:
-        on_main_process(partial(job.directory.create, job.recipe, overwrite=job.overwrite))
-    return dataset
+        return prepare(job, lambda recipe, progress: build_dataset(recipe, progress=progress), progress)
 
 
 def _fit_priors(run: Path) -> None:

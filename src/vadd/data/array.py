@@ -31,14 +31,19 @@ def read_integers(path: Path) -> Array:
 def read_array(path: Path, vocab_size: int | None = None) -> tuple[Array, int]:
     """The array, checked, and its V: ``vocab_size`` if given, else one more than the largest value."""
     array = read_integers(path)
+    return array, values_of(array, vocab_size, str(path))
+
+
+def values_of(array: Array, vocab_size: int | None, source: str) -> int:
+    """The V of an array of integers that can be learnt from; see :func:`read_array`."""
     if array.ndim < 2 or array.size == 0:
         raise UserError(
-            f"{path} has shape {array.shape}; needed is (examples, positions) or (examples, height, width, ...)"
+            f"{source} has shape {array.shape}; needed is (examples, positions) or (examples, height, width, ...)"
         )
     low, high = int(array.min()), int(array.max())
     known = high + 1 if vocab_size is None else vocab_size
-    check_range(low, high, known, f"{path} holds the value")
-    return array, max(known, 2)
+    check_range(low, high, known, f"{source} holds the value")
+    return max(known, 2)
 
 
 def examples_from(path: Path) -> Tensor:
@@ -51,15 +56,23 @@ def load_array(
     path: Path, *, vocab_size: int | None = None, test_fraction: float = 0.1, seed: int = 0
 ) -> DiscreteDataset:
     """Examples are shuffled by ``seed`` and the last ``test_fraction`` of them (at least one) held out."""
-    array, known = read_array(path, vocab_size)
+    array = read_integers(path)
+    return split_array(array, str(path), name=path.stem, vocab_size=vocab_size, test_fraction=test_fraction, seed=seed)
+
+
+def split_array(
+    array: Array, source: str, *, name: str, vocab_size: int | None, test_fraction: float, seed: int
+) -> DiscreteDataset:
+    """The same for an array in memory, which errors call ``source``."""
+    known = values_of(array, vocab_size, source)
     count = len(array)
     held_out = max(1, math.floor(test_fraction * count))
     if held_out >= count:
-        raise UserError(f"{path} holds {count} example(s); at least 2 are needed to train and to test")
+        raise UserError(f"{source} holds {count} example(s); at least 2 are needed to train and to test")
     order = np.random.default_rng(seed).permutation(count)
     flat = torch.from_numpy(array.reshape(count, -1)[order].astype(np.int64))
     return DiscreteDataset(
-        name=path.stem,
+        name=name,
         vocab_size=known,
         shape=array.shape[1:],
         train=flat[:-held_out],

@@ -11,6 +11,7 @@ from vadd.recipe.data import (
     Data,
     DigitsData,
     FolderData,
+    GivenData,
     MnistData,
     TextData,
     ToyData,
@@ -27,7 +28,13 @@ from vadd.recipe.network import (
     TransformerNetwork,
     UnetNetwork,
 )
-from vadd.recipe.own_data import recipe_for_array, recipe_for_folder, recipe_for_text
+from vadd.recipe.own_data import (
+    recipe_for_array,
+    recipe_for_examples,
+    recipe_for_folder,
+    recipe_for_items,
+    recipe_for_text,
+)
 from vadd.recipe.recipe import (
     Recipe,
     differences,
@@ -50,6 +57,7 @@ __all__ = [
     "Diffusion",
     "DigitsData",
     "FolderData",
+    "GivenData",
     "LatentSection",
     "MlpNetwork",
     "MnistData",
@@ -70,7 +78,9 @@ __all__ = [
     "may_change_on_resume",
     "parse_value",
     "recipe_for_array",
+    "recipe_for_examples",
     "recipe_for_folder",
+    "recipe_for_items",
     "recipe_for_text",
     "recipe_names",
     "same_learning",

@@ -37,6 +37,13 @@ class ArrayData(Section):
     test_fraction: float = Field(0.1, gt=0, lt=1)
 
 
+class GivenData(Section):
+    """A data set that was made in Python; its run keeps it in this folder."""
+
+    kind: Literal["given"] = "given"
+    path: str
+
+
 class DigitsData(Section):
     """scikit-learn's handwritten digits, 8 x 8, part of that package."""
 
@@ -111,6 +118,6 @@ class TextData(Section):
 
 
 Data = Annotated[
-    ToyData | CopiesData | ArrayData | DigitsData | MnistData | Cifar10Data | FolderData | TextData,
+    ToyData | CopiesData | ArrayData | GivenData | DigitsData | MnistData | Cifar10Data | FolderData | TextData,
     Field(discriminator="kind"),
 ]

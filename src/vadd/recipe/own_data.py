@@ -4,16 +4,25 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from vadd.recipe.data import ArrayData, FolderData, TextData
+from vadd.recipe.data import ArrayData, Data, FolderData, TextData
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.loading import load_recipe
 from vadd.recipe.network import MlpDenoiserSection, MlpNetwork, MlpRecognizerSection, ResidualNetwork
 from vadd.recipe.recipe import Recipe
 from vadd.recipe.training import Training
 
+LONGEST_ITEM = 126
+"""Characters; texts that are no longer are learnt one a sequence."""
+
 
 def recipe_for_array(path: Path, examples: int, shape: Sequence[int], vocab_size: int) -> Recipe:
     """For ``examples`` examples of ``shape`` in the file ``path``."""
+    data = ArrayData(path=str(path.resolve()), vocab_size=vocab_size)
+    return recipe_for_examples(data, path.stem, examples, shape, vocab_size)
+
+
+def recipe_for_examples(data: Data, name: str, examples: int, shape: Sequence[int], vocab_size: int) -> Recipe:
+    """The same, wherever the data lie."""
     positions = math.prod(shape)
     width = 256 if positions * vocab_size <= 2_000 else 512
     latent = LatentSection(dim=min(64, max(2, math.ceil(math.sqrt(positions)))), particles=4)
@@ -25,9 +34,9 @@ def recipe_for_array(path: Path, examples: int, shape: Sequence[int], vocab_size
     five_hundred_epochs = 500 * math.ceil(examples / batch)
     steps = max(200, min(10_000, affordable, five_hundred_epochs))
     return Recipe(
-        name=path.stem,
+        name=name,
         about=f"{examples} examples of {positions} values in 0..{vocab_size - 1}",
-        data=ArrayData(path=str(path.resolve()), vocab_size=vocab_size),
+        data=data,
         network=MlpNetwork(
             width=width,
             denoiser=MlpDenoiserSection(depth=4, latent_frequencies=(1, 2, 4) if latent.dim <= 4 else ()),
@@ -47,6 +56,21 @@ def recipe_for_text(path: Path, size: int) -> Recipe:
             "about": f"text, {size:,} bytes",
             # Of a short text the tenth that is held out should still make some sequences.
             "data": TextData(path=str(path.resolve()), length=max(8, min(64, size // 40))),
+        }
+    )
+
+
+def recipe_for_items(path: Path, count: int, longest: int) -> Recipe:
+    """For ``count`` texts, the ``longest`` of so many characters: short ones are learnt one a sequence, filled up."""
+    size = path.stat().st_size
+    like = recipe_for_text(path, size)
+    if longest > LONGEST_ITEM:
+        return like
+    return like.model_copy(
+        update={
+            "about": f"{count:,} texts of at most {longest} characters, one a sequence",
+            # Two more, for where a text begins and ends.
+            "data": TextData(path=str(path.resolve()), length=longest + 2, wrap="padded"),
         }
     )
 

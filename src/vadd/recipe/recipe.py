@@ -66,18 +66,24 @@ class Recipe(Section):
         """A copy with dotted keys replaced: ``["training.batch=512", "model=mdlm"]``. A model brings its settings
         (:mod:`vadd.recipe.models`), whatever its place in the list.
         """
-        overrides = list(overrides)
-        content = self.model_dump(mode="json")
-        for override in overrides:
-            if override.startswith("model=") and override != f"model={self.model}":
-                content = with_model(content, override.removeprefix("model="))
-        content = _with_defaults(content)
-        mappings = [key for key, annotation in _all_fields(Recipe) if get_origin(annotation) is dict]
-        known = [*(key for key, _ in flatten(content)), *mappings]
+        values: list[tuple[str, Any]] = []
         for override in overrides:
             key, equals, text = override.partition("=")
             if not equals:
                 raise UserError(f"{override!r} is not of the form key=value")
+            values.append((key, parse_value(text)))
+        return self.with_values(values)
+
+    def with_values(self, values: Iterable[tuple[str, Any]]) -> "Recipe":
+        """The same with values as they are."""
+        values = list(values)
+        content = self.model_dump(mode="json")
+        for key, value in values:
+            if key == "model" and value != self.model:
+                content = with_model(content, str(value))
+        content = _with_defaults(content)
+        known = _known_keys(content)
+        for key, value in values:
             if key not in known:
                 today = name_today(content, key)
                 hint = f", did you mean {today!r}?" if today in known else suggestion(key, known)
@@ -86,8 +92,17 @@ class Recipe(Section):
             target = content
             for section in sections:
                 target = target[section]
-            target[last] = parse_value(text)
+            target[last] = value
         return validate(content, self.name)
+
+    def keys(self) -> list[str]:
+        """Every dotted key that this recipe has a value for."""
+        return _known_keys(self.model_dump(mode="json"))
+
+
+def _known_keys(content: Mapping[str, Any]) -> list[str]:
+    mappings = [key for key, annotation in _all_fields(Recipe) if get_origin(annotation) is dict]
+    return [*(key for key, _ in flatten(content)), *mappings]
 
 
 def _with_defaults(content: Mapping[str, Any]) -> dict[str, Any]:

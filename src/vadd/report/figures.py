@@ -4,10 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")  # figures are files here; no window, no display needed
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

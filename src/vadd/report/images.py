@@ -9,10 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")  # figures are files here; no window, no display needed
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

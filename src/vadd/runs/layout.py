@@ -9,6 +9,7 @@ runs/checkerboard-vadd/
     checkpoints/step-00001000/{model,ema,optimizer}.safetensors, checkpoint.json
         prior-{flow,informed}.safetensors, priors.json    where priors were fitted
     tensorboard/         when TensorBoard is installed
+    examples.npy, examples.jsonl or examples/    the data, when they were given in Python
 
 An exported model is a folder with model.safetensors, recipe.yaml, config.json, README.md and perhaps tokenizer/.
 """
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 RECIPE, DATA, METRICS, CHECKPOINTS, TOKENIZER = "recipe.yaml", "data.json", "metrics.jsonl", "checkpoints", "tokenizer"
 MODEL, EMA, OPTIMIZER, MANIFEST = "model.safetensors", "ema.safetensors", "optimizer.safetensors", "checkpoint.json"
-PRIORS = "priors.json"
+PRIORS, EXAMPLES = "priors.json", "examples"
 EXPORTED_WEIGHTS, EXPORTED_CONFIG, EXPORTED_CARD = "model.safetensors", "config.json", "README.md"
 
 CheckpointName = Literal["latest", "best"] | int
@@ -119,7 +120,16 @@ class RunDirectory:
     def recipe(self) -> "Recipe":
         from vadd.recipe import load_recipe  # only here: a status needs no validated recipe, and answers at once
 
-        return load_recipe(str(self.recipe_file))
+        recipe = load_recipe(str(self.recipe_file))
+        path = Path(getattr(recipe.data, "path", None) or "")
+        if path.stem != EXAMPLES or path.exists() or not (kept := self.examples(path.suffix)).exists():
+            return recipe
+        # The run was moved, and its data with it.
+        return recipe.model_copy(update={"data": recipe.data.model_copy(update={"path": str(kept.resolve())})})
+
+    def examples(self, suffix: str = "") -> Path:
+        """Where the data lie that were given in Python: an array, texts, or a folder for a whole data set."""
+        return self.path / f"{EXAMPLES}{suffix}"
 
     def write_data(self, about: Mapping[str, object]) -> None:
         """What the model must know of its data, so that sampling never has to read them."""

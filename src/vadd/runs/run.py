@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from vadd.generation.options import SamplingOptions, resolve
 from vadd.generation.sampling import check_start, stream
 from vadd.parallel import Processes, default_device
 from vadd.progress import Progress, silent
-from vadd.recipe import Recipe, TextData
+from vadd.recipe import Recipe
 from vadd.runs.archive import Archive
 from vadd.runs.checkpoint import read_weights
 from vadd.runs.exported import ExportedModel, find_exported
@@ -84,12 +84,12 @@ class Run:
         Where a sample is one padded document it ends at its first EOS; else several documents may follow each other,
         and blank lines part them.
         """
-        if self.tokenizer is None or not isinstance(self.recipe.data, TextData):
+        if self.tokenizer is None:
             raise UserError(f"{self.directory.path} is not a run on text")
-        padded = self.recipe.data.wrap == "padded"
+        padded = self.format.pad is not None
         return [self.tokenizer.text(row, padded=padded) for row in np.asarray(tokens)]
 
-    def with_sampling(self, **changes: Any) -> "Run":
+    def with_sampling(self, **changes: Any) -> Self:
         """The same model with other defaults of sampling, like ``latent_policy="fixed"``."""
         settings = self.recipe.sampling.model_copy(update=changes)
         other = copy.copy(self)

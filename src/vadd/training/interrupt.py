@@ -19,6 +19,10 @@ class StopRequest:
                 self._previous[number] = signal.signal(number, self._handle)
         return self
 
+    def ask(self) -> None:
+        """As if somebody had sent a signal."""
+        self.asked = True
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.asked and number == signal.SIGINT:
             raise KeyboardInterrupt

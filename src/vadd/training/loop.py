@@ -25,7 +25,8 @@ from vadd.runs.archive import Archive
 from vadd.runs.checkpoint import TrainingState, read_checkpoint
 from vadd.runs.layout import RunDirectory
 from vadd.runs.metrics import MetricsLog, forget_after
-from vadd.runs.run import keep_tokenizer, write_format
+from vadd.runs.run import Run, keep_tokenizer, write_format
+from vadd.training.callbacks import Callbacks, Told
 from vadd.training.compile import compile_networks
 from vadd.training.display import TrainingDisplay
 from vadd.training.ema import Ema
@@ -52,20 +53,38 @@ def check_trainable(recipe: Recipe) -> None:
     Trackers.check(recipe)
 
 
-def train(recipe: Recipe, directory: RunDirectory, data: DiscreteDataset, *, resume: bool = False) -> Outcome:
+def train(
+    recipe: Recipe,
+    directory: RunDirectory,
+    data: DiscreteDataset,
+    *,
+    resume: bool = False,
+    callbacks: Callbacks = Callbacks(),  # noqa: B008  # frozen
+    silent: bool = False,
+) -> Outcome:
     """Train what ``recipe`` describes on its ``data``; the directory must have been made by ``RunDirectory.create``.
 
+    ``callbacks`` are told what happens and may stop it; ``silent`` where somebody else shows the progress.
     With ``resume`` the training goes on from the newest checkpoint that is whole, or from the start where there is none
     yet. The recipe may then differ from the run's where :func:`~vadd.recipe.may_change_on_resume` allows it, and takes
     its place.
     """
     with held_by_main_process(directory.lock):
-        return Trainer(recipe, directory, data, resume=resume).run()
+        return Trainer(recipe, directory, data, resume=resume, callbacks=callbacks).run(silent=silent)
 
 
 class Trainer:
-    def __init__(self, recipe: Recipe, directory: RunDirectory, data: DiscreteDataset, *, resume: bool = False) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        directory: RunDirectory,
+        data: DiscreteDataset,
+        *,
+        resume: bool = False,
+        callbacks: Callbacks = Callbacks(),  # noqa: B008  # frozen
+    ) -> None:
         self.recipe, self.directory, self.settings, self.data = recipe, directory, recipe.training, data
+        self.stop_request = StopRequest()
         self.processes = Processes()
         self.device = self.processes.device
         if self.processes.is_main:
@@ -100,6 +119,9 @@ class Trainer:
         self.wrapped = self.model if sharded else self.processes.wrap(self.model)
         self.window = Window(self.processes, () if state is None else state.unlogged)
         self.metrics = MetricsLog(directory.metrics_file)
+        run = Run(directory, self.ema.averaged, recipe, data.format, data.tokenizer)
+        chosen = callbacks if self.processes.is_main else Callbacks()
+        self.told = Told(chosen, run, self.settings.steps, self.stop_request.ask)
         if self.settings.compile:
             compile_networks(self.model, self._trial, self.processes)
 
@@ -113,14 +135,14 @@ class Trainer:
             )
         return state
 
-    def run(self) -> Outcome:
+    def run(self, *, silent: bool = False) -> Outcome:
         started = self._saved_at = time.perf_counter()
         self._open()
         title = f"{self.recipe.name} {self.recipe.model}"
-        silent = not self.processes.is_main
+        silent = silent or not self.processes.is_main
         try:
             with (
-                StopRequest() as stop,
+                self.stop_request as stop,
                 TrainingDisplay(title, self.start, self.settings.steps, silent=silent) as display,
             ):
                 step = self._steps(stop, display)
@@ -133,18 +155,25 @@ class Trainer:
         """Up to the last step, or to the one in which somebody asked to stop; either way its state is saved."""
         step, stopping, saved = self.start, False, True
         while step < self.settings.steps and not stopping:
-            self.step(step)
+            result = self.step(step)
             step += 1
             display.advance(step)
+            self.told.step(step, result, self.window.speed)
             last = step == self.settings.steps
             if step % self.settings.log_every == 0 or last:
                 self._log(step, display)
             found = None
             if step % self.settings.evaluate_every == 0 or last:
                 found = self._evaluate(step, display)
+                with self.window.paused():
+                    self.told.evaluation(step, found.objective, found.health)
             # All processes must stop or save at the same step: saving puts tensors together from all of them.
             stopping, due = self.processes.any(stop.asked, self._save_is_due(step, found))
-            saved = not (due or stopping or last) or self.save(step, found)
+            if due or stopping or last:
+                saved = self.save(step, found)
+                if saved:
+                    self.told.checkpoint(step, None if found is None else found.objective.loss.item())
+                    stopping = self.processes.any(stop.asked)[0]
         if not saved:
             raise UserError("the last checkpoint could not be written; free some space and go on with --resume")
         return step

@@ -1,0 +1,219 @@
+"""What somebody may give to ``vadd.train``, and how each of it becomes a data set and the data of a recipe.
+
+What lies in memory is written into the run, so that the run can be resumed and judged when the memory is gone.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from vadd.api.frames import frame_to_array, is_frame
+from vadd.build import build_dataset, recipe_for
+from vadd.data import DiscreteDataset, check_dataset, save_dataset, split_array, values_of
+from vadd.data.dataset import Array
+from vadd.errors import UserError
+from vadd.files import whole_file, whole_path
+from vadd.progress import Progress
+from vadd.recipe import (
+    ArrayData,
+    GivenData,
+    Recipe,
+    TextData,
+    load_recipe,
+    recipe_for_examples,
+    recipe_for_items,
+    recipe_names,
+    suggestion,
+)
+from vadd.runs.layout import RunDirectory
+
+IN_MEMORY = "the array"
+"""What errors call it."""
+
+
+class Source(ABC):
+    """Where the data of a training come from."""
+
+    name: str
+    """What a run is called that nobody gave a place."""
+
+    @abstractmethod
+    def recipe(self, directory: RunDirectory) -> Recipe:
+        """For these data, as the run in ``directory`` will have them; nothing is written."""
+
+    def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
+        return build_dataset(recipe, progress=progress)
+
+    @abstractmethod
+    def keep(self, directory: RunDirectory) -> None:
+        """Write into the run what would else be lost."""
+
+    @abstractmethod
+    def check_same(self, directory: RunDirectory) -> None:
+        """Refuse to go on with a run that has learnt from other data than these."""
+
+
+class Named(Source):
+    """A recipe, or somebody's files: what lies on disk stays where it is."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe, self.name = recipe, recipe.name
+
+    def recipe(self, directory: RunDirectory) -> Recipe:
+        return self._recipe
+
+    def keep(self, directory: RunDirectory) -> None:
+        """It is on disk already."""
+
+    def check_same(self, directory: RunDirectory) -> None:
+        """The recipes are compared, and they name the data."""
+
+
+class InMemoryArray(Source):
+    name = "array"
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self.vocab_size = values_of(array, None, IN_MEMORY)
+
+    def recipe(self, directory: RunDirectory) -> Recipe:
+        data = ArrayData(path=str(directory.examples(".npy").resolve()), vocab_size=self.vocab_size)
+        return recipe_for_examples(data, directory.path.name, len(self.array), self.array.shape[1:], self.vocab_size)
+
+    def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
+        data = recipe.data
+        if not isinstance(data, ArrayData):
+            return super().read(recipe, progress)
+        return split_array(
+            self.array,
+            IN_MEMORY,
+            name=recipe.name,
+            vocab_size=data.vocab_size,
+            test_fraction=data.test_fraction,
+            seed=recipe.seed,
+        )
+
+    def keep(self, directory: RunDirectory) -> None:
+        with whole_file(directory.examples(".npy")) as file:
+            np.save(file, self.array, allow_pickle=False)
+
+    def check_same(self, directory: RunDirectory) -> None:
+        kept = directory.examples(".npy")
+        if not kept.exists() or not np.array_equal(np.load(kept, mmap_mode="r", allow_pickle=False), self.array):
+            raise UserError(f"{directory.path} has learnt from other data than the array that was given")
+
+
+class Texts(Source):
+    name = "texts"
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.content = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+        self.count, self.longest = len(texts), max(map(len, texts))
+
+    def recipe(self, directory: RunDirectory) -> Recipe:
+        with TemporaryDirectory() as folder:
+            found = recipe_for_items(self._written(Path(folder)), self.count, self.longest)
+        path = str(directory.examples(".jsonl").resolve())
+        changed = {"name": directory.path.name, "data": found.data.model_copy(update={"path": path})}
+        return found.model_copy(update=changed)
+
+    def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
+        if not isinstance(recipe.data, TextData):
+            return super().read(recipe, progress)
+        with TemporaryDirectory() as folder:
+            here = recipe.data.model_copy(update={"path": str(self._written(Path(folder)))})
+            return build_dataset(recipe.model_copy(update={"data": here}), progress=progress)
+
+    def _written(self, folder: Path) -> Path:
+        file = folder / "texts.jsonl"
+        file.write_text(self.content, encoding="utf-8")
+        return file
+
+    def keep(self, directory: RunDirectory) -> None:
+        with whole_file(directory.examples(".jsonl")) as file:
+            file.write(self.content.encode())
+
+    def check_same(self, directory: RunDirectory) -> None:
+        kept = directory.examples(".jsonl")
+        if not kept.exists() or kept.read_text(encoding="utf-8") != self.content:
+            raise UserError(f"{directory.path} has learnt from other data than the texts that were given")
+
+
+class InMemoryDataset(Source):
+    def __init__(self, data: DiscreteDataset) -> None:
+        check_dataset(data)
+        self.data, self.name = data, data.name
+
+    def recipe(self, directory: RunDirectory) -> Recipe:
+        section = GivenData(path=str(directory.examples().resolve()))
+        return recipe_for_examples(section, self.data.name, len(self.data.train), self.data.shape, self.data.vocab_size)
+
+    def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
+        return self.data if isinstance(recipe.data, GivenData) else super().read(recipe, progress)
+
+    def keep(self, directory: RunDirectory) -> None:
+        with whole_path(directory.examples()) as partial:
+            partial.mkdir()
+            save_dataset(self.data, partial)
+
+    def check_same(self, directory: RunDirectory) -> None:
+        kept = build_dataset(Recipe(name="", data=GivenData(path=str(directory.examples()))))
+        same = kept.format == self.data.format and kept.train.equal(self.data.train.to(kept.train.dtype))
+        if not same or not kept.test.equal(self.data.test.to(kept.test.dtype)):
+            raise UserError(f"{directory.path} has learnt from other data than the data set that was given")
+
+
+def source_of(data: Any) -> Source:
+    """What ``data`` are."""
+    if isinstance(data, Recipe):
+        return Named(data)
+    if isinstance(data, str | Path):
+        return Named(_named(data))
+    if isinstance(data, DiscreteDataset):
+        return InMemoryDataset(data)
+    if is_frame(data):
+        return InMemoryArray(frame_to_array(data))
+    return _in_memory(data)
+
+
+def _named(name: str | Path) -> Recipe:
+    """A recipe by its name or file, or one for the data at this path."""
+    if str(name) in recipe_names() or Path(name).suffix in (".yaml", ".yml"):
+        return load_recipe(str(name))
+    if Path(name).exists():
+        return recipe_for(Path(name))
+    hint = suggestion(str(name), recipe_names())
+    raise UserError(f"{str(name)!r} is neither a recipe nor a file or folder that is there{hint}")
+
+
+def _in_memory(data: Any) -> Source:
+    if hasattr(data, "detach"):  # a tensor, on whatever device
+        data = data.detach().cpu()
+    try:
+        array = np.asarray(data)
+    except ValueError:  # rows of different lengths
+        raise UserError("the data are rows of different lengths; an array of integers is needed, or texts") from None
+    if array.dtype.kind in "UOT" and array.ndim == 1:
+        texts = [str(text) for text in array.tolist() if isinstance(text, str) and text.strip()]
+        others = {type(text).__name__ for text in array.tolist() if not isinstance(text, str)}
+        if others:
+            raise UserError(f"a list of texts holds {', '.join(sorted(others))} too; give text only")
+        if len(texts) < 2:
+            raise UserError(f"there are {len(texts)} texts that are not blank; at least 2 are needed")
+        return Texts(texts)
+    if array.dtype.kind == "f":
+        raise UserError(
+            f"the array holds {array.dtype} values; integers are needed: cut them into levels first, or "
+            "array.astype(int) where they are whole numbers"
+        )
+    if array.dtype.kind not in "iub":
+        raise UserError(
+            f"vadd.train takes arrays and tensors of integers, DataFrames, texts, a DiscreteDataset, a path or the "
+            f"name of a recipe, not {type(data).__name__}"
+        )
+    return InMemoryArray(array.astype(np.uint8) if array.dtype.kind == "b" else array)

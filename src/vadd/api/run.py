@@ -1,0 +1,161 @@
+"""A run as Python sees it: samples and completions, and what can be measured and shown of it."""
+
+import html
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vadd.api.frames import frame_of
+from vadd.api.results import Results
+from vadd.core import Particles
+from vadd.data.dataset import Array
+from vadd.errors import UserError
+from vadd.evaluation import BoundSettings
+from vadd.evaluation import evaluate as measure
+from vadd.evaluation.evaluate import DEFAULT_STEPS, report_of
+from vadd.evaluation.likelihood import measure_bounds
+from vadd.progress import Progress, silent
+from vadd.report.samples import ShownFigure, as_html_image, draw_objective, draw_samples
+from vadd.runs.layout import CheckpointName, PriorChoice
+from vadd.runs.run import Run as LoadedRun
+from vadd.runs.run import load as load_run
+
+SHOWN_POINTS, SHOWN_IMAGES, SHOWN_ROWS, SHOWN_TEXTS = 5000, 36, 30, 5
+BOUND_STEPS = (1, 2, 4, 8, 16)
+PARTICLES = 64
+
+
+class Run(LoadedRun):
+    """A trained model with its recipe: :meth:`sample`, :meth:`infill`, :meth:`evaluate`, :meth:`bound`, :meth:`plot`.
+
+    >>> import vadd
+    >>> run = vadd.load("runs/checkers")  # doctest: +SKIP
+    >>> points = run.sample(1000, steps=1)  # doctest: +SKIP
+    """
+
+    @property
+    def metrics(self) -> Any:
+        """What the training logged, a pandas DataFrame with one row a line: step, split (train, test or latent), loss
+        and the rest.
+        """
+        return frame_of(list(self.directory.metrics()))
+
+    def evaluate(
+        self,
+        steps: Sequence[int] = DEFAULT_STEPS,
+        samples: int | None = None,
+        *,
+        bound: Sequence[int] = (),
+        particles: int = PARTICLES,
+        limit: int | None = None,
+        seed: int = 0,
+        progress: Progress = silent,
+    ) -> Results:
+        """How far samples drawn in so many ``steps`` are from the data, as ``vadd eval`` measures it; with ``bound``
+        also what :meth:`bound` gives for these numbers of steps.
+        """
+        bounds = BoundSettings(Particles(particles), tuple(bound), limit=limit, seed=seed) if bound else None
+        return Results(measure(self, steps, samples, seed, bounds, progress=progress).report)
+
+    def bound(
+        self,
+        steps: Sequence[int] | int = BOUND_STEPS,
+        examples: Tensor | Array | None = None,
+        *,
+        particles: int = PARTICLES,
+        limit: int | None = None,
+        delbo: int = 0,
+        seed: int = 0,
+        progress: Progress = silent,
+    ) -> Results:
+        """Bounds of the negative log-likelihood of ``examples``, by default the held-out ones, for the sampler with so
+        many ``steps``; ``results.bounds[T].nats`` is one of them.
+
+        ``particles`` are the latents drawn for each estimate, ``limit`` the examples that are judged. With ``delbo``
+        masks for each example also the paper's DELBO, which is not a bound (for a model without a latent the ELBO).
+        """
+        counts = (steps,) if isinstance(steps, int) else tuple(steps)
+        if min(counts, default=0) < 1:
+            raise UserError(f"the numbers of steps must be at least 1, not {list(counts)}")
+        settings = BoundSettings(Particles(particles), counts, delbo_draws=delbo, limit=limit, seed=seed)
+        judged = self.data.test if examples is None else self._flat(examples)
+        likelihood = measure_bounds(self, judged, settings, progress)
+        return Results(replace(report_of(self), likelihood=likelihood))
+
+    def _flat(self, examples: Tensor | Array) -> Tensor:
+        """(n, N), from (n, N) or (n, *shape)."""
+        given = examples if isinstance(examples, Tensor) else torch.from_numpy(np.asarray(examples))
+        if given.ndim < 2 or given[0].numel() != self.model.positions:
+            raise UserError(f"examples have the shape (n, {self.model.positions}) here, not {tuple(given.shape)}")
+        return given.flatten(1)
+
+    def plot(self, steps: int | None = None, seed: int = 0) -> ShownFigure:
+        """How the training went, and samples drawn in so many ``steps`` (default: the recipe's)."""
+        figure = ShownFigure(figsize=(9.2, 4), layout="constrained")
+        objective_axis, samples_axis = figure.subplots(1, 2)
+        draw_objective(objective_axis, list(self.directory.metrics()))
+        self._draw_samples(samples_axis, steps, seed)
+        return figure
+
+    def _draw_samples(self, axis: Any, steps: int | None, seed: int) -> None:
+        kinds = {"text": SHOWN_TEXTS, "images": SHOWN_IMAGES, "points": SHOWN_POINTS, "rows": SHOWN_ROWS}
+        drawn = self.sample(kinds[self._kind], steps=steps, seed=seed)
+        texts = self.texts(drawn) if self._kind == "text" else None
+        draw_samples(axis, drawn.cpu().numpy(), self.shape, self.format.vocab_size, texts)
+        axis.set_title("samples" if steps is None else f"samples in {steps} step{'s' * (steps != 1)}", fontsize=10)
+
+    @property
+    def _kind(self) -> str:
+        if self.tokenizer is not None:
+            return "text"
+        if len(self.shape) == 3:
+            return "images"
+        return "points" if self.model.positions == 2 else "rows"
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}: {value}" for name, value in self._facts().items())
+        return f"<vadd.Run {str(self.directory.path)!r} ({facts})>"
+
+    def _facts(self) -> dict[str, str]:
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        shape = " x ".join(map(str, self.shape))
+        return {
+            "recipe": self.recipe.name,
+            "model": self.recipe.model,
+            "examples": f"{shape} of {self.format.vocab_size} values",
+            "parameters": f"{parameters:,}",
+            "training": f"step {self.step:,} of {self.recipe.training.steps:,}" if self.step is not None else "unknown",
+        }
+
+    def _repr_html_(self) -> str:
+        """The facts beside a picture of samples."""
+        rows = "".join(
+            f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
+            f"<td style='text-align: left'>{html.escape(value)}</td></tr>"
+            for name, value in {"run": str(self.directory.path), **self._facts()}.items()
+        )
+        figure = ShownFigure(figsize=(3.4, 3.4), layout="constrained")
+        self._draw_samples(figure.subplots(), None, 0)
+        picture = as_html_image(figure, "samples")
+        return f"<div style='display: flex; gap: 1em; align-items: center'><table>{rows}</table>{picture}</div>"
+
+
+def load(
+    path: str | Path,
+    device: str | torch.device | None = None,
+    *,
+    checkpoint: CheckpointName = "latest",
+    prior: PriorChoice = "fitted",
+) -> Run:
+    loaded = load_run(path, device, checkpoint=checkpoint, prior=prior)
+    run = Run.__new__(Run)
+    run.__dict__.update(loaded.__dict__)
+    return run
+
+
+load.__doc__ = load_run.__doc__
