@@ -13,7 +13,9 @@ from tests.helpers.networks import small_model, small_recipe
 from tests.helpers.tiny import TINY_ARRAY, tiny_recipe
 from vadd.build import (
     DATASETS,
+    KERNELS,
     MASK_DRAWS,
+    MODEL_BUILDERS,
     NETWORKS,
     SAMPLERS,
     SCHEDULES,
@@ -36,6 +38,7 @@ from vadd.core import (
     NoLatent,
     PartlyExplained,
     PolynomialSchedule,
+    ScoreEntropy,
 )
 from vadd.data import ExampleFormat
 from vadd.data.dataset import Array
@@ -78,7 +81,9 @@ def test_there_is_one_entry_for_everything_that_a_recipe_can_name() -> None:
     assert set(SCHEDULES) == literals(Diffusion, "schedule")
     assert set(MASK_DRAWS) == literals(Diffusion, "mask_draw")
     assert set(WEIGHT_POWERS) == literals(Diffusion, "weighting")
-    assert set(SAMPLERS) == literals(Sampling, "sampler")
+    assert {*SAMPLERS, *ScoreEntropy.samplers} == literals(Sampling, "sampler")
+    assert set(KERNELS) == literals(Diffusion, "noise")
+    assert set(MODEL_BUILDERS) == literals(Recipe, "model")
 
 
 @pytest.mark.parametrize("registry", [NETWORKS, MASK_DRAWS, SAMPLERS], ids=["networks", "mask draws", "samplers"])

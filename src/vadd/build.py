@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import nn
@@ -27,6 +27,7 @@ from vadd.core import (
     GaussianLatent,
     IidTimes,
     Latent,
+    Levels,
     LinearSchedule,
     MaskDraw,
     MaskedDiffusion,
@@ -38,9 +39,11 @@ from vadd.core import (
     Remask,
     Sampler,
     Schedule,
+    ScoreEntropy,
     SharedLatent,
     StepTimes,
     StratifiedTimes,
+    UniformDiffusion,
 )
 from vadd.data import (
     DiscreteDataset,
@@ -87,6 +90,7 @@ from vadd.recipe import (
     LatentSection,
     Network,
     Recipe,
+    Sampling,
     TextData,
     recipe_for_array,
     recipe_for_folder,
@@ -241,11 +245,11 @@ def _sized(network: Callable[..., nn.Module], size: type[Any], *others: str) -> 
     return build
 
 
-def _causal(*of_the_latent: str, short: bool = False) -> Callable[..., nn.Module]:
-    """A transformer of the denoiser's size, without the settings that are about its latent."""
+def _causal(*left_out: str, short: bool = False) -> Callable[..., nn.Module]:
+    """A transformer of the denoiser's size, without the settings that are about latent and time."""
 
     def build(shape: Sequence[int], vocab_size: int, **settings: Any) -> nn.Module:
-        size = TransformerSize(**{name: value for name, value in settings.items() if name not in of_the_latent})
+        size = TransformerSize(**{name: value for name, value in settings.items() if name not in left_out})
         return CausalTransformer(math.prod(shape), vocab_size, size, short=short)
 
     return build
@@ -256,16 +260,16 @@ NETWORKS: dict[str, NetworkKind] = {
     "residual": NetworkKind(_of_sequences(ResidualDenoiser), _of_sequences(ResidualRecognizer), rows_at_once=8192),
     "unet": NetworkKind(_sized(UnetDenoiser, UnetSize), _sized(SiameseUnetRecognizer, UnetSize), rows_at_once=64),
     "transformer": NetworkKind(
-        _of_sequences(_sized(TransformerDenoiser, TransformerSize, "condition")),
+        _of_sequences(_sized(TransformerDenoiser, TransformerSize, "condition", "time_features")),
         _of_sequences(_sized(TransformerRecognizer, TransformerSize, "condition")),
         rows_at_once=8,
-        causal=_causal("condition"),
+        causal=_causal("condition", "time_features"),
     ),
     "short-transformer": NetworkKind(
-        _of_sequences(_sized(ShortTransformerDenoiser, TransformerSize, "latent_everywhere")),
+        _of_sequences(_sized(ShortTransformerDenoiser, TransformerSize, "latent_everywhere", "time_features")),
         _of_sequences(_sized(ShortTransformerRecognizer, TransformerSize)),
         rows_at_once=64,
-        causal=_causal("latent_everywhere", short=True),
+        causal=_causal("latent_everywhere", "time_features", short=True),
     ),
 }
 
@@ -287,6 +291,9 @@ def build_recognizer(network: Network, shape: Sequence[int], vocab_size: int, la
 
 # Models
 
+KERNELS: dict[str, type[MaskedDiffusion]] = {"mask": MaskedDiffusion, "uniform": UniformDiffusion}
+"""What noise does to a value."""
+
 
 def build_model(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
     """The untrained model for examples of this ``format``, initialised from the recipe's seed without touching the
@@ -307,12 +314,17 @@ def _with_latent(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
         latent = LATENTS[section.kind](section, recognizer, dim, vocab_size)
     if section.codes:
         latent = CodedLatent(section.codes, latent)
-    return MaskedDiffusion(denoiser, build_schedule(recipe.diffusion), latent, format.pad)
+    return KERNELS[recipe.diffusion.noise](denoiser, build_schedule(recipe.diffusion), latent, format.pad)
 
 
 def _without_latent(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
     denoiser = build_denoiser(recipe.network, format.shape, format.vocab_size, None)
-    return MaskedDiffusion(denoiser, build_schedule(recipe.diffusion), pad=format.pad)
+    return KERNELS[recipe.diffusion.noise](denoiser, build_schedule(recipe.diffusion), pad=format.pad)
+
+
+def _scores(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
+    denoiser = build_denoiser(recipe.network, format.shape, format.vocab_size, None)
+    return ScoreEntropy(denoiser, build_schedule(recipe.diffusion), pad=format.pad)
 
 
 def _autoregressive(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
@@ -326,6 +338,12 @@ def _autoregressive(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
 MODEL_BUILDERS: dict[str, Callable[[Recipe, ExampleFormat], MaskedDiffusion]] = {
     "vadd": _with_latent,
     "mdlm": _without_latent,
+    "md4": _without_latent,
+    "radd": _without_latent,
+    "d3pm": _without_latent,
+    "sedd": _scores,
+    "udlm": _without_latent,
+    "vadd-uniform": _with_latent,
     "ar": _autoregressive,
 }
 
@@ -372,6 +390,7 @@ MASK_DRAWS: dict[str, Callable[[Diffusion], MaskDraw]] = {
     "stratified": lambda diffusion: StratifiedTimes(),
     "exact-count": lambda diffusion: ExactCount(),
     "steps": lambda diffusion: StepTimes(tuple(diffusion.steps.items())),
+    "levels": lambda diffusion: Levels(diffusion.levels, diffusion.auxiliary),
 }
 
 WEIGHT_POWERS = {"integral": 1.0, "root": 0.5, "even": 0.0}
@@ -407,11 +426,14 @@ SAMPLERS: dict[str, Sampler] = {
 }
 """Those of masked models, by the names that users know, with their default settings."""
 
+SAMPLER_NAMES: tuple[str, ...] = get_args(Sampling.model_fields["sampler"].annotation)
+"""Of all models."""
+
 
 def sampler_named(name: str, model: MaskedDiffusion) -> Sampler:
     """Of those that the ``model`` has."""
     own = SAMPLERS if model.samplers is None else model.samplers
     if name not in own:
-        what = "unknown sampler" if name not in SAMPLERS else "this model does not have the sampler"
+        what = "this model does not have the sampler" if name in SAMPLER_NAMES else "unknown sampler"
         raise UserError(f"{what} {name!r}{suggestion(name, own)}; choose from {', '.join(own)}")
     return own[name]

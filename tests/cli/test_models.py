@@ -1,5 +1,7 @@
 """Every model from the command line: trained, sampled, judged; what a model does not have is refused in one line."""
 
+import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 from tests.helpers.commands import Command
-from tests.helpers.tiny import SHORT_TRAINING, tiny_recipe, train_in
+from tests.helpers.tiny import SHORT_TRAINING, TINY, tiny_recipe, train_in
 from vadd.build import MODEL_BUILDERS
 from vadd.recipe import MODELS, load_recipe
 from vadd.runs.run import load
@@ -22,6 +24,68 @@ def ar_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = load_recipe("checkerboard").with_overrides(["model=ar", *TINY_TOY, *TINY_CAUSAL, *SHORT_TRAINING])
     assert train_in(path, recipe).finished
     return path
+
+
+OTHERS = ("md4", "radd", "d3pm", "sedd", "udlm", "vadd-uniform")
+
+
+@pytest.mark.parametrize("model", OTHERS)
+def test_every_model_is_trained_sampled_filled_and_judged(vadd_command: Command, tmp_path: Path, model: str) -> None:
+    run = tmp_path / "run"
+    assert vadd_command("train", "checkerboard", f"model={model}", *TINY, "--out", run).code == 0
+    bound = ("--bound", 2, "--limit", 20, "--particles", 4)
+    done = vadd_command("eval", run, "--steps", 2, "--samples", 50, *bound, "--json", tmp_path / "report.json")
+    assert done.code == 0
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["model"] == model
+    assert report["bounds"][0]["valid"]
+    assert math.isfinite(report["bounds"][0]["nats"])
+    np.save(tmp_path / "begun.npy", np.array([[5, -1], [-1, 2]]))
+    filled = tmp_path / "filled.npy"
+    assert vadd_command("infill", run, "--array", tmp_path / "begun.npy", "-n", 3, "--out", filled).code == 0
+    assert (np.load(filled)[0, :, 0] == 5).all()
+    assert vadd_command("sample", run, "-n", 3, "--steps", 2).code == 0
+    if load(run).model.samplers is not None:
+        refused = vadd_command("sample", run, "--sampler", "confidence")
+        assert refused.code == 2
+        assert "does not have the sampler 'confidence'" in refused.err
+
+
+def test_euler_is_for_scores_only(vadd_command: Command, mdlm_run: Path) -> None:
+    done = vadd_command("sample", mdlm_run, "--sampler", "euler")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "this model does not have the sampler 'euler'" in done.err
+
+
+MISFITS = {
+    "noise": (("diffusion.noise=uniform",), "goes with model=udlm or model=vadd-uniform"),
+    "masks": (("model=udlm", "diffusion.mask_draw=iid"), "diffusion.mask_draw=levels or steps"),
+    "blind": (("model=udlm", "network.time_features=0"), "time_features above 0"),
+    "deaf": (("model=vadd-uniform", "latent.heard_from=0.5"), "counts masked positions"),
+    "auxiliary": (("model=d3pm", "diffusion.auxiliary=-1"), "diffusion.auxiliary"),
+}
+
+
+@pytest.mark.parametrize(("changes", "line"), MISFITS.values(), ids=MISFITS)
+def test_settings_that_do_not_go_together_are_refused(
+    vadd_command: Command, tmp_path: Path, changes: tuple[str, ...], line: str
+) -> None:
+    done = vadd_command("train", "checkerboard", *changes, "--out", tmp_path / "new")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert line in done.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_zoo_lists_every_model(vadd_command: Command, tmp_path: Path) -> None:
+    done = vadd_command("zoo", "--json", tmp_path / "zoo.json")
+    assert done.code == 0
+    assert [line.split()[0] for line in done.out.splitlines() if line and line[0] != " "][:-1] == list(MODELS)
+    assert [each["model"] for each in json.loads((tmp_path / "zoo.json").read_text())] == list(MODELS)
+    one = vadd_command("zoo", "md4")
+    assert "diffusion.schedule: cosine" in one.out
+    wrong = vadd_command("zoo", "sed")
+    assert (wrong.code, wrong.err.count("\n")) == (2, 1)
+    assert "did you mean 'sedd'" in wrong.err
 
 
 def test_every_model_has_an_entry() -> None:

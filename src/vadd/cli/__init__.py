@@ -21,6 +21,7 @@ from vadd.cli import (
     sample,
     status,
     train,
+    zoo,
 )
 from vadd.cli.console import err_console, out_console
 from vadd.errors import Interrupted, UserError
@@ -67,6 +68,7 @@ app.command()(runs.runs)
 app.command()(plan.plan)
 app.command()(export.export)
 app.command()(recipes.recipes)
+app.command()(zoo.zoo)
 app.command()(data.data)
 app.add_typer(reproduce.reproduce, name="reproduce")
 

@@ -13,6 +13,7 @@ from vadd.core.masking import (
     EvenWeights,
     ExactCount,
     IidTimes,
+    Levels,
     MaskDraw,
     MaskedBatch,
     Masking,
@@ -37,9 +38,13 @@ from vadd.core.samplers import (
 )
 from vadd.core.sampling import Samples, sample
 from vadd.core.schedule import CosineSchedule, LinearSchedule, PolynomialSchedule, Schedule
+from vadd.core.score_entropy import ScoreEntropy
 from vadd.core.token_sampler import TokenSampler
+from vadd.core.transitions import Analytic, Euler, UniformSteps
+from vadd.core.uniform_noise import UniformDiffusion
 
 __all__ = [
+    "Analytic",
     "Ancestral",
     "Autoregressive",
     "CodedLatent",
@@ -47,6 +52,7 @@ __all__ = [
     "Denoiser",
     "DiagonalGaussian",
     "EntropyBounded",
+    "Euler",
     "EvenWeights",
     "Evidence",
     "ExactCount",
@@ -57,6 +63,7 @@ __all__ = [
     "Latent",
     "LatentHealth",
     "LeftToRight",
+    "Levels",
     "LinearSchedule",
     "MaskDraw",
     "MaskedBatch",
@@ -76,11 +83,14 @@ __all__ = [
     "Sampler",
     "Samples",
     "Schedule",
+    "ScoreEntropy",
     "SharedLatent",
     "StandardNormal",
     "StepTimes",
     "StratifiedTimes",
     "TokenSampler",
+    "UniformDiffusion",
+    "UniformSteps",
     "elbo",
     "k_sample_delbo",
     "kl_warmup",

@@ -27,6 +27,7 @@ them, and no longer of the likelihood of the sequence; ``model.scoring_pads()`` 
 All functions return one draw of the estimate for each example, (B,) float64 nats; average over examples.
 """
 
+import itertools
 from dataclasses import replace
 
 import torch
@@ -37,7 +38,7 @@ from vadd.core.masking import ExactCount, MaskedBatch, Masking
 from vadd.core.model import MaskedDiffusion
 from vadd.core.noise import Noise
 from vadd.core.precision import precise
-from vadd.core.samplers import Grid, RevealPlan, Sampler
+from vadd.core.samplers import Grid, RevealPlan, Sampler, step_grid
 from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
 
@@ -76,6 +77,8 @@ def step_bound(
     if (at_once := model.log_likelihood_in_one_pass(x0)) is not None:
         return at_once.cpu().double()
     particles, generator = _with_defaults(particles, generator)
+    if not sampler.planned:
+        return _transition_bound(model, x0, step_grid(steps, grid), particles, generator, latent)
     everything = torch.ones_like(x0, dtype=torch.bool)
     # Drawn before any particle: with the same seed the plan is the same for every choice of proposals.
     plan = sampler.plan(everything, steps, model.schedule, grid, Noise.of(generator, len(x0)))
@@ -87,6 +90,45 @@ def step_bound(
         rows, batch, revealed = states[tasks]
         total.index_add_(0, rows.cpu(), _log_joint(model, batch, revealed, particles, generator))
     return total
+
+
+def _transition_bound(
+    model: MaskedDiffusion,
+    x0: Tensor,
+    times: Tensor,
+    particles: Particles,
+    generator: torch.Generator,
+    latent: LatentPolicy,
+) -> Tensor:
+    """E sum_i log E_z prod_j p_j(x_{t_{i-1}} | x_{t_i}, z) / q(x_{t_{i-1}} | x_{t_i}, x_0): one state for every step of
+    every example. Where there is no latent the expectation over x_{t_{i-1}} is a sum.
+    """
+    if latent == "fixed" and not isinstance(model.latent, NoLatent):
+        raise UserError("with this noise there are bounds for a new z at each step, not for one z")
+    total = torch.zeros(len(x0), dtype=torch.float64)
+    for s, t in itertools.pairwise(times):
+        for rows in torch.split(torch.arange(len(x0), device=x0.device), particles.rows_per_call):
+            start, before = (torch.full((len(rows),), float(time), device=x0.device) for time in (t, s))
+            coins = torch.rand(len(rows), x0.shape[1], generator=generator, dtype=torch.float64)
+            masked = (coins < model.schedule.masked_fraction(t)).to(x0.device)
+            batch = MaskedBatch.of(x0[rows], Masking(masked, start, torch.ones_like(start)), model.mask_value)
+            total[rows.cpu()] += _transition_term(model, batch, before, particles, generator).cpu().double()
+    return total
+
+
+def _transition_term(
+    model: MaskedDiffusion, batch: MaskedBatch, before: Tensor, particles: Particles, generator: torch.Generator
+) -> Tensor:
+    batch = model.noised(batch, generator)
+    if isinstance(model.latent, NoLatent):
+        return model.step_score(batch, before, None, None)[0]
+    xs = model.step_before(batch, before, generator)
+    everywhere = torch.ones_like(batch.masked)
+
+    def score(z: Tensor | None) -> Tensor:
+        return model.step_score(batch, before, z, xs)
+
+    return model.latent.log_marginal(score, batch, everywhere, particles, generator)
 
 
 class _States:
@@ -197,6 +239,8 @@ def _integral(
     model: MaskedDiffusion, x0: Tensor, draws: int, particles: Particles, generator: torch.Generator
 ) -> Tensor:
     """The mean over ``draws`` masks of w(t) log p(x_S | x_t), all masked positions that are scored at once."""
+    if not model.shows_mask:
+        raise UserError("the ELBO and the DELBO are integrals over masks, and this model's noise is none")
     if draws < 1:
         raise UserError(f"the number of masks drawn for each example must be at least 1, not {draws}")
     total = torch.zeros(len(x0), dtype=torch.float64)

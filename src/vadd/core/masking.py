@@ -39,6 +39,8 @@ class Masking:
     """(B,) weight in the objective; the mean over the batch estimates the integral over t."""
     explained: Tensor | None = None
     """(B, N) bool: the masked positions to be explained, the others stay hidden from everyone; None: all of them."""
+    before: Tensor | None = None
+    """(B,) the time that a step of the sampler leads to from t, for draws of such steps."""
 
     def to(self, device: torch.device) -> "Masking":
         return self._each(lambda tensor: tensor.to(device))
@@ -47,8 +49,8 @@ class Masking:
         return self._each(lambda tensor: tensor[rows])
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Masking":
-        explained = None if self.explained is None else change(self.explained)
-        return Masking(change(self.masked), change(self.t), change(self.weight), explained)
+        explained, before = (None if each is None else change(each) for each in (self.explained, self.before))
+        return Masking(change(self.masked), change(self.t), change(self.weight), explained, before)
 
 
 Rows = slice | Tensor
@@ -117,6 +119,12 @@ class MaskedBatch:
         else:
             noise = torch.randn(draws, self.part.of, dim, generator=generator)[:, self.part.rows]
         return noise.to(self.x0.device)
+
+    def uniform(self, generator: torch.Generator) -> Tensor:
+        """Uniform numbers for every position, (B, N) float64 in [0, 1); of a part likewise."""
+        rows, taken = (len(self.x0), slice(None)) if self.part is None else (self.part.of, self.part.rows)
+        drawn = torch.rand(rows, self.x0.shape[1], generator=generator, dtype=torch.float64)
+        return drawn[taken].to(self.x0.device)
 
 
 class MaskDraw(Protocol):
@@ -222,7 +230,27 @@ class StepTimes:
         t, before = step / steps.double(), (step - 1) / steps.double()
         masked = _mask_at(t, positions, schedule, generator)
         weight = steps * schedule.reveal_probability(t, before)
-        return Masking(masked, t.float(), weight.float())
+        return Masking(masked, t.float(), weight.float(), before=before.float())
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The states of D3PM: a level i from 1..T, each position masked with probability 1 - alpha(i / T).
+
+    The weight T rho_i makes the mean the bound of the sampler with T steps; ``auxiliary`` adds T times as much for
+    every masked position, D3PM's cross-entropy of x0 beside the bound.
+    """
+
+    levels: int = 1000
+    auxiliary: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.auxiliary < math.inf:
+            raise UserError(f"the weight of the auxiliary cross-entropy must be at least 0, not {self.auxiliary}")
+
+    def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
+        masking = StepTimes(((self.levels, 1.0),))(batch, positions, schedule, generator)
+        return replace(masking, weight=masking.weight + self.levels * self.auxiliary)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.latents import Evidence, GaussianLatent, Latent, NoLatent
-from vadd.core.masking import MaskedBatch
+from vadd.core.masking import ExactCount, MaskDraw, MaskedBatch
+from vadd.core.noise import Noise
 from vadd.core.precision import at_least_single, precise
 from vadd.core.priors import Prior
 from vadd.core.samplers import Ancestral, Sampler
@@ -60,6 +61,11 @@ class MaskedDiffusion(nn.Module):
     """By name, for a model that has samplers of its own and no others; None: all that reveal masked positions. One
     called ``ancestral`` is among them.
     """
+
+    shows_mask: ClassVar[bool] = True
+    """Whether what is hidden shows as the mask, so that masks alone make a state."""
+    held_out_draw: ClassVar[MaskDraw] = ExactCount()
+    """The states that held-out examples are judged in during training."""
 
     def __init__(
         self, denoiser: nn.Module, schedule: Schedule, latent: Latent | None = None, pad: int | None = None
@@ -111,6 +117,28 @@ class MaskedDiffusion(nn.Module):
     def ancestral(self) -> Sampler:
         """The model's own sampler, the one that its bound is about."""
         return Ancestral() if self.samplers is None else self.samplers["ancestral"]
+
+    def begun(self, x: Tensor, hidden: Tensor, noise: Noise) -> Tensor:
+        """What sampling starts from, where the ``hidden`` positions of x (n, N) hold the mask."""
+        return x
+
+    def unfinished(self, x: Tensor, hidden_at_start: Tensor) -> Tensor:
+        """(n, N): the positions that later steps may still change."""
+        return x == self.mask_value
+
+    def noised(self, batch: MaskedBatch, generator: torch.Generator) -> MaskedBatch:
+        """The batch as the network sees it, where what is masked shows as something else."""
+        return batch
+
+    def step_score(self, batch: MaskedBatch, before: Tensor, z: Tensor | None, xs: Tensor | None) -> Tensor:
+        """For models whose sampler draws transitions, log prod_j p_j(x_s | x_t, z) / q(x_s | x_t, x0) of the step from
+        t to ``before`` (B,), for z (K, B, d) or None: (K, B), at ``xs`` (B, N) or averaged over q.
+        """
+        raise NotImplementedError(f"the samplers of {type(self).__name__} plan ahead")
+
+    def step_before(self, batch: MaskedBatch, before: Tensor, generator: torch.Generator) -> Tensor:
+        """x_s (B, N) drawn from q(x_s | x_t, x0), likewise."""
+        raise NotImplementedError(f"the samplers of {type(self).__name__} plan ahead")
 
     def check_start(self, hidden: Tensor) -> None:
         """Refuse to fill the ``hidden`` positions (n, N) where the model cannot."""

@@ -20,6 +20,7 @@ from torch import Tensor
 from vadd.core.noise import Noise
 from vadd.core.precision import precise
 from vadd.core.schedule import Schedule
+from vadd.core.token_sampler import TokenSampler
 from vadd.errors import UserError
 
 GridName = Literal["uniform", "cosine"]
@@ -66,6 +67,8 @@ class Sampler(ABC):
 
     exact: ClassVar[bool]
     """Whether it samples the model's own distribution for its plan, the one that the step bound is about."""
+    planned: ClassVar[bool] = True
+    """Whether what is revealed when does not depend on the values."""
     uses_grid: ClassVar[bool] = True
     """Whether a grid of times means anything to it."""
 
@@ -89,6 +92,16 @@ class Sampler(ABC):
     def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor | None:
         """How unsure each prediction is, logits (M, V) and values drawn (M,) -> (M,); None where nobody asks."""
         return None
+
+    def outcomes(self, logits: Tensor, now: Tensor, step: int, plan: RevealPlan, owners: Tensor) -> Tensor:
+        """The logits of what may stand at each of M positions after the step, from the network's (M, V), the values
+        there ``now`` (M,) and the rows that they are of (M,). By default the network's: what is predicted is revealed.
+        """
+        return logits
+
+    def check_draws(self, token_sampler: TokenSampler) -> None:
+        """Refuse a way of drawing values that makes no sense."""
+        return
 
     def revealed(self, step: int, where: Tensor, uncertainty: Tensor | None) -> Tensor:
         """(n, N): of the M predicted positions ``where`` those revealed, by the ``uncertainty`` (M,) of each."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vadd.core.model import MaskedDiffusion, Predict
 from vadd.core.noise import Noise
-from vadd.core.samplers import Grid, Sampler
+from vadd.core.samplers import Grid, RevealPlan, Sampler
 from vadd.core.token_sampler import TokenSampler
 from vadd.errors import UserError, check_range
 
@@ -78,6 +78,7 @@ def sample(
     sampler, token_sampler = sampler or model.ancestral, token_sampler or TokenSampler()
     x = _start(model, start)
     sampler.check(model.positions, steps)
+    sampler.check_draws(token_sampler)
     if isinstance(noise, torch.Generator):
         noise = Noise.of(noise, len(x))
     if noise.rows != len(x):
@@ -88,6 +89,7 @@ def sample(
     # The order of the draws is part of what a seed means: the plan; then at each step z, the sampler's own numbers for
     # choosing positions, the numbers for the values, and the sampler's numbers for masking again.
     plan = sampler.plan(hidden, steps, model.schedule, grid, noise)
+    x = model.begun(x, hidden, noise)
     z: Tensor | None = None
     if isinstance(latent, Tensor):
         z = given_latents(model, latent, len(x))
@@ -105,7 +107,9 @@ def sample(
         # Drawn even where nothing is predicted: the generators must not depend on which rows are here.
         numbers = token_sampler.numbers(noise, model.positions)
         if where.any():
-            drawn, uncertainty = _predict(predict, model.vocab_size, x, z, t, where, numbers, sampler, token_sampler)
+            drawn, uncertainty = _predict(
+                predict, model.vocab_size, x, z, step, plan, where, numbers, sampler, token_sampler
+            )
             revealed = sampler.revealed(step, where, uncertainty)
             x[revealed] = drawn[revealed[where]]
             evaluations += 1
@@ -113,7 +117,7 @@ def sample(
         remasked = sampler.remasked(step, plan, revealed_before, noise)
         if remasked is not None:
             x[remasked] = model.mask_value
-        hidden = x == model.mask_value
+        hidden = model.unfinished(x, hidden_at_start)
         if record:
             states.append(x[:record].clone())
         on_step(evaluations)
@@ -158,7 +162,8 @@ def _predict(
     vocab_size: int,
     x: Tensor,
     z: Tensor | None,
-    t: Tensor,
+    step: int,
+    plan: RevealPlan,
     where: Tensor,
     numbers: Tensor,
     sampler: Sampler,
@@ -166,8 +171,11 @@ def _predict(
 ) -> tuple[Tensor, Tensor | None]:
     """Values drawn for the M positions ``where``, and how uncertain each is, both (M,)."""
     drawn, uncertainties = [], []
+    t = plan.times[:, step].to(x.device, torch.float32)
     for rows in _parts(where, vocab_size):
         logits = predict(x, z, t, where, rows)
+        owners = rows[where[rows].nonzero()[:, 0]]
+        logits = sampler.outcomes(logits, x[rows][where[rows]], step, plan, owners)
         # Random numbers live on the CPU, wherever the model is.
         drawn.append(token_sampler(logits, token_sampler.uniforms(numbers[rows.cpu()], where[rows], vocab_size)))
         uncertainties.append(sampler.uncertainty(logits, drawn[-1]))

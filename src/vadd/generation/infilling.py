@@ -91,7 +91,7 @@ def latents_that_fit(
     """
     x = starts.to(model.device)
     known = (x != model.mask_value) & model.scored(x)
-    if model.latent.dim == 0 or model.latent.informed:
+    if model.latent.dim == 0 or model.latent.informed or not model.shows_mask:
         return "fixed"
     # Everything masked: what is known counts only as something that z must explain.
     state = MaskedBatch.all_masked(x, model.mask_value)

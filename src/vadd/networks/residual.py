@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vadd.networks.mlp import TokenEmbedding
+from vadd.networks.mlp import TimeEmbedding, TokenEmbedding
 from vadd.networks.posterior import mean_and_log_std
 
 
@@ -28,9 +28,9 @@ class ResidualBlock(nn.Sequential):
 
 
 class ResidualDenoiser(nn.Module):
-    """(xt, z) -> logits at the positions asked for, without time input; see :class:`vadd.core.model.Denoiser`."""
-
-    uses_time = False
+    """(xt, z, t) -> logits at the positions asked for; see :class:`vadd.core.model.Denoiser`. By default it does not
+    see t.
+    """
 
     def __init__(
         self,
@@ -41,10 +41,12 @@ class ResidualDenoiser(nn.Module):
         blocks: int = 3,
         latent_dim: int | None = None,
         dropout: float = 0.0,
+        time_features: int = 0,
     ) -> None:
         super().__init__()
         self.positions = positions
         self.vocab_size = vocab_size
+        self.uses_time = time_features > 0
         self.tokens = TokenEmbedding(positions, vocab_size, width)
         self.latent = (
             None
@@ -53,11 +55,14 @@ class ResidualDenoiser(nn.Module):
         )
         self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
         self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, positions * vocab_size))
+        self.time = TimeEmbedding(time_features, width) if time_features else None
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         hidden = self.tokens(xt)
         if self.latent is not None:
             hidden = hidden + self.latent(z)
+        if self.time is not None:
+            hidden = hidden + self.time(t)
         for block in self.blocks:
             hidden = block(hidden)
         norm, linear = self.readout

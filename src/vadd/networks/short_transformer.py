@@ -21,18 +21,18 @@ import torch
 from torch import Tensor, nn
 
 from vadd.errors import UserError
+from vadd.networks.mlp import TimeEmbedding
 from vadd.networks.posterior import mean_and_log_std
 from vadd.networks.transformer_blocks import TransformerBody, TransformerSize
 
 
 class ShortTransformerDenoiser(nn.Module):
-    """(xt, z) -> logits at the positions asked for, without time input; see :class:`vadd.core.model.Denoiser`.
+    """(xt, z, t) -> logits at the positions asked for; see :class:`vadd.core.model.Denoiser`. By default it does not
+    see t.
 
     ``latent_dim=None`` is the MDLM denoiser: the same network without the linear map that reads the latent.
     ``latent_everywhere`` reads z_i also where x_i is known: of use where z_i may say something of its neighbours.
     """
-
-    uses_time = False
 
     def __init__(
         self,
@@ -42,8 +42,10 @@ class ShortTransformerDenoiser(nn.Module):
         *,
         latent_dim: int | None = None,
         latent_everywhere: bool = False,
+        time_features: int = 0,
     ) -> None:
         super().__init__()
+        self.uses_time = time_features > 0
         size = size or DENOISER_SIZE
         self.positions = positions
         self.vocab_size = vocab_size
@@ -56,6 +58,7 @@ class ShortTransformerDenoiser(nn.Module):
             nn.init.normal_(self.latent.weight, std=share**-0.5)
         self.body = unit_variance_body(positions, vocab_size, size)
         self.readout = nn.Linear(size.width, vocab_size)
+        self.time = TimeEmbedding(time_features, size.width) if time_features else None
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         added: Tensor = self.places
@@ -63,6 +66,8 @@ class ShortTransformerDenoiser(nn.Module):
             assert z is not None, "a denoiser built for a latent is given one"
             read = self.latent(z.view(-1, self.positions, self.latent.in_features))
             added = added + (read if self.latent_everywhere else (xt == self.vocab_size)[..., None] * read)
+        if self.time is not None:
+            added = added + self.time(t)[:, None]
         wanted = where.flatten().nonzero()[:, 0]
         logits: Tensor = self.readout(self.body(xt, None, wanted, added))
         return logits

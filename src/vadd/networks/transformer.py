@@ -16,19 +16,19 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from vadd.networks.mlp import TimeEmbedding
 from vadd.networks.posterior import mean_and_log_std
 from vadd.networks.transformer_blocks import AdaptiveNorm, Condition, TransformerBody, TransformerSize
 from vadd.networks.unet_blocks import zeroed
 
 
 class TransformerDenoiser(nn.Module):
-    """(xt, z) -> logits at the positions asked for, without time input; see :class:`vadd.core.model.Denoiser`.
+    """(xt, z, t) -> logits at the positions asked for; see :class:`vadd.core.model.Denoiser`.
 
-    ``latent_dim=None`` is the MDLM denoiser. The output layer starts at zero, that is, from the uniform distribution;
-    so do all gates, so that every block starts as its shortcut.
+    ``latent_dim=None`` is the MDLM denoiser; ``time_features`` show it t, as SEDD's is shown its noise. The output
+    layer starts at zero, that is, from the uniform distribution; so do all gates, so that every block starts as its
+    shortcut.
     """
-
-    uses_time = False
 
     def __init__(
         self,
@@ -38,8 +38,10 @@ class TransformerDenoiser(nn.Module):
         *,
         condition: int = 128,
         latent_dim: int | None = None,
+        time_features: int = 0,
     ) -> None:
         super().__init__()
+        self.uses_time = time_features > 0
         size = size or TransformerSize()
         self.positions = positions
         self.vocab_size = vocab_size
@@ -49,12 +51,20 @@ class TransformerDenoiser(nn.Module):
             else nn.Sequential(nn.Linear(latent_dim, condition), nn.SiLU(), nn.Linear(condition, condition), nn.SiLU())
         )
         self.body = TransformerBody(
-            positions, vocab_size, size, condition=None if latent_dim is None else condition, zero=True
+            positions,
+            vocab_size,
+            size,
+            condition=condition if latent_dim is not None or time_features else None,
+            zero=True,
         )
         self.readout = zeroed(nn.Linear(size.width, vocab_size))
+        self.time = TimeEmbedding(time_features, condition) if time_features else None
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
-        condition = None if self.latent is None else Condition(self.latent(z))
+        told = [] if self.latent is None else [self.latent(z)]
+        if self.time is not None:
+            told.append(self.time(t))
+        condition = Condition(sum(told[1:], told[0])) if told else None
         # A vocabulary is large: what is not asked for never reaches the output layer.
         wanted = where.flatten().nonzero()[:, 0]
         logits: Tensor = self.readout(self.body(xt, condition, wanted))
@@ -67,7 +77,7 @@ class TransformerDenoiser(nn.Module):
 
     def translated(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """What is a constant without a condition is the bias of the map that reads the condition."""
-        if self.latent is None:
+        if self.latent is None or self.time is not None:
             return weights
         return {
             f"{name.removesuffix('constant')}modulate.bias" if name.endswith(".constant") else name: tensor

@@ -8,15 +8,24 @@ from vadd.recipe.section import Fraction, Section
 
 
 class Diffusion(Section):
+    noise: Literal["mask", "uniform"] = Field(
+        "mask", description="what takes the place of a value: the mask, or any of the values"
+    )
     schedule: Literal["linear", "cosine", "polynomial"] = "linear"
     power: PositiveFloat = Field(2.0, description="of the polynomial schedule")
-    mask_draw: Literal["iid", "stratified", "exact-count", "steps"] = Field(
-        "exact-count", description="the first three draw the integral over t; steps: the states of few-step samplers"
+    mask_draw: Literal["iid", "stratified", "exact-count", "steps", "levels"] = Field(
+        "exact-count",
+        description="the first three draw the integral over t; steps: the states of few-step samplers; levels: those "
+        "of one with many steps, as D3PM",
     )
     steps: dict[PositiveInt, PositiveFloat] = Field(
         {1: 0.3, 2: 0.2, 4: 0.15, 8: 0.15, 16: 0.1, 32: 0.1},
         description="for mask_draw=steps: numbers of steps, and how often each is trained for",
         min_length=1,
+    )
+    levels: PositiveInt = Field(1000, description="for mask_draw=levels: how many")
+    auxiliary: float = Field(
+        0.01, ge=0, description="for mask_draw=levels: weight of D3PM's cross-entropy of x0 beside the bound"
     )
     weighting: Literal["integral", "root", "even"] = Field(
         "integral", description="how masks count in training: by w(t) as in the paper, by its root, or all alike"

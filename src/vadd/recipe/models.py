@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-ModelName = Literal["vadd", "mdlm", "ar"]
+from vadd.recipe.network import TIME_KEYS
+
+ModelName = Literal["vadd", "mdlm", "md4", "radd", "d3pm", "sedd", "udlm", "vadd-uniform", "ar"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,10 +26,20 @@ class ModelFacts:
     """Whether the number of sampling steps is a choice."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Sections and what they hold, laid over those of a recipe."""
+    time_features: int | None = None
+    """How much the denoiser is to see of t; None: what the recipe says."""
     networks: Mapping[str, Any] | None = None
     """The section ``network`` to fall back to where the recipe's is of another kind than those of ``network_kinds``."""
     network_kinds: tuple[str, ...] = ()
     """None stands for all."""
+
+    def described(self) -> dict[str, Any]:
+        """For listings."""
+        return {"label": self.label, "about": self.about, "paper": self.paper, "latent": self.latent}
+
+    def command(self, name: str, recipe: str) -> str:
+        """The training of a ``recipe``."""
+        return f"vadd train {recipe} model={name}"
 
 
 SMALL_TRANSFORMER = {"kind": "short-transformer", "heads": 4, "convolution": 7, "denoiser": {"width": 64, "blocks": 3}}
@@ -43,6 +55,75 @@ MODELS: dict[ModelName, ModelFacts] = {
         label="MDLM",
         about="masked diffusion: positions that are revealed together are drawn independently",
         paper="Sahoo et al. 2024, arXiv 2406.07524",
+    ),
+    "md4": ModelFacts(
+        label="MD4",
+        about="MDLM with a cosine schedule, evenly spread times and time input",
+        paper="Shi et al. 2024, arXiv 2406.04329",
+        settings={"diffusion": {"schedule": "cosine", "mask_draw": "stratified", "weighting": "integral"}},
+        time_features=32,
+    ),
+    "radd": ModelFacts(
+        label="RADD",
+        about="MDLM without time input, trained on all orders: the number of masked positions is drawn, not the time",
+        paper="Ou et al. 2024, arXiv 2406.03736",
+        settings={"diffusion": {"schedule": "linear", "mask_draw": "exact-count", "weighting": "integral"}},
+        time_features=0,
+    ),
+    "d3pm": ModelFacts(
+        label="D3PM",
+        about="absorbing D3PM: 1000 discrete levels, their bound and an auxiliary cross-entropy, time input",
+        paper="Austin et al. 2021, arXiv 2107.03006",
+        settings={
+            "diffusion": {
+                "schedule": "linear",
+                "mask_draw": "levels",
+                "levels": 1000,
+                "auxiliary": 0.01,
+                "weighting": "integral",
+            }
+        },
+        time_features=32,
+    ),
+    "sedd": ModelFacts(
+        label="SEDD",
+        about="absorbing SEDD: scores instead of probabilities, score entropy, analytic and Euler samplers",
+        paper="Lou et al. 2024, arXiv 2310.16834",
+        settings={"diffusion": {"schedule": "linear", "mask_draw": "stratified", "weighting": "integral"}},
+        time_features=32,
+    ),
+    "udlm": ModelFacts(
+        label="UDLM",
+        about="uniform noise in the mask's place: 1000 levels, every position may change at every step",
+        paper="Schiff et al. 2024, arXiv 2412.10193; the uniform rows of D3PM and SEDD",
+        settings={
+            "diffusion": {
+                "noise": "uniform",
+                "schedule": "linear",
+                "mask_draw": "levels",
+                "levels": 1000,
+                "auxiliary": 0.0,
+                "weighting": "integral",
+            }
+        },
+        time_features=32,
+    ),
+    "vadd-uniform": ModelFacts(
+        label="VADD, uniform noise",
+        about="VADD with uniform noise in the mask's place, trained on the states of few-step samplers",
+        paper="the future work of VADD",
+        latent=True,
+        settings={
+            "diffusion": {
+                "noise": "uniform",
+                "schedule": "linear",
+                "mask_draw": "steps",
+                "weighting": "integral",
+                "partly_explained": 0.0,
+            },
+            "latent": {"heard_from": 0.0},
+        },
+        time_features=32,
     ),
     "ar": ModelFacts(
         label="AR",
@@ -66,10 +147,17 @@ def with_model(content: Mapping[str, Any], model: str) -> dict[str, Any]:
         return new
     if facts.network_kinds and new["network"]["kind"] not in facts.network_kinds:
         new["network"] = facts.networks
+    keys = TIME_KEYS.get(new["network"]["kind"])
+    if facts.time_features is not None and keys is not None:
+        value: Any = facts.time_features
+        for key in reversed(keys):
+            value = {key: value}
+        new["network"] = _laid_over(new["network"], value)
     return _laid_over(new, facts.settings)
 
 
 def _laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(base) | {
-        key: _laid_over(base[key], value) if isinstance(value, Mapping) else value for key, value in changes.items()
-    }
+    new = dict(base)
+    for key, value in changes.items():
+        new[key] = _laid_over(base.get(key, {}), value) if isinstance(value, Mapping) else value
+    return new

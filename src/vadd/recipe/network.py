@@ -11,6 +11,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from vadd.recipe.section import Fraction, Section
 
 CONVOLUTION = "odd width of a convolution beside each attention; 0: none"
+TIME_FEATURES = "sinusoids of t shown to the denoiser; 0: it does not see t"
 CHECKPOINTING = "recompute activations in the backward pass, to save memory"
 
 
@@ -61,6 +62,7 @@ class MlpNetwork(NetworkSection):
 
 class ResidualDenoiserSection(Section):
     blocks: PositiveInt = 3
+    time_features: int = Field(0, ge=0, multiple_of=2, description=TIME_FEATURES)
 
 
 class ResidualRecognizerSection(Section):
@@ -98,6 +100,10 @@ TRANSFORMER_SIZES = {
 """``small`` is the paper's, the size of GPT-2 small; ``medium`` follows GPT-2 medium; ``tiny`` is for CPUs."""
 
 
+class TransformerDenoiserSection(Section):
+    time_features: int = Field(0, ge=0, multiple_of=2, description=TIME_FEATURES)
+
+
 class TransformerRecognizerSection(Section):
     blocks: PositiveInt | None = Field(None, description="by default as many as the denoiser's")
 
@@ -114,12 +120,13 @@ class TransformerNetwork(NetworkSection):
     dropout: Fraction = 0.1
     convolution: int = Field(0, ge=0, description=CONVOLUTION)
     checkpointing: bool = Field(False, description=CHECKPOINTING)
+    denoiser: TransformerDenoiserSection = TransformerDenoiserSection()
     recognizer: TransformerRecognizerSection = TransformerRecognizerSection()
 
     def _settings_of(self, network: str) -> dict[str, Any]:
         """Those of the size, except where the recipe states its own."""
-        shared = NetworkSection._settings_of(self, "denoiser")
-        own = self.recognizer.model_dump() if network == "recognizer" else {}
+        shared = {name: value for name, value in self if not isinstance(value, Section) and name != "kind"}
+        own: dict[str, Any] = getattr(self, network).model_dump()
         stated = [(name, value) for part in (shared, own) for name, value in part.items()]
         return TRANSFORMER_SIZES[self.size] | {n: value for n, value in stated if n != "size" and value is not None}
 
@@ -130,6 +137,7 @@ class ShortTransformerDenoiserSection(Section):
     latent_everywhere: bool = Field(
         False, description="read the numbers of z that belong to a position also where its value is known"
     )
+    time_features: int = Field(0, ge=0, multiple_of=2, description=TIME_FEATURES)
 
 
 class ShortTransformerRecognizerSection(Section):
@@ -152,3 +160,22 @@ Network = Annotated[
     MlpNetwork | ResidualNetwork | UnetNetwork | TransformerNetwork | ShortTransformerNetwork,
     Field(discriminator="kind"),
 ]
+
+
+TIME_KEYS: dict[str, tuple[str, ...]] = {
+    "mlp": ("time_features",),
+    "residual": ("denoiser", "time_features"),
+    "transformer": ("denoiser", "time_features"),
+    "short-transformer": ("denoiser", "time_features"),
+}
+"""Where each kind of network says how much it sees of t; UNets always do."""
+
+
+def sees_time(network: Network) -> bool:
+    keys = TIME_KEYS.get(network.kind)
+    if keys is None:
+        return True
+    value: Any = network
+    for key in keys:
+        value = getattr(value, key)
+    return bool(value)

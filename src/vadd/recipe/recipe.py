@@ -15,7 +15,7 @@ from vadd.recipe.data import Data
 from vadd.recipe.diffusion import Diffusion
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.models import MODELS, ModelName, with_model
-from vadd.recipe.network import MlpNetwork, Network
+from vadd.recipe.network import MlpNetwork, Network, sees_time
 from vadd.recipe.sampling import Sampling
 from vadd.recipe.section import Section
 from vadd.recipe.training import Training
@@ -47,6 +47,22 @@ class Recipe(Section):
                 f"model={self.model} goes with network.kind={' or '.join(kinds)}, not {self.network.kind}; "
                 f"`vadd train RECIPE model={self.model}` brings one along"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _noise_fits(self) -> "Recipe":
+        if self.diffusion.noise == "mask":
+            return self
+        if MODELS[self.model].settings.get("diffusion", {}).get("noise", "mask") == "mask":
+            raise ValueError("diffusion.noise=uniform goes with model=udlm or model=vadd-uniform")
+        if self.diffusion.schedule != "linear" or self.diffusion.mask_draw not in ("levels", "steps"):
+            raise ValueError(
+                "diffusion.noise=uniform goes with diffusion.schedule=linear and diffusion.mask_draw=levels or steps"
+            )
+        if not sees_time(self.network):
+            raise ValueError("diffusion.noise=uniform needs a network that sees t: time_features above 0")
+        if self.has_latent and self.latent.heard_from > 0:
+            raise ValueError("latent.heard_from counts masked positions, and diffusion.noise=uniform has none")
         return self
 
     @model_validator(mode="after")

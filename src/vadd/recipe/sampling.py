@@ -19,6 +19,7 @@ class Sampling(Section):
         "entropy-bounded",
         "remask",
         "remask-rescaled",
+        "euler",
     ] = Field("ancestral", description="the first three draw from the model's own distribution and have bounds")
     grid: Literal["uniform", "cosine"] = "uniform"
     latent_policy: Literal["resample", "fixed"] = Field(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vadd.core import Evidence, ExactCount, LatentHealth, MaskedBatch, MaskedDiffusion, Objective, objective
+from vadd.core import Evidence, LatentHealth, MaskedBatch, MaskedDiffusion, Objective, objective
 from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.health import health_of, posteriors
 from vadd.core.masking import BatchPart
@@ -28,7 +28,7 @@ def judge(model: MaskedDiffusion, test: Tensor, seed: int, rows_at_once: int, pr
     total = min(EXAMPLES, len(test))
     # The same at every evaluation, so that differences are those of the weights.
     noise = step_generator(seed, TEST)
-    masking = ExactCount()(total, test.shape[1], model.schedule, noise)
+    masking = model.held_out_draw(total, test.shape[1], model.schedule, noise)
     evidences: list[Evidence] = []
     found: list[tuple[DiagonalGaussian, DiagonalGaussian]] = []
     for rows in torch.split(processes.padded_share(total), rows_at_once):

@@ -1,0 +1,52 @@
+"""``vadd zoo``."""
+
+from typing import Annotated
+
+import typer
+
+from vadd.cli.console import out_console
+from vadd.cli.options import JsonOption, check_json
+from vadd.errors import UserError
+
+SMALLEST = "checkerboard"
+"""The recipe that every model learns in minutes."""
+
+
+def zoo(
+    name: Annotated[str | None, typer.Argument(help="Show this one whole.", show_default=False)] = None,
+    json: JsonOption = None,
+) -> None:
+    """List the models that can be trained, sampled and judged side by side, or show what one brings to a recipe.
+
+    \b
+    Examples:
+      vadd zoo
+      vadd zoo sedd
+      vadd train digits model=sedd --out runs/digits-sedd
+    """
+    check_json(json)
+    from vadd.files import write_json
+    from vadd.recipe import MODELS, load_recipe, suggestion
+    from vadd.recipe.recipe import differences
+
+    if name is not None and name not in MODELS:
+        raise UserError(f"unknown model {name!r}{suggestion(name, MODELS)}; choose from {', '.join(MODELS)}")
+    shown = [known for known in MODELS if name in (None, known)]
+    if json is not None:
+        facts = [{"model": known, "recipe": SMALLEST, **MODELS[known].described()} for known in shown]
+        write_json(json, facts)
+    if name is None:
+        width = max(map(len, MODELS))
+        for known in shown:
+            out_console.print(f"{known:{width}}  {MODELS[known].about}", soft_wrap=True, highlight=False)
+            out_console.print(f"{'':{width}}  {MODELS[known].paper}", soft_wrap=True, highlight=False, style="dim")
+        hint = f"\nThe smallest training of each: vadd train {SMALLEST} model=NAME. Other data: vadd recipes"
+        out_console.print(hint, soft_wrap=True, highlight=False)
+        return
+    facts_of = MODELS[shown[0]]
+    out_console.print(f"{facts_of.label}: {facts_of.about}\n{facts_of.paper}", soft_wrap=True, highlight=False)
+    out_console.print(f"{facts_of.command(shown[0], SMALLEST)}", soft_wrap=True, highlight=False)
+    plain = load_recipe(SMALLEST).with_overrides(["model=mdlm"])
+    brought = differences(plain, plain.with_overrides([f"model={name}"]))
+    for key, (_, value) in brought.items():
+        out_console.print(f"  {key}: {value}", soft_wrap=True, highlight=False)
