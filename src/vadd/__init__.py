@@ -13,15 +13,31 @@ from vadd.version import __version__
 if TYPE_CHECKING:
     from vadd.api.run import Run, load
     from vadd.api.train import train
+    from vadd.core import Denoiser, Recognizer, check
     from vadd.data import DiscreteDataset
     from vadd.recipe import Recipe, load_recipe
 
-__all__ = ["DiscreteDataset", "Recipe", "Run", "UserError", "__version__", "load", "load_recipe", "train"]
+__all__ = [
+    "Denoiser",
+    "DiscreteDataset",
+    "Recipe",
+    "Recognizer",
+    "Run",
+    "UserError",
+    "__version__",
+    "check",
+    "load",
+    "load_recipe",
+    "train",
+]
 
 _HOMES = {
+    "Denoiser": "vadd.core",
     "DiscreteDataset": "vadd.data",
     "Recipe": "vadd.recipe",
+    "Recognizer": "vadd.core",
     "Run": "vadd.api.run",
+    "check": "vadd.core",
     "load": "vadd.api.run",
     "load_recipe": "vadd.recipe",
     "train": "vadd.api.train",

@@ -5,6 +5,7 @@ There is one registry for each kind of thing that a recipe can name: :data:`DATA
 it in its package, give it a section in :mod:`vadd.recipe`, and enter it here.
 """
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -89,6 +90,7 @@ from vadd.recipe import (
     GivenData,
     LatentSection,
     Network,
+    OwnNetwork,
     Recipe,
     Sampling,
     TextData,
@@ -274,6 +276,32 @@ NETWORKS: dict[str, NetworkKind] = {
 }
 
 
+def _given_elsewhere(*_: Any, denoiser: str, recognizer: str | None, **__: Any) -> nn.Module:
+    named = denoiser if recognizer is None else f"{denoiser} and {recognizer}"
+    asked = "denoiser=..." if recognizer is None else "denoiser=..., recognizer=..."
+    raise UserError(f"this model has networks of somebody's own, {named}: open it in Python, vadd.load(PATH, {asked})")
+
+
+NETWORKS["own"] = NetworkKind(_given_elsewhere, _given_elsewhere, rows_at_once=256)
+
+
+@dataclass(frozen=True)
+class OwnNetworks:
+    """Modules that somebody gave instead of a section ``network``; they stay as they are, a model has copies."""
+
+    denoiser: nn.Module
+    recognizer: nn.Module | None = None
+
+    def section(self) -> OwnNetwork:
+        named = None if self.recognizer is None else type(self.recognizer).__qualname__
+        return OwnNetwork(denoiser=type(self.denoiser).__qualname__, recognizer=named)
+
+    def copies(self) -> tuple[nn.Module, nn.Module | None]:
+        """Together, so that what the two share they go on sharing; in train mode, whatever theirs is."""
+        denoiser, recognizer = copy.deepcopy((self.denoiser, self.recognizer))
+        return denoiser.train(), None if recognizer is None else recognizer.train()
+
+
 def rows_at_once(network: Network) -> int:
     """Examples that judging shows a network at a time."""
     return NETWORKS[network.kind].rows_at_once
@@ -295,10 +323,12 @@ KERNELS: dict[str, type[MaskedDiffusion]] = {"mask": MaskedDiffusion, "uniform":
 """What noise does to a value."""
 
 
-def build_model(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
+def build_model(recipe: Recipe, format: ExampleFormat, own: OwnNetworks | None = None) -> MaskedDiffusion:
     """The untrained model for examples of this ``format``, initialised from the recipe's seed without touching the
-    global generator. It does not score the pad of the format.
+    global generator. It does not score the pad of the format. Networks of one's ``own`` come as they are.
     """
+    if own is not None:
+        return _of_own_networks(recipe, format, own)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         return MODEL_BUILDERS[recipe.model](recipe, format)
@@ -308,12 +338,15 @@ def _with_latent(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
     section, shape, vocab_size = recipe.latent, format.shape, format.vocab_size
     # First the denoiser, then the recognition model: the order is part of what a seed means.
     denoiser = build_denoiser(recipe.network, shape, vocab_size, section.width(shape))
-    latent: Latent = NoLatent()
-    if dim := section.size(shape):
-        recognizer = build_recognizer(recipe.network, shape, vocab_size, dim)
-        latent = LATENTS[section.kind](section, recognizer, dim, vocab_size)
-    if section.codes:
-        latent = CodedLatent(section.codes, latent)
+    dim = section.size(shape)
+    recognizer = build_recognizer(recipe.network, shape, vocab_size, dim) if dim else None
+    latent = build_latent(recipe, format, recognizer)
+    return KERNELS[recipe.diffusion.noise](denoiser, build_schedule(recipe.diffusion), latent, format.pad)
+
+
+def _of_own_networks(recipe: Recipe, format: ExampleFormat, own: OwnNetworks) -> MaskedDiffusion:
+    denoiser, recognizer = own.copies()
+    latent = build_latent(recipe, format, recognizer) if recipe.has_latent else None
     return KERNELS[recipe.diffusion.noise](denoiser, build_schedule(recipe.diffusion), latent, format.pad)
 
 
@@ -358,9 +391,22 @@ LATENTS: dict[str, Callable[[LatentSection, nn.Module, int, int], Latent]] = {
 }
 
 
+def build_latent(recipe: Recipe, format: ExampleFormat, recognizer: nn.Module | None) -> Latent:
+    """What the section ``latent`` describes; a latent of codes alone has no recognition model."""
+    section = recipe.latent
+    latent: Latent = NoLatent()
+    if recognizer is not None:
+        latent = LATENTS[section.kind](section, recognizer, section.size(format.shape), format.vocab_size)
+    return CodedLatent(section.codes, latent) if section.codes else latent
+
+
 def build_prior(recipe: Recipe, format: ExampleFormat, *, informed: bool) -> FlowPrior:
     """An untrained flow over z; ``informed`` gives it a reader of states, a network like the recognition model."""
     section, settings, dim = recipe.latent, recipe.latent.flow, recipe.latent.size(format.shape)
+    if informed and isinstance(recipe.network, OwnNetwork):
+        raise UserError(
+            "an informed prior reads states by a network of the recipe, which is not for networks of one's own"
+        )
     size = {"transforms": settings.transforms, "width": settings.width}
 
     def reader(numbers: int, share: int | None = None) -> StateReader | None:

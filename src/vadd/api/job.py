@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
+    from vadd.build import OwnNetworks
     from vadd.data import DiscreteDataset
     from vadd.progress import Progress
     from vadd.recipe import Recipe
@@ -24,6 +25,8 @@ class Job:
     directory: "RunDirectory"
     resume: bool = False
     overwrite: bool = False
+    own: "OwnNetworks | None" = None
+    """Networks to train in place of the recipe's."""
 
 
 def default_place(name: str, model: str) -> Path:
@@ -51,6 +54,7 @@ def prepare(
     """The data, after everything was checked that can be before an old run is given up; then the run's directory, into
     which ``keep`` writes what it must have of them.
     """
+    from vadd.api.own_networks import check_sizes
     from vadd.parallel import on_main_process
     from vadd.planning.fitting import check_memory
     from vadd.training.loop import check_trainable
@@ -59,7 +63,10 @@ def prepare(
         on_main_process(partial(job.directory.check_place, overwrite=job.overwrite))  # reading may take long
     dataset = read(job.recipe, progress)
     check_trainable(job.recipe)
-    check_memory(job.recipe, dataset.format)
+    if job.own is None:
+        check_memory(job.recipe, dataset.format)
+    else:  # it is in memory already
+        check_sizes(job.own, dataset.format)
 
     def create() -> None:
         job.directory.create(job.recipe, overwrite=job.overwrite)

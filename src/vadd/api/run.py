@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vadd.api.frames import frame_of
+from vadd.api.own_networks import given_networks
 from vadd.api.results import Results
 from vadd.core import Particles
 from vadd.data.dataset import Array
@@ -21,7 +22,8 @@ from vadd.evaluation.evaluate import DEFAULT_STEPS, report_of
 from vadd.evaluation.likelihood import measure_bounds
 from vadd.progress import Progress, silent
 from vadd.report.samples import ShownFigure, as_html_image, draw_objective, draw_samples
-from vadd.runs.layout import CheckpointName, PriorChoice
+from vadd.runs.export import export
+from vadd.runs.layout import CheckpointName, PriorChoice, RunDirectory
 from vadd.runs.run import Run as LoadedRun
 from vadd.runs.run import load as load_run
 
@@ -94,6 +96,11 @@ class Run(LoadedRun):
             raise UserError(f"examples have the shape (n, {self.model.positions}) here, not {tuple(given.shape)}")
         return given.flatten(1)
 
+    def export(self, out: str | Path) -> Path:
+        """Write these weights, the recipe and a model card to the new folder ``out``, as ``vadd export`` does."""
+        checkpoint: CheckpointName = "latest" if self.step is None else self.step
+        return export(RunDirectory.open(self.directory.path), Path(out), checkpoint=checkpoint).path
+
     def plot(self, steps: int | None = None, seed: int = 0) -> ShownFigure:
         """How the training went, and samples drawn in so many ``steps`` (default: the recipe's)."""
         figure = ShownFigure(figsize=(9.2, 4), layout="constrained")
@@ -151,11 +158,21 @@ def load(
     *,
     checkpoint: CheckpointName = "latest",
     prior: PriorChoice = "fitted",
+    denoiser: nn.Module | None = None,
+    recognizer: nn.Module | None = None,
 ) -> Run:
-    loaded = load_run(path, device, checkpoint=checkpoint, prior=prior)
+    """Open a run with the averaged weights of one of its checkpoints, on ``device`` (default: a GPU if there is one,
+    else the CPU).
+
+    ``path`` is the run's directory, a folder that ``vadd export`` wrote or, where there is no such path, the name
+    "owner/name" of one on the Hugging Face Hub. ``checkpoint`` is "latest" (the newest that is whole), "best" (the
+    lowest held-out objective) or a step. Priors that ``vadd fit-prior`` made for it are used unless ``prior`` is
+    "trained"; "flow" and "informed" ask for that one. A run that was trained with a ``denoiser`` and a ``recognizer``
+    of your own is opened with modules of the same kind and size; they stay as they are, the run has copies. The data
+    are read only when they are needed; sampling does not need them.
+    """
+    own = given_networks(denoiser, recognizer)
+    loaded = load_run(path, device, checkpoint=checkpoint, prior=prior, own=own)
     run = Run.__new__(Run)
     run.__dict__.update(loaded.__dict__)
     return run
-
-
-load.__doc__ = load_run.__doc__

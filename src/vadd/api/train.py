@@ -1,16 +1,21 @@
 """``vadd.train``: what ``vadd train`` does, from Python and for data in memory."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from vadd.api.data import Named, Source, source_of
 from vadd.api.job import Job, check_same_recipe, default_place, prepare
 from vadd.api.notebook import NotebookProgress, in_notebook
+from vadd.api.own_networks import given_networks, with_own_networks
 from vadd.api.run import Run, load
 from vadd.api.settings import with_settings
-from vadd.build import build_dataset
+from vadd.build import OwnNetworks, build_dataset
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.parallel import is_main
@@ -29,6 +34,8 @@ def train(
     out: str | Path | None = None,
     model: ModelName | None = None,
     *,
+    denoiser: nn.Module | None = None,
+    recognizer: nn.Module | None = None,
     resume: bool = False,
     overwrite: bool = False,
     on_step: Callable[[StepEvent], object] | None = None,
@@ -46,6 +53,10 @@ def train(
     ``out`` is the run's directory, by default ``runs/NAME-MODEL``; a run that is there is never replaced without
     ``overwrite``. ``model`` is "vadd" unless the recipe says otherwise, or "mdlm" for the same without a latent, or
     another of :mod:`vadd.recipe.models`.
+
+    A ``denoiser`` (:class:`vadd.Denoiser`) and, for "vadd", a ``recognizer`` (:class:`vadd.Recognizer`) of your own
+    take the place of the recipe's networks. They are checked (:func:`vadd.check`) and stay as they are: the run has
+    copies. Resuming and :func:`vadd.load` take the same.
 
     The callbacks are told what happens, by one event each, and may end the training with ``event.stop()``; so does
     Ctrl-C or the notebook's stop button. A run that ended early goes on with ``resume=True``; the data may then be left
@@ -65,20 +76,37 @@ def train(
     if model is not None:
         settings["model"] = model
     source = None if data is None else source_of(data)
+    own = given_networks(denoiser, recognizer)
     make = _job_to_resume if resume else _new_job
-    job = make(source, out, settings, overwrite)
+    job = make(source, out, _Wanted(settings, own), overwrite)
     dataset = _prepared(job, source)
     callbacks = Callbacks(on_step, on_evaluation, on_checkpoint)
     outcome = _trained(job, dataset, callbacks, progress=progress)
     if outcome.finished and is_main():
-        fit_priors_of_recipe(job.directory.path)
-    return load(job.directory.path)
+        fit_priors_of_recipe(job.directory.path, own=own)
+    return load(job.directory.path, denoiser=denoiser, recognizer=recognizer)
 
 
-def _new_job(source: Source | None, out: str | Path | None, settings: dict[str, Any], overwrite: bool) -> Job:
+@dataclass(frozen=True)
+class _Wanted:
+    """What changes the recipe of the data."""
+
+    settings: Mapping[str, Any]
+    own: OwnNetworks | None
+
+    @property
+    def model(self) -> str:
+        return str(self.settings.get("model", "vadd"))
+
+    def of(self, recipe: Recipe) -> Recipe:
+        changed = with_settings(recipe, self.settings, list(inspect.signature(train).parameters))
+        return changed if self.own is None else with_own_networks(changed, self.own)
+
+
+def _new_job(source: Source | None, out: str | Path | None, wanted: _Wanted, overwrite: bool) -> Job:
     if source is None:
         raise UserError("vadd.train needs data: an array, texts, a path or the name of a recipe")
-    place = default_place(source.name, settings.get("model", "vadd")) if out is None else Path(out)
+    place = default_place(source.name, wanted.model) if out is None else Path(out)
     directory = RunDirectory(place)
     if directory.is_run() and not overwrite:
         raise UserError(
@@ -86,27 +114,23 @@ def _new_job(source: Source | None, out: str | Path | None, settings: dict[str, 
             f"vadd.load({str(place)!r}) opens it"
         )
     directory.check_place(overwrite=overwrite)
-    return Job(_with_settings(source.recipe(directory), settings), directory, overwrite=overwrite)
+    return Job(wanted.of(source.recipe(directory)), directory, overwrite=overwrite, own=wanted.own)
 
 
-def _job_to_resume(source: Source | None, out: str | Path | None, settings: dict[str, Any], overwrite: bool) -> Job:
+def _job_to_resume(source: Source | None, out: str | Path | None, wanted: _Wanted, overwrite: bool) -> Job:
     if out is None:
         if source is None:
             raise UserError("resume=True needs the run's directory: out=...")
-        out = default_place(source.name, settings.get("model", "vadd"))
+        out = default_place(source.name, wanted.model)
     directory = RunDirectory.open(out)
     recipe = directory.recipe()
     if source is not None:
         source.check_same(directory)
     if isinstance(source, Named):
         recipe = source.recipe(directory)
-    job = Job(_with_settings(recipe, settings), directory, resume=True)
+    job = Job(wanted.of(recipe), directory, resume=True, own=wanted.own)
     check_same_recipe(job)
     return job
-
-
-def _with_settings(recipe: Recipe, settings: dict[str, Any]) -> Recipe:
-    return with_settings(recipe, settings, list(inspect.signature(train).parameters))
 
 
 def _prepared(job: Job, source: Source | None) -> DiscreteDataset:
@@ -116,14 +140,11 @@ def _prepared(job: Job, source: Source | None) -> DiscreteDataset:
 
 
 def _trained(job: Job, dataset: DiscreteDataset, callbacks: Callbacks, *, progress: bool) -> Outcome:
+    start = partial(run_training, job.recipe, job.directory, dataset, resume=job.resume, own=job.own)
     if not progress or not in_notebook():
-        return run_training(
-            job.recipe, job.directory, dataset, resume=job.resume, callbacks=callbacks, silent=not progress
-        )
+        return start(callbacks=callbacks, silent=not progress)
     with NotebookProgress(f"{job.recipe.name} {job.recipe.model}", callbacks) as shown:
-        outcome = run_training(
-            job.recipe, job.directory, dataset, resume=job.resume, callbacks=shown.callbacks, silent=True
-        )
+        outcome = start(callbacks=shown.callbacks, silent=True)
     if not outcome.finished:
         console.print(f"stopped after {outcome.step} steps; saved, resume=True goes on", markup=False)
     return outcome

@@ -5,6 +5,7 @@ Tensors only: no files, no configuration, no printing.
 
 from vadd.core.autoregression import Autoregressive
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
+from vadd.core.checking import Findings, check
 from vadd.core.codes import CodedLatent
 from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.health import LatentHealth, latent_health
@@ -56,6 +57,7 @@ __all__ = [
     "EvenWeights",
     "Evidence",
     "ExactCount",
+    "Findings",
     "FirstHitting",
     "FlowPrior",
     "GaussianLatent",
@@ -91,6 +93,7 @@ __all__ = [
     "TokenSampler",
     "UniformDiffusion",
     "UniformSteps",
+    "check",
     "elbo",
     "k_sample_delbo",
     "kl_warmup",

@@ -27,11 +27,15 @@ class Denoiser(Protocol):
     """A network that predicts the hidden values.
 
     ``denoiser(xt, z, t, where)`` takes tokens (B, N) in 0..V, a latent (B, d) or None, times (B,), and a bool mask
-    (B, N) with M true entries. It returns logits (M, V), for the positions asked for only, in row-major order.
+    (B, N) with M true entries. It returns logits (M, V), for the positions asked for only, in row-major order. What it
+    says of an example depends on that example alone, and in eval mode on nothing else. :func:`vadd.check` tells
+    whether a module keeps to that.
     """
 
     positions: int
+    """N, the values of an example."""
     vocab_size: int
+    """V; the value V itself is the mask."""
     uses_time: bool
     """Whether the output depends on t."""
 

@@ -23,6 +23,7 @@ from vadd.recipe.models import MODELS, ModelFacts
 from vadd.recipe.network import (
     MlpNetwork,
     Network,
+    OwnNetwork,
     ResidualNetwork,
     ShortTransformerNetwork,
     TransformerNetwork,
@@ -63,6 +64,7 @@ __all__ = [
     "MnistData",
     "ModelFacts",
     "Network",
+    "OwnNetwork",
     "Recipe",
     "ResidualNetwork",
     "Sampling",

@@ -156,8 +156,16 @@ class ShortTransformerNetwork(NetworkSection):
     recognizer: ShortTransformerRecognizerSection = ShortTransformerRecognizerSection()
 
 
+class OwnNetwork(NetworkSection):
+    """Somebody's own modules, given in Python; a run remembers what they were called."""
+
+    kind: Literal["own"] = "own"
+    denoiser: str
+    recognizer: str | None = None
+
+
 Network = Annotated[
-    MlpNetwork | ResidualNetwork | UnetNetwork | TransformerNetwork | ShortTransformerNetwork,
+    MlpNetwork | ResidualNetwork | UnetNetwork | TransformerNetwork | ShortTransformerNetwork | OwnNetwork,
     Field(discriminator="kind"),
 ]
 

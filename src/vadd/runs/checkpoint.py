@@ -53,7 +53,7 @@ def write_checkpoint(directory: Path, state: TrainingState) -> None:
         if shutil.disk_usage(partial).free < state.bytes() + SPARE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
         for name, tensors in ((MODEL, state.model), (EMA, state.ema), (OPTIMIZER, state.optimizer)):
-            save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, partial / name)
+            save_file(apart(tensors), partial / name)
         manifest = {
             "step": state.step,
             "test_loss": state.test_loss,
@@ -74,6 +74,18 @@ def write_checkpoint(directory: Path, state: TrainingState) -> None:
     except BaseException:
         remove(partial)
         raise
+
+
+def apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """As the format wants them: in memory of their own, also those that a network has under two names."""
+    found: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        place = plain.untyped_storage().data_ptr()
+        found[name] = plain.clone() if place in seen else plain
+        seen.add(place)
+    return found
 
 
 def read_checkpoint(directory: Path) -> TrainingState:

@@ -8,7 +8,7 @@ import yaml
 
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
-from vadd.recipe import Recipe, TextData, flatten
+from vadd.recipe import OwnNetwork, Recipe, TextData, flatten
 from vadd.runs.status import latent_verdict
 
 METHODS = {
@@ -85,7 +85,8 @@ def model_card(
         f"# {recipe.name}, {label}\n\n{METHODS[recipe.model]} It generates {what} with values "
         f"0..{format.vocab_size - 1}.{about}",
         "## Use\n\n```python\nimport vadd  # pip install vadd\n\n"
-        'samples = vadd.load("PATH OR owner/name").sample(16, steps=4)  # (16, positions) integers\n```\n\n'
+        f'samples = vadd.load("PATH OR owner/name"{_networks(recipe)}).sample(16, steps=4)'
+        "  # (16, positions) integers\n```\n\n"
         "The training data are not needed for sampling. The weights are in safetensors; nothing is unpickled.",
         f"## Training\n\n{_training(recipe, step, parameters)}",
         f"## Measured\n\n{_numbers(recipe, measured)}",
@@ -93,6 +94,14 @@ def model_card(
     if results is not None:
         sections.append(results.tables)
     return "\n\n".join(section.strip() for section in sections) + "\n"
+
+
+def _networks(recipe: Recipe) -> str:
+    """What opening the model takes besides its place."""
+    if not isinstance(recipe.network, OwnNetwork):
+        return ""
+    given = {"denoiser": recipe.network.denoiser, "recognizer": recipe.network.recognizer}
+    return "".join(f", {name}={kind}(...)" for name, kind in given.items() if kind is not None)
 
 
 def _front_matter(recipe: Recipe) -> str:

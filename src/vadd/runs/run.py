@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.build import build_dataset, build_model, build_prior, example_format
+from vadd.build import OwnNetworks, build_dataset, build_model, build_prior, example_format
 from vadd.core import MaskedDiffusion, Prior, Samples
 from vadd.data import DiscreteDataset, ExampleFormat
 from vadd.data.dataset import Array
@@ -25,7 +25,7 @@ from vadd.generation.options import SamplingOptions, resolve
 from vadd.generation.sampling import check_start, stream
 from vadd.parallel import Processes, default_device
 from vadd.progress import Progress, silent
-from vadd.recipe import Recipe
+from vadd.recipe import OwnNetwork, Recipe
 from vadd.runs.archive import Archive
 from vadd.runs.checkpoint import read_weights
 from vadd.runs.exported import ExportedModel, find_exported
@@ -172,6 +172,7 @@ def load(
     *,
     checkpoint: CheckpointName = "latest",
     prior: PriorChoice = "fitted",
+    own: OwnNetworks | None = None,
 ) -> Run:
     """Open a run with the averaged weights of one of its checkpoints, on ``device`` (default: a GPU if there is one,
     else the CPU).
@@ -181,6 +182,7 @@ def load(
     a flow prior samples keep one z for all steps unless the options say otherwise.
     ``path`` may also be a folder that ``vadd export`` wrote or, where there is no such path, the name "owner/name" of
     one on the Hugging Face Hub. Its ``data`` are read only when they are needed; sampling does not need them.
+    A run that was trained with networks of somebody's ``own`` is opened with the same.
     """
     exported = find_exported(path)
     if exported is None:
@@ -194,11 +196,14 @@ def load(
         directory, recipe, chosen = RunDirectory(exported.path), exported.recipe, exported.path
         step, weights, tokenizer = exported.step, exported.weights(), read_tokenizer(directory)
         format = exported_format(exported, tokenizer)
-    model = build_model(recipe, format)
+    if own is not None and not isinstance(recipe.network, OwnNetwork):
+        raise UserError(f"{path} has networks of its recipe ({recipe.network.kind}); none of your own are needed")
+    model = build_model(recipe, format, own)
     try:
         model.load_state_dict(weights)
     except RuntimeError:
-        raise UserError(f"the weights in {chosen} do not fit the recipe of {path}") from None
+        what = f"the recipe of {path}" if own is None else "the networks that were given"
+        raise UserError(f"the weights in {chosen} do not fit {what}") from None
     run = Run(directory, model, recipe, format, tokenizer, step)
     _use_priors(run, chosen, prior)
     run.model.to(device or default_device()).eval().requires_grad_(False)

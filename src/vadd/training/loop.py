@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vadd.build import build_mask_draw, build_model, rows_at_once
+from vadd.build import OwnNetworks, build_mask_draw, build_model, rows_at_once
 from vadd.core import MaskedBatch, MaskedDiffusion, Objective, kl_warmup, objective
 from vadd.core.masking import BatchPart, Masking
 from vadd.core.randomness import MASKS, ShuffledBatches, seed_dropout, step_generator
@@ -60,17 +60,19 @@ def train(
     *,
     resume: bool = False,
     callbacks: Callbacks = Callbacks(),  # noqa: B008  # frozen
+    own: OwnNetworks | None = None,
     silent: bool = False,
 ) -> Outcome:
     """Train what ``recipe`` describes on its ``data``; the directory must have been made by ``RunDirectory.create``.
 
-    ``callbacks`` are told what happens and may stop it; ``silent`` where somebody else shows the progress.
+    ``callbacks`` are told what happens and may stop it; networks of somebody's ``own`` are trained in place of the
+    recipe's; ``silent`` where somebody else shows the progress.
     With ``resume`` the training goes on from the newest checkpoint that is whole, or from the start where there is none
     yet. The recipe may then differ from the run's where :func:`~vadd.recipe.may_change_on_resume` allows it, and takes
     its place.
     """
     with held_by_main_process(directory.lock):
-        return Trainer(recipe, directory, data, resume=resume, callbacks=callbacks).run(silent=silent)
+        return Trainer(recipe, directory, data, resume=resume, callbacks=callbacks, own=own).run(silent=silent)
 
 
 class Trainer:
@@ -82,6 +84,7 @@ class Trainer:
         *,
         resume: bool = False,
         callbacks: Callbacks = Callbacks(),  # noqa: B008  # frozen
+        own: OwnNetworks | None = None,
     ) -> None:
         self.recipe, self.directory, self.settings, self.data = recipe, directory, recipe.training, data
         self.stop_request = StopRequest()
@@ -97,7 +100,7 @@ class Trainer:
         self.archive = Archive(directory)
         state = self._saved_state() if resume else None
         self.start = 0 if state is None else state.step
-        self.model: MaskedDiffusion = build_model(recipe, data.format)
+        self.model: MaskedDiffusion = build_model(recipe, data.format, own)
         if self.settings.start_from is not None:
             if state is None:  # a resumed training has its own weights; what it started from may be gone by now
                 start_from(self.model, recipe, data.format)

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vadd.build import build_prior, rows_at_once
+from vadd.build import OwnNetworks, build_prior, rows_at_once
 from vadd.core import CodedLatent, DiagonalGaussian, FlowPrior, MaskedBatch, MaskedDiffusion
 from vadd.core.patterns import InfillMasks
 from vadd.core.randomness import PRIOR, seed_dropout, step_generator
@@ -195,7 +195,7 @@ def divergence_from_priors(model: MaskedDiffusion, prior: FlowPrior, x0: Tensor,
     return float(posterior.kl_to_standard_normal().sum(-1).mean()), float(kl)
 
 
-def fit_priors_of_recipe(path: Path, progress: Progress = silent) -> list[FittedPrior]:
+def fit_priors_of_recipe(path: Path, progress: Progress = silent, own: OwnNetworks | None = None) -> list[FittedPrior]:
     """What ``latent.prior`` of a finished run's recipe asks for, as far as it is not there yet."""
     directory = RunDirectory(path)
     recipe = directory.recipe()
@@ -205,4 +205,4 @@ def fit_priors_of_recipe(path: Path, progress: Progress = silent) -> list[Fitted
         return []
     place, _ = Archive(directory).chosen("latest", read_weights)
     missing = [name for name in names if name not in prior_records(place)]
-    return [fit_prior(load(path, prior="trained"), name, progress=progress) for name in missing]
+    return [fit_prior(load(path, prior="trained", own=own), name, progress=progress) for name in missing]
