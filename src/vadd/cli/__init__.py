@@ -20,6 +20,7 @@ from vadd.cli import (
     runs,
     sample,
     status,
+    studio,
     train,
     zoo,
 )
@@ -63,6 +64,7 @@ app.command("fit-prior")(fit_prior.fit_prior)
 app.command()(latent.latent)
 app.command("eval")(eval.evaluate)
 app.command()(compare.compare)
+app.command()(studio.studio)
 app.command()(status.status)
 app.command()(runs.runs)
 app.command()(plan.plan)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from vadd.runs.run import Run
 
 FORMATS = (".html", ".gif", ".png", ".npz")
-PAD = "·"
 RECORDED = 4
 """Of the samples or completions."""
 
@@ -54,6 +53,8 @@ def write_trajectory(
     """
     import numpy as np
 
+    from vadd.report.trajectory import histories_of
+
     states = np.concatenate([part.numpy() for part in recorded], axis=1)
     if out.suffix == ".npz":
         np.savez_compressed(out, states=states, mask=run.model.vocab_size)
@@ -62,7 +63,7 @@ def write_trajectory(
     if is_images(run):
         _write_images(states, run.shape, run.model.vocab_size, title, out)
         return
-    histories = _histories(run, states)
+    histories = histories_of(states, run.model.vocab_size, run.tokenizer)
     if extents is not None:
         histories = [row[extent] for row, extent in zip(histories, extents[: len(histories)], strict=True)]
     _write_tokens(histories, len(states) - 1, title, out)
@@ -94,30 +95,3 @@ def _write_tokens(histories: "list[list[Token]]", steps: int, title: str, out: P
 def is_images(run: "Run") -> bool:
     shape = run.shape
     return len(shape) == 3 and shape[2] in (1, 3)
-
-
-def _histories(run: "Run", states: "Array") -> "list[list[Token]]":
-    """Texts token by token, anything else number by number."""
-    import numpy as np
-
-    from vadd.data.text.pieces import pieces
-    from vadd.report.trajectory import token_histories
-
-    tokenizer = run.tokenizer
-    if tokenizer is None:
-        return token_histories(
-            states, run.model.vocab_size, [[f"{v} " for v in row] for row in states[-1]], "{} ".format
-        )
-
-    def piece_of(value: int) -> str:
-        number = int(tokenizer.to_ids(np.array([value]))[0])
-        return PAD if number == tokenizer.specials.pad else tokenizer.decode([number])
-
-    written = [
-        [
-            PAD if number == tokenizer.specials.pad else piece
-            for number, piece in zip(ids, pieces(tokenizer, ids), strict=True)
-        ]
-        for ids in tokenizer.to_ids(states[-1]).tolist()
-    ]
-    return token_histories(states, run.model.vocab_size, written, piece_of)

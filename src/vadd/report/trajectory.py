@@ -17,6 +17,8 @@ import matplotlib
 import numpy as np
 from jinja2 import Environment
 
+from vadd.data.text.pieces import pieces
+from vadd.data.text.tokenizers import Tokenizer
 from vadd.report.images import (
     MASK_COLOUR,
     Array,
@@ -31,6 +33,7 @@ SCALE = matplotlib.colormaps["plasma"]
 SCALE_ENDS = 0.1, 0.88
 """The palest yellow is not seen on white."""
 IMAGE_SIDE = 208
+PAD = "·"
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,27 @@ def token_histories(
     return histories
 
 
+def histories_of(states: Array, vocab_size: int, tokenizer: Tokenizer | None) -> list[list[Token]]:
+    """Texts token by token, anything else number by number."""
+    if tokenizer is None:
+        written = [[f"{value} " for value in row] for row in states[-1]]
+        return token_histories(states, vocab_size, written, "{} ".format)
+    reader = tokenizer
+
+    def piece_of(value: int) -> str:
+        number = int(reader.to_ids(np.array([value]))[0])
+        return PAD if number == reader.specials.pad else reader.decode([number])
+
+    written = [
+        [
+            PAD if number == reader.specials.pad else piece
+            for number, piece in zip(ids, pieces(reader, ids), strict=True)
+        ]
+        for ids in reader.to_ids(states[-1]).tolist()
+    ]
+    return token_histories(states, vocab_size, written, piece_of)
+
+
 def colour(step: int, steps: int) -> str:
     """The colour, as #rrggbb, of what was revealed at a step 1..steps."""
     low, high = SCALE_ENDS
@@ -120,7 +144,7 @@ def image_page(states: Array, shape: Sequence[int], vocab_size: int, title: str)
     pictures = []
     for sample, when in enumerate(_when_revealed(states, shape, vocab_size)):
         frames = tokens_to_images(states[:, sample], shape, vocab_size, masks=True)
-        pictures.append({"frames": _png(image_grid(frames, columns, separator=0)), "when": _png(when)})
+        pictures.append({"frames": png_uri(image_grid(frames, columns, separator=0)), "when": png_uri(when)})
     size = {"width": shape[1] * IMAGE_SIDE // side, "height": shape[0] * IMAGE_SIDE // side}
     return _page(title, steps, images=pictures, columns=columns, rows=-(-(steps + 1) // columns), **size)
 
@@ -139,7 +163,7 @@ def _rgb(hexadecimal: str) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def _png(image: Array) -> str:
+def png_uri(image: Array) -> str:
     """As a data URI."""
     written = io.BytesIO()
     as_pillow(image).save(written, format="PNG")

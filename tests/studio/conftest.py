@@ -1,0 +1,71 @@
+"""One studio and one browser for all tests that look at the page."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.helpers.studio import PATIENCE, Studio, find_chromium, studio
+from tests.helpers.text_runs import text_recipe
+from tests.helpers.tiny import train_in
+from vadd.recipe import load_recipe
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+TINY_DIGITS = ("training.steps=20", "training.batch=32", "network.width=32", "training.evaluate_every=20")
+HOSTILE = "<script>document.title='taken'</script>\n" * 60
+
+
+@pytest.fixture(scope="session")
+def digits_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """MDLM and VADD on the digits, trained for a moment."""
+    folder = tmp_path_factory.mktemp("studio")
+    for model in ("mdlm", "vadd"):
+        recipe = load_recipe("digits").with_overrides([*TINY_DIGITS, f"model={model}"])
+        assert train_in(folder / f"digits-{model}", recipe).finished
+    return [folder / "digits-mdlm", folder / "digits-vadd"]
+
+
+@pytest.fixture(scope="session")
+def script_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a text that would like to be executed."""
+    folder = tmp_path_factory.mktemp("script")
+    (folder / "script.txt").write_text(HOSTILE)
+    assert train_in(folder / "script", text_recipe(folder / "script.txt", "data.length=24")).finished
+    return folder / "script"
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
+    chromium = find_chromium()
+    if chromium is None:
+        pytest.skip("no browser: apt-get install chromium, or name one in $VADD_CHROMIUM")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def open_studio(
+    tmp_path_factory: pytest.TempPathFactory, digits_runs: list[Path], vadd_run: Path, script_run: Path
+) -> Iterator[Studio]:
+    """With runs on images, points and text."""
+    folder = tmp_path_factory.mktemp("server")
+    with studio(*digits_runs, vadd_run, script_run, log=folder / "log", cwd=folder) as running:
+        yield running
+
+
+@pytest.fixture
+def page(browser: "Browser", open_studio: Studio) -> "Iterator[Page]":
+    """A visitor of their own, with the requests they have made."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    context.set_default_timeout(1000 * PATIENCE)
+    opened = context.new_page()
+    opened.goto(open_studio.url)
+    opened.wait_for_selector("#draw-shown img")
+    yield opened
+    context.close()

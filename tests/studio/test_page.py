@@ -1,0 +1,99 @@
+"""The page as a person sees it, in a browser."""
+
+from typing import TYPE_CHECKING
+
+from tests.helpers.studio import PATIENCE, Studio
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+
+def note(page: "Page", text: str) -> None:
+    """Wait until a card says so."""
+    page.locator("#draw-shown .note", has_text=text).first.wait_for()
+
+
+def test_nothing_comes_from_elsewhere(browser: "Browser", open_studio: Studio) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    asked, complaints = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.goto(open_studio.url)
+    page.wait_for_selector("#draw-shown img", timeout=1000 * PATIENCE)
+    elsewhere = [url for url in asked if not url.startswith((open_studio.url, "data:", "blob:"))]
+    assert len(asked) > 10
+    assert (elsewhere, complaints) == ([], [])
+    context.close()
+
+
+def test_both_runs_are_drawn_side_by_side_and_again_with_more_steps(page: "Page") -> None:
+    assert page.locator("#draw-shown figcaption").all_inner_texts() == ["digits-mdlm · MDLM", "digits-vadd · VADD"]
+    note(page, "1 step · 1 evaluation")
+    first = page.locator("#draw-shown img").last.get_attribute("src")
+    page.locator("#draw-steps input[type=number]").fill("8")
+    page.locator("#draw-button").click()
+    note(page, "8 steps · 8 evaluations")
+    assert page.locator("#draw-shown img").last.get_attribute("src") != first
+
+
+def test_the_scrubber_goes_back_to_all_masked(page: "Page") -> None:
+    page.locator("#draw-scrubber input[type=range]").fill("0")
+    note(page, "step 0 of 1 · 4,096 of 4,096 positions masked")
+    page.locator("#draw-scrubber input[type=range]").fill("1")
+    note(page, "step 1 of 1 · 0 of 4,096 positions masked")
+
+
+def test_files_can_be_kept(page: "Page") -> None:
+    page.locator("#draw-files").click()
+    with page.expect_download() as download:
+        page.locator("a[download$='.npy']").first.click()
+    assert download.value.suggested_filename == "digits-mdlm-1-steps.npy"
+    assert download.value.path().stat().st_size > 64 * 64
+
+
+def test_a_text_that_is_a_script_is_shown_and_not_run(page: "Page") -> None:
+    for run in ("digits-mdlm", "digits-vadd"):
+        page.get_by_label(run).uncheck()
+    page.locator("#runs").get_by_label("script").check()
+    page.locator("#draw-shown pre").first.wait_for()
+    assert page.title() == "vadd studio"
+    assert page.locator("#draw-shown script").count() == 0
+
+
+def test_two_visitors_do_not_disturb_each_other(page: "Page", browser: "Browser", open_studio: Studio) -> None:
+    other = browser.new_page()
+    other.set_default_timeout(1000 * PATIENCE)
+    other.goto(open_studio.url)
+    other.wait_for_selector("#draw-shown img")
+    page.locator("#draw-steps input[type=number]").fill("4")
+    page.locator("#draw-button").click()
+    note(page, "4 steps")
+    note(other, "1 step ·")
+    other.locator("#draw-scrubber input[type=range]").fill("0")
+    note(other, "step 0 of 1")
+    note(page, "4 steps")
+    other.close()
+
+
+def test_a_mistake_is_a_message_and_the_server_lives(page: "Page") -> None:
+    page.get_by_role("button", name="How to draw").click()
+    page.get_by_label("Sampler").click()
+    page.get_by_role("option", name="first-hitting").click()
+    page.locator("#draw-button").click()
+    page.locator(".toast-body").get_by_text("first-hitting", exact=False).first.wait_for()
+    page.get_by_label("Sampler").click()
+    page.get_by_role("option", name="parallel").click()
+    page.locator("#draw-button").click()
+    note(page, "1 step · 1 evaluation")
+
+
+def test_it_fits_a_telephone_in_the_dark(browser: "Browser", open_studio: Studio) -> None:
+    context = browser.new_context(viewport={"width": 400, "height": 800}, color_scheme="dark")
+    page = context.new_page()
+    page.goto(open_studio.url)
+    page.wait_for_selector("#draw-shown img", timeout=1000 * PATIENCE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert max(map(int, dark.removeprefix("rgb(").removesuffix(")").split(","))) < 64
+    context.close()
