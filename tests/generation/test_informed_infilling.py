@@ -166,14 +166,19 @@ class ExactPosterior(Prior):
 
     def draw(self, xt: Tensor, noise: Noise) -> Tensor:
         states, which = torch.unique(xt, dim=0, return_inverse=True)
-        chosen = torch.searchsorted(self.masses(states).cumsum(1)[which], noise.uniform(1)).clamp(max=len(GRID.z) - 1)
-        return GRID.z[chosen[:, 0]].float()
+        uniform, chosen = noise.uniform(1)[:, 0], torch.zeros(len(xt), dtype=torch.int64)
+        for state, levels in enumerate(self.masses(states).cumsum(1)):
+            chosen[which == state] = torch.searchsorted(levels, uniform[which == state])
+        return GRID.z[chosen.clamp(max=len(GRID.z) - 1)].float()
 
     def draws(self, count: int, xt: Tensor, generator: torch.Generator) -> Tensor:
         return torch.stack([self.draw(xt, Noise.of(generator, len(xt))) for _ in range(count)])
 
     def log_prob(self, z: Tensor, xt: Tensor) -> Tensor:
-        raise NotImplementedError("for drawing only")
+        """Masses in place of densities: the grid is the same for every state, and only their ratios count."""
+        place = torch.searchsorted(GRID.z[:, 0].float().contiguous(), z[..., 0].contiguous())
+        states, which = torch.unique(xt, dim=0, return_inverse=True)
+        return self.masses(states)[which.expand_as(place), place].log().to(z.dtype)
 
     def nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
         return GRID.z, self.masses(xt[None])[0]
@@ -185,12 +190,32 @@ def test_a_prior_that_knows_what_fits_gives_the_exact_conditional(
     denoiser: TableDenoiser, known: list[int], latent: LatentPolicy
 ) -> None:
     """20,000 completions in two steps. One z drawn given what is known, or a fresh one at each step given what is known
-    by then: by the chain rule both are exact. Candidates are of no use and change nothing.
+    by then: by the chain rule both are exact. More candidates have equal weights and the same law.
     """
     model = model_of(denoiser, ExactPosterior(denoiser))
-    tokens = completions(model, known, settings(2, latent=latent), rows=20_000)
-    assert p_value(tokens, exact_conditional(denoiser, known), denoiser.vocab_size) > LEVEL
-    assert torch.equal(tokens, completions(model, known, settings(2, latent=latent, candidates=1), rows=20_000))
+    for candidates, rows in ((1, 20_000), (3, ROWS)):
+        tokens = completions(model, known, settings(2, latent=latent, candidates=candidates), rows=rows)
+        assert p_value(tokens, exact_conditional(denoiser, known), denoiser.vocab_size) > LEVEL
+
+
+class HalfInformed(ExactPosterior):
+    """Knows nothing beforehand as it should, and of what is known only a part: half of its logarithm."""
+
+    def masses(self, xt: Tensor) -> Tensor:
+        found = torch.stack([GRID.weights * likelihood_of(state, self.table).sqrt() for state in xt.tolist()])
+        return found / found.sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize(("denoiser", "known"), [(THREE, [2, 0, 1]), (PAIR, [3, 2])], ids=["three", "pair"])
+def test_candidates_of_a_prior_that_reads_badly_come_to_the_exact_conditional(
+    denoiser: TableDenoiser, known: list[int]
+) -> None:
+    """3000 completions with 60 candidates each; one candidate alone is refuted."""
+    model = model_of(denoiser, HalfInformed(denoiser))
+    truth = exact_conditional(denoiser, known)
+    assert p_value(completions(model, known, settings(candidates=60)), truth, denoiser.vocab_size) > LEVEL
+    alone = completions(model, known, settings(candidates=1), rows=50_000)
+    assert p_value(alone, truth, denoiser.vocab_size) < 1e-8
 
 
 def test_parallel_steps_with_one_fitting_z_follow_the_conditional_too() -> None:

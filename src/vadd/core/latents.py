@@ -110,6 +110,12 @@ class Latent(nn.Module, ABC):
         these B rows: (B, d).
         """
 
+    def log_correction(self, z: Tensor, xt: Tensor, nothing_known: Tensor) -> Tensor:
+        """log p(z | nothing known) - log p(z | xt) for draws z (K, B, d) given xt, (K, B): what turns them into draws
+        of a z that has not looked yet.
+        """
+        return z.new_zeros(z.shape[:2])
+
     @abstractmethod
     def prior_nodes(self, count: int, xt: Tensor) -> tuple[Tensor | None, Tensor]:
         """About ``count`` points (K, d) and weights (K,) that integrate over the prior of a state (N,), for exact
@@ -237,6 +243,11 @@ class GaussianLatent(Latent):
 
     def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> Tensor:
         return self.prior.draw(xt, noise)
+
+    def log_correction(self, z: Tensor, xt: Tensor, nothing_known: Tensor) -> Tensor:
+        if not self.informed:
+            return super().log_correction(z, xt, nothing_known)
+        return self.prior.log_prob(z, nothing_known) - self.prior.log_prob(z, xt)
 
     def prior_nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
         return self.prior.nodes(count, xt)

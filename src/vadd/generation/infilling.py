@@ -87,21 +87,27 @@ def latents_that_fit(
 
     Of ``candidates`` draws from the prior one is kept, with probabilities in proportion to the likelihood of the known
     values given z and nothing else: sampling-importance-resampling. With many candidates it follows p(z | known). A
-    prior that reads what is known needs none of it, nor has a model without a latent anything to choose.
+    prior that reads what is known proposes better ones, and is paid back for having looked: the law that many
+    candidates come to is the same. A model without a latent has nothing to choose.
     """
     x = starts.to(model.device)
     known = (x != model.mask_value) & model.scored(x)
-    if model.latent.dim == 0 or model.latent.informed or not model.shows_mask:
+    if model.latent.dim == 0 or not model.shows_mask:
         return "fixed"
     # Everything masked: what is known counts only as something that z must explain.
     state = MaskedBatch.all_masked(x, model.mask_value)
     # One after the other, so that the first candidates are the same whatever their number.
-    drawn = [model.latent.draw(state.xt, state.t, noise) for _ in range(candidates)]
+    drawn = [model.latent.draw(x, state.t, noise) for _ in range(candidates)]
     z = torch.stack([each for each in drawn if each is not None])
     scores = z.new_zeros(z.shape[:2])  # where nothing is known any z will do
     if known.any():
         at_once = max(1, CANDIDATE_ROWS // len(x))
-        scores = torch.cat([model.log_likelihood(state, part, known) for part in torch.split(z, at_once)])
+        scores = torch.cat(
+            [
+                model.log_likelihood(state, part, known) + model.latent.log_correction(part, x, state.xt)
+                for part in torch.split(z, at_once)
+            ]
+        )
     cumulative = precise(scores).softmax(dim=0).cumsum(dim=0)
     levels = noise.uniform().to(cumulative) * cumulative[-1]
     # By inversion of the distribution function: one uniform number for each sequence.
