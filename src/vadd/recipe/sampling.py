@@ -27,6 +27,6 @@ class Sampling(Section):
     )
     candidates: PositiveInt = Field(
         32,
-        description="for completions with one z: latents drawn for each, of which one is kept by the likelihood of what "
-        "is known",
+        description="for completions with one z: latents drawn for each, of which one is kept by the likelihood of "
+        "what is known",
     )
