@@ -64,12 +64,18 @@ class MeasureOptions:
         Path | None, typer.Option(help="The same with this TorchScript InceptionV3.", show_default=False)
     ] = None
 
+    nearest: Annotated[
+        bool, typer.Option("--nearest", help="Also how close samples come to training examples: does the model copy?")
+    ] = False
+
     def prior_choice(self) -> "PriorChoice":
         return parse_prior(self.prior)
 
     def check(self) -> None:
         check_latent_policy(self.latent_policy)
         parse_prior(self.prior)
+        if self.nearest and self.steps is None and self.zero_shot is not None:
+            raise UserError("--nearest looks at samples: say with --steps how they are to be drawn")
         if self.zero_shot is not None and self.data is not None:
             raise UserError("--data and --zero-shot both say what to judge by: give one of them")
         check_there(self.data, self.inception)
@@ -110,6 +116,7 @@ def evaluate(
       vadd eval runs/checkers --checkpoint best
       vadd eval runs/checkers --bound 1,2,4,8,16 --particles 64
       vadd eval runs/digits --bound 1,4 --latent-policy fixed
+      vadd eval runs/digits --steps 1,5 --nearest
       vadd eval runs/checkers --bound 1 --delbo --particles 1000 --limit 1000
       vadd eval runs/cifar10 --fid --steps 10,50 --samples 2000
       vadd eval runs/book --data another_book.txt --bound 32 --delbo-particles 1,10,100
@@ -166,6 +173,7 @@ def _measure(
             examples=None if measures.data is None else read_examples(run, measures.data, progress),
             inception=measures.inception_file(),
             language=judging.open([run], progress) if counts else None,
+            nearest=measures.nearest and bool(counts),
             progress=progress,
         ).report
     else:
@@ -176,12 +184,14 @@ def _measure(
 
 
 def _show(report: "RunReport", *, sampled: bool) -> None:
-    from vadd.report.tables import bound_table, latent_table
+    from vadd.report.tables import bound_table, latent_table, nearest_table
     from vadd.report.text_tables import quality_table
     from vadd.report.zero_shot import zero_shot_table
 
     if sampled:
         quality_table([report]).print(out_console)
+    if report.nearest is not None:
+        nearest_table([report]).print(out_console)
     if report.likelihood is not None:
         bound_table([report]).print(out_console)
     if report.zero_shot is not None:

@@ -14,6 +14,7 @@ from vadd.evaluation.divergence import entropy, histogram
 from vadd.evaluation.judges import choose_judge
 from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.likelihood import BoundSettings, has_latent, judge_latent, measure_bounds, true_distribution
+from vadd.evaluation.nearest import COMPARED, nearest_report
 from vadd.evaluation.reports import RunReport, StepResult
 from vadd.progress import Progress, named, silent
 from vadd.runs.metrics import training_seconds
@@ -48,6 +49,7 @@ def evaluate(
     examples: Tensor | None = None,
     inception: Path | None = None,
     language: LanguageJudge | None = None,
+    nearest: bool = False,
     grown: Callable[[RunReport], None] = lambda report: None,
     progress: Progress = silent,
 ) -> Evaluation:
@@ -55,8 +57,9 @@ def evaluate(
     default the held-out ones).
 
     How samples are compared depends on the data, see :mod:`vadd.evaluation.judges`; with the file of an ``inception``
-    network it is by FID, with a ``language`` model by generative perplexity. ``grown`` is shown the report whenever
-    numbers have joined it.
+    network it is by FID, with a ``language`` model by generative perplexity. ``nearest`` also asks how close samples
+    come to training examples (:mod:`vadd.evaluation.nearest`). ``grown`` is shown the report whenever numbers have
+    joined it.
     """
     if min(steps, default=1) < 1:
         raise UserError(f"the numbers of steps must be at least 1, not {min(steps)}")
@@ -65,13 +68,14 @@ def evaluate(
     if samples < 2:
         raise UserError(f"a comparison needs at least 2 samples, not {samples}")
     report = report_of(run)
-    histograms, images, texts = {}, {}, {}
+    histograms, images, texts, first_samples = {}, {}, {}, {}
     if steps:
         judge = choose_judge(run, samples, seed, inception, progress, language)
         report = replace(report, samples=judge.samples, judge=judge.reader, real_text=judge.real_text)
         for count in steps:
             named_progress = named(progress, plural(count, "step"))
             drawn = run.sample(judge.samples, steps=count, seed=seed, progress=named_progress).numpy()
+            first_samples[count] = torch.from_numpy(drawn[:COMPARED])
             report = replace(report, results=(*report.results, StepResult(count, judge(drawn, count))))
             grown(report)
             if run.model.positions == 2:
@@ -80,6 +84,10 @@ def evaluate(
                 images[count] = drawn[:SHOWN_IMAGES]
             if run.tokenizer is not None:
                 texts[count] = run.texts(torch.from_numpy(drawn[:SHOWN_TEXTS]))
+    if nearest:
+        found = nearest_report(first_samples, run.data.test, run.data.train, run.format.vocab_size, progress)
+        report = replace(report, nearest=found)
+        grown(report)
     truth = true_distribution(run)
     if truth is not None:
         report = replace(report, entropy=entropy(truth))

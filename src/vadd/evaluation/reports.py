@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from vadd.core.health import LatentHealth
 from vadd.evaluation.metrics import Metrics, TextMetrics, metrics_from_json, read_fields
+from vadd.evaluation.nearest import NearestReport
 
 Json = dict[str, Any]
 M = TypeVar("M", bound=Metrics)
@@ -231,6 +232,7 @@ class RunReport:
     results: tuple[StepResult, ...] = ()
     samples: int | None = None
     """How many were drawn for each number of steps."""
+    nearest: NearestReport | None = None
     judge: JudgeReport | None = None
     real_text: RealText | None = None
     entropy: float | None = None
@@ -266,6 +268,7 @@ class RunReport:
             "sampler": self.sampler,
             "results": [result.to_json() for result in self.results],
             "samples": self.samples,
+            "nearest": None if self.nearest is None else self.nearest.to_json(),
             "judge": None if self.judge is None else asdict(self.judge),
             "real_text": None if self.real_text is None else self.real_text.to_json(),
             "entropy": self.entropy,
@@ -294,6 +297,7 @@ class RunReport:
             sampler=json.get("sampler"),
             results=tuple(map(StepResult.from_json, json["results"])),
             samples=json.get("samples"),
+            nearest=NearestReport.from_json(json["nearest"]) if "nearest" in json else None,
             judge=None if judge is None else read_fields(JudgeReport, judge),
             real_text=None if real_text is None else RealText.from_json(real_text),
             entropy=json.get("entropy"),

@@ -120,6 +120,22 @@ def divergence_table(reports: Sequence[RunReport], title: str = "Distance of the
     )
 
 
+def nearest_table(reports: Sequence[RunReport]) -> Table:
+    """How close samples come to training examples, a row for each run and number of steps."""
+    rows: list[list[Cell]] = [
+        [name, steps, f"{median:g}", f"{report.nearest.held_out:g}"]
+        for name, report in zip(report_names(reports), reports, strict=True)
+        if report.nearest is not None
+        for steps, median in report.nearest.samples.items()
+    ]
+    note = (
+        "Positions in which an example differs from the training example nearest to it, the median of at most "
+        f"{max((report.nearest.compared for report in reports if report.nearest is not None), default=0)}. Samples "
+        "that lie closer than held-out examples do are copies in part."
+    )
+    return Table("Nearest training examples", ["run", "steps", "samples", "held-out examples"], rows, note)
+
+
 PADS_NOTE = (
     "Pads are not scored: the numbers are those of the text given its pads, the custom of the field, and do not bound "
     "the likelihood of the padded sequence; --score-pads gives one that does."
