@@ -40,14 +40,14 @@ def test_the_parts_in_which_the_training_set_is_read_do_not_matter(
     x, training = seeded_values(5, 12, vocab_size, 1), seeded_values(40, 12, vocab_size, 2)
     whole = distances_to_nearest(x, training, vocab_size)
     monkeypatch.setattr(module, "NUMBERS_AT_ONCE", 7 * 12 * (2 if vocab_size == 2 else 1))
-    done: list[int] = []
+    seen: list[int] = []
 
-    def progress(what: str, so_far: int = 0, of: int | None = None) -> None:
-        done.append(so_far)
+    def progress(what: str, done: int = 0, total: int | None = None) -> None:
+        seen.append(done)
 
     assert torch.equal(distances_to_nearest(x, training, vocab_size, progress), whole)
-    assert len(done) > 3
-    assert done[-1] == 40
+    assert len(seen) > 3
+    assert seen[-1] == 40
 
 
 def test_medians_are_those_of_samples_and_held_out_examples() -> None:
