@@ -35,5 +35,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	@$(PIP) install --constraint constraints.txt --editable '.[dev,images,text]'
+	@$(PIP) install --constraint constraints.txt --editable '.[dev,images,tables,text]'
 	@touch $@

@@ -56,11 +56,13 @@ from vadd.data import (
     load_digits,
     load_image_folder,
     load_mnist,
+    load_table,
     load_text,
     load_toy,
     read_array,
 )
 from vadd.data.image_folder import SUFFIXES as IMAGE_SUFFIXES
+from vadd.data.tables.reading import TABLE_SUFFIXES, header_of, read_table
 from vadd.data.text import Tokenizer, pad_value
 from vadd.data.text.documents import text_files
 from vadd.errors import UserError
@@ -76,6 +78,8 @@ from vadd.networks import (
     SiameseMlpRecognizer,
     SiameseUnetRecognizer,
     StateReader,
+    TableDenoiser,
+    TableRecognizer,
     TransformerDenoiser,
     TransformerRecognizer,
     TransformerSize,
@@ -93,9 +97,11 @@ from vadd.recipe import (
     OwnNetwork,
     Recipe,
     Sampling,
+    TableData,
     TextData,
     recipe_for_array,
     recipe_for_folder,
+    recipe_for_table,
     recipe_for_text,
     suggestion,
 )
@@ -141,6 +147,12 @@ def _text_format(data: TextData) -> ExampleFormat:
     return _load_text(data, 0, None, silent).format
 
 
+def _load_table(data: TableData, seed: int, *_: object) -> DiscreteDataset:
+    settings = data.model_dump(exclude={"kind", "path", "schema_path"})
+    path, schema = (None if place is None else Path(place) for place in (data.path, data.schema_path))
+    return load_table(path, schema_path=schema, **settings, seed=seed)
+
+
 def _settings(data: Any) -> dict[str, Any]:
     """All keys of a section but those that name its kind and its place."""
     return {name: value for name, value in data if name not in ("kind", "path", "directory")}
@@ -175,6 +187,7 @@ DATASETS: dict[str, DataKind] = {
         lambda data: ExampleFormat((data.size, data.size, data.channels), data.levels),
     ),
     "text": DataKind(_load_text, _text_format),
+    "table": DataKind(_load_table, lambda data: _load_table(data, 0).format),
 }
 
 
@@ -195,22 +208,29 @@ def example_format(recipe: Recipe, tokenizer: Tokenizer | None = None) -> Exampl
     return ExampleFormat((recipe.data.length,), tokenizer.vocab_size, pad)
 
 
-def kind_of_data(path: Path) -> type[ArrayData] | type[FolderData] | type[TextData]:
-    """What somebody's own data are: a folder is one of images, unless it holds .txt files and no images."""
+def kind_of_data(path: Path) -> type[ArrayData] | type[FolderData] | type[TextData] | type[TableData]:
+    """What somebody's own data are: a folder is one of images, unless it holds .txt files and no images; a .csv is a
+    table, unless it has a column called text.
+    """
     if path.is_dir():
         found = {file.suffix.lower() for file in path.rglob("*")}
         return TextData if ".txt" in found and not found & IMAGE_SUFFIXES else FolderData
+    if path.suffix.lower() in TABLE_SUFFIXES and "text" not in header_of(path):
+        return TableData
     return ArrayData if path.suffix == ".npy" else TextData
 
 
-def recipe_for(path: Path) -> Recipe:
-    """A recipe for somebody's own data, for minutes on a laptop."""
-    kind = kind_of_data(path)
+def recipe_for(path: Path, *, as_text: bool = False) -> Recipe:
+    """A recipe for somebody's own data, for minutes on a laptop; ``as_text`` where a .csv is known to hold text."""
+    kind = TextData if as_text else kind_of_data(path)
     if kind is ArrayData:
         array, vocab_size = read_array(path)
         return recipe_for_array(path, len(array), array.shape[1:], vocab_size)
     if kind is TextData:
         return recipe_for_text(path, sum(file.stat().st_size for file in text_files(path)))
+    if kind is TableData:
+        table = read_table(path)
+        return recipe_for_table(path, table.rows, len(table.columns))
     return recipe_for_folder(path)
 
 
@@ -226,6 +246,8 @@ class NetworkKind:
     """Examples that judging shows the network at a time; part of what the seed of a bound means."""
     causal: Callable[..., nn.Module] | None = None
     """The same as the denoiser for one that reads from left to right, where there is one."""
+    takes_sizes: bool = False
+    """Whether it is told how many values each position has, ``sizes``."""
 
 
 def _of_sequences(network: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
@@ -273,6 +295,9 @@ NETWORKS: dict[str, NetworkKind] = {
         rows_at_once=64,
         causal=_causal("latent_everywhere", "time_features", short=True),
     ),
+    "table": NetworkKind(
+        _of_sequences(TableDenoiser), _of_sequences(TableRecognizer), rows_at_once=8192, takes_sizes=True
+    ),
 }
 
 
@@ -307,14 +332,18 @@ def rows_at_once(network: Network) -> int:
     return NETWORKS[network.kind].rows_at_once
 
 
-def build_denoiser(network: Network, shape: Sequence[int], vocab_size: int, latent_dim: int | None) -> nn.Module:
-    build = NETWORKS[network.kind].denoiser
-    return build(tuple(shape), vocab_size, latent_dim=latent_dim, **network.denoiser_settings())
+def build_denoiser(network: Network, format: ExampleFormat, latent_dim: int | None) -> nn.Module:
+    settings = network.denoiser_settings() | _sizes(network, format)
+    return NETWORKS[network.kind].denoiser(format.shape, format.vocab_size, latent_dim=latent_dim, **settings)
 
 
-def build_recognizer(network: Network, shape: Sequence[int], vocab_size: int, latent_dim: int) -> nn.Module:
-    build = NETWORKS[network.kind].recognizer
-    return build(tuple(shape), vocab_size, latent_dim=latent_dim, **network.recognizer_settings())
+def build_recognizer(network: Network, format: ExampleFormat, latent_dim: int) -> nn.Module:
+    settings = network.recognizer_settings() | _sizes(network, format)
+    return NETWORKS[network.kind].recognizer(format.shape, format.vocab_size, latent_dim=latent_dim, **settings)
+
+
+def _sizes(network: Network, format: ExampleFormat) -> dict[str, Any]:
+    return {"sizes": format.sizes} if NETWORKS[network.kind].takes_sizes else {}
 
 
 # Models
@@ -331,32 +360,45 @@ def build_model(recipe: Recipe, format: ExampleFormat, own: OwnNetworks | None =
         return _of_own_networks(recipe, format, own)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
+        _check_sizes(recipe, format)
         return MODEL_BUILDERS[recipe.model](recipe, format)
+
+
+def _check_sizes(recipe: Recipe, format: ExampleFormat) -> None:
+    """Only models that mask know positions of different sizes: other noise would show values that are not there."""
+    masks = MODEL_BUILDERS[recipe.model] in (_with_latent, _without_latent) and recipe.diffusion.noise == "mask"
+    if (format.sizes is not None or format.unknowns) and not masks:
+        raise UserError(f"model={recipe.model} does not go with tables, whose columns have different numbers of values")
+
+
+def _about(format: ExampleFormat) -> dict[str, Any]:
+    """What a model must know of its examples beside their shape."""
+    return {"pad": format.pad, "sizes": format.sizes, "unknowns": format.unknowns}
 
 
 def _with_latent(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
     section, shape, vocab_size = recipe.latent, format.shape, format.vocab_size
     # First the denoiser, then the recognition model: the order is part of what a seed means.
-    denoiser = build_denoiser(recipe.network, shape, vocab_size, section.width(shape))
+    denoiser = build_denoiser(recipe.network, format, section.width(shape))
     dim = section.size(shape)
-    recognizer = build_recognizer(recipe.network, shape, vocab_size, dim) if dim else None
+    recognizer = build_recognizer(recipe.network, format, dim) if dim else None
     latent = build_latent(recipe, format, recognizer)
-    return KERNELS[recipe.diffusion.noise](denoiser, build_schedule(recipe.diffusion), latent, format.pad)
+    return KERNELS[recipe.diffusion.noise](denoiser, build_schedule(recipe.diffusion), latent, **_about(format))
 
 
 def _of_own_networks(recipe: Recipe, format: ExampleFormat, own: OwnNetworks) -> MaskedDiffusion:
     denoiser, recognizer = own.copies()
     latent = build_latent(recipe, format, recognizer) if recipe.has_latent else None
-    return KERNELS[recipe.diffusion.noise](denoiser, build_schedule(recipe.diffusion), latent, format.pad)
+    return KERNELS[recipe.diffusion.noise](denoiser, build_schedule(recipe.diffusion), latent, **_about(format))
 
 
 def _without_latent(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
-    denoiser = build_denoiser(recipe.network, format.shape, format.vocab_size, None)
-    return KERNELS[recipe.diffusion.noise](denoiser, build_schedule(recipe.diffusion), pad=format.pad)
+    denoiser = build_denoiser(recipe.network, format, None)
+    return KERNELS[recipe.diffusion.noise](denoiser, build_schedule(recipe.diffusion), **_about(format))
 
 
 def _scores(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
-    denoiser = build_denoiser(recipe.network, format.shape, format.vocab_size, None)
+    denoiser = build_denoiser(recipe.network, format, None)
     return ScoreEntropy(denoiser, build_schedule(recipe.diffusion), pad=format.pad)
 
 
@@ -413,7 +455,7 @@ def build_prior(recipe: Recipe, format: ExampleFormat, *, informed: bool) -> Flo
         """It writes two contexts' worth of ``numbers``, as a recognition model writes means and log-stds."""
         if not informed:
             return None
-        return StateReader(build_recognizer(recipe.network, format.shape, format.vocab_size, numbers), share)
+        return StateReader(build_recognizer(recipe.network, format, numbers), share)
 
     if section.per == "position":
         sequence_flow = SequenceFlow(dim // section.dim, section.dim, context=2 * section.dim * informed, **size)

@@ -1,6 +1,8 @@
 """Words that the command line and the reports share."""
 
+import difflib
 import re
+from collections.abc import Iterable
 
 from vadd.errors import UserError
 
@@ -38,3 +40,11 @@ def parse_size(text: str, option: str) -> int:
     if found is None or found[2] not in units or (size := round(float(found[1]) * units[found[2]])) < 1:
         raise UserError(f"{option} takes a size like 500MB or 2GB, not {text!r}")
     return size
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """ ", did you mean ...?" with the nearest of the known names, or nothing."""
+    candidates = list(known)
+    near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
+    near = near or [key for key in candidates if key.rsplit(".", 1)[-1] == name][:1]
+    return f", did you mean {near[0]!r}?" if near else ""

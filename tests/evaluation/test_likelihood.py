@@ -208,8 +208,8 @@ def test_progress_is_told_for_every_number_and_the_delbo_is_named_for_what_it_is
     ("examples", "message"),
     [
         (torch.zeros(5, 3, dtype=torch.long), "3 positions, the run's model 2"),
-        (torch.full((5, 2), 8), "value 8, the run's model knows 0..7"),
-        (torch.full((5, 2), -1), "value -1, the run's model knows 0..7"),
+        (torch.full((5, 2), 8), "value 8; the model knows 0..7"),
+        (torch.full((5, 2), -1), "value -1; the model knows 0..7"),
     ],
     ids=["positions", "too large", "negative"],
 )

@@ -29,3 +29,15 @@ def train_in(path: Path, recipe: Recipe) -> Outcome:
     directory = RunDirectory(path)
     directory.create(recipe)
     return train(recipe, directory, build_dataset(recipe))
+
+
+TINY_TABLE = (
+    "network.width=16",
+    "network.denoiser.blocks=1",
+    "network.recognizer.blocks=1",
+    "latent.dim=2",
+    "latent.flow.transforms=2",
+    "latent.flow.components=4",
+    "latent.flow.steps=5",
+    *SHORT_TRAINING,
+)

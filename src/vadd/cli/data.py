@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from vadd.cli.console import out_console, progress_bar
+from vadd.cli.options import OverwriteOption, check_out
+from vadd.cli.table_columns import show_reports
 from vadd.errors import UserError
 
-BUILT_IN = "built in"
+BUILT_IN, INSPECT = "built in", "inspect"
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,14 @@ class _Known:
 
 def data(
     name: Annotated[
-        str | None, typer.Argument(help="Fetch this one: mnist, cifar10, text8 or inception.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="Fetch this one: mnist, cifar10, text8 or inception; or inspect, to look at a table.",
+            show_default=False,
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Argument(help="The table to inspect: .csv, .tsv or .parquet.", show_default=False)
     ] = None,
     directory: Annotated[
         Path | None,
@@ -31,15 +40,32 @@ def data(
             "--dir", help="Where to put it; by default $VADD_DATA/NAME or ~/.cache/vadd/NAME.", show_default=False
         ),
     ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            help="Of a table: write here, as YAML to edit, what its columns are; data.schema_path reads it.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
-    """List the data sets and where they are, or fetch one.
+    """List the data sets and where they are, fetch one, or look at the columns of a table.
 
     \b
     Examples:
       vadd data
       vadd data mnist
       vadd data cifar10 --dir ~/data/cifar10
+      vadd data inspect people.csv
+      vadd data inspect people.csv --schema people.yaml
     """
+    if name == INSPECT:
+        if file is None:
+            raise UserError("which table? vadd data inspect people.csv")
+        _inspect(file, schema, overwrite)
+        return
+    if file is not None or schema is not None:
+        raise UserError("a file and --schema go with: vadd data inspect FILE")
     if name is None:
         if directory is not None:
             raise UserError("--dir says where to put a data set: name it too, like: vadd data mnist --dir DIR")
@@ -61,6 +87,30 @@ def _list() -> None:
     abouts = max(len(known.about) for known in KNOWN.values())
     for name, known in KNOWN.items():
         _say(f"{name:{names}}  {known.about:{abouts}}  {known.state()}")
+
+
+def _inspect(file: Path, schema: Path | None, overwrite: bool) -> None:
+    from vadd.data.tables.reading import read_table
+    from vadd.data.tables.schema import infer, inspect, to_yaml
+
+    check_out(schema, overwrite)
+    with progress_bar() as progress:
+        progress(f"reading {file.name}")
+        table = read_table(file)
+        inferred = infer(table)
+        reports = inspect(table, inferred)
+    _say(f"{file}: {table.rows:,} rows")
+    show_reports(reports)
+    if schema is not None:
+        schema.write_text(to_yaml(inferred), encoding="utf-8")
+        _say(f"to edit: {schema}; then: vadd train --data {file} data.schema_path={schema}")
+
+
+def _table_state() -> str:
+    from importlib.util import find_spec
+
+    needed = BUILT_IN if find_spec("statsmodels") else "needs pip install 'vadd[tables]'"
+    return f"{needed}; use with: vadd train table data.name=NAME"
 
 
 def _say(line: str) -> None:
@@ -163,8 +213,11 @@ KNOWN = {
     "text8": _Known("text: 100 MB of Wikipedia in 27 characters", _text8_state, _fetch_text8),
     "lm1b": _Known("text: 30 million sentences of news", _from_hub),
     "openwebtext": _Known("text: 8 million web pages", _from_hub),
+    "fair": _Known("a table: 6,366 answers to a survey, 9 columns, from statsmodels", _table_state),
+    "randhie": _Known("a table: 20,190 insured people, 10 columns, from statsmodels", _table_state),
     "inception": _Known("the network behind the FID of colour images", _inception_state, _fetch_inception),
     "images": _Known("your own folder of images", lambda: "use with: vadd train --data DIR"),
     "text": _Known("your own text", lambda: "use with: vadd train --data FILE.txt (.jsonl, .csv, or a folder of .txt)"),
+    "table": _Known("your own table", lambda: "use with: vadd train --data FILE.csv (.tsv, .parquet)"),
     "array": _Known("your own integers, an .npy file", lambda: "use with: vadd train --data FILE.npy"),
 }

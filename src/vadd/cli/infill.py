@@ -74,6 +74,10 @@ class GapOptions:
     array: Annotated[
         Path | None, typer.Option(help="Any examples as .npy, -1 where there is something to fill.", show_default=False)
     ] = None
+    table: Annotated[
+        Path | None,
+        typer.Option(help="A table as .csv or .parquet: its missing cells are filled.", show_default=False),
+    ] = None
 
     @property
     def ends(self) -> str | None:
@@ -89,6 +93,7 @@ class GapOptions:
             "--image": self.image,
             "--from-data": self.from_data,
             "--array": self.array,
+            "--table": self.table,
         }
         given = [name for name, source in sources.items() if source is not None]
         if len(given) != 1:
@@ -102,10 +107,11 @@ class GapOptions:
             raise UserError("--length is for --prefix and --suffix")
         if self.gap is not None and self.text is None and self.file is None:
             raise UserError("--gap is for --text and --file")
-        check_there(self.file, self.image, self.mask, self.array)
+        check_there(self.file, self.image, self.mask, self.array, self.table)
 
-    def task(self, run: "Run") -> "Task":
+    def task(self, run: "Run", seed: int) -> "Task":
         from vadd.cli import infill_tasks as tasks
+        from vadd.cli.infill_tables import table_task
 
         if self.text is not None:
             return tasks.text_task(run, self.text, self.gap)
@@ -115,6 +121,8 @@ class GapOptions:
             return tasks.file_task(run, self.file, self.gap)
         if self.array is not None:
             return tasks.number_task(run, self.array)
+        if self.table is not None:
+            return table_task(run, self.table, seed)
         return tasks.picture_task(
             run, self.image, self.from_data, self.mask, None if self.keep is None else self.keep.value
         )
@@ -125,12 +133,22 @@ def infill(
     run: RunArgument,
     *,
     gaps: GapOptions,
-    n: Annotated[int, typer.Option("-n", help="Completions of each.")] = 4,
+    n: Annotated[
+        int | None, typer.Option("-n", "--count", help="Completions of each. [default: 4; of a table 1]")
+    ] = None,
     drawing: DrawingOptions,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Where to: text .txt or .jsonl, images .png or .npy, arrays .npy or .csv.", show_default=False
+            help="Where to: text .txt or .jsonl, images .png or .npy, arrays .npy or .csv, tables .csv or .parquet.",
+            show_default=False,
+        ),
+    ] = None,
+    probabilities: Annotated[
+        Path | None,
+        typer.Option(
+            help="Of a table: write here, as .csv, how probable every filled value was given what is known of its row.",
+            show_default=False,
         ),
     ] = None,
     trajectory: TrajectoryOption = None,
@@ -149,13 +167,18 @@ def infill(
       vadd infill runs/mnist --from-data 0,1,2 --keep top --out halves.png
       vadd infill runs/mnist --image seven.png --mask hole.png --out filled.png
       vadd infill runs/mine --array unfinished.npy --out filled.npy
+      vadd infill runs/people --table gaps.csv --out filled.csv
+      vadd infill runs/people --table gaps.csv --count 5 --probabilities sure.csv --out filled.csv
     """
+    if n is None:
+        n = 4 if gaps.table is None else 1
     if n < 1:
         raise UserError(f"-n must be at least 1, not {n}")
     gaps.check()
     drawing.check()
     check_out(out, overwrite)
     check_trajectory(trajectory, overwrite)
+    check_probabilities(probabilities, overwrite, gaps.table)
     check_run(run)
     from vadd.generation.options import resolve
     from vadd.runs.run import load
@@ -163,10 +186,10 @@ def infill(
     options = drawing.sampling()
     loaded = load(run, prior=parse_prior(drawing.prior))
     refuse_strip(loaded, trajectory)
-    task = gaps.task(loaded)
+    task = gaps.task(loaded, drawing.seed)
     task.check_format(out)
     settings = resolve(loaded.model, loaded.recipe.sampling, **options)
-    filled, states = _complete(loaded, task, n, drawing, record=0 if trajectory is None else RECORDED)
+    filled, states = _complete(task.run_for(loaded), task, n, drawing, 0 if trajectory is None else RECORDED)
     if trajectory is not None:
         write_trajectory(loaded, states, trajectory, [extent for extent in task.extents for _ in range(n)])
         out_console.print(f"how the completions come about: {trajectory}", soft_wrap=True)
@@ -176,6 +199,17 @@ def infill(
         task.write(filled.numpy(), out)
         summary = f"{plural(n * len(task.x), 'completion')} in {plural(settings.steps, 'step')}"
         out_console.print(f"{summary}: {out}", soft_wrap=True)
+    if probabilities is not None:
+        task.write_probabilities(loaded, filled.numpy(), probabilities)
+        out_console.print(f"how probable they were: {probabilities}", soft_wrap=True)
+
+
+def check_probabilities(file: Path | None, overwrite: bool, table: Path | None) -> None:
+    if file is not None and table is None:
+        raise UserError("--probabilities is for --table")
+    if file is not None and file.suffix != ".csv":
+        raise UserError(f"--probabilities takes a file that ends in .csv, not {file}")
+    check_out(file, overwrite)
 
 
 def _complete(run: "Run", task: "Task", n: int, drawing: DrawingOptions, record: int) -> "tuple[Tensor, list[Tensor]]":

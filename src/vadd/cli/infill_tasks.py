@@ -53,6 +53,13 @@ class Task(ABC):
     @abstractmethod
     def write(self, filled: Array, out: Path) -> None: ...
 
+    def run_for(self, run: Run) -> Run:
+        """The run that fills, perhaps with a part of its values only."""
+        return run
+
+    def write_probabilities(self, run: Run, filled: Array, out: Path) -> None:
+        raise UserError("--probabilities is for --table")
+
 
 def show_marked(parts: Sequence[tuple[str, bool]]) -> None:
     """What was filled stands out on a terminal; elsewhere the text is as it is."""

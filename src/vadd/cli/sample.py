@@ -3,6 +3,7 @@
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,11 +28,12 @@ from vadd.words import plural
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from vadd.data.tables.conditions import Condition
     from vadd.generation.options import SamplingSettings
     from vadd.parallel import Processes
     from vadd.runs.run import Run
 
-FORMATS = (".npy", ".csv", ".png", ".txt", ".jsonl")
+FORMATS = (".npy", ".csv", ".png", ".txt", ".jsonl", ".parquet")
 SHOWN = 20
 """Samples that are printed where no file is named."""
 
@@ -47,7 +49,19 @@ def sample(
     checkpoint: CheckpointOption = "latest",
     out: Annotated[
         Path | None,
-        typer.Option(help="Where to: .npy, .csv, or .png for a picture; text also .txt or .jsonl.", show_default=False),
+        typer.Option(
+            help="Where to: .npy, .csv, or .png for a picture; text also .txt or .jsonl, rows of a table .parquet.",
+            show_default=False,
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of a table, only rows with: COLUMN=VALUE, COLUMN=ONE|ANOTHER, COLUMN=FROM-TO (dates FROM..TO), "
+            "COLUMN>=FROM, COLUMN<=TO, or COLUMN= for a missing cell. May be repeated.",
+            show_default=False,
+            metavar="CONDITION",
+        ),
     ] = None,
     trajectory: TrajectoryOption = None,
     overwrite: OverwriteOption = False,
@@ -66,6 +80,8 @@ def sample(
       vadd sample runs/digits --steps 20 --trajectory denoising.gif
       vadd sample runs/book -n 8 --steps 32 --temperature 0.9 --top-p 0.95 --trajectory denoising.html
       vadd sample runs/book --grid 0,0.1,0.4,1
+      vadd sample runs/people -n 10000 --out synthetic.csv
+      vadd sample runs/people -n 1000 --where age=40-49 --where sex=F --out women.csv
       torchrun --nproc-per-node 4 -m vadd sample runs/book -n 5000 --steps 64 --out texts.jsonl
     """
     if n is not None and n < 1:
@@ -89,7 +105,8 @@ def sample(
     refuse_strip(loaded, trajectory)
     if out is not None:
         check_format(loaded, out, count)
-    drawn = _draw(loaded, count, drawing, out, processes, record=0 if trajectory is None else RECORDED)
+    plan = _plan(loaded, count, where or [], drawing)
+    drawn = _draw(loaded, plan, drawing, out, processes, record=0 if trajectory is None else RECORDED)
     if trajectory is not None and drawn.states:
         write_trajectory(loaded, drawn.states, trajectory)
         out_console.print(f"how the samples come about: {trajectory}", soft_wrap=True)
@@ -99,7 +116,10 @@ def sample(
 
 def _check_files(out: Path | None, trajectory: Path | None, overwrite: bool) -> None:
     if out is not None and out.suffix not in FORMATS:
-        raise UserError(f"--out takes a file that ends in .npy, .csv or .png, for text .txt or .jsonl, not {out}")
+        raise UserError(
+            "--out takes a file that ends in .npy, .csv or .png, for text .txt or .jsonl, for tables .parquet, "
+            f"not {out}"
+        )
     check_out(out, overwrite)
     check_trajectory(trajectory, overwrite)
 
@@ -108,6 +128,26 @@ def _default_count(run: "Run", out: Path | None) -> int:
     if run.tokenizer is not None:
         return 8
     return 64 if out is not None and out.suffix == ".png" and len(run.shape) == 3 else 1000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many samples, from what start, and what is said of their columns."""
+
+    n: int
+    start: "int | Tensor"
+    conditions: "dict[int, Condition]"
+
+
+def _plan(run: "Run", n: int, where: list[str], drawing: DrawingOptions) -> Plan:
+    if not where:
+        return Plan(n, n, {})
+    from vadd.runs.tables import conditions_of, starts_given
+
+    conditions = conditions_of(run, where)
+    with progress_bar() as progress:
+        progress("drawing the columns of --where")
+        return Plan(n, starts_given(run, n, conditions, **drawing.sampling()), conditions)
 
 
 @dataclass
@@ -123,7 +163,7 @@ class Drawn:
 
 
 def _draw(
-    run: "Run", n: int, drawing: DrawingOptions, out: Path | None, processes: "Processes | None", record: int
+    run: "Run", plan: Plan, drawing: DrawingOptions, out: Path | None, processes: "Processes | None", record: int
 ) -> Drawn:
     """The samples into the file, or the first of them to be shown; of several processes, the main one does that."""
     from vadd.cli.sample_files import sample_file
@@ -131,11 +171,12 @@ def _draw(
     drawn, began = Drawn(), time.perf_counter()
     is_main = processes is None or processes.is_main
     with ExitStack() as stack:
-        file = stack.enter_context(sample_file(run, out, n)) if out is not None and is_main else None
+        to_file = partial(sample_file, run, n=plan.n, seed=drawing.seed, conditions=plan.conditions)
+        file = stack.enter_context(to_file(out)) if out is not None and is_main else None
         progress = stack.enter_context(progress_bar())
         memory = drawing.bytes_at_once()
         for part in run.stream(
-            n, record=record, memory=memory, processes=processes, progress=progress, **drawing.sampling()
+            plan.start, record=record, memory=memory, processes=processes, progress=progress, **drawing.sampling()
         ):
             drawn.evaluations += part.evaluations
             drawn.sequences += part.sequences
@@ -143,17 +184,22 @@ def _draw(
             if file is not None:
                 file.write(part.tokens.numpy())
             elif len(drawn.shown) < SHOWN:
-                drawn.shown += _lines(run, part.tokens[: SHOWN - len(drawn.shown)], first=len(drawn.shown) + 1)
+                shown = part.tokens[: SHOWN - len(drawn.shown)]
+                drawn.shown += _lines(run, shown, len(drawn.shown) + 1, drawing.seed, plan.conditions)
     drawn.seconds = time.perf_counter() - began
     return drawn
 
 
-def _lines(run: "Run", tokens: "Tensor", first: int) -> list[str]:
-    """Samples to be printed, numbered from ``first`` if they are texts."""
-    from vadd.cli.sample_files import numbered
+def _lines(run: "Run", tokens: "Tensor", first: int, seed: int, conditions: "dict[int, Condition]") -> list[str]:
+    """Samples to be printed, the first of which is number ``first``, as texts, as rows of a table or as they are."""
+    from vadd.cli.sample_files import csv_lines, numbered
 
     if run.tokenizer is not None:
         return numbered(run.texts(tokens), first)
+    if run.table is not None:
+        cells = run.table.decode(tokens.numpy(), seed, first - 1, conditions)
+        header = [run.table.names] if first == 1 else []
+        return csv_lines([*header, *run.table.spelled(cells)]).splitlines()
     return [" ".join(map(str, row)) for row in tokens.tolist()]
 
 
@@ -161,7 +207,7 @@ def _show(run: "Run", drawn: Drawn, n: int, out: Path | None, settings: "Samplin
     for line in drawn.shown:
         out_console.out(line, highlight=False)
     if out is None and n > SHOWN:
-        file = "FILE.npy" if run.tokenizer is None else "FILE.txt"
+        file = "FILE.csv" if run.table is not None else "FILE.npy" if run.tokenizer is None else "FILE.txt"
         out_console.out(f"... {n - SHOWN} more; write them all with --out {file}")
     summary = [
         f"{plural(n, 'sample')} in {plural(settings.steps, 'step')}" + ("" if out is None else f": {out}"),

@@ -4,7 +4,9 @@ A file is written beside its place, under another name, and takes its place when
 leaves behind never looks finished.
 """
 
+import csv
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from io import BytesIO, StringIO
 from json import dumps
 from pathlib import Path
@@ -13,14 +15,18 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from vadd.data.tables.writing import arrow_table, check_arrow, parquet_writer
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
     from vadd.data.dataset import Array
+    from vadd.data.tables.codec import Columns, TableCodec
+    from vadd.data.tables.conditions import Condition
     from vadd.runs.run import Run
 
 PLAIN_FORMATS = (".npy", ".csv", ".png")
 TEXT_FORMATS = (".npy", ".csv", ".txt", ".jsonl")
+TABLE_FORMATS = (".csv", ".parquet", ".npy")
 MOST_PICTURED = 1024
 """Images in one picture."""
 
@@ -80,6 +86,51 @@ class CsvFile(SampleFile):
         lines = StringIO()
         np.savetxt(lines, tokens, fmt="%d", delimiter=",")
         self.append(lines.getvalue().encode())
+
+
+class TableCsv(SampleFile):
+    """Rows of a table under the names of its columns, spelled as they were."""
+
+    def __init__(self, out: Path, table: "TableCodec", seed: int, conditions: "Mapping[int, Condition]") -> None:
+        super().__init__(out)
+        self.table, self.seed, self.conditions = table, seed, conditions
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.append(csv_lines([self.table.names]).encode())
+        return self
+
+    def write(self, tokens: "Array") -> None:
+        cells = self.table.decode(tokens, self.seed, self.count, self.conditions)
+        self.count += len(tokens)
+        self.write_cells(cells)
+
+    def write_cells(self, cells: "Columns") -> None:
+        self.append(csv_lines(self.table.spelled(cells)).encode())
+
+
+class TableParquet(TableCsv):
+    """The same with the types of the columns; needs pyarrow."""
+
+    def __enter__(self) -> Self:
+        SampleFile.__enter__(self)
+        self.writer = parquet_writer(self.table, self.beside)
+        return self
+
+    def write_cells(self, cells: "Columns") -> None:
+        self.writer.write_table(arrow_table(self.table, cells))
+
+    def finish(self) -> None:
+        self.writer.close()
+        super().finish()
+
+
+def csv_lines(rows: "Sequence[Sequence[str]]") -> str:
+    """As CSV: quoted where needed, nothing interpreted."""
+    lines = StringIO()
+    csv.writer(lines, lineterminator="\n").writerows(rows)
+    return lines.getvalue()
 
 
 class NumberedTexts(SampleFile):
@@ -153,6 +204,12 @@ def check_format(run: "Run", out: Path, n: int) -> None:
     """Refuse, before anything is drawn, what the samples of this run cannot be written as."""
     is_text = run.tokenizer is not None
     shape = run.shape
+    if run.table is not None:
+        if out.suffix not in TABLE_FORMATS:
+            raise UserError(f"rows of a table can be written as .csv, .parquet or .npy, not to {out}")
+        if out.suffix == ".parquet":
+            check_arrow(out)
+        return
     if out.suffix not in (TEXT_FORMATS if is_text else PLAIN_FORMATS):
         kinds = ".npy, .csv, .txt or .jsonl" if is_text else ".npy, .csv or .png"
         raise UserError(f"the samples of this run can be written as {kinds}, not to {out}")
@@ -165,9 +222,16 @@ def check_format(run: "Run", out: Path, n: int) -> None:
         raise UserError(f"a picture holds at most {MOST_PICTURED} images, not {n}: write them as .npy")
 
 
-def sample_file(run: "Run", out: Path, n: int) -> SampleFile:
-    """Of ``n`` samples, in the format that the name ends in."""
+def sample_file(
+    run: "Run", out: Path, n: int, seed: int = 0, conditions: "Mapping[int, Condition] | None" = None
+) -> SampleFile:
+    """Of ``n`` samples, in the format that the name ends in. Rows of a table are drawn back by the ``seed`` so that
+    the ``conditions`` hold.
+    """
     check_format(run, out, n)
+    if run.table is not None and out.suffix != ".npy":
+        kind = TableCsv if out.suffix == ".csv" else TableParquet
+        return kind(out, run.table, seed, conditions or {})
     match out.suffix:
         case ".npy":
             return NpyFile(out, (n, *run.shape))

@@ -9,11 +9,12 @@ import typer
 from vadd.api.job import Job, check_same_recipe, default_place, prepare
 from vadd.cli.console import err_console, out_console, progress_bar
 from vadd.cli.options import OptionalRecipeArgument, OverridesArgument, check_there
+from vadd.cli.table_columns import show_table
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
     from vadd.data import DiscreteDataset
-    from vadd.recipe import Recipe
+    from vadd.recipe import Data, Recipe
     from vadd.training.loop import Outcome
 
 
@@ -26,8 +27,8 @@ def train(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Your own data: an .npy file of integers, examples first; a folder of images; a text file, .jsonl, "
-            ".csv or a folder of .txt.",
+            help="Your own data: a table as .csv or .parquet; an .npy file of integers, examples first; a folder of "
+            "images; a text file, .jsonl, .csv with a column called text, or a folder of .txt.",
             show_default=False,
         ),
     ] = None,
@@ -54,6 +55,8 @@ def train(
     Examples:
       vadd train checkerboard --out runs/checkers
       vadd train checkerboard model=mdlm training.steps=2000 --out runs/baseline
+      vadd train --data people.csv --out runs/people
+      vadd train --data people.csv data.skip=[id] data.schema_path=people.yaml --out runs/people
       vadd train --data my_codes.npy --out runs/mine
       vadd train --data book.txt data.tokenizer=bpe --out runs/book
       vadd train --out runs/checkers --resume
@@ -69,6 +72,8 @@ def train(
     asked = Asked(recipe, [*(overrides or []), *started], data)
     job = _job_to_resume(asked, out) if resume else _new_job(asked, out, overwrite)
     dataset = _checked_data(job)
+    if dataset.table is not None:
+        show_table(dataset)
     from vadd.parallel import is_main, leave
     from vadd.training.loop import train as run_training
 
@@ -76,7 +81,7 @@ def train(
     if outcome.finished and is_main():
         _fit_priors(job.directory.path)
     leave()
-    _show(outcome, job, is_text=dataset.tokenizer is not None)
+    _show(outcome, job, dataset)
 
 
 class Asked:
@@ -98,10 +103,11 @@ class Asked:
         from vadd.build import recipe_for
 
         assert self.data is not None
-        return recipe_for(self.data)
+        says_field = any(change.startswith("data.field=") for change in self.changes)
+        return recipe_for(self.data, as_text=says_field)
 
     def _named(self, name: str) -> "Recipe":
-        from vadd.recipe import TextData, load_recipe
+        from vadd.recipe import TableData, TextData, load_recipe
 
         recipe = load_recipe(name)
         if self.data is None:
@@ -109,9 +115,14 @@ class Asked:
         from vadd.build import kind_of_data
 
         kind, path = kind_of_data(self.data), str(self.data.resolve())
-        # A recipe for text says how to read it; only the text is another.
-        text_for_text = kind is TextData and isinstance(recipe.data, TextData)
-        new = recipe.data.model_copy(update={"path": path}) if text_for_text else kind(path=path)
+        # A recipe for text says how to read it, and one for tables too; only the file is another.
+        alike = isinstance(recipe.data, kind) or (isinstance(recipe.data, TextData) and self.data.suffix == ".csv")
+        if alike and isinstance(recipe.data, TextData):
+            new: Data = recipe.data.model_copy(update={"path": path})
+        elif alike and isinstance(recipe.data, TableData):
+            new = recipe.data.model_copy(update={"path": path, "name": None})
+        else:
+            new = kind(path=path)
         return recipe.model_copy(update={"data": new})
 
 
@@ -161,13 +172,14 @@ def _fit_priors(run: Path) -> None:
             show_fitted(fitted)
 
 
-def _show(outcome: "Outcome", job: Job, *, is_text: bool) -> None:
+def _show(outcome: "Outcome", job: Job, data: "DiscreteDataset") -> None:
     from vadd.recipe import MODELS
 
     out, speed = job.directory.path, f"{outcome.step} steps, {outcome.seconds:.0f} s"
     if not outcome.finished:
         err_console.print(f"stopped after {speed}; saved. Go on with: vadd train --out {out} --resume", soft_wrap=True)
         raise typer.Exit(130)
-    settings, steps = ("-n 8", " --steps 32") if is_text else ("-n 1000", " --steps 1")
+    settings, steps = ("-n 8", " --steps 32") if data.tokenizer is not None else ("-n 1000", " --steps 1")
     settings += steps if MODELS[job.recipe.model].chosen_steps else ""
+    settings += " --out synthetic.csv" if data.table is not None else ""
     out_console.print(f"{out}: done, {speed}. Try: vadd sample {out} {settings}", soft_wrap=True)

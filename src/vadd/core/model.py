@@ -4,9 +4,9 @@ With the latent it is VADD; without, the same code is MDLM.
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Protocol, cast
+from typing import ClassVar, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from vadd.core.precision import at_least_single, precise
 from vadd.core.priors import Prior
 from vadd.core.samplers import Ancestral, Sampler
 from vadd.core.schedule import Schedule
-from vadd.errors import UserError
+from vadd.errors import UserError, check_range
 
 
 class Denoiser(Protocol):
@@ -70,9 +70,17 @@ class MaskedDiffusion(nn.Module):
     """Whether what is hidden shows as the mask, so that masks alone make a state."""
     held_out_draw: ClassVar[MaskDraw] = ExactCount()
     """The states that held-out examples are judged in during training."""
+    outside: Tensor | None
 
     def __init__(
-        self, denoiser: nn.Module, schedule: Schedule, latent: Latent | None = None, pad: int | None = None
+        self,
+        denoiser: nn.Module,
+        schedule: Schedule,
+        latent: Latent | None = None,
+        pad: int | None = None,
+        *,
+        sizes: Sequence[int] | None = None,
+        unknowns: bool = False,
     ) -> None:
         super().__init__()
         self.denoiser = denoiser  # type: ignore[assignment]  # a Module that satisfies the protocol
@@ -80,6 +88,11 @@ class MaskedDiffusion(nn.Module):
         self.latent = NoLatent() if latent is None else latent
         self.pad = pad
         """A value that only fills examples up: masked and seen like any other, but never scored."""
+        self.sizes = None if sizes is None else tuple(sizes)
+        """Where positions have different numbers of values: position i has 0..sizes[i]-1, all others probability 0."""
+        self.unknowns = unknowns
+        """Whether examples may hold the mask value: what was never known, stays hidden and is not scored."""
+        self.register_buffer("outside", None if sizes is None else _outside(sizes, self.vocab_size), persistent=False)
 
     @property
     def positions(self) -> int:
@@ -100,13 +113,38 @@ class MaskedDiffusion(nn.Module):
 
     def scored(self, x0: Tensor) -> Tensor:
         """Which positions of x0 (B, N) count: (B, N) bool."""
-        return torch.ones_like(x0, dtype=torch.bool) if self.pad is None else x0 != self.pad
+        counted = torch.ones_like(x0, dtype=torch.bool) if self.pad is None else x0 != self.pad
+        return counted & (x0 != self.mask_value) if self.unknowns else counted
 
     def scoring_pads(self) -> "MaskedDiffusion":
         """The same networks, with pads scored like any other value."""
         other = copy.copy(self)
         other.pad = None
         return other
+
+    def restricted(self, sizes: Sequence[int]) -> "MaskedDiffusion":
+        """The same networks, with only the first values of each position allowed: predictions given that it is so."""
+        other = copy.copy(self)
+        # A shallow copy shares its tables of buffers and modules: a change needs a table of its own.
+        other._buffers = {**self._buffers, "outside": _outside(sizes, self.vocab_size).to(self.device)}
+        other.sizes = tuple(sizes)
+        return other
+
+    def check_values(self, x: Tensor, what: str, *, also_masks: bool = False) -> None:
+        """Refuse sequences (n, N) that hold a value which their position does not have."""
+        masks = (self.mask_value,) if also_masks or self.unknowns else ()
+        low, high = int(x.min()), int(x.max())
+        check_range(low, high, self.vocab_size, f"{what} the value", also=masks, limits="; the model knows")
+        if self.sizes is None:
+            return
+        limits = torch.tensor(self.sizes, device=x.device)
+        wrong = ((x >= limits) & ~((x == self.mask_value) & bool(masks))).nonzero()
+        if len(wrong):
+            row, position = wrong[0].tolist()
+            raise UserError(
+                f"{what} the value {int(x[row, position])} at position {position}; the model knows "
+                f"0..{self.sizes[position] - 1} there"
+            )
 
     def predict(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor, masked: Tensor | None = None) -> Tensor:
         """The denoiser's logits (M, V) at the M true entries of ``where``; z is passed on where it is heard.
@@ -115,7 +153,10 @@ class MaskedDiffusion(nn.Module):
         """
         if z is not None and self.latent.heard_from > 0:
             z = self.latent.heard(z, xt == self.mask_value if masked is None else masked)
-        return self.denoiser(xt, z, t, where)
+        logits = self.denoiser(xt, z, t, where)
+        if self.outside is None:
+            return logits
+        return logits.masked_fill(self.outside[where.nonzero()[:, 1]], -torch.inf)
 
     @property
     def ancestral(self) -> Sampler:
@@ -168,7 +209,9 @@ class MaskedDiffusion(nn.Module):
         """The same networks, with z drawn from another prior."""
         if not isinstance(self.latent, GaussianLatent):
             raise UserError("this model has no Gaussian latent: there is no prior to change")
-        return MaskedDiffusion(cast(nn.Module, self.denoiser), self.schedule, self.latent.with_prior(prior), self.pad)
+        other = copy.copy(self)
+        other._modules = {**self._modules, "latent": self.latent.with_prior(prior)}
+        return other
 
     def log_likelihood(self, batch: MaskedBatch, z: Tensor | None, where: Tensor) -> Tensor:
         r"""sum_{i in where} log mu_i(x_t, z, t)[x0_i], for K latents at once: z (K, B, d) or None (K = 1) gives
@@ -204,7 +247,7 @@ class MaskedDiffusion(nn.Module):
             # Masked values that are not to be explained must be hidden from the recognition model too.
             batch = replace(batch, x0=batch.x0.masked_fill(where & ~explained, self.mask_value))
             where = explained
-        if self.pad is not None:
+        if self.pad is not None or self.unknowns:
             where = where & self.scored(batch.x0)
 
         def score(z: Tensor | None) -> Tensor:
@@ -213,3 +256,10 @@ class MaskedDiffusion(nn.Module):
         # At t = 0, where nothing is masked, w(t) is infinite: a product would be no number.
         weight = torch.where(where.any(dim=1).to(batch.t.device), batch.masking.weight, 0.0)
         return self.latent.evidence(score, batch, weight, kl_weight, generator)
+
+
+def _outside(sizes: Sequence[int], vocab_size: int) -> Tensor:
+    """(N, V) bool: the values that a position does not have."""
+    if min(sizes) < 1 or max(sizes) > vocab_size:
+        raise ValueError(f"sizes lie in 1..{vocab_size}, not {min(sizes)}..{max(sizes)}")
+    return torch.arange(vocab_size) >= torch.tensor(sizes)[:, None]

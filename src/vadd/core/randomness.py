@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-ORDER, MASKS, TEST, SAMPLING, BOUNDS, HEALTH, DROPOUT, PILOT, PRIOR = range(9)
+ORDER, MASKS, TEST, SAMPLING, BOUNDS, HEALTH, DROPOUT, PILOT, PRIOR, CONDITIONS, PREDICTIONS = range(11)
 """What random numbers are for; the first number of every stream. New ones come last: a seed must keep its meaning."""
 
 

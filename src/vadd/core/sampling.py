@@ -20,7 +20,7 @@ from vadd.core.model import MaskedDiffusion, Predict
 from vadd.core.noise import Noise
 from vadd.core.samplers import Grid, RevealPlan, Sampler
 from vadd.core.token_sampler import TokenSampler
-from vadd.errors import UserError, check_range
+from vadd.errors import UserError
 
 LatentPolicy = Literal["resample", "fixed"]
 LOGITS_AT_ONCE = 1 << 26
@@ -131,14 +131,7 @@ def _start(model: MaskedDiffusion, start: int | Tensor) -> Tensor:
         return torch.full((start, model.positions), model.mask_value, device=model.device)
     if start.ndim != 2 or start.shape[1] != model.positions or len(start) == 0:
         raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(start.shape)}")
-    check_range(
-        int(start.min()),
-        int(start.max()),
-        model.vocab_size,
-        "the sequences to fill hold the value",
-        also=(model.mask_value,),
-        limits="; the model knows",
-    )
+    model.check_values(start, "the sequences to fill hold", also_masks=True)
     return start.to(model.device, torch.int64, copy=True)
 
 

@@ -8,6 +8,7 @@ from vadd.data.digits import load_digits
 from vadd.data.given import check_dataset, load_dataset, save_dataset
 from vadd.data.image_folder import load_image_folder
 from vadd.data.mnist import load_mnist
+from vadd.data.tables import load_table
 from vadd.data.text import load_text
 from vadd.data.toy import load_toy, toy_distribution, toy_sample
 
@@ -24,6 +25,7 @@ __all__ = [
     "load_digits",
     "load_image_folder",
     "load_mnist",
+    "load_table",
     "load_text",
     "load_toy",
     "read_array",

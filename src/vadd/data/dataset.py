@@ -11,6 +11,7 @@ from torch import Tensor
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
+    from vadd.data.tables.codec import TableCodec
     from vadd.data.text.tokenizers import Tokenizer
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -29,6 +30,10 @@ class ExampleFormat:
     """V: values are 0..V-1, and V is the mask."""
     pad: int | None = None
     """The value that fills examples up, where one does; it is not scored."""
+    sizes: tuple[int, ...] | None = None
+    """Where positions have different numbers of values: position i has 0..sizes[i]-1, and V is the largest size."""
+    unknowns: bool = False
+    """Whether examples may hold V, the mask, at positions that nobody knows: they stay hidden and are not scored."""
 
     @property
     def positions(self) -> int:
@@ -62,6 +67,10 @@ class DiscreteDataset:
     """Where examples are filled up: the value that does it. Models mask and see it like any other, but it is not
     scored, neither in training nor in judging.
     """
+    table: "TableCodec | None" = None
+    """Where the examples are rows of a table: what turns them back into rows."""
+    unknowns: bool = False
+    """Whether examples hold V where a value is unknown; see :class:`ExampleFormat`."""
 
     @property
     def positions(self) -> int:
@@ -69,7 +78,8 @@ class DiscreteDataset:
 
     @property
     def format(self) -> ExampleFormat:
-        return ExampleFormat(self.shape, self.vocab_size, self.pad)
+        sizes = None if self.table is None else self.table.sizes
+        return ExampleFormat(self.shape, self.vocab_size, self.pad, sizes, self.unknowns)
 
 
 def quantize(pixels: Array, levels: int, *, of: int = 256) -> Array:

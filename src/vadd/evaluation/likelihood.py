@@ -21,7 +21,7 @@ from vadd.core.randomness import BOUNDS, HEALTH, PILOT, step_generator
 from vadd.core.samplers import Grid
 from vadd.data.dataset import Array
 from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer
-from vadd.errors import UserError, check_range
+from vadd.errors import UserError
 from vadd.evaluation.reports import NOT_A_BOUND, PADS_NOT_SCORED, LikelihoodReport, NegativeLogLikelihood
 from vadd.generation.options import choose_sampler
 from vadd.parallel import Processes
@@ -256,6 +256,5 @@ def check_examples(run: Run, examples: Tensor) -> Tensor:
         raise UserError(f"examples have the shape (n, {positions}) with n at least 1, not {tuple(examples.shape)}")
     if examples.shape[1] != positions:
         raise UserError(f"the examples have {examples.shape[1]} positions, the run's model {positions}")
-    low, high, what = int(examples.min()), int(examples.max()), "the examples hold the value"
-    check_range(low, high, run.model.vocab_size, what, limits=", the run's model knows")
+    run.model.check_values(examples, "the examples hold")
     return examples.long()

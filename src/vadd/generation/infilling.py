@@ -14,8 +14,9 @@ from torch import Tensor
 
 from vadd.core import MaskedBatch, MaskedDiffusion, Noise
 from vadd.core.precision import precise
+from vadd.core.randomness import PREDICTIONS, step_generator
 from vadd.data.dataset import TO_FILL, Array
-from vadd.errors import UserError, check_range
+from vadd.errors import UserError
 
 CANDIDATE_ROWS = 8192
 """Most sequences that are scored at once where latents are chosen."""
@@ -35,11 +36,9 @@ def masked_starts(
         if marks.dtype != torch.bool or marks.shape != x.shape:
             raise UserError(f"known says true or false for each entry of x {tuple(x.shape)}; it is {_described(marks)}")
         stays = marks.reshape(len(flat), -1).cpu()
-    given = flat[stays]
-    if len(given):
-        low, high = int(given.min()), int(given.max())
-        what = "the sequences to fill hold the value"
-        check_range(low, high, model.vocab_size, what, limits="; the model knows")
+    if stays.any():
+        # 0, which every position has, stands in for what is to be filled.
+        model.check_values(flat.masked_fill(~stays, 0), "the sequences to fill hold")
     return torch.where(stays, flat, model.mask_value).repeat_interleave(count, dim=0)
 
 
@@ -113,6 +112,45 @@ def latents_that_fit(
     # By inversion of the distribution function: one uniform number for each sequence.
     chosen = (cumulative <= levels).sum(dim=0).clamp(max=candidates - 1)
     return z[chosen, torch.arange(len(x), device=x.device)]
+
+
+@torch.no_grad()
+def predicted(model: MaskedDiffusion, starts: Tensor, draws: int, seed: int) -> Array:
+    """Of every hidden position of ``starts`` (n, N) the distribution given what is known, (n, N, V); 0 elsewhere.
+
+    It is the mean over ``draws`` of z of what the denoiser predicts for that position, z weighted as
+    :func:`latents_that_fit` chooses it: the law of completing that position alone.
+    """
+    draws = 1 if model.latent.dim == 0 else draws
+    found = torch.zeros(*starts.shape, model.vocab_size, dtype=torch.float64)
+    for rows in torch.split(torch.arange(len(starts)), max(1, CANDIDATE_ROWS // draws)):
+        # The same numbers for every part: which rows are here does not matter.
+        found[rows] = _predicted(model, starts[rows].to(model.device), draws, step_generator(seed, PREDICTIONS))
+    return found.numpy()
+
+
+def _predicted(model: MaskedDiffusion, x: Tensor, draws: int, generator: torch.Generator) -> Tensor:
+    size, hidden, blank = len(x), x == model.mask_value, MaskedBatch.all_masked(x, model.mask_value)
+    known = ~hidden & model.scored(x)
+    t = model.schedule.time_at(hidden.double().mean(dim=1).cpu()).to(x.device, torch.float32)
+    weights = precise(torch.zeros(draws, size, device=x.device))
+    z: Tensor | None = None
+    if model.latent.informed:
+        found = model.latent.draw(x.repeat(draws, 1), t.repeat(draws), Noise.of(generator, draws * size))
+        z = None if found is None else found.view(draws, size, -1)
+    elif model.latent.dim:
+        # The same z for all rows: they are independent draws for each.
+        found = model.latent.draw(blank.xt[:1].expand(draws, -1), blank.t[:1].expand(draws), Noise.of(generator, draws))
+        z = None if found is None else found[:, None].expand(-1, size, -1)
+        if known.any():
+            weights = precise(model.log_likelihood(blank, z, known))
+    weights = weights.softmax(dim=0).repeat_interleave(hidden.sum(dim=1), dim=1)
+    flat_z = None if z is None else z.flatten(0, 1)
+    logits = model.predict(x.repeat(draws, 1), flat_z, t.repeat(draws), hidden.repeat(draws, 1))
+    mu = precise(logits).softmax(-1).view(draws, -1, model.vocab_size)
+    result = torch.zeros(*x.shape, model.vocab_size, dtype=torch.float64)
+    result[hidden.cpu()] = (mu * weights[..., None]).sum(dim=0).cpu().double()
+    return result
 
 
 def _described(tensor: Tensor) -> str:

@@ -6,6 +6,7 @@ from vadd.networks.mlp import MlpDenoiser, SiameseMlpRecognizer
 from vadd.networks.residual import ResidualDenoiser, ResidualRecognizer
 from vadd.networks.sequence_flow import SequenceFlow
 from vadd.networks.short_transformer import ShortTransformerDenoiser, ShortTransformerRecognizer
+from vadd.networks.table import TableDenoiser, TableRecognizer
 from vadd.networks.transformer import TransformerDenoiser, TransformerRecognizer
 from vadd.networks.transformer_blocks import TransformerSize
 from vadd.networks.unet import SiameseUnetRecognizer, UnetDenoiser
@@ -23,6 +24,8 @@ __all__ = [
     "SiameseMlpRecognizer",
     "SiameseUnetRecognizer",
     "StateReader",
+    "TableDenoiser",
+    "TableRecognizer",
     "TransformerDenoiser",
     "TransformerRecognizer",
     "TransformerSize",

@@ -13,6 +13,7 @@ from vadd.recipe.data import (
     FolderData,
     GivenData,
     MnistData,
+    TableData,
     TextData,
     ToyData,
 )
@@ -26,6 +27,7 @@ from vadd.recipe.network import (
     OwnNetwork,
     ResidualNetwork,
     ShortTransformerNetwork,
+    TableNetwork,
     TransformerNetwork,
     UnetNetwork,
 )
@@ -34,6 +36,7 @@ from vadd.recipe.own_data import (
     recipe_for_examples,
     recipe_for_folder,
     recipe_for_items,
+    recipe_for_table,
     recipe_for_text,
 )
 from vadd.recipe.recipe import (
@@ -43,11 +46,11 @@ from vadd.recipe.recipe import (
     may_change_on_resume,
     parse_value,
     same_learning,
-    suggestion,
     validate,
 )
 from vadd.recipe.sampling import Sampling
 from vadd.recipe.training import Training
+from vadd.words import suggestion
 
 __all__ = [
     "MODELS",
@@ -69,6 +72,8 @@ __all__ = [
     "ResidualNetwork",
     "Sampling",
     "ShortTransformerNetwork",
+    "TableData",
+    "TableNetwork",
     "TextData",
     "ToyData",
     "Training",
@@ -83,6 +88,7 @@ __all__ = [
     "recipe_for_examples",
     "recipe_for_folder",
     "recipe_for_items",
+    "recipe_for_table",
     "recipe_for_text",
     "recipe_names",
     "same_learning",

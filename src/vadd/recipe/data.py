@@ -117,7 +117,35 @@ class TextData(Section):
     )
 
 
+class TableData(Section):
+    """Rows of a table: categories, numbers, dates, with cells missing."""
+
+    kind: Literal["table"] = "table"
+    path: str | None = Field(None, description="a .csv, .tsv or .parquet file")
+    name: Literal["fair", "randhie"] | None = Field(
+        None, description="instead of a path: a table that ships with statsmodels"
+    )
+    schema_path: str | None = Field(
+        None, description="what the columns are, as `vadd data inspect FILE --schema` writes it; else it is inferred"
+    )
+    skip: tuple[str, ...] = Field((), description="columns to leave out")
+    missing: Literal["value", "unknown"] = Field(
+        "value",
+        description="missing cells without a schema: a value of their own, drawn like others, or unknown: never scored",
+    )
+    test_fraction: float = Field(0.1, gt=0, lt=1)
+
+
 Data = Annotated[
-    ToyData | CopiesData | ArrayData | GivenData | DigitsData | MnistData | Cifar10Data | FolderData | TextData,
+    ToyData
+    | CopiesData
+    | ArrayData
+    | GivenData
+    | DigitsData
+    | MnistData
+    | Cifar10Data
+    | FolderData
+    | TextData
+    | TableData,
     Field(discriminator="kind"),
 ]

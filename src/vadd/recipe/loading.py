@@ -8,8 +8,9 @@ from typing import Any
 import yaml
 
 from vadd.errors import UserError
-from vadd.recipe.recipe import Recipe, suggestion, validate
+from vadd.recipe.recipe import Recipe, validate
 from vadd.recipe.upgrade import upgraded
+from vadd.words import suggestion
 
 
 def recipe_names() -> list[str]:

@@ -164,8 +164,24 @@ class OwnNetwork(NetworkSection):
     recognizer: str | None = None
 
 
+class TableNetwork(NetworkSection):
+    """Residual perceptrons over the columns of a table, each with as many values as it has."""
+
+    kind: Literal["table"] = "table"
+    width: PositiveInt = 256
+    dropout: Fraction = 0.0
+    denoiser: ResidualDenoiserSection = ResidualDenoiserSection()
+    recognizer: ResidualRecognizerSection = ResidualRecognizerSection()
+
+
 Network = Annotated[
-    MlpNetwork | ResidualNetwork | UnetNetwork | TransformerNetwork | ShortTransformerNetwork | OwnNetwork,
+    MlpNetwork
+    | ResidualNetwork
+    | UnetNetwork
+    | TransformerNetwork
+    | ShortTransformerNetwork
+    | TableNetwork
+    | OwnNetwork,
     Field(discriminator="kind"),
 ]
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from vadd.recipe.data import ArrayData, Data, FolderData, TextData
+from vadd.recipe.data import ArrayData, Data, FolderData, TableData, TextData
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.loading import load_recipe
 from vadd.recipe.network import MlpDenoiserSection, MlpNetwork, MlpRecognizerSection, ResidualNetwork
@@ -84,4 +84,22 @@ def recipe_for_folder(path: Path) -> Recipe:
         network=ResidualNetwork(width=512),
         latent=LatentSection(dim=32),
         training=Training(steps=2000, batch=64, learning_rate=1e-3, warmup_steps=100, clip=1.0),
+    )
+
+
+def recipe_for_table(path: Path, rows: int, columns: int) -> Recipe:
+    """For ``rows`` rows of ``columns`` columns: the recipe ``table``, wider and longer the more there is to learn."""
+    like = load_recipe("table")
+    width = 128 if rows < 1_000 else 256 if rows < 50_000 else 384
+    batch = min(like.training.batch, max(1, rows // 4))
+    # A small table is learnt by heart if it is read too often.
+    steps = max(200, min(like.training.steps, 200 * math.ceil(rows / batch)))
+    return like.model_copy(
+        update={
+            "name": path.resolve().stem,
+            "about": f"a table of {rows:,} rows and {columns} columns",
+            "data": TableData(path=str(path.resolve())),
+            "network": like.network.model_copy(update={"width": width}),
+            "training": like.training.model_copy(update={"batch": batch, "steps": steps}),
+        }
     )

@@ -3,7 +3,6 @@
 On the command line any key can be overridden by its dotted name, ``training.batch=512``.
 """
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_origin
 
@@ -20,6 +19,7 @@ from vadd.recipe.sampling import Sampling
 from vadd.recipe.section import Section
 from vadd.recipe.training import Training
 from vadd.recipe.upgrade import name_today, upgraded
+from vadd.words import suggestion
 
 
 class Recipe(Section):
@@ -226,11 +226,3 @@ def parse_value(text: str) -> Any:
             return yaml.safe_load(text)
         except yaml.YAMLError:
             return text
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """ ", did you mean ...?" with the nearest of the known names, or nothing."""
-    candidates = list(known)
-    near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
-    near = near or [key for key in candidates if key.rsplit(".", 1)[-1] == name][:1]
-    return f", did you mean {near[0]!r}?" if near else ""

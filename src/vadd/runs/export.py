@@ -22,6 +22,7 @@ from vadd.runs.layout import (
     EXPORTED_WEIGHTS,
     PRIORS,
     RECIPE,
+    TABLE,
     TOKENIZER,
     CheckpointName,
     Record,
@@ -32,7 +33,7 @@ from vadd.runs.layout import (
 )
 from vadd.runs.model_card import CardResults, Measured, model_card
 from vadd.runs.priors import prior_records, read_prior
-from vadd.runs.run import read_format, read_tokenizer
+from vadd.runs.run import read_format, read_tokenizer, varying
 from vadd.version import __version__
 
 
@@ -73,6 +74,7 @@ def export(
             "pad": format.pad,
             "step": step,
             "sha256": checksum(partial / EXPORTED_WEIGHTS),
+            **varying(format),
         }
         write_json(partial / EXPORTED_CONFIG, config)
         parameters = sum(tensor.numel() for tensor in weights.values())
@@ -85,6 +87,8 @@ def export(
             shutil.copy(chosen / PRIORS, partial)
         if directory.tokenizer_directory.is_dir():
             shutil.copytree(directory.tokenizer_directory, partial / TOKENIZER)
+        if directory.table_file.is_file():
+            shutil.copy(directory.table_file, partial / TABLE)
         if out.exists():
             # It is empty, and a folder cannot be renamed over it on every system.
             out.rmdir()
@@ -104,6 +108,8 @@ def without_paths(recipe: Recipe) -> Recipe:
     changes: dict[str, str | None] = {}
     if path := getattr(recipe.data, "path", None):
         changes["path"] = PurePath(path).name
+    if schema := getattr(recipe.data, "schema_path", None):
+        changes["schema_path"] = PurePath(schema).name
     if getattr(recipe.data, "directory", None):
         changes["directory"] = None
     started = recipe.training.start_from

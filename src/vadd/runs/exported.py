@@ -6,6 +6,7 @@ mine/
     config.json          format, version, shape of an example, vocabulary size, pad, step, checksum of the weights
     README.md            the model card
     tokenizer/           where the run had one
+    table.json           where the data were a table
 
 It may also lie on the Hugging Face Hub under a name "owner/name". :mod:`vadd.runs.export` writes what this module
 reads.
@@ -19,7 +20,16 @@ from typing import TYPE_CHECKING
 
 from vadd.errors import UserError
 from vadd.recipe import Recipe, load_recipe
-from vadd.runs.layout import EXPORTED_CONFIG, EXPORTED_WEIGHTS, PRIORS, RECIPE, TOKENIZER, RunDirectory, prior_file
+from vadd.runs.layout import (
+    EXPORTED_CONFIG,
+    EXPORTED_WEIGHTS,
+    PRIORS,
+    RECIPE,
+    TABLE,
+    TOKENIZER,
+    RunDirectory,
+    prior_file,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,6 +40,7 @@ READ_FROM_HUB = (
     RECIPE,
     EXPORTED_CONFIG,
     f"{TOKENIZER}/*.json",
+    TABLE,
     PRIORS,
     prior_file("flow"),
     prior_file("informed"),
@@ -46,6 +57,8 @@ class ExportedModel:
     pad: int | None
     step: int
     sha256: str
+    sizes: tuple[int, ...] | None = None
+    unknowns: bool = False
 
     def weights(self) -> "dict[str, Tensor]":
         """After their checksum has been verified."""
@@ -97,6 +110,7 @@ def read_exported(path: Path) -> ExportedModel:
         newer = int(content["format"]) > FORMAT
         shape, vocab_size, step = tuple(map(int, content["shape"])), int(content["values"]), int(content["step"])
         sha256, pad = str(content["sha256"]), content.get("pad")
+        sizes = None if content.get("sizes") is None else tuple(map(int, content["sizes"]))
         if not shape or min(shape) < 1 or vocab_size < 2 or not (pad is None or isinstance(pad, int)):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError):
@@ -105,4 +119,5 @@ def read_exported(path: Path) -> ExportedModel:
         ) from None
     if newer:
         raise UserError(f"{path} was exported by a newer version, vadd {content.get('vadd')}: upgrade with pip")
-    return ExportedModel(path, load_recipe(str(path / RECIPE)), shape, vocab_size, pad, step, sha256)
+    unknowns = bool(content.get("unknowns"))
+    return ExportedModel(path, load_recipe(str(path / RECIPE)), shape, vocab_size, pad, step, sha256, sizes, unknowns)

@@ -6,12 +6,14 @@ runs/checkerboard-vadd/
     metrics.jsonl        one line per logged step
     training.lock        held while a training runs
     tokenizer/           when the data are text: what sampling needs of them
+    table.json           when the data are a table: its columns and their values
     checkpoints/step-00001000/{model,ema,optimizer}.safetensors, checkpoint.json
         prior-{flow,informed}.safetensors, priors.json    where priors were fitted
     tensorboard/         when TensorBoard is installed
     examples.npy, examples.jsonl or examples/    the data, when they were given in Python
 
-An exported model is a folder with model.safetensors, recipe.yaml, config.json, README.md and perhaps tokenizer/.
+An exported model is a folder with model.safetensors, recipe.yaml, config.json, README.md and perhaps tokenizer/ or
+table.json.
 """
 
 import json
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 RECIPE, DATA, METRICS, CHECKPOINTS, TOKENIZER = "recipe.yaml", "data.json", "metrics.jsonl", "checkpoints", "tokenizer"
 MODEL, EMA, OPTIMIZER, MANIFEST = "model.safetensors", "ema.safetensors", "optimizer.safetensors", "checkpoint.json"
-PRIORS, EXAMPLES = "priors.json", "examples"
+PRIORS, EXAMPLES, TABLE = "priors.json", "examples", "table.json"
 EXPORTED_WEIGHTS, EXPORTED_CONFIG, EXPORTED_CARD = "model.safetensors", "config.json", "README.md"
 
 CheckpointName = Literal["latest", "best"] | int
@@ -62,6 +64,7 @@ class RunDirectory:
         self.metrics_file = self.path / METRICS
         self.checkpoints_directory = self.path / CHECKPOINTS
         self.tokenizer_directory = self.path / TOKENIZER
+        self.table_file = self.path / TABLE
         self.lock = RunLock(self.path)
 
     @classmethod

@@ -1,9 +1,7 @@
 """A trained run, and what can be done with it."""
 
 import copy
-import json
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -16,6 +14,7 @@ from vadd.build import OwnNetworks, build_dataset, build_model, build_prior, exa
 from vadd.core import MaskedDiffusion, Prior, Samples
 from vadd.data import DiscreteDataset, ExampleFormat
 from vadd.data.dataset import Array
+from vadd.data.tables import TableCodec
 from vadd.data.text.saved_tokenizers import load_tokenizer
 from vadd.data.text.tokenizers import Tokenizer, refuse_other
 from vadd.errors import UserError
@@ -45,6 +44,7 @@ class Run:
         tokenizer: Tokenizer | None = None,
         step: int | None = None,
         informed: Prior | None = None,
+        table: TableCodec | None = None,
     ) -> None:
         self.directory = directory
         self.model = model
@@ -53,6 +53,8 @@ class Run:
         """The shape of an example, the size of the vocabulary, the pad."""
         self.tokenizer = tokenizer
         """What makes text of samples, where the data are text."""
+        self.table = table
+        """What makes rows of samples, where the data are a table."""
         self.step = step
         """Of the training, that the weights are from."""
         self.informed = informed
@@ -94,6 +96,12 @@ class Run:
         settings = self.recipe.sampling.model_copy(update=changes)
         other = copy.copy(self)
         other.recipe = self.recipe.model_copy(update={"sampling": settings})
+        return other
+
+    def restricted(self, sizes: Sequence[int]) -> "Run":
+        """The same run with only the first values of each position allowed."""
+        other = copy.copy(self)
+        other.model = self.model.restricted(sizes)
         return other
 
     @cached_property
@@ -204,7 +212,7 @@ def load(
     except RuntimeError:
         what = f"the recipe of {path}" if own is None else "the networks that were given"
         raise UserError(f"the weights in {chosen} do not fit {what}") from None
-    run = Run(directory, model, recipe, format, tokenizer, step)
+    run = Run(directory, model, recipe, format, tokenizer, step, table=read_table_codec(directory))
     _use_priors(run, chosen, prior)
     run.model.to(device or default_device()).eval().requires_grad_(False)
     if run.informed is not None:
@@ -241,7 +249,7 @@ def exported_format(exported: ExportedModel, tokenizer: Tokenizer | None) -> Exa
     pad = exported.pad
     if pad is None and tokenizer is not None:
         pad = example_format(exported.recipe, tokenizer).pad
-    return ExampleFormat(exported.shape, exported.vocab_size, pad)
+    return ExampleFormat(exported.shape, exported.vocab_size, pad, exported.sizes, exported.unknowns)
 
 
 def read_format(directory: RunDirectory, recipe: Recipe, tokenizer: Tokenizer | None) -> ExampleFormat:
@@ -250,20 +258,43 @@ def read_format(directory: RunDirectory, recipe: Recipe, tokenizer: Tokenizer | 
     if about is None:
         return example_format(recipe, tokenizer)
     try:
-        return ExampleFormat(tuple(map(int, about["shape"])), int(about["vocab_size"]), about.get("pad"))
+        sizes = None if about.get("sizes") is None else tuple(map(int, about["sizes"]))
+        shape, vocab_size = tuple(map(int, about["shape"])), int(about["vocab_size"])
+        return ExampleFormat(shape, vocab_size, about.get("pad"), sizes, bool(about.get("unknowns")))
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{directory.data_file} is damaged") from None
 
 
 def write_format(directory: RunDirectory, format: ExampleFormat) -> None:
     """Make it the run's; see :func:`read_format`."""
-    directory.write_data(json.loads(json.dumps(asdict(format))))
+    about = {"shape": list(format.shape), "vocab_size": format.vocab_size, "pad": format.pad}
+    directory.write_data(about | varying(format))
+
+
+def varying(format: ExampleFormat) -> dict[str, Any]:
+    """What is said only of formats that have it: positions of different sizes, unknown values."""
+    sizes = {} if format.sizes is None else {"sizes": list(format.sizes)}
+    return sizes | ({"unknowns": True} if format.unknowns else {})
 
 
 def read_tokenizer(directory: RunDirectory) -> Tokenizer | None:
     """The tokenizer of a run on text."""
     place = directory.tokenizer_directory
     return load_tokenizer(place) if place.exists() else None
+
+
+def read_table_codec(directory: RunDirectory) -> TableCodec | None:
+    """The columns of a run on a table."""
+    return TableCodec.load(directory.table_file) if directory.table_file.is_file() else None
+
+
+def keep_table(directory: RunDirectory, table: TableCodec) -> None:
+    """Make it the run's; a run that has another one already refuses it."""
+    kept = read_table_codec(directory)
+    if kept is None:
+        table.save(directory.table_file)
+    elif kept != table:
+        raise UserError(f"{directory.path} was started with another table: its columns have other values")
 
 
 def keep_tokenizer(directory: RunDirectory, tokenizer: Tokenizer) -> None:

@@ -25,7 +25,7 @@ from vadd.runs.archive import Archive
 from vadd.runs.checkpoint import TrainingState, read_checkpoint
 from vadd.runs.layout import RunDirectory
 from vadd.runs.metrics import MetricsLog, forget_after
-from vadd.runs.run import Run, keep_tokenizer, write_format
+from vadd.runs.run import Run, keep_table, keep_tokenizer, write_format
 from vadd.training.callbacks import Callbacks, Told
 from vadd.training.compile import compile_networks
 from vadd.training.display import TrainingDisplay
@@ -93,6 +93,8 @@ class Trainer:
         if self.processes.is_main:
             if data.tokenizer is not None:
                 keep_tokenizer(directory, data.tokenizer)
+            if data.table is not None:
+                keep_table(directory, data.table)
             write_format(directory, data.format)
         self.parts = self.processes.share(self.settings.batch, self.settings.accumulate)
         self.batches = ShuffledBatches(len(data.train), self.settings.batch, recipe.seed)

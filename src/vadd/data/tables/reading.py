@@ -1,0 +1,164 @@
+"""Tables as they come: CSV, Parquet, pandas and Polars. Cells of a CSV are text; what they mean is for the schema."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from vadd.errors import UserError
+
+Cell = str | int | float | bool | date | datetime | None
+
+TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".parquet"})
+MISSING_WORDS = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"})
+"""Cells of a CSV that say that nothing is known."""
+DELIMITERS = (",", ";", "\t")
+LARGEST_CELL = 1 << 30
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """Columns by name, all of the same length. Missing cells are None."""
+
+    source: str
+    columns: dict[str, list[Any]]
+    spelled: bool
+    """Whether the cells are text that may stand for numbers, as in a CSV."""
+
+    @property
+    def rows(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def take(self, rows: Sequence[int]) -> "RawTable":
+        columns = {name: [cells[row] for row in rows] for name, cells in self.columns.items()}
+        return RawTable(self.source, columns, self.spelled)
+
+
+def read_table(path: Path) -> RawTable:
+    """A .csv, .tsv or .parquet file."""
+    if not path.is_file():
+        raise UserError(f"there is no file {path}")
+    if path.suffix.lower() == ".parquet":
+        return _checked(_read_parquet(path))
+    return _checked(_read_csv(path))
+
+
+def is_frame(found: object) -> bool:
+    """Whether it is a DataFrame of pandas or Polars, neither of which is imported to find out."""
+    return type(found).__name__ == "DataFrame" and type(found).__module__.split(".")[0] in ("pandas", "polars")
+
+
+def from_frame(frame: Any, source: str = "the DataFrame") -> RawTable:
+    """A DataFrame of pandas or Polars; the index of pandas is not a column."""
+    names = [str(name) for name in frame.columns]
+    _check_names(names, source)
+    # By place: pandas would look for a column called "0" where its name is the number 0.
+    series = [frame.iloc[:, n] if hasattr(frame, "iloc") else frame[:, n] for n in range(len(names))]
+    columns = {name: [_plain(cell) for cell in each.to_list()] for name, each in zip(names, series, strict=True)}
+    return _checked(RawTable(source, columns, spelled=False))
+
+
+def header_of(path: Path) -> list[str]:
+    """The names in the first line of a CSV; none where it cannot be read as one."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            line = file.readline()
+    except (OSError, UnicodeDecodeError):
+        return []
+    return next(iter(csv.reader([line], delimiter=_delimiter(line))), [])
+
+
+def _plain(cell: Any) -> Cell:
+    """Nothing, NaN, NaT and NA are None; what is neither a number nor a date is text."""
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and math.isnan(cell)):
+        return None
+    if hasattr(cell, "to_pydatetime"):
+        cell = cell.to_pydatetime()
+    return cell if isinstance(cell, str | int | float | bool | date) else str(cell)
+
+
+def _read_parquet(path: Path) -> RawTable:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise UserError(f"to read {path.name} pyarrow is needed: pip install 'vadd[tables]'") from None
+    import pyarrow as arrow
+
+    try:
+        table = parquet.read_table(path)
+    except (arrow.ArrowException, OSError) as error:
+        reason = next(iter(str(error).splitlines()), "it is damaged")
+        raise UserError(f"{path} is not a readable Parquet file: {reason}") from None
+    _check_names(table.column_names, str(path))
+    columns = {name: [_plain(cell) for cell in table.column(name).to_pylist()] for name in table.column_names}
+    return RawTable(str(path), columns, spelled=False)
+
+
+def _read_csv(path: Path) -> RawTable:
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(_wrongly_encoded(path, content, error.start)) from None
+    csv.field_size_limit(LARGEST_CELL)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
+    try:
+        header = next(reader, None)
+        if not header:
+            raise UserError(f"{path} is empty: a table begins with a line of column names")
+        _check_names(header, str(path))
+        columns: dict[str, list[str | None]] = {name: [] for name in header}
+        number = 0
+        for cells in reader:
+            if not cells:  # a blank line
+                continue
+            number += 1
+            if len(cells) != len(header):
+                raise UserError(_ragged(path, number, reader.line_num, cells, header))
+            for name, cell in zip(header, cells, strict=True):
+                columns[name].append(None if cell.strip() in MISSING_WORDS else cell)
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num} is not CSV: {error}") from None
+    return RawTable(str(path), dict(columns), spelled=True)
+
+
+def _delimiter(text: str) -> str:
+    """The one that the first line has most of; a comma where it has none."""
+    first = text.partition("\n")[0]
+    return max(DELIMITERS, key=first.count)
+
+
+def _ragged(path: Path, number: int, line: int, cells: list[str], header: list[str]) -> str:
+    what = f"{path}, row {number} (line {line}) has {len(cells)} cells, the header {len(header)}"
+    if len(cells) < len(header):
+        return f"{what}: nothing for the column {header[len(cells)]!r}"
+    return f"{what}: {cells[len(header)]!r} stands after the last column {header[-1]!r}"
+
+
+def _wrongly_encoded(path: Path, content: bytes, offset: int) -> str:
+    """Which row and column hold the byte that is not UTF-8."""
+    before = content[:offset].decode("latin-1")
+    rows = list(csv.reader(io.StringIO(before, newline=""), delimiter=_delimiter(before)))
+    row, cells = max(0, len(rows) - 1), rows[-1] if rows else []
+    column = max(0, len(cells) - 1)
+    name = rows[0][column] if row and column < len(rows[0]) else str(column + 1)
+    where = f"row {row}, column {name!r}" if row else f"the header, column {column + 1}"
+    return f"{path} is not text in UTF-8: byte 0x{content[offset]:02x} in {where}"
+
+
+def _check_names(names: Sequence[str], source: str) -> None:
+    for number, name in enumerate(names, start=1):
+        if not name.strip():
+            raise UserError(f"{source}: the column {number} has no name")
+        if name in names[: number - 1]:
+            raise UserError(f"{source}: two columns are called {name!r}")
+
+
+def _checked(table: RawTable) -> RawTable:
+    if not table.columns or not table.rows:
+        raise UserError(f"{table.source} has no rows")
+    return table
