@@ -164,13 +164,17 @@ class OwnNetwork(NetworkSection):
     recognizer: str | None = None
 
 
+class TableDenoiserSection(Section):
+    blocks: PositiveInt = 3
+
+
 class TableNetwork(NetworkSection):
     """Residual perceptrons over the columns of a table, each with as many values as it has."""
 
     kind: Literal["table"] = "table"
     width: PositiveInt = 256
     dropout: Fraction = 0.0
-    denoiser: ResidualDenoiserSection = ResidualDenoiserSection()
+    denoiser: TableDenoiserSection = TableDenoiserSection()
     recognizer: ResidualRecognizerSection = ResidualRecognizerSection()
 
 
