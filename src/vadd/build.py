@@ -377,7 +377,7 @@ def _about(format: ExampleFormat) -> dict[str, Any]:
 
 
 def _with_latent(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
-    section, shape, vocab_size = recipe.latent, format.shape, format.vocab_size
+    section, shape = recipe.latent, format.shape
     # First the denoiser, then the recognition model: the order is part of what a seed means.
     denoiser = build_denoiser(recipe.network, format, section.width(shape))
     dim = section.size(shape)

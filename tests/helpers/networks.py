@@ -17,6 +17,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "residual": {"width": 8},
     "unet": {"embedding": 8, "blocks": 1, "groups": 2, "pixel_embedding": 4},
     "transformer": {"width": 8, "blocks": 1, "heads": 2, "condition": 4},
+    "table": {"width": 8},
     "short-transformer": {"heads": 2, "denoiser": {"width": 8, "blocks": 1}, "recognizer": {"width": 8}},
 }
 """Settings that make each kind of network small."""
