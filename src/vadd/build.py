@@ -217,7 +217,7 @@ def kind_of_data(path: Path) -> type[ArrayData] | type[FolderData] | type[TextDa
         return TextData if ".txt" in found and not found & IMAGE_SUFFIXES else FolderData
     if path.suffix.lower() in TABLE_SUFFIXES and "text" not in header_of(path):
         return TableData
-    return ArrayData if path.suffix == ".npy" else TextData
+    return ArrayData if path.suffix in (".npy", ".npz") else TextData
 
 
 def recipe_for(path: Path, *, as_text: bool = False) -> Recipe:

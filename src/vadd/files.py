@@ -30,14 +30,20 @@ def whole_path(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_file(target: Path) -> Iterator[BinaryIO]:
-    """The same as an open file; what the disk refuses is a :class:`~vadd.errors.UserError` that names it."""
+def writing(target: Path) -> Iterator[None]:
+    """What the disk refuses in here is a :class:`~vadd.errors.UserError` that names the file."""
     try:
-        with whole_path(target) as part, part.open("xb") as file:
-            yield file
-            file.flush()
+        yield
     except OSError as error:
         raise UserError(f"cannot write {target}: {error.strerror or error}") from None
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[BinaryIO]:
+    """The same as an open file; what the disk refuses is a :class:`~vadd.errors.UserError` that names it."""
+    with writing(target), whole_path(target) as part, part.open("xb") as file:
+        yield file
+        file.flush()
 
 
 def write_whole(target: Path, content: str | bytes) -> None:

@@ -1,17 +1,36 @@
 """How long work reports its progress, and where warnings go."""
 
 import os
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Any, Protocol
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
-console = Console(stderr=True, highlight=False, quiet=os.environ.get("RANK", "0") != "0")
-"""Of several processes only the first one prints."""
+from vadd.words import printable
+
+
+class PlainConsole(Console):
+    """Prints what it is given as it is, no markup in it. A terminal gets no character that would steer it: names, texts
+    and samples may come from anywhere. Of several processes only the first one prints.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        silent = os.environ.get("RANK", "0") != "0"
+        super().__init__(**{"highlight": False, "markup": False, "emoji": False, "quiet": silent, **options})
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            steers = self.is_terminal and segment.control is None
+            yield segment._replace(text=printable(segment.text)) if steers else segment
+
+
+console = PlainConsole(stderr=True)
 
 
 def warn(text: str) -> None:
     """One line about something that costs little and does not stop the work."""
-    console.print(f"warning: {text}", soft_wrap=True, markup=False)
+    console.print(f"warning: {text}", soft_wrap=True)
 
 
 class Progress(Protocol):

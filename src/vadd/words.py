@@ -9,6 +9,34 @@ from vadd.errors import UserError
 UNITS = {"TB": 10**12, "GB": 10**9, "MB": 10**6, "kB": 10**3}
 
 
+LONGEST_ECHO = 200
+"""Characters of a value that is shown back to whoever wrote it."""
+
+
+def shortened(text: str, most: int = LONGEST_ECHO) -> str:
+    """The beginning of a long text."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
+
+
+_CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+"""What steers a terminal, turns the direction of writing, or cannot be encoded."""
+_STEERING, _STEERING_OR_BREAKING = re.compile(f"[{_CONTROLS}]"), re.compile(f"[{_CONTROLS}\t\n]")
+
+
+def printable(text: str) -> str:
+    r"""Without what would steer a terminal: ``\x1b`` in four characters for that byte. Lines and tabs stay."""
+    return _STEERING.sub(_escaped, text)
+
+
+def one_line(text: str) -> str:
+    """The same with line breaks and tabs escaped too."""
+    return _STEERING_OR_BREAKING.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape", "surrogatepass").decode()
+
+
 def plural(count: int, noun: str) -> str:
     """``1 step``, ``2 steps``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

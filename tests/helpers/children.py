@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -156,3 +156,17 @@ def together(processes: int, work: Callable[..., None], *arguments: Any, seconds
             one.kill()
             one.join()
         assert [one.exitcode for one in members] == [0] * processes
+
+
+def command(arguments: Sequence[object], said: Path, limits: Mapping[int, int]) -> None:
+    """``vadd`` under limits of :mod:`resource`; what it prints goes into the file ``said``."""
+    from vadd.cli import main  # as above
+
+    torch.set_num_threads(1)
+    for kind, most in limits.items():
+        resource.setrlimit(kind, (most, resource.RLIM_INFINITY))
+    descriptor = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    sys.argv = ["vadd", *map(str, arguments)]
+    main()

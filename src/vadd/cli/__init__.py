@@ -1,6 +1,7 @@
 """The command line: parse, call, show. Every command has a file of its name."""
 
 import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -24,12 +25,9 @@ from vadd.cli import (
     train,
     zoo,
 )
-from vadd.cli.console import err_console, out_console
-from vadd.errors import Interrupted, UserError
+from vadd.cli.console import out_console
+from vadd.cli.ending import one_line_for_mistakes
 from vadd.version import __version__
-
-OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
-"""What torch says on a CUDA device, on Linux, on Windows."""
 
 app = typer.Typer(
     help="Few-step generation of discrete data: train, sample and judge masked diffusion models "
@@ -76,22 +74,10 @@ app.add_typer(reproduce.reproduce, name="reproduce")
 
 
 def main() -> None:
-    """The ``vadd`` command: a mistake of the user's is one line and exit code 2, an interruption exit code 130."""
-    try:
+    """The ``vadd`` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # Texts have letters that not every terminal knows, and file names bytes that are no letters at all.
+            stream.reconfigure(errors="backslashreplace")
+    with one_line_for_mistakes():
         app()
-    except UserError as error:
-        _end(f"error: {error}")
-    except OSError as error:
-        _end(f"error: {error.filename or 'the system'}: {error.strerror or error}")
-    except (MemoryError, RuntimeError) as error:
-        reason = next(iter(str(error).splitlines()), "")
-        if not isinstance(error, MemoryError) and not any(sign in reason for sign in OUT_OF_MEMORY):
-            raise
-        _end(f"error: there is not enough memory for this: {reason or 'the system gave none'}")
-    except (Interrupted, KeyboardInterrupt) as stop:
-        _end(f"{stop}; run the same command again to go on" if str(stop) else "interrupted", code=130)
-
-
-def _end(line: str, *, code: int = 2) -> None:
-    err_console.print(line, soft_wrap=True)
-    sys.exit(code)

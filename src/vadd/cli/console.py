@@ -1,19 +1,16 @@
 """What the commands say and show: two consoles, aligned columns, and something to look at while waiting."""
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from vadd.progress import PlainConsole
 
 if TYPE_CHECKING:
     from vadd.progress import Progress
 
-# Of the processes of a distributed training only the first one prints.
-_silent = os.environ.get("RANK", "0") != "0"
-out_console = Console(highlight=False, markup=False, quiet=_silent)
-err_console = Console(stderr=True, highlight=False, markup=False, quiet=_silent)
+out_console = PlainConsole()
+err_console = PlainConsole(stderr=True)
 
 
 def print_columns(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset(), indent: str = "") -> None:
@@ -35,7 +32,7 @@ def progress_bar() -> "Iterator[Progress]":
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with RichProgress(*columns, console=err_console, transient=True) as bar:
         task = bar.add_task("starting", total=None)
 

@@ -7,6 +7,7 @@ import typer
 
 from vadd.cli.console import out_console
 from vadd.cli.options import CheckpointOption, RunArgument, check_there, parse_checkpoint
+from vadd.files import writing
 
 
 def export(
@@ -40,7 +41,8 @@ def export(
     from vadd.runs.export import export as write
 
     card = None if results is None else card_results(results)
-    exported = write(source, directory, checkpoint=which, results=card)
+    with writing(directory):
+        exported = write(source, directory, checkpoint=which, results=card)
     out_console.print(
         f"{directory}: {exported.recipe.name} {exported.recipe.model}, weights of step {exported.step}. "
         f"Choose a license in {directory / 'README.md'} before you publish it; "

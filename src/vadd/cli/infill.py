@@ -20,6 +20,7 @@ from vadd.cli.options import (
 )
 from vadd.cli.trajectories import RECORDED, TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
 from vadd.errors import UserError
+from vadd.files import writing
 from vadd.words import plural
 
 if TYPE_CHECKING:
@@ -191,12 +192,14 @@ def infill(
     settings = resolve(loaded.model, loaded.recipe.sampling, **options)
     filled, states = _complete(task.run_for(loaded), task, n, drawing, 0 if trajectory is None else RECORDED)
     if trajectory is not None:
-        write_trajectory(loaded, states, trajectory, [extent for extent in task.extents for _ in range(n)])
+        with writing(trajectory):
+            write_trajectory(loaded, states, trajectory, [extent for extent in task.extents for _ in range(n)])
         out_console.print(f"how the completions come about: {trajectory}", soft_wrap=True)
     if out is None:
         task.show(filled.numpy())
     else:
-        task.write(filled.numpy(), out)
+        with writing(out):
+            task.write(filled.numpy(), out)
         summary = f"{plural(n * len(task.x), 'completion')} in {plural(settings.steps, 'step')}"
         out_console.print(f"{summary}: {out}", soft_wrap=True)
     if probabilities is not None:

@@ -281,5 +281,9 @@ def check_json(file: Path | None) -> None:
 def check_there(*paths: Path | None) -> None:
     """Files and folders that are to be read."""
     for path in paths:
-        if path is not None and not path.exists():
+        if path is None:
+            continue
+        if not path.exists():
             raise UserError(f"there is no file {path}")
+        if not path.is_file() and not path.is_dir():
+            raise UserError(f"{path} is neither a regular file nor a folder; copy what comes out of it to a file")

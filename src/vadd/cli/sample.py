@@ -23,6 +23,7 @@ from vadd.cli.options import (
 )
 from vadd.cli.trajectories import RECORDED, TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
 from vadd.errors import UserError
+from vadd.files import writing
 from vadd.words import plural
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def sample(
     plan = _plan(loaded, count, where or [], drawing)
     drawn = _draw(loaded, plan, drawing, out, processes, record=0 if trajectory is None else RECORDED)
     if trajectory is not None and drawn.states:
-        write_trajectory(loaded, drawn.states, trajectory)
+        with writing(trajectory):
+            write_trajectory(loaded, drawn.states, trajectory)
         out_console.print(f"how the samples come about: {trajectory}", soft_wrap=True)
     leave()
     _show(loaded, drawn, count, out, settings, drawing.sampler or loaded.recipe.sampling.sampler)

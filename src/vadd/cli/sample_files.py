@@ -17,6 +17,7 @@ import numpy as np
 
 from vadd.data.tables.writing import arrow_table, check_arrow, parquet_writer
 from vadd.errors import UserError
+from vadd.files import writing
 
 if TYPE_CHECKING:
     from vadd.data.dataset import Array
@@ -50,7 +51,7 @@ class SampleFile(ABC):
         self.beside.replace(self.out)
 
     def append(self, content: bytes) -> None:
-        with self.beside.open("ab") as file:
+        with writing(self.out), self.beside.open("ab") as file:
             file.write(content)
 
     def __exit__(
@@ -58,7 +59,8 @@ class SampleFile(ABC):
     ) -> None:
         try:
             if kind is None:
-                self.finish()
+                with writing(self.out):
+                    self.finish()
         finally:
             self.beside.unlink(missing_ok=True)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from vadd.cli.console import out_console, print_columns
 from vadd.cli.options import JsonOption, RunArgument, check_json
-from vadd.words import duration
+from vadd.words import duration, shortened
 
 if TYPE_CHECKING:
     from vadd.runs.status import RunStatus
@@ -33,7 +33,7 @@ def status(run: RunArgument, json: JsonOption = None) -> None:
     if found.recent:
         out_console.out("last lines of metrics.jsonl:")
         for record in found.recent:
-            out_console.out(f"  {json_lines.dumps(record)}")
+            out_console.out(f"  {shortened(json_lines.dumps(record))}")
     if json is not None:
         write_json(json, found.to_json())
 

@@ -10,19 +10,31 @@ from torch import Tensor
 
 from vadd.data.dataset import Array, DiscreteDataset
 from vadd.errors import UserError, check_range
+from vadd.parsing import regular_file
+
+MAGIC = b"\x93NUMPY"
+LARGEST_VALUE = 2**31 - 1
 
 
 def read_integers(path: Path) -> Array:
     """Any array of integers, as it is."""
     try:
-        with path.open("rb") as file:
-            array = np.load(file, allow_pickle=False)
+        with regular_file(path).open("rb") as file:
+            begins_as_array = file.read(len(MAGIC)) == MAGIC
+            file.seek(0)
+            if not begins_as_array and zipfile.is_zipfile(file):
+                raise UserError(f"{path} holds several arrays, as .npz files do; save the one to read as .npy")
+            if not begins_as_array:
+                raise ValueError("it does not begin like one")
+            array: Array = np.load(file, allow_pickle=False)
     except FileNotFoundError:
         raise UserError(f"there is no file {path}") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} is not a readable .npy file: {error}") from None
-    if not isinstance(array, np.ndarray):
-        raise UserError(f"{path} holds several arrays; save the one to read as .npy")
+    except UserError:
+        raise
+    except (OSError, ValueError, EOFError, SyntaxError, TypeError, OverflowError, MemoryError) as error:
+        said = error.strerror if isinstance(error, OSError) else next(iter(str(error).splitlines()), "it is cut off")
+        reason = "it holds Python objects, which are not read" if "Object arrays" in str(error) else said
+        raise UserError(f"{path} is not a readable .npy file: {reason}") from None
     if array.dtype.kind not in "iub":
         raise UserError(f"{path} holds {array.dtype} values; integers are needed")
     return array
@@ -41,6 +53,8 @@ def values_of(array: Array, vocab_size: int | None, source: str) -> int:
             f"{source} has shape {array.shape}; needed is (examples, positions) or (examples, height, width, ...)"
         )
     low, high = int(array.min()), int(array.max())
+    if high > LARGEST_VALUE:
+        raise UserError(f"{path} holds the value {high}; number the values from 0 on, without gaps (np.unique does it)")
     known = high + 1 if vocab_size is None else vocab_size
     check_range(low, high, known, f"{source} holds the value")
     return max(known, 2)

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
-from vadd.recipe.section import Fraction, Section
+from vadd.recipe.section import CountingSection, Fraction
 
 
-class ToyData(Section):
+class ToyData(CountingSection):
     """One of the two-dimensional distributions of the paper."""
 
     kind: Literal["toy"] = "toy"
@@ -17,7 +17,7 @@ class ToyData(Section):
     test_size: PositiveInt = 10_000
 
 
-class CopiesData(Section):
+class CopiesData(CountingSection):
     """Noisy copies of one hidden symbol; the entropy is known exactly."""
 
     kind: Literal["copies"] = "copies"
@@ -28,7 +28,7 @@ class CopiesData(Section):
     test_size: PositiveInt = 10_000
 
 
-class ArrayData(Section):
+class ArrayData(CountingSection):
     """Any integer array in an .npy file, examples along the first axis."""
 
     kind: Literal["array"] = "array"
@@ -37,21 +37,21 @@ class ArrayData(Section):
     test_fraction: float = Field(0.1, gt=0, lt=1)
 
 
-class GivenData(Section):
+class GivenData(CountingSection):
     """A data set that was made in Python; its run keeps it in this folder."""
 
     kind: Literal["given"] = "given"
     path: str
 
 
-class DigitsData(Section):
+class DigitsData(CountingSection):
     """scikit-learn's handwritten digits, 8 x 8, part of that package."""
 
     kind: Literal["digits"] = "digits"
     levels: int = Field(2, ge=2, le=17)
 
 
-class MnistData(Section):
+class MnistData(CountingSection):
     """MNIST binarised at one half and padded to 32 x 32."""
 
     kind: Literal["mnist"] = "mnist"
@@ -60,7 +60,7 @@ class MnistData(Section):
     )
 
 
-class Cifar10Data(Section):
+class Cifar10Data(CountingSection):
     kind: Literal["cifar10"] = "cifar10"
     directory: str | None = Field(
         None, description="where the binary batches lie; by default where `vadd data cifar10` puts them"
@@ -68,7 +68,7 @@ class Cifar10Data(Section):
     levels: int = Field(256, ge=2, le=256, description="values per channel")
 
 
-class FolderData(Section):
+class FolderData(CountingSection):
     """A folder of images, cropped to squares and resized."""
 
     kind: Literal["folder"] = "folder"
@@ -79,7 +79,7 @@ class FolderData(Section):
     test_fraction: float = Field(0.1, gt=0, lt=1)
 
 
-class TextData(Section):
+class TextData(CountingSection):
     """Text in sequences of ``length`` tokens."""
 
     kind: Literal["text"] = "text"

@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from vadd.recipe.section import Fraction, Section
+from vadd.recipe.section import CountingSection, Fraction
 
 
-class Diffusion(Section):
+class Diffusion(CountingSection):
     noise: Literal["mask", "uniform"] = Field(
         "mask", description="what takes the place of a value: the mask, or any of the values"
     )

@@ -6,13 +6,13 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from vadd.recipe.section import Fraction, Section
+from vadd.recipe.section import CountingSection, Fraction, Layers, Section
 
 
-class FlowSection(Section):
+class FlowSection(CountingSection):
     """A learned prior and how it is fitted; of no meaning for N(0, I)."""
 
-    transforms: PositiveInt = Field(16, description="affine couplings")
+    transforms: Layers = Field(16, description="affine couplings")
     width: PositiveInt = Field(128, description="of the two hidden layers in each coupling")
     components: PositiveInt = Field(
         128, description="Gaussians in the mixture that the couplings transform; 1: N(0, I) alone"

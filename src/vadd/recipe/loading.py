@@ -5,10 +5,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from vadd.errors import UserError
-from vadd.recipe.recipe import Recipe, validate
+from vadd.parsing import parse_yaml, read_small_text
+from vadd.recipe.recipe import Recipe, name_from, validate
 from vadd.recipe.upgrade import upgraded
 from vadd.words import suggestion
 
@@ -30,9 +29,9 @@ def _read(name_or_path: str, seen: tuple[str, ...]) -> dict[str, Any]:
         text = resources.files("vadd.recipe").joinpath("presets", f"{name_or_path}.yaml").read_text()
     elif Path(name_or_path).suffix in {".yaml", ".yml"}:
         try:
-            text = Path(name_or_path).read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+            text = read_small_text(Path(name_or_path))
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
             raise UserError(f"cannot read the recipe {name_or_path}: {reason}") from None
     elif (Path(name_or_path) / "recipe.yaml").is_file():
         raise UserError(f"{name_or_path} is a directory; its recipe is {Path(name_or_path) / 'recipe.yaml'}")
@@ -41,12 +40,12 @@ def _read(name_or_path: str, seen: tuple[str, ...]) -> dict[str, Any]:
             f"unknown recipe {name_or_path!r}{suggestion(name_or_path, recipe_names())}; see `vadd recipes`"
         )
     try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UserError(f"{name_or_path} is not valid YAML: {' '.join(str(error).split())}") from None
+        content = parse_yaml(text)
+    except ValueError as error:
+        raise UserError(f"{name_or_path} is not valid YAML: {error}") from None
     if not isinstance(content, dict):
         raise UserError(f"{name_or_path} is not a recipe: it should be a mapping of keys to values")
-    content.setdefault("name", Path(name_or_path).stem)
+    content.setdefault("name", name_from(Path(name_or_path).stem))
     base = content.pop("extends", None)
     if base is None:
         return upgraded(content)

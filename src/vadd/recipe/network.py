@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from vadd.recipe.section import Fraction, Section
+from vadd.recipe.section import Fraction, Layers, Section
 
 CONVOLUTION = "odd width of a convolution beside each attention; 0: none"
 TIME_FEATURES = "sinusoids of t shown to the denoiser; 0: it does not see t"
@@ -37,12 +37,12 @@ class NetworkSection(Section):
 
 
 class MlpDenoiserSection(Section):
-    depth: PositiveInt = 4
+    depth: Layers = 4
     latent_frequencies: tuple[PositiveFloat, ...] = Field((), description="Fourier features of z, for few dimensions")
 
 
 class MlpRecognizerSection(Section):
-    depth: PositiveInt = 4
+    depth: Layers = 4
 
 
 class MlpNetwork(NetworkSection):
@@ -61,12 +61,12 @@ class MlpNetwork(NetworkSection):
 
 
 class ResidualDenoiserSection(Section):
-    blocks: PositiveInt = 3
+    blocks: Layers = 3
     time_features: int = Field(0, ge=0, multiple_of=2, description=TIME_FEATURES)
 
 
 class ResidualRecognizerSection(Section):
-    blocks: PositiveInt = 2
+    blocks: Layers = 2
 
 
 class ResidualNetwork(NetworkSection):
@@ -84,7 +84,7 @@ class UnetNetwork(NetworkSection):
 
     kind: Literal["unet"] = "unet"
     embedding: PositiveInt = Field(64, description="planes of every block")
-    blocks: PositiveInt = Field(8, description="on the way down, and as many on the way up")
+    blocks: Layers = Field(8, description="on the way down, and as many on the way up")
     groups: PositiveInt = 16
     heads: PositiveInt = 1
     pixel_embedding: PositiveInt = 32
@@ -105,7 +105,7 @@ class TransformerDenoiserSection(Section):
 
 
 class TransformerRecognizerSection(Section):
-    blocks: PositiveInt | None = Field(None, description="by default as many as the denoiser's")
+    blocks: Layers | None = Field(None, description="by default as many as the denoiser's")
 
 
 class TransformerNetwork(NetworkSection):
@@ -114,7 +114,7 @@ class TransformerNetwork(NetworkSection):
     kind: Literal["transformer"] = "transformer"
     size: Literal["tiny", "small", "medium"] = "small"
     width: PositiveInt | None = Field(None, description="instead of the size's")
-    blocks: PositiveInt | None = Field(None, description="instead of the size's")
+    blocks: Layers | None = Field(None, description="instead of the size's")
     heads: PositiveInt | None = Field(None, description="instead of the size's")
     condition: PositiveInt = Field(128, description="width of the vector that carries the latent into the blocks")
     dropout: Fraction = 0.1
@@ -133,7 +133,7 @@ class TransformerNetwork(NetworkSection):
 
 class ShortTransformerDenoiserSection(Section):
     width: PositiveInt = 128
-    blocks: PositiveInt = 3
+    blocks: Layers = 3
     latent_everywhere: bool = Field(
         False, description="read the numbers of z that belong to a position also where its value is known"
     )
@@ -142,7 +142,7 @@ class ShortTransformerDenoiserSection(Section):
 
 class ShortTransformerRecognizerSection(Section):
     width: PositiveInt = 64
-    blocks: PositiveInt = 1
+    blocks: Layers = 1
 
 
 class ShortTransformerNetwork(NetworkSection):

@@ -8,7 +8,7 @@ from vadd.recipe.data import ArrayData, Data, FolderData, TableData, TextData
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.loading import load_recipe
 from vadd.recipe.network import MlpDenoiserSection, MlpNetwork, MlpRecognizerSection, ResidualNetwork
-from vadd.recipe.recipe import Recipe
+from vadd.recipe.recipe import Recipe, name_from
 from vadd.recipe.training import Training
 
 LONGEST_ITEM = 126
@@ -34,7 +34,7 @@ def recipe_for_examples(data: Data, name: str, examples: int, shape: Sequence[in
     five_hundred_epochs = 500 * math.ceil(examples / batch)
     steps = max(200, min(10_000, affordable, five_hundred_epochs))
     return Recipe(
-        name=name,
+        name=name_from(name),
         about=f"{examples} examples of {positions} values in 0..{vocab_size - 1}",
         data=data,
         network=MlpNetwork(
@@ -52,7 +52,7 @@ def recipe_for_text(path: Path, size: int) -> Recipe:
     like = load_recipe("pydocs")
     return like.model_copy(
         update={
-            "name": path.resolve().stem,
+            "name": name_from(path.resolve().stem),
             "about": f"text, {size:,} bytes",
             # Of a short text the tenth that is held out should still make some sequences.
             "data": TextData(path=str(path.resolve()), length=max(8, min(64, size // 40))),
@@ -78,7 +78,7 @@ def recipe_for_items(path: Path, count: int, longest: int) -> Recipe:
 def recipe_for_folder(path: Path) -> Recipe:
     """For images: 32 x 32 in colour with 8 values per channel."""
     return Recipe(
-        name=path.resolve().name,
+        name=name_from(path.resolve().name),
         about="images of a folder",
         data=FolderData(path=str(path.resolve()), levels=8),
         network=ResidualNetwork(width=512),

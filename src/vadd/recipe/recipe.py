@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_origin
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from vadd.errors import UserError
+from vadd.parsing import parse_yaml
 from vadd.recipe.data import Data
 from vadd.recipe.diffusion import Diffusion
 from vadd.recipe.latent import LatentSection
@@ -19,7 +20,10 @@ from vadd.recipe.sampling import Sampling
 from vadd.recipe.section import Section
 from vadd.recipe.training import Training
 from vadd.recipe.upgrade import name_today, upgraded
-from vadd.words import suggestion
+from vadd.words import plural, shortened, suggestion
+
+LONGEST_NAME = 100
+SHOWN_MISTAKES = 5
 
 
 class Recipe(Section):
@@ -33,6 +37,20 @@ class Recipe(Section):
     diffusion: Diffusion = Diffusion()
     training: Training = Training()
     sampling: Sampling = Sampling()
+
+    @field_validator("name")
+    @classmethod
+    def _names_a_folder(cls, name: str) -> str:
+        if name != name_from(name):
+            raise ValueError(
+                f"a name has 1 to {LONGEST_NAME} printable characters, no / or \\, and does not begin with a dot"
+            )
+        return name
+
+    @field_validator("about")
+    @classmethod
+    def _one_line(cls, about: str) -> str:
+        return " ".join(about.split())
 
     @property
     def has_latent(self) -> bool:
@@ -139,7 +157,11 @@ def validate(content: Mapping[str, Any], source: str) -> Recipe:
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
-        raise UserError(f"{source}: {'; '.join(_explain(e) for e in error.errors())}") from None
+        mistakes = error.errors()
+        more = len(mistakes) - SHOWN_MISTAKES
+        shown = [_explain(mistake) for mistake in mistakes[:SHOWN_MISTAKES]]
+        shown += [f"and {plural(more, 'mistake')} more"] if more > 0 else []
+        raise UserError(f"{source}: {'; '.join(shown)}") from None
 
 
 def _explain(error: Any) -> str:
@@ -153,12 +175,12 @@ def _explain(error: Any) -> str:
     if error["type"] == "extra_forbidden":
         if key in known:  # of another kind of data or network
             return f"{key} does not go with {section}.kind={kind}"
-        return f"unknown key {key!r}{suggestion(key, known)}"
+        return f"unknown key {shortened(repr(key))}{suggestion(key, known)}"
     if error["type"] == "missing":
         return f"{key} is missing"
     if error["type"] == "value_error":  # one of our own, which says all there is to say
         return f"{key}: {error['ctx']['error']}"
-    return f"{key}: {error['msg'].lower()}, not {error['input']!r}"
+    return f"{key}: {error['msg'].lower()}, not {shortened(repr(error['input']))}"
 
 
 def _all_fields(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -220,9 +242,15 @@ def may_change_on_resume(key: str) -> bool:
 def parse_value(text: str) -> Any:
     """A value as written on the command line. YAML, except that 1e-3 is a number as everybody expects."""
     try:
-        return float(text) if "e" in text.lower() else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError):
+        return float(text) if "e" in text.lower() else parse_yaml(text)
+    except ValueError:
         try:
-            return yaml.safe_load(text)
-        except yaml.YAMLError:
+            return parse_yaml(text)
+        except ValueError:
             return text
+
+
+def name_from(text: str) -> str:
+    """The name of a recipe, and so of a folder, from whatever a file is called; a good name stays as it is."""
+    plain = "".join("-" if character in "/\\" or not character.isprintable() else character for character in text)
+    return plain.lstrip(".")[:LONGEST_NAME] or "unnamed"

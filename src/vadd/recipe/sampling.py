@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt
 
-from vadd.recipe.section import Section
+from vadd.recipe.section import CountingSection
 
 
-class Sampling(Section):
+class Sampling(CountingSection):
     steps: PositiveInt = Field(1, description="sampling steps; first-hitting takes one for each position")
     sampler: Literal[
         "ancestral",

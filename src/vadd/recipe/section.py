@@ -1,14 +1,31 @@
 """What all sections of a recipe have in common."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from vadd.parsing import LARGEST_INTEGER
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
+Layers = Annotated[int, Field(gt=0, le=1000)]
+"""Even without weights a network of billions could not be put together."""
 
 
 class Section(BaseModel):
     """Frozen, and strict about names: an unknown key is an error, not a default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class CountingSection(Section):
+    """Its integers are counted up to, one by one; those of networks become sizes, and what has no memory for them says
+    so.
+    """
+
+    @field_validator("*")
+    @classmethod
+    def _within_64_bits(cls, value: Any) -> Any:
+        if type(value) is int and abs(value) > LARGEST_INTEGER:
+            raise ValueError("integers have at most 64 bits")
+        return value

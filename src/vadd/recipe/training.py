@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from vadd.recipe.section import Decay, Fraction, Section
+from vadd.recipe.section import CountingSection, Decay, Fraction
 
 
-class Training(Section):
+class Training(CountingSection):
     steps: PositiveInt = 10_000
     batch: PositiveInt = Field(256, description="examples per step, over all processes")
     accumulate: PositiveInt = Field(1, description="parts in which a process works off its share, to save memory")

@@ -5,7 +5,9 @@ directory with the right name is a whole one. A file's checksum is verified when
 """
 
 import errno
+import math
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,7 +55,7 @@ def write_checkpoint(directory: Path, state: TrainingState) -> None:
         if shutil.disk_usage(partial).free < state.bytes() + SPARE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
         for name, tensors in ((MODEL, state.model), (EMA, state.ema), (OPTIMIZER, state.optimizer)):
-            save_file(apart(tensors), partial / name)
+            save_tensors(tensors, partial / name)
         manifest = {
             "step": state.step,
             "test_loss": state.test_loss,
@@ -68,12 +70,22 @@ def write_checkpoint(directory: Path, state: TrainingState) -> None:
         remove_checkpoint(directory)
         partial.rename(directory)
         flush_to_disk(directory.parent)
-    except SafetensorError as error:  # what the writer makes of a full disk
-        remove(partial)
-        raise OSError(errno.EIO, str(error), str(directory)) from error
     except BaseException:
         remove(partial)
         raise
+
+
+def save_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, str] | None = None) -> None:
+    """A safetensors file with the mode that new files have here; what the disk refuses is an OSError."""
+    file.touch()
+    mode = file.stat().st_mode
+    try:
+        save_file(apart(tensors), file, metadata)
+    except SafetensorError as error:  # what the writer makes of a full disk
+        number = re.search(r"os error (\d+)", str(error))
+        code = int(number[1]) if number else errno.EIO
+        raise OSError(code, os.strerror(code) if number else str(error), str(file)) from error
+    file.chmod(mode)
 
 
 def apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -92,7 +104,7 @@ def read_checkpoint(directory: Path) -> TrainingState:
     """The whole state, every file verified."""
     model, ema, optimizer = (read_tensors(directory, name) for name in (MODEL, EMA, OPTIMIZER))
     step, manifest = step_and_manifest(directory)
-    return TrainingState(step, model, ema, optimizer, tuple(manifest.get("unlogged", ())), manifest.get("test_loss"))
+    return TrainingState(step, model, ema, optimizer, tuple(manifest["unlogged"]), manifest.get("test_loss"))
 
 
 def read_weights(directory: Path) -> dict[str, Tensor]:
@@ -119,8 +131,11 @@ def load_verified(file: Path, sha256: str | None, what: str) -> dict[str, Tensor
 def step_and_manifest(directory: Path) -> tuple[int, dict[str, Any]]:
     try:
         manifest = read_manifest(directory)
-        return int(manifest["step"]), {**manifest, "sha256": dict(manifest["sha256"])}
-    except (OSError, ValueError, KeyError, TypeError):
+        unlogged = list(map(float, manifest.get("unlogged", ())))
+        if not all(map(math.isfinite, unlogged)):
+            raise ValueError
+        return int(manifest["step"]), {**manifest, "unlogged": unlogged, "sha256": dict(manifest["sha256"])}
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         raise UserError(f"the checkpoint {directory} is damaged: {MANIFEST} is missing or unreadable") from None
 
 

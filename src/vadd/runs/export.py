@@ -1,20 +1,15 @@
 """Publishing a trained model: a folder with its weights, its recipe and a model card; see :mod:`vadd.runs.exported`."""
 
 import shutil
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path, PurePath
 
-import torch
-from safetensors.torch import save_file
-from torch import Tensor
-
 from vadd.build import build_model
-from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.files import checksum, whole_path, write_json
 from vadd.recipe import OwnNetwork, Recipe
 from vadd.runs.archive import Archive
-from vadd.runs.checkpoint import read_weights
+from vadd.runs.checkpoint import read_weights, save_tensors
 from vadd.runs.exported import FORMAT, ExportedModel, read_exported
 from vadd.runs.layout import (
     EXPORTED_CARD,
@@ -33,7 +28,7 @@ from vadd.runs.layout import (
 )
 from vadd.runs.model_card import CardResults, Measured, model_card
 from vadd.runs.priors import prior_records, read_prior
-from vadd.runs.run import read_format, read_tokenizer, varying
+from vadd.runs.run import check_fit, read_format, read_tokenizer, varying
 from vadd.version import __version__
 
 
@@ -58,12 +53,13 @@ def export(
         results.check(recipe, step)
     format = read_format(directory, recipe, read_tokenizer(directory))
     if not isinstance(recipe.network, OwnNetwork):  # of these only their owner knows the shapes
-        check_fit(weights, recipe, format, chosen)
+        problem = f"the weights in {chosen} do not fit the recipe of its run"
+        check_fit(weights, partial(build_model, recipe, format), problem)
     published = without_paths(recipe)
-    with whole_path(out) as partial:
-        partial.mkdir()
-        save_file(weights, partial / EXPORTED_WEIGHTS, metadata={"format": "pt"})
-        (partial / RECIPE).write_text(published.to_yaml())
+    with whole_path(out) as beside:
+        beside.mkdir()
+        save_tensors(weights, beside / EXPORTED_WEIGHTS, {"format": "pt"})
+        (beside / RECIPE).write_text(published.to_yaml())
         config = {
             "library": "vadd",
             "format": FORMAT,
@@ -73,34 +69,26 @@ def export(
             "values": format.vocab_size,
             "pad": format.pad,
             "step": step,
-            "sha256": checksum(partial / EXPORTED_WEIGHTS),
+            "sha256": checksum(beside / EXPORTED_WEIGHTS),
             **varying(format),
         }
-        write_json(partial / EXPORTED_CONFIG, config)
+        write_json(beside / EXPORTED_CONFIG, config)
         parameters = sum(tensor.numel() for tensor in weights.values())
         card = model_card(published, format, step, parameters, _measured(directory, step), results)
-        (partial / EXPORTED_CARD).write_text(card)
+        (beside / EXPORTED_CARD).write_text(card)
         if fitted := prior_records(chosen):
             for record in fitted.values():
                 read_prior(chosen, record.name)  # verified before it is passed on
-                shutil.copy(chosen / prior_file(record.name), partial)
-            shutil.copy(chosen / PRIORS, partial)
+                shutil.copy(chosen / prior_file(record.name), beside)
+            shutil.copy(chosen / PRIORS, beside)
         if directory.tokenizer_directory.is_dir():
-            shutil.copytree(directory.tokenizer_directory, partial / TOKENIZER)
+            shutil.copytree(directory.tokenizer_directory, beside / TOKENIZER)
         if directory.table_file.is_file():
-            shutil.copy(directory.table_file, partial / TABLE)
+            shutil.copy(directory.table_file, beside / TABLE)
         if out.exists():
             # It is empty, and a folder cannot be renamed over it on every system.
             out.rmdir()
     return read_exported(out)
-
-
-def check_fit(weights: Mapping[str, Tensor], recipe: Recipe, format: ExampleFormat, source: Path) -> None:
-    with torch.device("meta"):
-        # On the meta device a model has shapes and takes no memory.
-        wanted = build_model(recipe, format).state_dict()
-    if {name: tensor.shape for name, tensor in wanted.items()} != {name: t.shape for name, t in weights.items()}:
-        raise UserError(f"the weights in {source} do not fit the recipe of its run")
 
 
 def without_paths(recipe: Recipe) -> Recipe:

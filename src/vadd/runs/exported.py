@@ -12,13 +12,13 @@ It may also lie on the Hugging Face Hub under a name "owner/name". :mod:`vadd.ru
 reads.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vadd.errors import UserError
+from vadd.parsing import read_json
 from vadd.recipe import Recipe, load_recipe
 from vadd.runs.layout import (
     EXPORTED_CONFIG,
@@ -104,7 +104,7 @@ def fetch_from_hub(name: str) -> Path:
 
 def read_exported(path: Path) -> ExportedModel:
     try:
-        content = json.loads((path / EXPORTED_CONFIG).read_text())
+        content = read_json(path / EXPORTED_CONFIG)
         if content["library"] != "vadd":
             raise ValueError
         newer = int(content["format"]) > FORMAT
@@ -113,7 +113,7 @@ def read_exported(path: Path) -> ExportedModel:
         sizes = None if content.get("sizes") is None else tuple(map(int, content["sizes"]))
         if not shape or min(shape) < 1 or vocab_size < 2 or not (pad is None or isinstance(pad, int)):
             raise ValueError
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         raise UserError(
             f"{path} is not a model exported by vadd: its {EXPORTED_CONFIG} is missing or of another kind"
         ) from None

@@ -16,7 +16,6 @@ An exported model is a folder with model.safetensors, recipe.yaml, config.json, 
 table.json.
 """
 
-import json
 import math
 import os
 import shutil
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from vadd.errors import UserError
 from vadd.files import write_json, write_whole
+from vadd.parsing import parse_json, read_json
 from vadd.runs.lock import LOCK, RunLock
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class RunDirectory:
     def data(self) -> dict[str, Any] | None:
         """What :meth:`write_data` wrote; None for runs of version 0.1.0."""
         try:
-            content = json.loads(self.data_file.read_text())
+            content = read_json(self.data_file)
         except FileNotFoundError:
             return None
         except (OSError, ValueError):
@@ -194,7 +194,7 @@ def step_of(checkpoint: Path) -> int:
 
 def read_manifest(checkpoint: Path) -> dict[str, Any]:
     """What a checkpoint says of itself: its step, checksums, held-out objective. ValueError where it is damaged."""
-    content = json.loads((checkpoint / MANIFEST).read_text())
+    content = read_json(checkpoint / MANIFEST)
     if not isinstance(content, dict):
         raise ValueError
     return content
@@ -233,13 +233,16 @@ def read_records(file: Path, most_bytes: int | None = None) -> list[Record]:
     except OSError:
         return []
     # The first line may have begun before the bytes that were read; behind the last newline is nothing, or a torn line.
-    return [record for line in lines[bool(skipped) : -1] if (record := _record(line)) is not None]
+    return [record for line in lines[bool(skipped) : -1] if (record := parse_record(line)) is not None]
 
 
-def _record(line: bytes) -> Record | None:
+def parse_record(line: bytes) -> Record | None:
+    """A line of metrics: a step, a split, and numbers or null. None for anything else."""
     try:
-        record = json.loads(line)
+        record = parse_json(line)
     except ValueError:
         return None
-    whole = isinstance(record, dict) and type(record.get("step")) is int and isinstance(record.get("split"), str)
-    return record if whole else None
+    if not isinstance(record, dict) or type(record.get("step")) is not int or not isinstance(record.get("split"), str):
+        return None
+    numbers = (value for key, value in record.items() if key != "split")
+    return record if all(value is None or type(value) in (int, float) for value in numbers) else None

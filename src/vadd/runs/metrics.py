@@ -8,6 +8,7 @@ from typing import Any
 
 from vadd.files import write_whole
 from vadd.progress import warn
+from vadd.runs.layout import parse_record
 
 
 class MetricsLog:
@@ -57,8 +58,8 @@ def training_seconds(records: Iterable[Mapping[str, Any]]) -> float | None:
     seconds, before = 0.0, 0
     for record in records:
         if record["split"] == "train":
-            speed = record.get("steps_per_second", 0)
-            if speed > 0:  # not NaN either
+            speed = record.get("steps_per_second")
+            if speed is not None and speed > 0:  # not NaN either
                 seconds += (record["step"] - before) / speed
             before = record["step"]
     return seconds or None
@@ -71,12 +72,8 @@ def forget_after(file: Path, step: int) -> None:
     kept = []
     content = file.read_bytes()
     for line in content.splitlines(keepends=True):
-        try:
-            record = json.loads(line)
-            logged = int(record["step"])
-        except (ValueError, KeyError, TypeError):
-            continue
-        if line.endswith(b"\n") and logged <= step:
+        record = parse_record(line)
+        if record is not None and line.endswith(b"\n") and record["step"] <= step:
             kept.append(line)
     if b"".join(kept) != content:
         write_whole(file, b"".join(kept))

@@ -8,17 +8,16 @@ checkpoints/step-00001000/
 An exported model has the same files beside its weights.
 """
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from vadd.errors import UserError
 from vadd.files import checksum, whole_path, write_json
-from vadd.runs.checkpoint import load_verified
+from vadd.parsing import read_json
+from vadd.runs.checkpoint import load_verified, save_tensors
 from vadd.runs.layout import PRIORS, PriorName, prior_file
 
 
@@ -40,7 +39,7 @@ class PriorRecord:
 def write_prior(place: Path, name: PriorName, prior: nn.Module, record: PriorRecord) -> None:
     """Into a checkpoint's directory; an earlier one of that name is replaced."""
     with whole_path(place / prior_file(name)) as partial:
-        save_file({key: tensor.detach().cpu().contiguous() for key, tensor in prior.state_dict().items()}, partial)
+        save_tensors(prior.state_dict(), partial)
     entry = asdict(record) | {"sha256": checksum(place / prior_file(name))}
     write_json(place / PRIORS, _entries(place) | {name: entry})
 
@@ -64,7 +63,7 @@ def read_prior(place: Path, name: PriorName) -> dict[str, Tensor]:
 
 def _entries(place: Path) -> dict[str, Any]:
     try:
-        content = json.loads((place / PRIORS).read_text())
+        content = read_json(place / PRIORS)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError):

@@ -1,14 +1,14 @@
 """A trained run, and what can be done with it."""
 
 import copy
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self, Unpack
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vadd.build import OwnNetworks, build_dataset, build_model, build_prior, example_format
 from vadd.core import MaskedDiffusion, Prior, Samples
@@ -206,18 +206,34 @@ def load(
         format = exported_format(exported, tokenizer)
     if own is not None and not isinstance(recipe.network, OwnNetwork):
         raise UserError(f"{path} has networks of its recipe ({recipe.network.kind}); none of your own are needed")
+    problem = f"the weights in {chosen} do not fit the recipe of {path}"
+    # Every position and every value has some weight: absurd sizes need not even be built on the meta device.
+    if max(format.positions, format.vocab_size) > sum(tensor.numel() for tensor in weights.values()) and own is None:
+        raise UserError(problem)
+    if not isinstance(recipe.network, OwnNetwork):
+        check_fit(weights, partial(build_model, recipe, format), problem)
     model = build_model(recipe, format, own)
     try:
         model.load_state_dict(weights)
     except RuntimeError:
-        what = f"the recipe of {path}" if own is None else "the networks that were given"
-        raise UserError(f"the weights in {chosen} do not fit {what}") from None
+        raise UserError(f"the weights in {chosen} do not fit the networks that were given") from None
     run = Run(directory, model, recipe, format, tokenizer, step, table=read_table_codec(directory))
     _use_priors(run, chosen, prior)
     run.model.to(device or default_device()).eval().requires_grad_(False)
     if run.informed is not None:
         run.informed.to(run.model.device).eval().requires_grad_(False)
     return run
+
+
+def check_fit(weights: Mapping[str, Tensor], build: Callable[[], nn.Module], problem: str) -> None:
+    """Refuse weights of other shapes than those of what ``build`` makes, before that takes any memory."""
+    try:
+        with torch.device("meta"):  # where tensors have shapes and nothing else
+            wanted = {name: tensor.shape for name, tensor in build().state_dict().items()}
+    except (RuntimeError, TypeError, OverflowError):  # sizes beyond 63 bits
+        wanted = None
+    if wanted != {name: tensor.shape for name, tensor in weights.items()}:
+        raise UserError(problem)
 
 
 def _use_priors(run: Run, place: Path, choice: PriorChoice) -> None:
@@ -229,11 +245,10 @@ def _use_priors(run: Run, place: Path, choice: PriorChoice) -> None:
         if name not in there and choice != name:
             continue
         weights = read_prior(place, name)
-        fitted = build_prior(run.recipe, run.format, informed=name == "informed")
-        try:
-            fitted.load_state_dict(weights)
-        except RuntimeError:
-            raise UserError(f"the {name} prior in {place} does not fit the recipe of its run: fit it anew") from None
+        build = partial(build_prior, run.recipe, run.format, informed=name == "informed")
+        check_fit(weights, build, f"the {name} prior in {place} does not fit the recipe of its run: fit it anew")
+        fitted = build()
+        fitted.load_state_dict(weights)
         if name == "informed":
             run.informed = fitted
         if name == choice or (name == "flow" and choice == "fitted"):
@@ -259,9 +274,11 @@ def read_format(directory: RunDirectory, recipe: Recipe, tokenizer: Tokenizer | 
         return example_format(recipe, tokenizer)
     try:
         sizes = None if about.get("sizes") is None else tuple(map(int, about["sizes"]))
-        shape, vocab_size = tuple(map(int, about["shape"])), int(about["vocab_size"])
-        return ExampleFormat(shape, vocab_size, about.get("pad"), sizes, bool(about.get("unknowns")))
-    except (KeyError, TypeError, ValueError):
+        shape, vocab_size, pad = tuple(map(int, about["shape"])), int(about["vocab_size"]), about.get("pad")
+        if not shape or min(shape) < 1 or vocab_size < 2 or type(pad) not in (int, type(None)):
+            raise ValueError
+        return ExampleFormat(shape, vocab_size, pad, sizes, bool(about.get("unknowns")))
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise UserError(f"{directory.data_file} is damaged") from None
 
 

@@ -7,9 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from vadd.errors import UserError
+from vadd.parsing import parse_yaml, read_small_text
 from vadd.runs.layout import Record, RunDirectory, SavedStep, best_of, read_records
 
 TAIL_BYTES = 2**16
@@ -121,8 +120,8 @@ def latent_verdict(record: Mapping[str, Any]) -> str | None:
 def _recipe(directory: RunDirectory) -> tuple[str, str, int | None]:
     """Name, model and steps, also of recipes that this version could not train any more."""
     try:
-        content = yaml.safe_load(directory.recipe_file.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        content = parse_yaml(read_small_text(directory.recipe_file))
+    except (OSError, ValueError):
         content = None
     content = content if isinstance(content, dict) else {}
     training = content.get("training")

@@ -11,6 +11,9 @@ from torch import Tensor
 from vadd.core import Objective
 from vadd.parallel import Processes
 
+UNLOGGED = 5
+"""Numbers that a checkpoint keeps: three sums, steps taken, steps skipped."""
+
 
 @dataclass(frozen=True)
 class Means:
@@ -32,7 +35,7 @@ class Window:
         self._processes = processes
         self._in_a_row = 0
         self._restart()
-        if unlogged:
+        if len(unlogged) == UNLOGGED:  # else they are of another version
             *self._sums, taken, skipped = unlogged
             self._taken, self._skipped = round(taken), round(skipped)
 

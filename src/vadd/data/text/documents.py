@@ -68,7 +68,7 @@ def text_files(path: Path) -> tuple[Path, ...]:
     if path.is_file():
         return (path,)
     if not path.is_dir():
-        raise UserError(f"there is no file {path}")
+        raise UserError(f"{path} is not a regular file" if path.exists() else f"there is no file {path}")
     found = sorted(
         file
         for file in path.rglob("*.txt")

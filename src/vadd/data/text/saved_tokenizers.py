@@ -1,22 +1,22 @@
 """Tokenizers read back from the folders that ``Tokenizer.save`` writes: the one place that knows every kind of them."""
 
-import json
 from pathlib import Path
 
 from vadd.data.text.subwords import SubwordTokenizer
 from vadd.data.text.tokenizers import ABOUT, CONTENT, ByteTokenizer, CharacterTokenizer, Special, Specials, Tokenizer
 from vadd.errors import UserError
+from vadd.parsing import read_json
 
 
 def load_tokenizer(directory: Path) -> Tokenizer:
     """What ``save`` wrote, checked against its fingerprint."""
     try:
-        about = json.loads((directory / ABOUT).read_text())
+        about = read_json(directory / ABOUT)
         name, specials, expected = about["name"], about["specials"], about["sha256"]
         named: list[Special] = [s for s in ("bos", "eos", "pad") if specials[s] is not None]
         tokenizer: Tokenizer
         if name == CharacterTokenizer.name:
-            content = json.loads((directory / CONTENT).read_text())
+            content = read_json(directory / CONTENT)
             tokenizer = CharacterTokenizer(content["alphabet"], named)
         elif name == ByteTokenizer.name:
             tokenizer = ByteTokenizer(named)
