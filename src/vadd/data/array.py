@@ -54,7 +54,9 @@ def values_of(array: Array, vocab_size: int | None, source: str) -> int:
         )
     low, high = int(array.min()), int(array.max())
     if high > LARGEST_VALUE:
-        raise UserError(f"{path} holds the value {high}; number the values from 0 on, without gaps (np.unique does it)")
+        raise UserError(
+            f"{source} holds the value {high}; number the values from 0 on, without gaps (np.unique does it)"
+        )
     known = high + 1 if vocab_size is None else vocab_size
     check_range(low, high, known, f"{source} holds the value")
     return max(known, 2)

@@ -7,7 +7,6 @@
 A tokenizer is not kept here: the run has it.
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from vadd.data.array import read_integers
 from vadd.data.dataset import DiscreteDataset
 from vadd.errors import UserError
 from vadd.files import write_json
+from vadd.parsing import read_json
 
 ABOUT = "examples.json"
 LARGEST_DISTRIBUTION = 1 << 24
@@ -37,7 +37,7 @@ def save_dataset(data: DiscreteDataset, folder: Path) -> None:
 def load_dataset(folder: Path) -> DiscreteDataset:
     """What :func:`save_dataset` wrote."""
     try:
-        about = json.loads((folder / ABOUT).read_text())
+        about = read_json(folder / ABOUT)
         name, shape, pad = str(about["name"]), tuple(map(int, about["shape"])), about["pad"]
         vocab_size = int(about["vocab_size"])
     except FileNotFoundError:
