@@ -117,7 +117,7 @@ class TextData(CountingSection):
     )
 
 
-class TableData(Section):
+class TableData(CountingSection):
     """Rows of a table: categories, numbers, dates, with cells missing."""
 
     kind: Literal["table"] = "table"
