@@ -29,7 +29,7 @@ def write_people(path: Path, rows: int = 200) -> Path:
     return path
 
 
-def train_people(folder: Path) -> Path:
+def train_people(folder: Path, *overrides: str) -> Path:
     recipe = recipe_for(write_people(folder / "people.csv"))
-    assert train_in(folder / "run", recipe.with_overrides([*TINY_TABLE, "data.skip=[id]"])).finished
+    assert train_in(folder / "run", recipe.with_overrides([*TINY_TABLE, "data.skip=[id]", *overrides])).finished
     return folder / "run"

@@ -119,6 +119,7 @@ def evaluate(
       vadd eval runs/digits --steps 1,5 --nearest
       vadd eval runs/checkers --bound 1 --delbo --particles 1000 --limit 1000
       vadd eval runs/cifar10 --fid --steps 10,50 --samples 2000
+      vadd eval runs/people --steps 1,2 --bound 1,2
       vadd eval runs/book --data another_book.txt --bound 32 --delbo-particles 1,10,100
       vadd eval runs/book --judge gpt2-large --steps 4,8,16,32,64 --samples 256
       vadd eval runs/openwebtext --zero-shot corpora/ --bound 64 --limit 200
@@ -184,12 +185,15 @@ def _measure(
 
 
 def _show(report: "RunReport", *, sampled: bool) -> None:
+    from vadd.report.table_tables import imputation_table
     from vadd.report.tables import bound_table, latent_table, nearest_table
     from vadd.report.text_tables import quality_table
     from vadd.report.zero_shot import zero_shot_table
 
     if sampled:
         quality_table([report]).print(out_console)
+    if report.imputation is not None:
+        imputation_table([report]).print(out_console)
     if report.nearest is not None:
         nearest_table([report]).print(out_console)
     if report.likelihood is not None:

@@ -11,6 +11,7 @@ from vadd.core import GaussianLatent, StandardNormal
 from vadd.data.dataset import Array
 from vadd.errors import UserError
 from vadd.evaluation.divergence import entropy, histogram
+from vadd.evaluation.imputation import judge_imputation
 from vadd.evaluation.judges import choose_judge
 from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.likelihood import BoundSettings, has_latent, judge_latent, measure_bounds, true_distribution
@@ -38,6 +39,8 @@ class Evaluation:
     """For images: a few samples (n, N) by number of steps."""
     texts: dict[int, list[str]] = field(default_factory=dict)
     """For text: a few samples by number of steps."""
+    rows: dict[int, Array] = field(default_factory=dict)
+    """For tables: the samples (n, N) by number of steps."""
 
 
 def evaluate(
@@ -68,7 +71,7 @@ def evaluate(
     if samples < 2:
         raise UserError(f"a comparison needs at least 2 samples, not {samples}")
     report = report_of(run)
-    histograms, images, texts, first_samples = {}, {}, {}, {}
+    histograms, images, texts, rows, first_samples = {}, {}, {}, {}, {}
     if steps:
         judge = choose_judge(run, samples, seed, inception, progress, language)
         report = replace(report, samples=judge.samples, judge=judge.reader, real_text=judge.real_text)
@@ -84,6 +87,11 @@ def evaluate(
                 images[count] = drawn[:SHOWN_IMAGES]
             if run.tokenizer is not None:
                 texts[count] = run.texts(torch.from_numpy(drawn[:SHOWN_TEXTS]))
+            if run.table is not None:
+                rows[count] = drawn
+        if run.table is not None:
+            report = replace(report, imputation=judge_imputation(run, seed, progress))
+            grown(report)
     if nearest:
         found = nearest_report(first_samples, run.data.test, run.data.train, run.format.vocab_size, progress)
         report = replace(report, nearest=found)
@@ -96,7 +104,7 @@ def evaluate(
         report = replace(report, likelihood=measure_bounds(run, held_out, bounds, progress))
     report = replace(report, latent=judge_latent(run, held_out), latent_judged=True)
     grown(report)
-    return Evaluation(report, histograms, images, texts)
+    return Evaluation(report, histograms, images, texts, rows)
 
 
 def prior_name(run: Run) -> str | None:

@@ -29,10 +29,12 @@ from vadd.evaluation.metrics import (
     InceptionDistance,
     Metrics,
     PairDistance,
+    TableDistance,
     TextMetrics,
 )
 from vadd.evaluation.pairs import pair_jsd, position_pairs
 from vadd.evaluation.reports import JudgeReport, RealText
+from vadd.evaluation.table_rows import RowComparison
 from vadd.evaluation.text_statistics import text_statistics
 from vadd.progress import Progress
 from vadd.runs.run import Run
@@ -72,6 +74,8 @@ def choose_judge(
         return InceptionJudge(run, samples, inception, progress)
     if language is not None or run.tokenizer is not None:
         return TextJudge(run, samples, seed, language, progress)
+    if run.data.table is not None:
+        return TableJudge(run, samples, seed)
     if run.data.distribution is not None:
         return DistributionJudge(run, samples, seed)
     if run.data.train_labels is not None and run.data.shape[-1] == 1:
@@ -230,6 +234,17 @@ def bits_per_character(scores: Scores, texts: Sequence[str]) -> float | None:
     """
     characters = sum(len(text) for text, tokens in zip(texts, scores.tokens, strict=True) if tokens)
     return None if scores.cut or not characters else float(scores.nats.sum()) / (characters * math.log(2))
+
+
+class TableJudge(Judge):
+    """Compares rows of a table, see :mod:`vadd.evaluation.table_rows`."""
+
+    def __init__(self, run: Run, samples: int, seed: int) -> None:
+        self.comparison = RowComparison(run.data, samples, seed)
+        self.samples = self.comparison.samples
+
+    def __call__(self, drawn: Array, steps: int) -> TableDistance:
+        return self.comparison(drawn)
 
 
 class PairJudge(Judge):

@@ -22,7 +22,13 @@ from vadd.core.samplers import Grid
 from vadd.data.dataset import Array
 from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer
 from vadd.errors import UserError
-from vadd.evaluation.reports import NOT_A_BOUND, PADS_NOT_SCORED, LikelihoodReport, NegativeLogLikelihood
+from vadd.evaluation.reports import (
+    NOT_A_BOUND,
+    PADS_NOT_SCORED,
+    UNKNOWN_LEFT_OUT,
+    LikelihoodReport,
+    NegativeLogLikelihood,
+)
 from vadd.generation.options import choose_sampler
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
@@ -140,7 +146,8 @@ class _Measurement:
         self.sampler, self.grid = choose_sampler(run.model, run.recipe.sampling, grid=settings.grid)
         self.latent = run.recipe.sampling.latent_policy
         self.model = run.model.scoring_pads() if settings.score_pads else run.model
-        self.convention = None if self.model.pad is None else PADS_NOT_SCORED
+        self.convention = UNKNOWN_LEFT_OUT if self.model.unknowns else None
+        self.convention = self.convention if self.model.pad is None else PADS_NOT_SCORED
         self.log_truth, self.characters = true_log_probability(run, self.x0), character_count(run, self.x0)
         # No optimiser takes memory here, as it does during a training: twice as many sequences at once.
         self.particles = replace(settings.particles, rows_per_call=2 * rows_at_once(run.recipe.network))
@@ -177,7 +184,7 @@ class _Measurement:
         return negative_log_likelihood(
             Processes().in_shares([len(batch) for batch in self.batches], draw),
             self.model.scored(self.x0).sum(1),
-            valid=valid and self.convention is None,
+            valid=valid and self.convention != PADS_NOT_SCORED,
             log_truth=self.log_truth,
             characters=self.characters,
             convention=self.convention,

@@ -80,6 +80,27 @@ class PairDistance(Distance):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TableDistance(Distance):
+    """Rows beside those of a half of the training rows; the floors are what the other half scores."""
+
+    name = "pair_tv"
+    column_tv: float
+    """Total variation, the mean over columns."""
+    column_tv_floor: float
+    pair_tv: float
+    """Likewise over pairs of columns."""
+    pair_tv_floor: float
+    trained_on_samples: float | None
+    """Accuracy on held-out rows of classifiers that learnt from samples; None where no column can be predicted."""
+    trained_on_rows: float | None
+    """The same of those that learnt from as many training rows."""
+    row_distance: float
+    """Cells in which a row differs from the training row nearest to it, the mean."""
+    row_distance_floor: float
+    """The same of held-out rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TextMetrics:
     """How varied texts are and, if a language model read them, what it found."""
 
@@ -108,7 +129,13 @@ JUDGED = ("gen_ppl", "gen_ppl_stderr", "judge_bits", "judged_tokens", "empty_tex
 
 Metrics = Distance | TextMetrics
 
-DISTANCES: tuple[type[Distance], ...] = (DistributionDistance, FrechetDistance, InceptionDistance, PairDistance)
+DISTANCES: tuple[type[Distance], ...] = (
+    DistributionDistance,
+    FrechetDistance,
+    InceptionDistance,
+    PairDistance,
+    TableDistance,
+)
 
 
 def metrics_from_json(json: Mapping[str, Any]) -> Metrics:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from vadd.core.health import LatentHealth
+from vadd.evaluation.imputation import ImputationReport
 from vadd.evaluation.metrics import Metrics, TextMetrics, metrics_from_json, read_fields
 from vadd.evaluation.nearest import NearestReport
 
@@ -17,6 +18,8 @@ M = TypeVar("M", bound=Metrics)
 
 NOT_A_BOUND = "not a likelihood bound"
 PADS_NOT_SCORED = "pads not scored"
+UNKNOWN_LEFT_OUT = "unknown cells left out"
+"""A bound all the same: of the known cells, for the sampler that leaves the others hidden."""
 
 
 @dataclass(frozen=True)
@@ -242,6 +245,8 @@ class RunReport:
     latent: LatentHealth | None = None
     """None for a model without a latent, and until the latent was judged."""
     zero_shot: tuple[CorpusReport, ...] | None = None
+    imputation: ImputationReport | None = None
+    """Of a table: how often hidden cells are filled with what was there."""
     step: int | None = None
     """The training step that the weights are from."""
 
@@ -275,6 +280,7 @@ class RunReport:
             **({} if self.likelihood is None else self.likelihood.to_json()),
             "latent": None if self.latent is None else _health_to_json(self.latent),
             "zero_shot": None if self.zero_shot is None else [corpus.to_json() for corpus in self.zero_shot],
+            "imputation": None if self.imputation is None else self.imputation.to_json(),
             "step": self.step,
         }
         may_be_null = {"training_seconds", *(["latent"] if self.latent_judged else [])}
@@ -305,6 +311,7 @@ class RunReport:
             latent_judged="latent" in json,
             latent=None if latent is None else _health_from_json(latent),
             zero_shot=None if corpora is None else tuple(map(corpus_from_json, corpora)),
+            imputation=ImputationReport.from_json(json["imputation"]) if "imputation" in json else None,
             step=json.get("step"),
         )
 

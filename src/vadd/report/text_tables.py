@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from vadd.evaluation.metrics import TextMetrics
+from vadd.evaluation.metrics import TableDistance, TextMetrics
 from vadd.evaluation.reports import JudgeReport, RunReport
+from vadd.report.table_tables import rows_table
 from vadd.report.tables import Cell, Table, divergence_table, report_names
 
 SHOWN_CHARACTERS = 300
@@ -18,7 +19,11 @@ WITHOUT_A_JUDGE = "No generative perplexity: that needs a judge, a causal langua
 
 def quality_table(reports: Sequence[RunReport]) -> Table:
     """How good the samples are, by whatever they were judged."""
-    return text_table(reports) if all(report.real_text for report in reports) else divergence_table(reports)
+    if all(report.real_text for report in reports):
+        return text_table(reports)
+    return (
+        rows_table(reports) if any(report.by_steps(TableDistance) for report in reports) else divergence_table(reports)
+    )
 
 
 def text_table(reports: Sequence[RunReport]) -> Table:

@@ -19,6 +19,7 @@ from vadd.evaluation.evaluate import Evaluation
 from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.likelihood import has_latent
 from vadd.evaluation.metrics import Distance
+from vadd.evaluation.table_rows import RowComparison, pair_tv
 from vadd.evaluation.traversal import traverse
 from vadd.files import write_json
 from vadd.generation.options import possible_steps
@@ -35,6 +36,8 @@ from vadd.report.figures import (
 )
 from vadd.report.images import denoising_strip, grids_by_steps, tokens_to_images, traversal_figure
 from vadd.report.page import PageSection, write_page
+from vadd.report.table_figures import marginals, pair_matrices
+from vadd.report.table_tables import imputation_table
 from vadd.report.tables import PADS_NOTE, Table, bound_table, latent_table, model_label, report_names
 from vadd.report.text_figures import text_by_steps
 from vadd.report.text_tables import quality_table, side_by_side
@@ -100,10 +103,14 @@ def compare(
 
     sections = [
         *first_sections(reports),
-        PageSection("Samples", tables=_texts(evaluations), figures=shown("one-step", "by-steps", "grids", "denoising")),
+        PageSection(
+            "Samples",
+            tables=_texts(evaluations),
+            figures=shown("one-step", "by-steps", "marginals", "pairs", "grids", "denoising"),
+        ),
         PageSection(
             "Distance from the data",
-            tables=[quality_table(reports)],
+            tables=[quality_table(reports), *_imputations(reports)],
             figures=shown("divergence", "texts"),
             commands=commands,
         ),
@@ -158,6 +165,7 @@ def _figures(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -> dict[str
     if grids:
         figures["grids"] = "Samples by number of steps", grids_by_steps(grids)
     figures |= _image_figures(runs, names)
+    figures |= _table_figures(runs, evaluations, names)
     kinds = {type(result.metrics) for report in reports for result in report.results}
     if len(kinds) == 1 and issubclass(kind := kinds.pop(), Distance):
         figures["divergence"] = f"{kind.name} by number of steps", divergence_by_steps(reports, names, kind)
@@ -196,6 +204,34 @@ def _image_figures(runs: Sequence[Run], names: Sequence[str]) -> dict[str, tuple
         figure = traversal_figure(moved.expected, shape, values, rows, columns)
         figures["traversal"] = ("One dimension of the latent moving, everything masked", figure)
     return figures
+
+
+def _table_figures(
+    runs: Sequence[Run], evaluations: Sequence[Evaluation], names: Sequence[str]
+) -> dict[str, tuple[str, Figure]]:
+    """The columns of samples at the fewest steps, and how far pairs of them are off, for runs on the same table."""
+    table = runs[0].table
+    if table is None or any(run.table != table for run in runs) or not all(each.rows for each in evaluations):
+        return {}
+    fewest = min(evaluations[0].rows)
+    drawn = {name: each.rows[fewest] for name, each in zip(names, evaluations, strict=True) if fewest in each.rows}
+    titled = {f"{name}, {plural(fewest, 'step')}": rows for name, rows in drawn.items()}
+    data = runs[0].data
+    comparison = RowComparison(data, min(map(len, drawn.values())), seed=0)
+    matrices = {name: pair_tv(rows, comparison.reference, table.sizes) for name, rows in titled.items()}
+    halves = {"the other half of the data": pair_tv(comparison.other, comparison.reference, table.sizes)}
+    labels = {column.name: column.labels() for column in table.columns}
+    return {
+        "marginals": ("Columns of samples and of the data", marginals(labels, data.train.numpy(), titled)),
+        "pairs": (
+            "Total variation of pairs of columns from a half of the data",
+            pair_matrices(table.names, matrices | halves),
+        ),
+    }
+
+
+def _imputations(reports: Sequence[RunReport]) -> list[Table]:
+    return [imputation_table(reports)] if any(report.imputation is not None for report in reports) else []
 
 
 def _likelihood_note(reports: Sequence[RunReport]) -> str:

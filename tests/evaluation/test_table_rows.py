@@ -1,0 +1,102 @@
+"""Rows beside rows: total variation by hand, floors, classifiers, distances; imputation beside the usual imputers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.people import train_people
+from vadd.core import Particles
+from vadd.data import DiscreteDataset
+from vadd.data.tables import TableCodec
+from vadd.data.tables.columns import CategoryColumn
+from vadd.evaluation import evaluate
+from vadd.evaluation.imputation import _codes, _numbers
+from vadd.evaluation.likelihood import BoundSettings
+from vadd.evaluation.metrics import TableDistance
+from vadd.evaluation.reports import RunReport
+from vadd.evaluation.table_rows import RowComparison, column_tv, mean_over_pairs, pair_tv
+from vadd.report.text_tables import quality_table
+from vadd.runs.run import load
+from vadd.studies.comparison import compare
+
+
+def test_total_variation_by_hand() -> None:
+    a, b = np.array([[0, 0], [1, 1], [0, 0], [1, 1]]), np.array([[0, 1], [1, 0], [0, 0], [1, 2]])
+    assert column_tv(a, b, (2, 3)).tolist() == [0.0, 0.25]
+    # Pairs of a: (0, 0) and (1, 1), half each; of b four that come once, of which (0, 0) is one of them.
+    assert pair_tv(a, b, (2, 3))[0, 1] == pytest.approx(0.75)
+    assert mean_over_pairs(pair_tv(a, a, (2, 3))) == 0
+    unknown = np.array([[2, 0], [1, 1]])  # 2 is no value of the first column: nobody knows it
+    assert column_tv(unknown, a, (2, 3)).tolist() == [0.5, 0.0]
+
+
+def copies(rows: int, seed: int, independent: bool = False) -> np.ndarray:
+    """Two columns of three values: the second repeats the first in nine rows of ten, or has nothing to do with it."""
+    rng = np.random.default_rng(seed)
+    first, other = rng.integers(0, 3, rows), rng.integers(0, 3, rows)
+    return np.stack([first, np.where((rng.random(rows) < 0.9) & (not independent), first, other)], axis=1)
+
+
+def dataset(rows: int = 2000) -> DiscreteDataset:
+    columns = tuple(CategoryColumn(name, "category", "never", ("x", "y", "z")) for name in "ab")
+    train, test = (torch.from_numpy(copies(count, seed)) for count, seed in ((rows, 0), (500, 1)))
+    return DiscreteDataset("t", 3, (2,), train, test, table=TableCodec(columns))
+
+
+def test_good_samples_score_as_rows_do_and_independent_columns_are_seen() -> None:
+    judge = RowComparison(dataset(), 100_000, seed=0)
+    assert judge.samples == 1000
+    good, bad = judge(copies(1000, 5)), judge(copies(1000, 6, independent=True))
+    assert good.pair_tv < 2 * good.pair_tv_floor
+    assert good.trained_on_rows == pytest.approx(0.93, abs=0.03)
+    assert good.trained_on_samples == pytest.approx(good.trained_on_rows, abs=0.03)
+    assert bad.column_tv < 3 * bad.column_tv_floor + 0.03
+    assert bad.pair_tv > 0.5  # 0.6 without noise: 0.9 (1 - 1/3)
+    assert bad.trained_on_samples is not None
+    assert bad.trained_on_samples < 0.6
+    assert good.row_distance == good.row_distance_floor == 0  # all nine rows are in the training set
+
+
+def test_codes_go_to_scikit_learn_and_back() -> None:
+    table = dataset().table
+    assert table is not None
+    rows = copies(20, 0)
+    gaps = np.where(np.arange(40).reshape(20, 2) % 7 == 0, -1, rows)
+    numbers = _numbers(table, gaps)
+    assert numbers.shape == (20, 6)
+    assert np.isnan(numbers).sum() == 3 * (gaps == -1).sum()
+    assert (_codes(table, _numbers(table, rows)) == rows).all()
+
+
+def test_a_run_on_a_table_is_judged_and_reported(tmp_path: Path) -> None:
+    run = load(train_people(tmp_path))
+    bounds = BoundSettings(Particles(4), steps=[1], limit=10)
+    found = compare([run], tmp_path / "report", steps=[1, 2], samples=60, bounds=bounds, title="t", introduction="i")
+    report = found.reports[0]
+    assert [result.steps for result in report.results] == [1, 2]
+    metrics = report.results[0].metrics
+    assert isinstance(metrics, TableDistance)
+    assert 0 < metrics.pair_tv_floor < 1
+    assert report.imputation is not None
+    assert 0 <= report.imputation.model <= 1
+    assert report.imputation.cells > 0
+    assert RunReport.from_json(report.to_json()) == report
+    assert {path.name for path in (tmp_path / "report" / "figures").iterdir()} >= {"marginals.png", "pairs.png"}
+    page = found.page.read_text()
+    assert "Samples beside rows of the table" in page
+    assert "Filled cells that are right" in page
+    assert quality_table([report]).columns[-1] == "nearest"
+
+
+def test_bounds_of_rows_with_unknown_cells_say_so(tmp_path: Path) -> None:
+    run = load(train_people(tmp_path, "data.missing=unknown"))
+    assert run.model.unknowns
+    assert run.table is not None
+    bound = evaluate(run, [], bounds=BoundSettings(Particles(2), steps=[2], limit=30)).report.likelihood
+    assert bound is not None
+    assert bound.bounds[0].valid
+    assert bound.bounds[0].convention == "unknown cells left out"
+    assert bound.bounds[0].scored == int((run.data.test[:30] != run.format.vocab_size).sum()) < 30 * 6
+    assert int(run.sample(200).max()) < run.format.vocab_size
