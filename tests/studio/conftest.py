@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 TINY_DIGITS = ("training.steps=20", "training.batch=32", "network.width=32", "training.evaluate_every=20")
-HOSTILE = "<script>document.title='taken'</script>\n" * 60
+HOSTILE = "<script>document.title='taken'</script>${document.title='taken'}{{#each value}}\n" * 60
 
 
 @pytest.fixture(scope="session")

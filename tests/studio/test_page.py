@@ -97,3 +97,58 @@ def test_it_fits_a_telephone_in_the_dark(browser: "Browser", open_studio: Studio
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert max(map(int, dark.removeprefix("rgb(").removesuffix(")").split(","))) < 64
     context.close()
+
+
+def test_what_is_painted_over_is_filled_in(page: "Page") -> None:
+    page.get_by_role("tab", name="Infill").click()
+    canvas = page.locator("#painter canvas")
+    canvas.wait_for()
+    box = canvas.bounding_box()
+    assert box is not None
+    row = box["y"] + 4.5 * box["height"] / 8
+    page.mouse.move(box["x"] + 2, row)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 2, row, steps=16)
+    page.mouse.up()
+    page.locator("#infill-button").click()
+    page.locator("#infill-shown .note", has_text="8 of 64 values filled").wait_for()
+    assert page.locator("#infill-shown img").count() == 2
+
+
+def test_a_pixel_is_drawn_with_the_keyboard(page: "Page") -> None:
+    page.get_by_role("tab", name="Infill").click()
+    page.locator("#infill-blank").click()
+    page.locator("#painter").get_by_label("light").check()
+    page.locator("#painter canvas").focus()
+    for key in ("ArrowRight", "ArrowRight", " "):
+        page.keyboard.press(key)
+    page.locator("#infill-button").click()
+    page.locator("#infill-shown .note", has_text="63 of 64 values filled").wait_for()
+
+
+def test_gaps_in_a_text_are_filled_and_marked(page: "Page") -> None:
+    page.get_by_role("tab", name="Infill").click()
+    page.get_by_role("tabpanel").get_by_label("Run", exact=True).click()
+    page.get_by_role("option", name="script").click()
+    page.get_by_label("Text with gaps").fill("<script>____</")
+    page.locator("#infill-button").click()
+    page.locator("#infill-shown mark").first.wait_for()
+    assert page.locator("#infill-shown pre").count() == 8
+    assert page.locator("#infill-shown pre").first.inner_text().startswith("<script>")
+
+
+def test_a_latent_slider_and_the_map_move_the_picture(page: "Page") -> None:
+    page.get_by_role("tab", name="Latent").click()
+    page.locator("#latent-shown img").wait_for()
+    label = page.locator("#latent-slider-0").inner_text()
+    assert "nats" in label
+    for end in ("-3", "3"):
+        with page.expect_response(lambda answer: "/gradio_api/" in answer.url and answer.request.method == "POST"):
+            page.locator("#latent-slider-0 input[type=range]").fill(end)
+    page.locator("#latent-pad canvas").focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("document.querySelector('#latent-slider-0 input[type=number]').value < 3")
+    page.locator("#latent-walk").click()
+    page.locator("#latent-path img").wait_for()
+    page.locator("#latent-vary").click()
+    page.locator("#latent-varied img").wait_for()

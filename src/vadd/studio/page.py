@@ -5,6 +5,8 @@ from importlib import resources
 import gradio as gr
 
 from vadd.studio.draw import draw_page
+from vadd.studio.infill import infill_page
+from vadd.studio.latent import latent_page
 from vadd.studio.opened import OpenRuns
 
 QUEUE_LENGTH = 32
@@ -49,8 +51,14 @@ def build_page(runs: OpenRuns) -> gr.Blocks:
             info="Up to three, side by side. A run that is still training is followed.",
             elem_id="runs",
         )
-        with gr.Tabs(), gr.Tab("Draw", id="draw"):
-            draw = draw_page(runs, chosen)
+        with gr.Tabs():
+            with gr.Tab("Draw", id="draw"):
+                draw = draw_page(runs, chosen)
+            with gr.Tab("Infill", id="infill"):
+                infill_page(runs)
+            with gr.Tab("Latent", id="latent") as latent:
+                _, begin = latent_page(runs)
+        latent.select(**begin)
         if names:
             page.load(**draw)
     page.queue(max_size=QUEUE_LENGTH, default_concurrency_limit=AT_ONCE)

@@ -1,0 +1,179 @@
+"""What the pages compute and refuse, and which runs they can open."""
+
+import shutil
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from vadd.errors import UserError
+from vadd.runs.run import load
+from vadd.studio.draw import Choices, draw, draw_all, show, show_step, write_files
+from vadd.studio.infill import fill_numbers, fill_picture, fill_point, fill_text, held_out, painting_of
+from vadd.studio.latent import SPAN, How, dimensions_of, moved, point_of_example, show_path, show_point
+from vadd.studio.opened import OpenRuns
+from vadd.studio.problems import described
+from vadd.studio.views import ImageView, NumberView, PointView, TextView, view_of
+
+HOW = How(1, 1.0)
+
+
+def choices(**changes: object) -> Choices:
+    plain = {"steps": 2, "count": 5, "sampler": None, "grid": None, "latent": None, "temperature": 1.0, "seed": 0}
+    return cast(Choices, plain | changes)
+
+
+def test_only_named_runs_are_opened(vadd_run: Path, mdlm_run: Path) -> None:
+    runs = OpenRuns([vadd_run])
+    assert runs.names() == ["vadd"]
+    for name in ("mdlm", str(mdlm_run), "../mdlm/mdlm", ""):
+        with pytest.raises(UserError, match="no run of the name"):
+            runs.get(name)
+
+
+def test_what_is_no_run_is_refused_and_equal_names_are_told_apart(vadd_run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a run"):
+        OpenRuns([tmp_path])
+    (tmp_path / "vadd").symlink_to(vadd_run)
+    assert OpenRuns([vadd_run, tmp_path / "vadd"]).names() == ["vadd"]
+    (tmp_path / "other").mkdir()
+    shutil.copytree(vadd_run, tmp_path / "other" / "vadd")
+    assert OpenRuns([vadd_run, tmp_path / "other" / "vadd"]).names() == ["vadd", "other/vadd"]
+
+
+def test_a_run_is_read_again_when_it_has_a_newer_checkpoint(vadd_run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(vadd_run, copy)
+    runs = OpenRuns([copy])
+    newest = sorted((copy / "checkpoints").iterdir())[-1]
+    away = newest.rename(tmp_path / newest.name)
+    assert runs.get("run").step == 20
+    assert runs.get("run") is runs.get("run")
+    away.rename(newest)
+    assert runs.get("run").step == 30
+
+
+def test_the_samples_are_those_of_vadd_sample(vadd_run: Path) -> None:
+    run = load(vadd_run)
+    drawn = draw(run, "vadd", choices(seed=3))
+    assert np.array_equal(drawn.tokens, run.sample(5, steps=2, seed=3).numpy())
+    assert np.array_equal(drawn.states[-1], drawn.tokens)
+    assert (drawn.states[0] == run.model.mask_value).all()
+
+
+@pytest.mark.parametrize("changes", [{"count": 0}, {"count": 10**7}, {"steps": 0}, {"steps": 10**6}])
+def test_absurd_wishes_are_refused(vadd_run: Path, changes: dict[str, int]) -> None:
+    with pytest.raises(UserError, match="between 1 and"):
+        draw(load(vadd_run), "vadd", choices(**changes))
+
+
+def test_at_most_three_runs_are_drawn_at_once(vadd_run: Path) -> None:
+    runs = OpenRuns([vadd_run])
+    with pytest.raises(UserError, match="at most 3"):
+        draw_all(runs, ["vadd"] * 4, choices())
+    with pytest.raises(UserError, match="choose a run"):
+        draw_all(runs, [], choices())
+
+
+def test_every_kind_of_data_has_a_view_and_files(
+    digits_runs: list[Path],
+    vadd_run: Path,
+    array_run: Path,
+    script_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    runs = OpenRuns([digits_runs[1], vadd_run, array_run, script_run])
+    kinds = [ImageView, PointView, NumberView, TextView]
+    assert [type(view_of(runs.get(name))) for name in runs.names()] == kinds
+    suffixes = [{".png", ".gif", ".npy"}, {".png", ".gif", ".npy"}, {".csv", ".gif", ".npy"}, {".txt", ".gif", ".npy"}]
+    for name, expected in zip(runs.names(), suffixes, strict=True):
+        drawn = draw_all(runs, [name], choices())
+        for page in (show(runs, drawn), *(show_step(runs, drawn, step) for step in range(3))):
+            assert "<script" not in page
+            assert name in page
+        files = [Path(file) for file in write_files(runs, drawn)]
+        assert {file.suffix for file in files} == expected
+        saved = next(np.load(file) for file in files if file.suffix == ".npy")
+        assert np.array_equal(saved.reshape(5, -1), drawn[0].tokens)
+
+
+def test_a_masked_text_shows_its_masks(script_run: Path) -> None:
+    runs = OpenRuns([script_run])
+    drawn = draw_all(runs, ["script"], choices(count=1))
+    assert show_step(runs, drawn, 0).count('class="masked"') == 24
+    assert show_step(runs, drawn, 2).count('class="masked"') == 0
+
+
+def test_what_is_known_of_a_picture_stays(digits_runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    run = load(digits_runs[1])
+    painting = painting_of(run, 2)
+    painting["cells"][:32] = [-1] * 32
+    seen: list[torch.Tensor] = []
+    infill = run.infill
+
+    def watched(*given: Any, **options: Any) -> torch.Tensor:
+        seen.append(infill(*given, **options))
+        return seen[-1]
+
+    monkeypatch.setattr(run, "infill", watched)
+    assert fill_picture(run, painting, 2, 0).count("<img") == 2
+    assert seen[0].shape == (1, 8, 64)
+    assert (seen[0][0, :, 32:] == torch.from_numpy(held_out(run, 2))[32:]).all()
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        ([0] * 64, "nothing is forgotten"),
+        ([-1] * 63, "have 64 positions, not 63"),
+        ([-1] * 63 + [9], "hold the value 9"),
+        (["<b>"] * 64, "no picture"),
+        (None, "no picture"),
+    ],
+)
+def test_a_picture_that_is_none_is_refused(digits_runs: list[Path], cells: object, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        fill_picture(load(digits_runs[1]), {"cells": cells}, 1, 0)
+
+
+def test_texts_points_and_numbers_are_filled(script_run: Path, vadd_run: Path, array_run: Path) -> None:
+    assert fill_text(load(script_run), "<scr__t>", 1, 0).count("<mark>") == 8
+    assert fill_point(load(vadd_run), "second", 3, 1, 0).count("<img") == 2
+    assert fill_numbers(load(array_run), "0 1, 2 -1 -1 -1", 1, 0).count("<pre") == 8
+    with pytest.raises(UserError, match="there is no gap"):
+        fill_text(load(script_run), "<script>", 1, 0)
+    for wrong in ("0 1", "a b c d e f", "1" * 40 + " 0 0 0 0 0"):
+        with pytest.raises(UserError, match="numbers"):
+            fill_numbers(load(array_run), wrong, 1, 0)
+    with pytest.raises(UserError, match="no held-out example 999999"):
+        held_out(load(vadd_run), 999999)
+
+
+def test_the_dimensions_are_in_the_order_of_what_they_carry(digits_runs: list[Path]) -> None:
+    run = load(digits_runs[1])
+    found = dimensions_of(run)
+    assert len(found.numbers) == 6
+    assert found.nats == sorted(found.nats, reverse=True)
+    z = moved(point_of_example(run, 0).tolist(), found.numbers, [SPAN] * 6)
+    assert z[found.numbers].tolist() == [SPAN] * 6
+    assert "<img" in show_point(run, z, HOW)
+    assert "<img" in show_path(run, z.repeat(3, 1), HOW)
+
+
+def test_a_model_without_a_latent_says_so(mdlm_run: Path) -> None:
+    with pytest.raises(UserError, match="no latent"):
+        dimensions_of(load(mdlm_run))
+
+
+def test_what_went_wrong_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert described(UserError("so")) == "so"
+    assert "not enough memory" in described(MemoryError())
+    assert "not enough memory" in described(RuntimeError("[enforce fail] can't allocate memory: you tried 9 bytes"))
+    assert described(FileNotFoundError(2, "No such file", "x.npy")) == "x.npy: No such file"
+    assert capsys.readouterr().err == ""
+    assert "something went wrong (KeyError)" in described(KeyError("secret"))
+    assert "secret" in capsys.readouterr().err
