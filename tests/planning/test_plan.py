@@ -11,8 +11,9 @@ from tests.helpers.tiny import tiny_recipe
 from vadd.build import build_dataset, example_format, recipe_for
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
-from vadd.planning.plan import Memory, checkpoint_bytes, count_parameters, make_plan, measured_rate, training_memory
+from vadd.planning.plan import Memory, count_parameters, make_plan, measured_rate, training_memory
 from vadd.recipe import ArrayData, FolderData, Recipe, load_recipe, recipe_names
+from vadd.runs.checkpoint import checkpoint_bytes
 from vadd.runs.layout import RunDirectory
 
 

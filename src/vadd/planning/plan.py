@@ -14,6 +14,7 @@ from vadd.errors import UserError
 from vadd.parallel import default_device
 from vadd.planning.counting import model_on_meta, sampling_flops, training_cost
 from vadd.recipe import Recipe
+from vadd.runs.checkpoint import checkpoint_bytes
 
 FLOAT32 = 4
 BFLOAT16 = 2
@@ -165,12 +166,6 @@ def _gathered(model: MaskedDiffusion) -> int:
     blocks = [_count(block.parameters()) for members in lists for block in members]
     outside = _count(model.parameters()) - sum(blocks)
     return 2 * outside + 3 * max(blocks, default=0)
-
-
-def checkpoint_bytes(model: MaskedDiffusion) -> int:
-    """Weights, averaged weights, two moments and a step count for every tensor; headers are left out."""
-    tensors = list(model.parameters())
-    return FLOAT32 * (4 * _count(tensors) + len(tensors))
 
 
 def _count(parameters: Iterable[nn.Parameter]) -> int:

@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from vadd.evaluation.reports import LikelihoodReport, NegativeLogLikelihood, RunReport
 from vadd.recipe.models import MODELS
@@ -37,18 +39,41 @@ class Table:
         return f"### {self.title}\n\n{table}\n" + (f"\n{self.note}\n" if self.note else "")
 
     def print(self, console: Console) -> None:
-        shown = RichTable(
-            title=self.title,
-            title_justify="left",
-            title_style="bold",
-            caption=self.note or None,
-            caption_justify="left",
-        )
-        for number, column in enumerate(self.columns):
-            shown.add_column(column, justify="left" if number == 0 else "right", no_wrap=number <= 1)
-        for cells in self.text_rows():
-            shown.add_row(*cells)
+        """Numbers are never cut: words wrap, and where even that is too wide every row becomes a list."""
+        rows = self.text_rows()
+        widths = self._widths(console.width, rows)
+        if widths is None:
+            self._print_list(console, rows)
+            return
+        shown = RichTable(title_justify="left", title_style="bold", caption_justify="left")
+        shown.title, shown.caption = Text(self.title), Text(self.note) if self.note else None
+        for number, (column, width) in enumerate(zip(self.columns, widths, strict=True)):
+            shown.add_column(Text(column), justify="left" if number == 0 else "right", width=width)
+        for cells in rows:
+            shown.add_row(*map(Text, cells))
         console.print(shown)
+
+    def _widths(self, room: int, rows: Sequence[Sequence[str]]) -> list[int] | None:
+        """Of the columns, the widest ones narrowed until all fit; None where words would have to be broken."""
+        columns = [[title, *(row[number] for row in rows)] for number, title in enumerate(self.columns)]
+        widths = [max(map(cell_len, texts)) for texts in columns]
+        least = [max((cell_len(word) for text in texts for word in text.split()), default=0) for texts in columns]
+        room -= 1 + 3 * len(columns)  # a line on each side, and a space
+        if sum(least) > room:
+            return None
+        while sum(widths) > room:
+            widest = max(range(len(widths)), key=lambda number: (widths[number] > least[number], widths[number]))
+            widths[widest] -= 1
+        return widths
+
+    def _print_list(self, console: Console, rows: Sequence[Sequence[str]]) -> None:
+        console.print(Text(self.title, style="bold"))
+        for cells in rows:
+            console.print(Text(f"- {cells[0]}"))
+            for column, cell in zip(self.columns[1:], cells[1:], strict=True):
+                console.print(Text(f"    {column}: {cell}" if column else f"    {cell}"))
+        if self.note:
+            console.print(Text(self.note, style="italic"))
 
 
 def format_cell(cell: Cell) -> str:

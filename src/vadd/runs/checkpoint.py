@@ -16,7 +16,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from vadd.errors import UserError
 from vadd.files import checksum, flush_to_disk, remove, write_json
@@ -73,6 +73,12 @@ def write_checkpoint(directory: Path, state: TrainingState) -> None:
     except BaseException:
         remove(partial)
         raise
+
+
+def checkpoint_bytes(model: nn.Module) -> int:
+    """Weights, averaged weights, two moments and a step count for every tensor, in float32; headers are left out."""
+    sizes = [parameter.numel() for parameter in model.parameters()]
+    return 4 * (4 * sum(sizes) + len(sizes))
 
 
 def save_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, str] | None = None) -> None:

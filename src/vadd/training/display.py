@@ -1,55 +1,118 @@
-"""What a person sees while a model trains: a progress bar on a terminal, a line now and then elsewhere."""
+"""What a person sees while a model trains: a line about it at the start, then a progress bar on a terminal and a line
+now and then elsewhere.
+"""
 
+import threading
+import time
 from types import TracebackType
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from vadd.progress import console
+from vadd.words import duration
+
+LINE_EVERY = 20.0
+"""Seconds without a line, at most, where there is no terminal."""
+SLOW_STEP = 1.0
+"""Seconds; the first step is often slower than the others, so that the time is estimated by the second one unless the
+first takes longer than this.
+"""
+LONGEST_TITLE = 24
+NUMBERS = 50
+"""Columns that speed, time left and the objective take, with what stands between all parts; the steps come to it."""
+OBJECTIVE = 17
+"""Those of the objective, which narrow terminals go without."""
 
 
 class TrainingDisplay:
-    def __init__(self, title: str, first: int, last: int, *, silent: bool = False) -> None:
-        """``silent`` for all processes but the main one."""
-        self.title, self.first, self.last, self.silent = title, first, last, silent
+    def __init__(self, title: str, about: str, first: int, last: int, *, silent: bool = False) -> None:
+        """``about`` tells what is trained; ``silent`` for all processes but the main one."""
+        self.title, self.about, self.first, self.last, self.silent = title, about, first, last, silent
+        self.step = first
+        self._found = ""
+        self._began = self._line_at = self._step_at = time.perf_counter()
+        self._introduced = silent
+        self._ended = threading.Event()
+        self._lines = threading.Thread(target=self._print_lines, daemon=True)
+        # Only the title and the bar give way where there is little room: the numbers are what people look for.
         self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[speed]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[losses]}"),
+            TextColumn("{task.description}", markup=False, table_column=Column(overflow="ellipsis", no_wrap=True)),
+            BarColumn(bar_width=None, table_column=Column(ratio=1)),
+            MofNCompleteColumn(table_column=_whole()),
+            TextColumn("{task.fields[speed]}", table_column=_whole()),
+            TimeRemainingColumn(table_column=_whole()),
+            TextColumn("left", table_column=_whole()),
+            TextColumn("{task.fields[found]}", table_column=_whole()),
             console=console,
+            expand=True,
             disable=silent or not console.is_terminal,
         )
-        self._task = self._progress.add_task(title, total=last, completed=first, speed="", losses="")
+        room = console.width - NUMBERS - 2 * len(str(last))
+        self._shows_objective = room >= 0
+        longest = max(0, min(LONGEST_TITLE, room if self._shows_objective else room + OBJECTIVE))
+        shown = title if len(title) <= longest else f"{title[: longest - 3]}..." if longest > 3 else ""
+        self._task = self._progress.add_task(shown, total=last, completed=first, speed="", found="")
 
     def __enter__(self) -> "TrainingDisplay":
         self._progress.start()
+        if not self.silent and not console.is_terminal:
+            self._lines.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended.set()
         self._progress.stop()
 
     def advance(self, step: int) -> None:
+        """A step was taken."""
+        self.step = step
         self._progress.update(self._task, completed=step)
+        now = time.perf_counter()
+        took, self._step_at = now - self._step_at, now
+        if not self._introduced and (step > self.first + 1 or took > SLOW_STEP or step == self.last):
+            self._introduce(f"about {duration(took * (self.last - step))}")
 
-    def show(self, speed: float, reconstruction: float, kl: float) -> None:
-        """The newest means of the training loss, in nats per example."""
-        self._progress.update(
-            self._task, speed=f"{speed:.0f} it/s", losses=f"reconstruction {reconstruction:.3f} + KL {kl:.3f} nats"
-        )
+    def show(self, speed: float) -> None:
+        """The newest steps per second."""
+        self._progress.update(self._task, speed=f"{_rate(speed)} it/s")
 
-    def note(self, step: int, speed: float, test_reconstruction: float, test_kl: float, latent: str) -> None:
-        """After an evaluation; a bar shows enough on a terminal, a log file wants lines."""
+    def note(self, objective: float, latent: str) -> None:
+        """After an evaluation: the objective on held-out examples, and how the latent is doing."""
+        self._found = f", held-out objective {objective:.4f} nats per position" + (f", {latent}" if latent else "")
+        if self._shows_objective:
+            self._progress.update(self._task, found=f"held-out {objective:.4g}")
         if not self.silent and not console.is_terminal:
-            left = (self.last - step) / max(speed, 1e-9)
-            console.print(
-                f"{self.title}: {step}/{self.last} steps, {speed:.0f} it/s, {left:.0f} s left, "
-                f"test reconstruction {test_reconstruction:.3f} + KL {test_kl:.3f} nats"
-                + (f", {latent}" if latent else ""),
-                soft_wrap=True,
-            )
+            self._line()
+
+    def _introduce(self, time_needed: str) -> None:
+        self._introduced = True
+        console.print(f"{self.title}: {self.about}; {time_needed}", soft_wrap=True)
+        self._line_at = time.perf_counter()
+
+    def _line(self) -> None:
+        elapsed, done = time.perf_counter() - self._began, self.step - self.first
+        speed = (
+            f", {_rate(done / elapsed)} it/s, {duration(elapsed / done * (self.last - self.step))} left" if done else ""
+        )
+        console.print(f"{self.title}: {self.step}/{self.last} steps{speed}{self._found}", soft_wrap=True)
+        self._line_at = time.perf_counter()
+
+    def _print_lines(self) -> None:
+        """In a thread of its own: a step or an evaluation may take longer than anybody waits for a line."""
+        while not self._ended.wait(max(0.0, self._line_at + LINE_EVERY - time.perf_counter())):
+            if time.perf_counter() - self._line_at >= LINE_EVERY:
+                if not self._introduced:
+                    self._introduce("the first step takes long")
+                else:
+                    self._line()
+
+
+def _rate(speed: float) -> str:
+    return f"{speed:.0f}" if speed >= 10 else f"{speed:.2g}"
+
+
+def _whole() -> Column:
+    return Column(no_wrap=True, overflow="fold")

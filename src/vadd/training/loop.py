@@ -22,7 +22,7 @@ from vadd.parallel import Processes, held_by_main_process
 from vadd.progress import warn
 from vadd.recipe import Recipe
 from vadd.runs.archive import Archive
-from vadd.runs.checkpoint import TrainingState, read_checkpoint
+from vadd.runs.checkpoint import TrainingState, checkpoint_bytes, read_checkpoint
 from vadd.runs.layout import RunDirectory
 from vadd.runs.metrics import MetricsLog, forget_after
 from vadd.runs.run import Run, keep_table, keep_tokenizer, write_format
@@ -37,6 +37,7 @@ from vadd.training.sharding import shard, whole_state
 from vadd.training.start import freeze, start_from
 from vadd.training.trackers import Trackers
 from vadd.training.window import Window
+from vadd.words import size_in_memory
 
 
 @dataclass(frozen=True)
@@ -148,13 +149,23 @@ class Trainer:
         try:
             with (
                 self.stop_request as stop,
-                TrainingDisplay(title, self.start, self.settings.steps, silent=silent) as display,
+                TrainingDisplay(title, self._about(), self.start, self.settings.steps, silent=silent) as display,
             ):
                 step = self._steps(stop, display)
         finally:
             if self.processes.is_main:
                 self.trackers.finish()
         return Outcome(step, step >= self.settings.steps, time.perf_counter() - started)
+
+    def _about(self) -> str:
+        """One line for those who want to know at the start whether this is what they meant."""
+        shape = " x ".join(map(str, self.data.shape))
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        return (
+            f"{len(self.data.train):,} examples of {shape} with {self.data.vocab_size:,} values, "
+            f"{len(self.data.test):,} held out; {parameters:,} parameters; {self.settings.steps:,} steps of batch "
+            f"{self.settings.batch}; {size_in_memory(checkpoint_bytes(self.model))} a checkpoint"
+        )
 
     def _steps(self, stop: StopRequest, display: TrainingDisplay) -> int:
         """Up to the last step, or to the one in which somebody asked to stop; either way its state is saved."""
@@ -294,7 +305,7 @@ class Trainer:
                 f"{self._advice()}"
             )
         if math.isfinite(means.loss):
-            display.show(self.window.speed, means.reconstruction, means.kl)
+            display.show(self.window.speed)
         self._record(
             step,
             "train",
@@ -317,7 +328,7 @@ class Trainer:
             value.item() for value in (found.objective.loss, found.objective.reconstruction, found.objective.kl)
         )
         health = found.health
-        display.note(step, self.window.speed, reconstruction, kl, health.verdict if health else "")
+        display.note(loss, health.verdict if health else "")
         self._record(step, "test", loss=loss, reconstruction=reconstruction, kl=kl)
         if health is not None:
             self._record(
