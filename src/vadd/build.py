@@ -62,9 +62,10 @@ from vadd.data import (
     read_array,
 )
 from vadd.data.image_folder import SUFFIXES as IMAGE_SUFFIXES
+from vadd.data.image_folder import look_at
 from vadd.data.tables.reading import TABLE_SUFFIXES, header_of, read_table
 from vadd.data.text import Tokenizer, pad_value
-from vadd.data.text.documents import text_files
+from vadd.data.text.documents import items_in, text_files
 from vadd.errors import UserError
 from vadd.networks import (
     CausalTransformer,
@@ -86,7 +87,7 @@ from vadd.networks import (
     UnetDenoiser,
     UnetSize,
 )
-from vadd.progress import Progress, silent
+from vadd.progress import Progress, note, silent
 from vadd.recipe import (
     ArrayData,
     Diffusion,
@@ -101,10 +102,12 @@ from vadd.recipe import (
     TextData,
     recipe_for_array,
     recipe_for_folder,
+    recipe_for_items,
     recipe_for_table,
     recipe_for_text,
     suggestion,
 )
+from vadd.recipe.own_data import LONGEST_ITEM
 
 # Data
 
@@ -227,11 +230,28 @@ def recipe_for(path: Path, *, as_text: bool = False) -> Recipe:
         array, vocab_size = read_array(path)
         return recipe_for_array(path, len(array), array.shape[1:], vocab_size)
     if kind is TextData:
-        return recipe_for_text(path, sum(file.stat().st_size for file in text_files(path)))
+        return _recipe_for_text(path)
     if kind is TableData:
         table = read_table(path)
         return recipe_for_table(path, table.rows, len(table.columns))
-    return recipe_for_folder(path)
+    found = look_at(path)
+    note(
+        f"{path}: {found.side} x {found.side} pixels in {'grey' if found.channels == 1 else 'colour'}, {found.levels} "
+        "values per channel; data.size, data.channels and data.levels change that"
+    )
+    return recipe_for_folder(path, found.side, found.channels, found.levels)
+
+
+def _recipe_for_text(path: Path) -> Recipe:
+    """Of a text with one item a line each item is a sequence."""
+    files = text_files(path)
+    items = items_in(path, LONGEST_ITEM) if path.is_file() else None
+    if items is None:
+        return recipe_for_text(path, sum(file.stat().st_size for file in files))
+    count, longest = items
+    running = "data.documents=file data.wrap=packed data.length=64"
+    note(f"{path}: {count:,} lines, read as one item each; as a running text with {running}")
+    return recipe_for_items(path, count, longest, documents="line")
 
 
 # Networks

@@ -33,6 +33,11 @@ def warn(text: str) -> None:
     console.print(f"warning: {text}", soft_wrap=True)
 
 
+def note(text: str) -> None:
+    """One line about a choice that was made for the user."""
+    console.print(f"note: {text}", soft_wrap=True, markup=False)
+
+
 class Progress(Protocol):
     """What all long work is given to report how far it is."""
 

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -131,7 +132,7 @@ def test_checkpoints_are_as_large_as_planned(vadd_run: Path, mdlm_run: Path, mod
         ({"rate": math.inf}, "positive number of FLOP per second"),
     ],
 )
-def test_impossible_plans_are_refused(settings: dict[str, int], told: str) -> None:
+def test_impossible_plans_are_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError, match=told):
         make_plan(tiny_recipe(), **settings)
 

@@ -27,9 +27,11 @@ from vadd.recipe import (
     load_recipe,
     recipe_for_examples,
     recipe_for_items,
+    recipe_for_text,
     recipe_names,
     suggestion,
 )
+from vadd.recipe.own_data import LONGEST_ITEM
 from vadd.runs.layout import RunDirectory
 
 IN_MEMORY = "the array"
@@ -117,7 +119,11 @@ class Texts(Source):
 
     def recipe(self, directory: RunDirectory) -> Recipe:
         with TemporaryDirectory() as folder:
-            found = recipe_for_items(self._written(Path(folder)), self.count, self.longest)
+            file = self._written(Path(folder))
+            items = self.longest <= LONGEST_ITEM
+            found = (
+                recipe_for_items(file, self.count, self.longest) if items else recipe_for_text(file, len(self.content))
+            )
         path = str(directory.examples(".jsonl").resolve())
         changed = {"name": directory.path.name, "data": found.data.model_copy(update={"path": path})}
         return found.model_copy(update=changed)

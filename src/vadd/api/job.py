@@ -57,6 +57,7 @@ def prepare(
     from vadd.api.own_networks import check_sizes
     from vadd.parallel import on_main_process
     from vadd.planning.fitting import check_memory
+    from vadd.planning.warning import warn_of_size
     from vadd.training.loop import check_trainable
 
     if not job.resume:
@@ -65,6 +66,8 @@ def prepare(
     check_trainable(job.recipe)
     if job.own is None:
         check_memory(job.recipe, dataset.format)
+        if not job.resume and _on_own_data(job.recipe):
+            on_main_process(partial(warn_of_size, job.recipe, dataset.format))
     else:  # it is in memory already
         check_sizes(job.own, dataset.format)
 
@@ -75,3 +78,8 @@ def prepare(
     if not job.resume:
         on_main_process(create)
     return dataset
+
+
+def _on_own_data(recipe: "Recipe") -> bool:
+    """Whoever takes a preset was told what it takes; of their own data nobody has told them."""
+    return getattr(recipe.data, "path", None) is not None

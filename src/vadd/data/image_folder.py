@@ -1,8 +1,9 @@
 """A folder of images as a data set. Needs Pillow, the extra ``images``."""
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -45,6 +46,36 @@ def load_image_folder(
         train=images[:-held_out],
         test=images[-held_out:],
     )
+
+
+LOOKED_AT = 50
+LARGEST_SIDE = 32
+LEVELS = 8
+
+
+@dataclass(frozen=True)
+class Look:
+    """What images are like, as far as a look at some of them tells."""
+
+    side: int
+    """Pixels that squares of all of them have without being enlarged, and few enough for a CPU."""
+    channels: Literal[1, 3]
+    levels: int
+
+
+def look_at(folder: Path) -> Look:
+    """At some images of a folder: grey ones stay grey, small ones small, black and white ones of two values."""
+    files = image_files(folder)
+    some = files[:: max(1, len(files) // LOOKED_AT)][:LOOKED_AT]
+    side, grey, binary = LARGEST_SIDE, True, True
+    for file in some:
+        pixels = np.asarray(open_image(file, 3))
+        side = min(side, *pixels.shape[:2])
+        grey = grey and bool((pixels == pixels[..., :1]).all())
+        binary = binary and bool(np.isin(pixels, (0, 255)).all())
+    # What is made smaller has values in between.
+    binary = binary and all(min(open_image(file, 1).size) == side for file in some)
+    return Look(side, 1 if grey else 3, 2 if binary else LEVELS)
 
 
 def image_files(folder: Path) -> list[Path]:

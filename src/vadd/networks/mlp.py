@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vadd.networks.factorised import FactorisedEmbedding, FactorisedReadout
 from vadd.networks.posterior import mean_and_log_std
 
 DENSE_ROWS = 17
@@ -97,6 +98,15 @@ class LatentEmbedding(nn.Module):
         return embedded
 
 
+def token_embedding(
+    positions: int, vocab_size: int, width: int, value_embedding: int | None, smoothness: float = 0.0
+) -> nn.Module:
+    """Tokens (B, N) -> (B, width), with a table for each position or one of few numbers for all."""
+    if value_embedding is None:
+        return TokenEmbedding(positions, vocab_size, width, smoothness)
+    return FactorisedEmbedding(positions, vocab_size, width, value_embedding, smoothness)
+
+
 def hidden_layers(width: int, depth: int) -> list[nn.Module]:
     return [module for _ in range(depth) for module in (nn.Linear(width, width), nn.ELU())]
 
@@ -118,15 +128,20 @@ class MlpDenoiser(nn.Module):
         latent_frequencies: Sequence[float] = (),
         time_features: int = 0,
         smoothness: float = 0.0,
+        value_embedding: int | None = None,
     ) -> None:
         super().__init__()
         self.positions = positions
         self.vocab_size = vocab_size
         self.uses_time = time_features > 0
-        self.tokens = TokenEmbedding(positions, vocab_size, width, smoothness)
+        self.tokens = token_embedding(positions, vocab_size, width, value_embedding, smoothness)
         self.latent = None if latent_dim is None else LatentEmbedding(latent_dim, width, latent_frequencies)
         self.time = TimeEmbedding(time_features, width) if time_features else None
-        self.readout = nn.Sequential(*hidden_layers(width, depth), nn.Linear(width, positions * vocab_size))
+        head: list[nn.Module] = [nn.Linear(width, positions * vocab_size)] if value_embedding is None else []
+        self.readout = nn.Sequential(*hidden_layers(width, depth), *head)
+        self.factorised = (
+            None if value_embedding is None else FactorisedReadout(positions, vocab_size, width, value_embedding)
+        )
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         hidden = self.tokens(xt)
@@ -134,8 +149,12 @@ class MlpDenoiser(nn.Module):
             hidden = hidden + self.latent(z)
         if self.time is not None:
             hidden = hidden + self.time(t)
-        logits: Tensor = self.readout(hidden).view(-1, self.vocab_size)
-        return logits.index_select(0, where.flatten().nonzero()[:, 0])
+        out: Tensor = self.readout(hidden)
+        wanted = where.flatten().nonzero()[:, 0]
+        if self.factorised is not None:
+            few: Tensor = self.factorised(out, wanted)
+            return few
+        return out.view(-1, self.vocab_size).index_select(0, wanted)
 
     def latent_input_weights(self) -> list[nn.Parameter]:
         return [] if self.latent is None else list(self.latent.linear.parameters())
@@ -160,9 +179,10 @@ class SiameseMlpRecognizer(nn.Module):
         depth: int = 4,
         time_features: int = 0,
         smoothness: float = 0.0,
+        value_embedding: int | None = None,
     ) -> None:
         super().__init__()
-        self.tokens = TokenEmbedding(positions, vocab_size, width, smoothness)
+        self.tokens = token_embedding(positions, vocab_size, width, value_embedding, smoothness)
         self.time = TimeEmbedding(time_features, width) if time_features else None
         self.twin = nn.Sequential(*hidden_layers(width, depth), nn.Linear(width, width))
         self.readout = nn.Sequential(nn.Linear(width, width), nn.ELU(), nn.Linear(width, 2 * latent_dim))

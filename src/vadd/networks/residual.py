@@ -10,7 +10,8 @@ from collections.abc import Mapping
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vadd.networks.mlp import TimeEmbedding, TokenEmbedding
+from vadd.networks.factorised import FactorisedReadout
+from vadd.networks.mlp import TimeEmbedding, token_embedding
 from vadd.networks.posterior import mean_and_log_std
 
 
@@ -42,19 +43,25 @@ class ResidualDenoiser(nn.Module):
         latent_dim: int | None = None,
         dropout: float = 0.0,
         time_features: int = 0,
+        value_embedding: int | None = None,
     ) -> None:
         super().__init__()
         self.positions = positions
         self.vocab_size = vocab_size
         self.uses_time = time_features > 0
-        self.tokens = TokenEmbedding(positions, vocab_size, width)
+        self.tokens = token_embedding(positions, vocab_size, width, value_embedding)
         self.latent = (
             None
             if latent_dim is None
             else nn.Sequential(nn.Linear(latent_dim, 4 * latent_dim), nn.SiLU(), nn.Linear(4 * latent_dim, width))
         )
         self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
-        self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, positions * vocab_size))
+        writing = (
+            nn.Linear(width, positions * vocab_size)
+            if value_embedding is None
+            else FactorisedReadout(positions, vocab_size, width, value_embedding)
+        )
+        self.readout = nn.Sequential(nn.LayerNorm(width), writing)
         self.time = TimeEmbedding(time_features, width) if time_features else None
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
@@ -66,8 +73,10 @@ class ResidualDenoiser(nn.Module):
         for block in self.blocks:
             hidden = block(hidden)
         norm, linear = self.readout
-        assert isinstance(linear, nn.Linear)
         wanted = where.flatten().nonzero()[:, 0]
+        if not isinstance(linear, nn.Linear):
+            few: Tensor = linear(norm(hidden), wanted)
+            return few
         if self.vocab_size == 2:
             # Of two logits only the difference counts: half the product gives it, and 0 stands for the first.
             first, second = linear.weight.view(self.positions, 2, -1).unbind(1)
@@ -96,10 +105,11 @@ class ResidualRecognizer(nn.Module):
         width: int = 768,
         blocks: int = 2,
         dropout: float = 0.0,
+        value_embedding: int | None = None,
     ) -> None:
         super().__init__()
-        self.clean = TokenEmbedding(positions, vocab_size, width)
-        self.masked = TokenEmbedding(positions, vocab_size, width)
+        self.clean = token_embedding(positions, vocab_size, width, value_embedding)
+        self.masked = token_embedding(positions, vocab_size, width, value_embedding)
         self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
         self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * latent_dim))
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from vadd.build import example_format
 from vadd.core import MaskedDiffusion
+from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.parallel import default_device
 from vadd.planning.counting import model_on_meta, sampling_flops, training_cost
@@ -91,8 +92,10 @@ class Plan:
         return content
 
 
-def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None) -> Plan:
-    """``rate`` is measured on this machine unless given."""
+def make_plan(
+    recipe: Recipe, *, devices: int = 1, rate: float | None = None, format: ExampleFormat | None = None
+) -> Plan:
+    """``rate`` is measured on this machine unless given; the ``format`` of the examples is looked up."""
     settings = recipe.training
     if devices < 1:
         raise UserError(f"the number of devices must be at least 1, not {devices}")
@@ -103,7 +106,7 @@ def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None) ->
             f"training.batch={settings.batch} must be divisible by {devices} devices x "
             f"training.accumulate={settings.accumulate} = {devices * settings.accumulate}"
         )
-    format = example_format(recipe)
+    format = example_format(recipe) if format is None else format
     model = model_on_meta(recipe, format)
     parameters = count_parameters(model)
     cost = training_cost(model, recipe)

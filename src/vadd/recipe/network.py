@@ -12,6 +12,10 @@ from vadd.recipe.section import Fraction, Layers, Section
 
 CONVOLUTION = "odd width of a convolution beside each attention; 0: none"
 TIME_FEATURES = "sinusoids of t shown to the denoiser; 0: it does not see t"
+VALUE_EMBEDDING = (
+    "numbers that a value is read and written by, the same at all positions; by default each position has a \
+table and outputs of its own, which many positions of many values make large"
+)
 CHECKPOINTING = "recompute activations in the backward pass, to save memory"
 
 
@@ -56,6 +60,7 @@ class MlpNetwork(NetworkSection):
     smoothness: float = Field(
         0.0, ge=0, description="> 0 starts neighbouring values alike, with about so many periods over the range"
     )
+    value_embedding: PositiveInt | None = Field(None, description=VALUE_EMBEDDING)
     denoiser: MlpDenoiserSection = MlpDenoiserSection()
     recognizer: MlpRecognizerSection = MlpRecognizerSection()
 
@@ -75,6 +80,7 @@ class ResidualNetwork(NetworkSection):
     kind: Literal["residual"] = "residual"
     width: PositiveInt = 768
     dropout: Fraction = 0.0
+    value_embedding: PositiveInt | None = Field(None, description=VALUE_EMBEDDING)
     denoiser: ResidualDenoiserSection = ResidualDenoiserSection()
     recognizer: ResidualRecognizerSection = ResidualRecognizerSection()
 

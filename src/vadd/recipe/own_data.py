@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from vadd.recipe.data import ArrayData, Data, FolderData, TableData, TextData
 from vadd.recipe.latent import LatentSection
@@ -13,6 +14,39 @@ from vadd.recipe.training import Training
 
 LONGEST_ITEM = 126
 """Characters; texts that are no longer are learnt one a sequence."""
+MOST_WEIGHTS = 6_000_000
+"""A checkpoint holds every weight four times, in single precision: it stays below 100 MB."""
+SECONDS = 190.0
+"""Of one core: about two minutes on two."""
+OVERHEAD, RATE = 0.01, 5e10
+"""Seconds of a step beside its arithmetic, and FLOP per second, both of one core: what a step costs, roughly."""
+SMALL = 200
+"""Positions times values up to which a narrow network is enough."""
+VALUE_EMBEDDINGS = (None, 64, 32, 16, 8, 4, 2)
+
+
+def table_weights(positions: int, vocab_size: int, width: int, value_embedding: int | None) -> int:
+    """What reading tokens into a vector and writing logits from it takes, for one reading and one writing."""
+    if value_embedding is None:
+        return 2 * width * positions * (vocab_size + 1)
+    return 2 * value_embedding * (positions * width + vocab_size) + positions * vocab_size
+
+
+def fitting_size(positions: int, vocab_size: int, width: int, readings: int) -> tuple[int, int | None]:
+    """A width and the richest way to read and write values with it that stay within the weights there are; two
+    networks read ``readings`` times in all, and one writes. The smallest there is where the data need more.
+    """
+    for narrower in (width, 3 * width // 4, width // 2):
+        for features in VALUE_EMBEDDINGS:
+            tables = (readings + 1) / 2 * table_weights(positions, vocab_size, narrower, features)
+            if tables + 12 * narrower**2 <= MOST_WEIGHTS:
+                return narrower, features
+    return width // 2, VALUE_EMBEDDINGS[-1]
+
+
+def affordable_steps(weights: float, rows: int, most: int) -> int:
+    """Of ``rows`` passes through so many weights each, forward and back, in the time there is."""
+    return max(200, min(most, round(SECONDS / (OVERHEAD + 6 * weights * rows / RATE))))
 
 
 def recipe_for_array(path: Path, examples: int, shape: Sequence[int], vocab_size: int) -> Recipe:
@@ -24,21 +58,24 @@ def recipe_for_array(path: Path, examples: int, shape: Sequence[int], vocab_size
 def recipe_for_examples(data: Data, name: str, examples: int, shape: Sequence[int], vocab_size: int) -> Recipe:
     """The same, wherever the data lie."""
     positions = math.prod(shape)
-    width = 256 if positions * vocab_size <= 2_000 else 512
-    latent = LatentSection(dim=min(64, max(2, math.ceil(math.sqrt(positions)))), particles=4)
-    batch = min(256, max(1, examples // 4))
-    # The head and the tables dominate for long examples: 6 FLOP per weight and example, four particles, some 3 *
-    # 10^13 FLOP in all.
-    weights = width * (2 * positions * vocab_size + 10 * width)
-    affordable = int(3e13 / (6 * weights * batch * latent.particles))
-    five_hundred_epochs = 500 * math.ceil(examples / batch)
-    steps = max(200, min(10_000, affordable, five_hundred_epochs))
+    wanted = 128 if positions * vocab_size <= SMALL else 256
+    width, features = fitting_size(positions, vocab_size, wanted, readings=2)
+    # Logits of all particles at once, in single precision: a hundred megabytes at most.
+    outputs = positions * vocab_size
+    particles = 4 if outputs <= 10_000 else 1
+    batch = max(1, min(256, examples // 4, 25_000_000 // (outputs * particles)))
+    latent = LatentSection(dim=min(64, max(2, math.ceil(math.sqrt(positions)))), particles=particles)
+    weights = table_weights(positions, vocab_size, width, features) + 10 * width**2
+    # With shared tables every position is multiplied with all values.
+    products = weights if features is None else weights + outputs * features
+    steps = affordable_steps(products, batch * particles, min(10_000, 500 * math.ceil(examples / batch)))
     return Recipe(
         name=name_from(name),
         about=f"{examples} examples of {positions} values in 0..{vocab_size - 1}",
         data=data,
         network=MlpNetwork(
             width=width,
+            value_embedding=features,
             denoiser=MlpDenoiserSection(depth=4, latent_frequencies=(1, 2, 4) if latent.dim <= 4 else ()),
             recognizer=MlpRecognizerSection(depth=2),
         ),
@@ -60,30 +97,33 @@ def recipe_for_text(path: Path, size: int) -> Recipe:
     )
 
 
-def recipe_for_items(path: Path, count: int, longest: int) -> Recipe:
-    """For ``count`` texts, the ``longest`` of so many characters: short ones are learnt one a sequence, filled up."""
-    size = path.stat().st_size
-    like = recipe_for_text(path, size)
-    if longest > LONGEST_ITEM:
-        return like
-    return like.model_copy(
+def recipe_for_items(path: Path, count: int, longest: int, documents: Literal["line"] | None = None) -> Recipe:
+    """For ``count`` texts, the ``longest`` of so many characters, at most :data:`LONGEST_ITEM`: one a sequence, filled
+    up.
+    """
+    return recipe_for_text(path, path.stat().st_size).model_copy(
         update={
             "about": f"{count:,} texts of at most {longest} characters, one a sequence",
             # Two more, for where a text begins and ends.
-            "data": TextData(path=str(path.resolve()), length=longest + 2, wrap="padded"),
+            "data": TextData(path=str(path.resolve()), length=max(8, longest + 2), wrap="padded", documents=documents),
         }
     )
 
 
-def recipe_for_folder(path: Path) -> Recipe:
-    """For images: 32 x 32 in colour with 8 values per channel."""
+def recipe_for_folder(path: Path, side: int, channels: Literal[1, 3], levels: int) -> Recipe:
+    """For images of ``side`` x ``side`` pixels."""
+    positions = side * side * channels
+    width, features = fitting_size(positions, levels, 256, readings=3)
+    weights = 2 * table_weights(positions, levels, width, features) + 10 * width**2
+    colour = "grey" if channels == 1 else "colour"
+    steps = affordable_steps(weights, 64, 2000)
     return Recipe(
         name=name_from(path.resolve().name),
-        about="images of a folder",
-        data=FolderData(path=str(path.resolve()), levels=8),
-        network=ResidualNetwork(width=512),
+        about=f"images of a folder, {side} x {side} in {colour}, {levels} values per channel",
+        data=FolderData(path=str(path.resolve()), size=side, channels=channels, levels=levels),
+        network=ResidualNetwork(width=width, value_embedding=features),
         latent=LatentSection(dim=32),
-        training=Training(steps=2000, batch=64, learning_rate=1e-3, warmup_steps=100, clip=1.0),
+        training=Training(steps=steps, batch=64, learning_rate=1e-3, warmup_steps=min(100, steps // 10), clip=1.0),
     )
 
 

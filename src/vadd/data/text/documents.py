@@ -88,6 +88,31 @@ def read_lines(file: Path) -> Iterator[str]:
             offset += len(line)
 
 
+LARGEST_LIST = 100_000_000
+"""Bytes; what is longer is taken for running text without a look."""
+LEAST_ITEMS = 20
+
+
+def items_in(file: Path, longest: int) -> tuple[int, int] | None:
+    """How many lines, and the characters of the longest, where a plain text has one item a line: names, codes, short
+    sentences. None for running text, of which paragraphs have blank lines between them, or lines go on from each other.
+    """
+    if file.suffix in ROW_SUFFIXES or file.stat().st_size > LARGEST_LIST:
+        return None
+    count = blank = spaced = going_on = length = characters = 0
+    for line in read_lines(file):
+        text = line.strip()
+        if len(text) > longest:
+            return None
+        count, blank = count + bool(text), blank + (not text)
+        spaced, going_on = spaced + (" " in text), going_on + text[:1].islower()
+        length, characters = max(length, len(text)), characters + len(text)
+    if count < LEAST_ITEMS or blank > count // 50:
+        return None
+    wrapped = spaced > count / 2 and going_on > count / 3 and characters / count > 40
+    return None if wrapped else (count, length)
+
+
 def read_paragraphs(file: Path) -> Iterator[str]:
     """What blank lines separate."""
     lines: list[str] = []
