@@ -29,6 +29,7 @@ from vadd.build import (
 )
 from vadd.core import (
     CosineSchedule,
+    EnergyDiffusion,
     EvenWeights,
     ExactCount,
     GaussianLatent,
@@ -81,7 +82,7 @@ def test_there_is_one_entry_for_everything_that_a_recipe_can_name() -> None:
     assert set(SCHEDULES) == literals(Diffusion, "schedule")
     assert set(MASK_DRAWS) == literals(Diffusion, "mask_draw")
     assert set(WEIGHT_POWERS) == literals(Diffusion, "weighting")
-    assert {*SAMPLERS, *ScoreEntropy.samplers} == literals(Sampling, "sampler")
+    assert {*SAMPLERS, *ScoreEntropy.samplers, *EnergyDiffusion.samplers} == literals(Sampling, "sampler")
     assert set(KERNELS) == literals(Diffusion, "noise")
     assert set(MODEL_BUILDERS) == literals(Recipe, "model")
 

@@ -28,6 +28,7 @@ from vadd.core import (
     GaussianLatent,
     IidTimes,
     Latent,
+    LearnedEnergy,
     Levels,
     LinearSchedule,
     MaskDraw,
@@ -422,6 +423,14 @@ def _scores(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
     return ScoreEntropy(denoiser, build_schedule(recipe.diffusion), pad=format.pad)
 
 
+def _energy(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
+    """The energy is a network like the recognition model: it reads x0 and xt, and writes one number."""
+    denoiser = build_denoiser(recipe.network, format, None)
+    numbers = format.positions if recipe.network.kind == "short-transformer" else 1
+    energy = build_recognizer(recipe.network, format, numbers)
+    return LearnedEnergy(denoiser, build_schedule(recipe.diffusion), energy, format.pad)
+
+
 def _autoregressive(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
     build = NETWORKS[recipe.network.kind].causal
     if build is None:
@@ -437,6 +446,7 @@ MODEL_BUILDERS: dict[str, Callable[[Recipe, ExampleFormat], MaskedDiffusion]] = 
     "radd": _without_latent,
     "d3pm": _without_latent,
     "sedd": _scores,
+    "edlm": _energy,
     "udlm": _without_latent,
     "vadd-uniform": _with_latent,
     "ar": _autoregressive,

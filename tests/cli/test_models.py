@@ -51,6 +51,57 @@ def test_every_model_is_trained_sampled_filled_and_judged(vadd_command: Command,
         assert "does not have the sampler 'confidence'" in refused.err
 
 
+def test_candidates_are_weighed_by_an_autoregressive_run(
+    vadd_command: Command, ar_run: Path, mdlm_run: Path, vadd_run: Path, tmp_path: Path
+) -> None:
+    for run in (mdlm_run, vadd_run):
+        done = vadd_command("sample", run, "-n", 5, "--steps", 2, "--energy", ar_run, "--energy-candidates", 3)
+        assert done.code == 0
+        assert "not exact" in done.out + done.err
+    bound = ("--bound", 1, "--limit", 20, "--particles", 4)
+    report = tmp_path / "report.json"
+    done = vadd_command("eval", mdlm_run, "--steps", 1, "--samples", 50, *bound, "--energy", ar_run, "--json", report)
+    assert done.code == 0
+    found = json.loads(report.read_text())
+    assert found["model"] == "edlm"
+    assert not found["bounds"][0]["valid"]
+    assert "of the proposal" in found["bounds"][0]["convention"]
+    np.save(tmp_path / "begun.npy", np.array([[5, -1]]))
+    filled = ("infill", mdlm_run, "--array", tmp_path / "begun.npy", "--energy", ar_run, "-n", 2)
+    assert vadd_command(*filled).code == 0
+
+
+def test_energies_that_do_not_fit_are_refused(
+    vadd_command: Command, ar_run: Path, mdlm_run: Path, array_run: Path, tmp_path: Path
+) -> None:
+    lines = {
+        ("sample", array_run, "--energy", ar_run): "examples of shape",
+        ("sample", mdlm_run, "--energy", mdlm_run): "one of model=ar",
+        ("sample", ar_run, "--energy", ar_run): "re-weigh masked models",
+        ("sample", mdlm_run, "--energy", tmp_path / "none"): "none",
+        ("sample", mdlm_run, "--energy", ar_run, "--energy-candidates", 0): "at least 1",
+        ("train", "checkerboard", "model=edlm", "--out", tmp_path / "new"): "--start-from RUN",
+        ("train", "checkerboard", *TINY, "model=edlm", "--start-from", ar_run, "--out", tmp_path / "new"): "no masked",
+    }
+    for command, line in lines.items():
+        done = vadd_command(*command)
+        assert (done.code, done.err.count("\n")) == (2, 1), command
+        assert line in done.err
+
+
+def test_an_energy_is_learnt_for_a_finished_run(vadd_command: Command, mdlm_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert vadd_command("train", "checkerboard", *TINY, "model=edlm", "--start-from", mdlm_run, "--out", run).code == 0
+    trained, base = load(run).model, load(mdlm_run).model
+    ours, theirs = (dict(model.named_parameters()) for model in (trained, base))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)  # the proposal is left as it was
+    assert vadd_command("sample", run, "-n", 4, "--steps", 2).code == 0
+    same = load(run).sample(50, steps=2, sampler="proposal")
+    assert torch.equal(same, load(mdlm_run).sample(50, steps=2))
+    plan = vadd_command("plan", "checkerboard", *TINY, "model=edlm", f"training.start_from={mdlm_run}")
+    assert plan.code == 0
+
+
 def test_euler_is_for_scores_only(vadd_command: Command, mdlm_run: Path) -> None:
     done = vadd_command("sample", mdlm_run, "--sampler", "euler")
     assert (done.code, done.err.count("\n")) == (2, 1)

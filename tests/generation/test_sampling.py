@@ -152,7 +152,7 @@ def test_the_recipe_says_how_to_sample_unless_told_otherwise(trained: Run) -> No
 
 
 def test_the_names_of_a_recipe_are_those_of_the_samplers() -> None:
-    assert get_args(Sampling.model_fields["sampler"].annotation) == (*SAMPLERS, "euler")
+    assert get_args(Sampling.model_fields["sampler"].annotation) == (*SAMPLERS, "euler", "proposal")
 
 
 def test_the_number_of_steps_follows_from_grid_and_sampler(trained: Run) -> None:

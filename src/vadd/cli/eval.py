@@ -10,11 +10,14 @@ from vadd.cli.console import out_console, progress_bar
 from vadd.cli.judging import BoundOptions, JudgeOptions
 from vadd.cli.options import (
     CheckpointOption,
+    EnergyCandidatesOption,
+    EnergyOption,
     JsonOption,
     LatentPolicyOption,
     PriorOption,
     RunArgument,
     SamplesOption,
+    check_energy,
     check_json,
     check_latent_policy,
     check_run,
@@ -23,6 +26,7 @@ from vadd.cli.options import (
     parse_checkpoint,
     parse_prior,
     parse_steps,
+    with_energy,
 )
 from vadd.errors import UserError
 
@@ -68,12 +72,16 @@ class MeasureOptions:
         bool, typer.Option("--nearest", help="Also how close samples come to training examples: does the model copy?")
     ] = False
 
+    energy: EnergyOption = None
+    energy_candidates: EnergyCandidatesOption = 8
+
     def prior_choice(self) -> "PriorChoice":
         return parse_prior(self.prior)
 
     def check(self) -> None:
         check_latent_policy(self.latent_policy)
         parse_prior(self.prior)
+        check_energy(self.energy, self.energy_candidates)
         if self.nearest and self.steps is None and self.zero_shot is not None:
             raise UserError("--nearest looks at samples: say with --steps how they are to be drawn")
         if self.zero_shot is not None and self.data is not None:
@@ -118,6 +126,7 @@ def evaluate(
       vadd eval runs/digits --bound 1,4 --latent-policy fixed
       vadd eval runs/digits --steps 1,5 --nearest
       vadd eval runs/checkers --bound 1 --delbo --particles 1000 --limit 1000
+      vadd eval runs/digits --energy runs/digits-ar --steps 1,4
       vadd eval runs/cifar10 --fid --steps 10,50 --samples 2000
       vadd eval runs/people --steps 1,2 --bound 1,2
       vadd eval runs/book --data another_book.txt --bound 32 --delbo-particles 1,10,100
@@ -138,6 +147,7 @@ def evaluate(
 
     Processes()
     loaded = load(run, checkpoint=which, prior=measures.prior_choice())
+    loaded = with_energy(loaded, measures.energy, measures.energy_candidates)
     if measures.latent_policy is not None:
         loaded = loaded.with_sampling(latent_policy=measures.latent_policy)
     if measures.steps is None:

@@ -17,6 +17,7 @@ from vadd.cli.options import (
     check_there,
     grouped,
     parse_prior,
+    with_energy,
 )
 from vadd.cli.trajectories import RECORDED, TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
 from vadd.errors import UserError
@@ -185,7 +186,7 @@ def infill(
     from vadd.runs.run import load
 
     options = drawing.sampling()
-    loaded = load(run, prior=parse_prior(drawing.prior))
+    loaded = with_energy(load(run, prior=parse_prior(drawing.prior)), drawing.energy, drawing.energy_candidates)
     refuse_strip(loaded, trajectory)
     task = gaps.task(loaded, drawing.seed)
     task.check_format(out)

@@ -16,6 +16,7 @@ from vadd.words import parse_size
 if TYPE_CHECKING:
     from vadd.generation.options import SamplingOptions
     from vadd.runs.layout import CheckpointName, PriorChoice
+    from vadd.runs.run import Run
 
 Result = TypeVar("Result")
 
@@ -103,6 +104,33 @@ PriorOption = Annotated[
 JsonOption = Annotated[Path | None, typer.Option("--json", help="Also write the numbers to this file.", metavar="FILE")]
 
 
+EnergyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--energy",
+        help="An autoregressive run: candidates of each step are weighed by its likelihood (EDLM; not exact).",
+        show_default=False,
+    ),
+]
+EnergyCandidatesOption = Annotated[
+    int, typer.Option("--energy-candidates", help="With --energy: completions drawn at each step, one kept.")
+]
+
+
+def check_energy(energy: Path | None, candidates: int) -> None:
+    if candidates < 1:
+        raise UserError(f"--energy-candidates must be at least 1, not {candidates}")
+    if energy is not None:
+        check_run(energy)
+
+
+def with_energy(run: "Run", energy: Path | None, candidates: int) -> "Run":
+    """The run, with its candidates weighed by that of ``energy`` if there is one."""
+    from vadd.runs.run import load
+
+    return run if energy is None else run.with_energy(load(energy), candidates)
+
+
 @dataclass(frozen=True)
 class DrawingOptions:
     """How to draw: the same for samples and completions."""
@@ -156,10 +184,14 @@ class DrawingOptions:
         ),
     ] = None
 
+    energy: EnergyOption = None
+    energy_candidates: EnergyCandidatesOption = 8
+
     def check(self) -> None:
         """Refuse names that do not exist."""
         from vadd.recipe import Sampling
 
+        check_energy(self.energy, self.energy_candidates)
         if self.steps is not None and self.steps < 1:
             raise UserError(f"--steps must be at least 1, not {self.steps}")
         for kind, key, name in (

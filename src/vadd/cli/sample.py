@@ -20,6 +20,7 @@ from vadd.cli.options import (
     grouped,
     parse_checkpoint,
     parse_prior,
+    with_energy,
 )
 from vadd.cli.trajectories import RECORDED, TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
 from vadd.errors import UserError
@@ -80,6 +81,7 @@ def sample(
       vadd sample runs/digits --steps 8 --sampler parallel --checkpoint best --out grid.png
       vadd sample runs/digits --steps 20 --trajectory denoising.gif
       vadd sample runs/book -n 8 --steps 32 --temperature 0.9 --top-p 0.95 --trajectory denoising.html
+      vadd sample runs/digits --steps 4 --energy runs/digits-ar --energy-candidates 16 --out grid.png
       vadd sample runs/book --grid 0,0.1,0.4,1
       vadd sample runs/people -n 10000 --out synthetic.csv
       vadd sample runs/people -n 1000 --where age=40-49 --where sex=F --out women.csv
@@ -101,6 +103,7 @@ def sample(
     loaded = load(
         run, None if processes is None else processes.device, checkpoint=which, prior=parse_prior(drawing.prior)
     )
+    loaded = with_energy(loaded, drawing.energy, drawing.energy_candidates)
     count = _default_count(loaded, out) if n is None else n
     settings = resolve(loaded.model, loaded.recipe.sampling, **options)  # refused before a file is begun
     refuse_strip(loaded, trajectory)

@@ -7,6 +7,7 @@ from vadd.core.autoregression import Autoregressive
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
 from vadd.core.checking import Findings, check
 from vadd.core.codes import CodedLatent
+from vadd.core.energy import EnergyDiffusion, EnergyOfAnother, EnergyWeighted, LearnedEnergy
 from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latents import Evidence, GaussianLatent, Latent, NoLatent, Particles, Recognizer, SharedLatent, kl_warmup
@@ -52,6 +53,9 @@ __all__ = [
     "CosineSchedule",
     "Denoiser",
     "DiagonalGaussian",
+    "EnergyDiffusion",
+    "EnergyOfAnother",
+    "EnergyWeighted",
     "EntropyBounded",
     "Euler",
     "EvenWeights",
@@ -64,6 +68,7 @@ __all__ = [
     "IidTimes",
     "Latent",
     "LatentHealth",
+    "LearnedEnergy",
     "LeftToRight",
     "Levels",
     "LinearSchedule",

@@ -66,6 +66,8 @@ class MaskedDiffusion(nn.Module):
     called ``ancestral`` is among them.
     """
 
+    proposal_name: ClassVar[str | None] = None
+    """Of the sampler that bounds are about, for a model whose own sampler has none."""
     shows_mask: ClassVar[bool] = True
     """Whether what is hidden shows as the mask, so that masks alone make a state."""
     held_out_draw: ClassVar[MaskDraw] = ExactCount()

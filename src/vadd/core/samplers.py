@@ -62,6 +62,27 @@ class RevealPlan:
     """(n, T + 1): what share of the positions hidden at the start is expected to be hidden before each step."""
 
 
+@dataclass(frozen=True)
+class Candidates:
+    """What some of the rows were given at a step, before it is settled."""
+
+    x: Tensor
+    """(r, N) the states, with the mask where nothing is known."""
+    where: Tensor
+    """(r, N): the M positions that were predicted."""
+    t: Tensor
+    """(r,)"""
+    logits: Tensor
+    """(M, V)"""
+    drawn: Tensor
+    """(M,)"""
+    rows: Tensor
+    """(r,): which of all rows these are."""
+    numbers: Tensor | None
+    """(r, ...): the sampler's own random numbers."""
+    mask_value: int
+
+
 class Sampler(ABC):
     """What the loop of :func:`vadd.core.sampling.sample` asks at every step."""
 
@@ -102,6 +123,18 @@ class Sampler(ABC):
     def check_draws(self, token_sampler: TokenSampler) -> None:
         """Refuse a way of drawing values that makes no sense."""
         return
+
+    def numbers(self, step: int, plan: RevealPlan, positions: int, noise: Noise) -> Tensor | None:
+        """Random numbers for :meth:`settled`, (n, ...)."""
+        return None
+
+    def settled(self, model: object, found: Candidates, step: int, plan: RevealPlan) -> Tensor:
+        """(M,): what takes the place of the values drawn; the mask leaves a position as it is."""
+        return found.drawn
+
+    def shown(self, step: int, plan: RevealPlan) -> int:
+        """How many sequences networks are shown for each row at this step."""
+        return 1
 
     def revealed(self, step: int, where: Tensor, uncertainty: Tensor | None) -> Tensor:
         """(n, N): of the M predicted positions ``where`` those revealed, by the ``uncertainty`` (M,) of each."""

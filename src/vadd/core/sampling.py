@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vadd.core.model import MaskedDiffusion, Predict
 from vadd.core.noise import Noise
-from vadd.core.samplers import Grid, RevealPlan, Sampler
+from vadd.core.samplers import Candidates, Grid, RevealPlan, Sampler
 from vadd.core.token_sampler import TokenSampler
 from vadd.errors import UserError
 
@@ -106,14 +106,15 @@ def sample(
         where = sampler.to_predict(step, plan, hidden, noise)
         # Drawn even where nothing is predicted: the generators must not depend on which rows are here.
         numbers = token_sampler.numbers(noise, model.positions)
+        own = sampler.numbers(step, plan, model.positions, noise)
         if where.any():
             drawn, uncertainty = _predict(
-                predict, model.vocab_size, x, z, step, plan, where, numbers, sampler, token_sampler
+                model, predict, x, z, step, plan, where, (numbers, own), sampler, token_sampler
             )
             revealed = sampler.revealed(step, where, uncertainty)
             x[revealed] = drawn[revealed[where]]
             evaluations += 1
-            sequences += int(where.any(dim=1).sum())
+            sequences += int(where.any(dim=1).sum()) * sampler.shown(step, plan)
         remasked = sampler.remasked(step, plan, revealed_before, noise)
         if remasked is not None:
             x[remasked] = model.mask_value
@@ -151,26 +152,30 @@ def given_latents(model: MaskedDiffusion, z: Tensor, count: int) -> Tensor:
 
 
 def _predict(
+    model: MaskedDiffusion,
     predict: Predict,
-    vocab_size: int,
     x: Tensor,
     z: Tensor | None,
     step: int,
     plan: RevealPlan,
     where: Tensor,
-    numbers: Tensor,
+    numbers: tuple[Tensor, Tensor | None],
     sampler: Sampler,
     token_sampler: TokenSampler,
 ) -> tuple[Tensor, Tensor | None]:
     """Values drawn for the M positions ``where``, and how uncertain each is, both (M,)."""
     drawn, uncertainties = [], []
     t = plan.times[:, step].to(x.device, torch.float32)
-    for rows in _parts(where, vocab_size):
+    for rows in _parts(where, model.vocab_size):
         logits = predict(x, z, t, where, rows)
-        owners = rows[where[rows].nonzero()[:, 0]]
-        logits = sampler.outcomes(logits, x[rows][where[rows]], step, plan, owners)
+        here, asked = x[rows], where[rows]
+        logits = sampler.outcomes(logits, here[asked], step, plan, rows[asked.nonzero()[:, 0]])
         # Random numbers live on the CPU, wherever the model is.
-        drawn.append(token_sampler(logits, token_sampler.uniforms(numbers[rows.cpu()], where[rows], vocab_size)))
+        for_values, own = (each if each is None else each[rows.cpu()] for each in numbers)
+        assert for_values is not None
+        values = token_sampler(logits, token_sampler.uniforms(for_values, asked, model.vocab_size))
+        found = Candidates(here, asked, t[rows], logits, values, rows, own, model.mask_value)
+        drawn.append(sampler.settled(model, found, step, plan))
         uncertainties.append(sampler.uncertainty(logits, drawn[-1]))
     known = [uncertainty for uncertainty in uncertainties if uncertainty is not None]
     return torch.cat(drawn), torch.cat(known) if known else None

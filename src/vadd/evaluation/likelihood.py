@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.build import rows_at_once
+from vadd.build import rows_at_once, sampler_named
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latents import NoLatent, Particles, ProposalName
@@ -24,6 +24,7 @@ from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer
 from vadd.errors import UserError
 from vadd.evaluation.reports import (
     NOT_A_BOUND,
+    OF_THE_PROPOSAL,
     PADS_NOT_SCORED,
     UNKNOWN_LEFT_OUT,
     LikelihoodReport,
@@ -148,6 +149,8 @@ class _Measurement:
         self.model = run.model.scoring_pads() if settings.score_pads else run.model
         self.convention = UNKNOWN_LEFT_OUT if self.model.unknowns else None
         self.convention = self.convention if self.model.pad is None else PADS_NOT_SCORED
+        if self.model.proposal_name is not None:
+            self.sampler, self.convention = sampler_named(self.model.proposal_name, self.model), OF_THE_PROPOSAL
         self.log_truth, self.characters = true_log_probability(run, self.x0), character_count(run, self.x0)
         # No optimiser takes memory here, as it does during a training: twice as many sequences at once.
         self.particles = replace(settings.particles, rows_per_call=2 * rows_at_once(run.recipe.network))

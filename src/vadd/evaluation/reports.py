@@ -20,6 +20,7 @@ NOT_A_BOUND = "not a likelihood bound"
 PADS_NOT_SCORED = "pads not scored"
 UNKNOWN_LEFT_OUT = "unknown cells left out"
 """A bound all the same: of the known cells, for the sampler that leaves the others hidden."""
+OF_THE_PROPOSAL = "of the proposal, whose samples are re-weighed"
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,8 @@ def make_plan(
 
 def count_parameters(model: MaskedDiffusion) -> Parameters:
     assert isinstance(model.denoiser, nn.Module)
-    denoiser, recognition = _count(model.denoiser.parameters()), _count(model.latent.parameters())
+    denoiser = _count(model.denoiser.parameters())
+    recognition = _count(model.parameters()) - denoiser  # or whatever else learns
     return Parameters(denoiser, recognition, denoiser + recognition)
 
 

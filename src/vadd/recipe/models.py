@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from vadd.recipe.network import TIME_KEYS
 
-ModelName = Literal["vadd", "mdlm", "md4", "radd", "d3pm", "sedd", "udlm", "vadd-uniform", "ar"]
+ModelName = Literal["vadd", "mdlm", "md4", "radd", "d3pm", "sedd", "edlm", "udlm", "vadd-uniform", "ar"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +22,8 @@ class ModelFacts:
     paper: str
     latent: bool = False
     """Whether the section ``latent`` of the recipe counts."""
+    options: str = ""
+    """What the command that trains it must say besides."""
     chosen_steps: bool = True
     """Whether the number of sampling steps is a choice."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -39,7 +41,7 @@ class ModelFacts:
 
     def command(self, name: str, recipe: str) -> str:
         """The training of a ``recipe``."""
-        return f"vadd train {recipe} model={name}"
+        return f"vadd train {recipe} model={name}{self.options}"
 
 
 SMALL_TRANSFORMER = {"kind": "short-transformer", "heads": 4, "convolution": 7, "denoiser": {"width": 64, "blocks": 3}}
@@ -91,6 +93,12 @@ MODELS: dict[ModelName, ModelFacts] = {
         paper="Lou et al. 2024, arXiv 2310.16834",
         settings={"diffusion": {"schedule": "linear", "mask_draw": "stratified", "weighting": "integral"}},
         time_features=32,
+    ),
+    "edlm": ModelFacts(
+        label="EDLM",
+        about="an energy over whole sequences re-weighs candidates of a finished masked run; not exact",
+        paper="Xu et al. 2024, arXiv 2410.21357, whose own likelihoods were withdrawn in 2026",
+        options=" --start-from RUN, or without a training: vadd sample RUN --energy AR_RUN",
     ),
     "udlm": ModelFacts(
         label="UDLM",

@@ -68,6 +68,15 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
+    def _energy_has_a_proposal(self) -> "Recipe":
+        if self.model == "edlm" and self.training.start_from is None:
+            raise ValueError(
+                "model=edlm learns an energy for a finished masked run: name it with --start-from RUN; to take the "
+                "energy from an autoregressive run, no training is needed: vadd sample RUN --energy AR_RUN"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _noise_fits(self) -> "Recipe":
         if self.diffusion.noise == "mask":
             return self

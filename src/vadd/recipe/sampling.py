@@ -20,6 +20,7 @@ class Sampling(CountingSection):
         "remask",
         "remask-rescaled",
         "euler",
+        "proposal",
     ] = Field("ancestral", description="the first three draw from the model's own distribution and have bounds")
     grid: Literal["uniform", "cosine"] = "uniform"
     latent_policy: Literal["resample", "fixed"] = Field(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vadd.build import OwnNetworks, build_dataset, build_model, build_prior, example_format
-from vadd.core import MaskedDiffusion, Prior, Samples
+from vadd.core import EnergyOfAnother, EnergyWeighted, MaskedDiffusion, Prior, Samples
 from vadd.data import DiscreteDataset, ExampleFormat
 from vadd.data.dataset import Array
 from vadd.data.tables import TableCodec
@@ -103,6 +103,25 @@ class Run:
         other = copy.copy(self)
         other.model = self.model.restricted(sizes)
         return other
+
+    def with_energy(self, other: "Run", candidates: int = 8, window: float = 1.0) -> "Run":
+        """The same model with its candidates weighed by the likelihood of an autoregressive run (EDLM): at each of the
+        first steps, a share ``window`` of all, so many completions are drawn, and one is kept. Not exact.
+        """
+        if other.format != self.format:
+            raise UserError(
+                f"the energy of {other.directory.path} is over examples of shape {other.format.shape} with "
+                f"{other.format.vocab_size} values; those of {self.directory.path} have {self.format.shape} and "
+                f"{self.format.vocab_size}"
+            )
+        if self.tokenizer is not None and other.tokenizer is not None:
+            refuse_other(self.tokenizer, other.tokenizer, str(self.directory.path))
+        weighed = copy.copy(self)
+        weighed.__dict__.pop("_bytes_per_row", None)
+        sampler = EnergyWeighted(candidates, window)
+        weighed.model = EnergyOfAnother.of(self.model, other.model.to(self.model.device), sampler)
+        weighed.recipe = self.recipe.model_copy(update={"model": "edlm"})
+        return weighed
 
     @cached_property
     def _bytes_per_row(self) -> int:

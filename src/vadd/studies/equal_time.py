@@ -1,0 +1,50 @@
+"""Trainings of equal length in processor time: how many steps a recipe takes in so much of it, measured before it
+starts. Seconds on the clock would depend on what else the machine is doing.
+"""
+
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from vadd.build import build_dataset
+from vadd.progress import Progress
+from vadd.recipe import Recipe
+from vadd.runs.layout import RunDirectory
+from vadd.runs.run import Run
+from vadd.studies.ensure import ensure_trained
+from vadd.training.loop import Trainer
+
+WARM_UP, TIMED = 3, 20
+"""Steps of the pilot; the first ones are slower."""
+SECONDS_TIMED = 2.0
+"""The pilot goes on until it has taken so long."""
+
+
+def steps_in(recipe: Recipe, seconds: float) -> int:
+    """How many training steps take so much processor time here, from a pilot of a few."""
+    with TemporaryDirectory() as place:
+        directory = RunDirectory(Path(place) / "pilot")
+        directory.create(recipe)
+        trainer = Trainer(recipe, directory, build_dataset(recipe))
+        for step in range(WARM_UP):
+            trainer.step(step)
+        began, taken = time.process_time(), 0
+        while taken < TIMED or time.process_time() - began < SECONDS_TIMED:
+            trainer.step(WARM_UP + taken)
+            taken += 1
+        each = (time.process_time() - began) / taken
+    return max(1, round(seconds / each))
+
+
+def trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progress) -> Run:
+    """The finished run in ``path``. One that was begun before keeps its number of steps."""
+    directory = RunDirectory(path)
+    if directory.is_run():
+        steps = directory.recipe().training.steps
+    else:
+        progress(f"how fast {recipe.name} {recipe.model} is")
+        steps = steps_in(recipe, seconds)
+    seldom = max(1, steps // 5)
+    changes = {"steps": steps, "evaluate_every": seldom, "checkpoint_every": seldom, "keep_checkpoints": 1}
+    training = recipe.training.model_copy(update=changes)
+    return ensure_trained(recipe.model_copy(update={"training": training}), path)
