@@ -187,7 +187,7 @@ class _Measurement:
         return negative_log_likelihood(
             Processes().in_shares([len(batch) for batch in self.batches], draw),
             self.model.scored(self.x0).sum(1),
-            valid=valid and self.convention != PADS_NOT_SCORED,
+            valid=valid and self.convention not in (PADS_NOT_SCORED, OF_THE_PROPOSAL),
             log_truth=self.log_truth,
             characters=self.characters,
             convention=self.convention,
