@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from vadd.api.frames import frame_to_array, is_frame
 from vadd.build import build_dataset, recipe_for
 from vadd.data import DiscreteDataset, check_dataset, save_dataset, split_array, values_of
 from vadd.data.dataset import Array
+from vadd.data.tables import schema_for, table_dataset
+from vadd.data.tables.reading import RawTable, from_frame, is_frame, read_table
+from vadd.data.tables.writing import write_cells
 from vadd.errors import UserError
 from vadd.files import whole_file, whole_path
 from vadd.progress import Progress
@@ -23,10 +25,12 @@ from vadd.recipe import (
     ArrayData,
     GivenData,
     Recipe,
+    TableData,
     TextData,
     load_recipe,
     recipe_for_examples,
     recipe_for_items,
+    recipe_for_table,
     recipe_for_text,
     recipe_names,
     suggestion,
@@ -150,6 +154,37 @@ class Texts(Source):
             raise UserError(f"{directory.path} has learnt from other data than the texts that were given")
 
 
+class Rows(Source):
+    """A DataFrame of pandas or Polars, read as a table."""
+
+    name = "table"
+
+    def __init__(self, table: RawTable) -> None:
+        self.table = table
+
+    def recipe(self, directory: RunDirectory) -> Recipe:
+        path = directory.examples(".parquet").resolve()
+        found = recipe_for_table(path, self.table.rows, len(self.table.columns))
+        return found.model_copy(update={"name": directory.path.name})
+
+    def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
+        data = recipe.data
+        if not isinstance(data, TableData):
+            return super().read(recipe, progress)
+        schema = schema_for(
+            self.table, None if data.schema_path is None else Path(data.schema_path), data.skip, data.missing
+        )
+        return table_dataset(self.table, schema, name=recipe.name, test_fraction=data.test_fraction, seed=recipe.seed)
+
+    def keep(self, directory: RunDirectory) -> None:
+        write_cells(directory.examples(".parquet"), self.table.columns)
+
+    def check_same(self, directory: RunDirectory) -> None:
+        kept = directory.examples(".parquet")
+        if not kept.exists() or read_table(kept).columns != self.table.columns:
+            raise UserError(f"{directory.path} has learnt from other data than the DataFrame that was given")
+
+
 class InMemoryDataset(Source):
     def __init__(self, data: DiscreteDataset) -> None:
         check_dataset(data)
@@ -183,7 +218,7 @@ def source_of(data: Any) -> Source:
     if isinstance(data, DiscreteDataset):
         return InMemoryDataset(data)
     if is_frame(data):
-        return InMemoryArray(frame_to_array(data))
+        return Rows(from_frame(data))
     return _in_memory(data)
 
 

@@ -4,7 +4,7 @@ import html
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -15,17 +15,21 @@ from vadd.api.own_networks import given_networks
 from vadd.api.results import Results
 from vadd.core import Particles
 from vadd.data.dataset import Array
+from vadd.data.tables.reading import from_frame
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings
 from vadd.evaluation import evaluate as measure
 from vadd.evaluation.evaluate import DEFAULT_STEPS, report_of
 from vadd.evaluation.likelihood import measure_bounds
+from vadd.generation.options import SamplingOptions
 from vadd.progress import Progress, silent
 from vadd.report.samples import ShownFigure, as_html_image, draw_objective, draw_samples
 from vadd.runs.export import export
 from vadd.runs.layout import CheckpointName, PriorChoice, RunDirectory
 from vadd.runs.run import Run as LoadedRun
 from vadd.runs.run import load as load_run
+from vadd.runs.tables import Where, fill_rows, sample_rows
+from vadd.runs.tables import frame_of as table_frame
 
 SHOWN_POINTS, SHOWN_IMAGES, SHOWN_ROWS, SHOWN_TEXTS = 5000, 36, 30, 5
 BOUND_STEPS = (1, 2, 4, 8, 16)
@@ -46,6 +50,15 @@ class Run(LoadedRun):
         and the rest.
         """
         return frame_of(list(self.directory.metrics()))
+
+    def sample_frame(self, n: int = 1, where: Where = (), **options: Unpack[SamplingOptions]) -> Any:
+        """``n`` rows of a table as a pandas DataFrame; ``where={"age": "40-49", "sex": "F"}`` fixes columns."""
+        return table_frame(sample_rows(self, n, where, **options))
+
+    def infill_frame(self, frame: Any, count: int | None = None, **options: Unpack[SamplingOptions]) -> Any:
+        """A DataFrame with its missing cells filled and nothing else changed; with ``count`` a list of so many."""
+        filled = [table_frame(columns) for columns in fill_rows(self, from_frame(frame), count or 1, **options)]
+        return filled[0] if count is None else filled
 
     def evaluate(
         self,

@@ -58,7 +58,9 @@ def from_frame(frame: Any, source: str = "the DataFrame") -> RawTable:
     _check_names(names, source)
     # By place: pandas would look for a column called "0" where its name is the number 0.
     series = [frame.iloc[:, n] if hasattr(frame, "iloc") else frame[:, n] for n in range(len(names))]
-    columns = {name: [_plain(cell) for cell in each.to_list()] for name, each in zip(names, series, strict=True)}
+    columns = {
+        name: _alike([_plain(cell) for cell in each.to_list()]) for name, each in zip(names, series, strict=True)
+    }
     return _checked(RawTable(source, columns, spelled=False))
 
 
@@ -79,6 +81,14 @@ def _plain(cell: Any) -> Cell:
     if hasattr(cell, "to_pydatetime"):
         cell = cell.to_pydatetime()
     return cell if isinstance(cell, str | int | float | bool | date) else str(cell)
+
+
+def _alike(cells: list[Cell]) -> list[Cell]:
+    """A column of text and something else is text."""
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if len(kinds) <= 1 or kinds <= {int, float}:
+        return cells
+    return [None if cell is None else str(cell) for cell in cells]
 
 
 def _read_parquet(path: Path) -> RawTable:

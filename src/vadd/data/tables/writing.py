@@ -1,5 +1,6 @@
 """Tables as Parquet, with the types of their columns. Needs pyarrow, which the extra ``tables`` brings."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +65,13 @@ def write_parquet(out: Path, columns: Columns, table: TableCodec, *, spelled: bo
     }
     with whole_path(out) as part:
         parquet.write_table(arrow.table(arrays), part)
+
+
+def write_cells(out: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Columns as they were given; what is of several types is text already."""
+    check_arrow(out)
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    with whole_path(out) as part:
+        parquet.write_table(arrow.table({name: arrow.array(list(cells)) for name, cells in columns.items()}), part)
