@@ -23,7 +23,6 @@ def _shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(toys, "both_models", tiny)
     monkeypatch.setattr(toys, "SAMPLES", 1000)
-    monkeypatch.setattr(toys, "TOY_PARTICLES", 4)
 
 
 def patch_step(monkeypatch: pytest.MonkeyPatch, before: Callable[[Trainer, int], None]) -> None:
@@ -72,16 +71,28 @@ def test_an_interrupted_demo_goes_on_and_a_finished_one_only_reports_again(
 
 def test_the_toys_are_reproduced_beside_the_papers_numbers(vadd_command: Command, tmp_path: Path) -> None:
     out, file = tmp_path / "toys", tmp_path / "numbers.json"
-    done = vadd_command("reproduce", "toys", "--out", out, "--json", file)
+    options = ("--samples", 1000, "--particles", 4, "--draws", 1, "--limit", 20)
+    done = vadd_command("reproduce", "toys", *TINY, "--out", out, "--json", file, *options)
     assert done.code == 0
     reports = json.loads(file.read_text())
     names = [(toy, model) for toy in ("checkerboard", "swissroll", "circles") for model in ("mdlm", "vadd")]
     assert [(report["recipe"], report["model"]) for report in reports] == names
     assert all([result["steps"] for result in report["results"]] == [1, 2, 5, 10, 20] for report in reports)
     page = (out / "report.html").read_text()
-    for number in ("1.3950", "2.6190", "2.2730", "0.0620", "0.0860", "0.1610"):
+    assert all((report["elbo"]["draws"] if "elbo" in report else report["delbo"]["draws"]) == 1 for report in reports)
+    for number in ("1.3950", "2.6190", "2.2730", "0.0620", "0.0860", "0.1610", "8.503", "6.132", "6.716"):
         assert number in page
         assert number in done.out
+
+
+@pytest.mark.parametrize("study", ["toys", "mnist", "cifar10", "text", "validity", "latents"])
+def test_changes_that_contradict_the_comparison_are_refused_before_anything_is_trained(
+    vadd_command: Command, tmp_path: Path, study: str
+) -> None:
+    refused = vadd_command("reproduce", study, "model=mdlm", "--out", tmp_path / "out")
+    assert refused.code == 2
+    assert "model=mdlm contradicts what is compared" in refused.err.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_toy_is_refused_before_anything_happens(vadd_command: Command, tmp_path: Path) -> None:

@@ -68,6 +68,24 @@ def test_what_a_run_writes_and_how_often_is_not_another_recipe_but_its_length_is
         ensure_trained(longer, tmp_path / "run")
 
 
+def test_a_run_in_bfloat16_is_the_same_recipe_and_stays_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = tiny_recipe("training.precision=bfloat16", "training.accumulate=2", "training.steps=4")
+    ensure_trained(half, tmp_path / "run")
+    refuse_to_train(monkeypatch)
+    again = ensure_trained(tiny_recipe("training.steps=4", "sampling.grid=cosine"), tmp_path / "run")
+    assert again.recipe.training.precision == "bfloat16"
+    assert again.recipe.training.accumulate == 2
+    assert again.recipe.sampling.grid == "cosine"
+
+
+@pytest.mark.parametrize("change", ["model=mdlm", "name=other", "sampling.latent_policy=fixed", "latent.prior=flow"])
+def test_changes_that_contradict_the_comparison_are_refused(change: str) -> None:
+    with pytest.raises(UserError, match=f"{change} contradicts what is compared"):
+        both_models("circles", ["seed=4", change])
+
+
 def only_the_main_process_creates(path: Path, recipe: Recipe) -> None:
     undisturbed = RunDirectory.create
 

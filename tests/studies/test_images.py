@@ -5,7 +5,6 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +13,11 @@ from torch import Tensor, nn
 
 from tests.helpers.commands import Command
 from tests.helpers.reports import likelihood, run_report
-from vadd.core import Particles
-from vadd.evaluation import BoundSettings, RunReport, inception
+from vadd.evaluation import RunReport, inception
 from vadd.evaluation.metrics import InceptionDistance
 from vadd.evaluation.reports import StepResult
-from vadd.recipe import Recipe, load_recipe
+from vadd.recipe import differences, load_recipe
 from vadd.studies import images
-from vadd.studies.ensure import both_models
 from vadd.studies.images import bits_table, fid_table
 
 TINY = (
@@ -34,17 +31,7 @@ TINY = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    def tiny(name: str, overrides: tuple[str, ...] = ()) -> list[Recipe]:
-        return both_models(name, [*overrides, *TINY])
-
-    def little(particles: Particles, **settings: Any) -> BoundSettings:
-        return BoundSettings(Particles(2), **{**settings, "limit": 3, "delbo_draws": 1})
-
-    monkeypatch.setattr(images, "both_models", tiny)
-    monkeypatch.setattr(images, "BoundSettings", little)
-    monkeypatch.setattr(images, "SAMPLES", 40)
+LITTLE = ("--particles", 2, "--draws", 1, "--limit", 3)
 
 
 def mnist_files(place: Path) -> Path:
@@ -71,7 +58,8 @@ def cifar_files(place: Path) -> Path:
 
 def test_mnist_from_nothing_to_the_report(vadd_command: Command, tmp_path: Path) -> None:
     out, data, file = tmp_path / "out", mnist_files(tmp_path / "mnist"), tmp_path / "numbers.json"
-    result = vadd_command("reproduce", "mnist", "--out", out, "--data", data, "--json", file)
+    options = ("--out", out, "--data", data, "--json", file, "--samples", 40, *LITTLE)
+    result = vadd_command("reproduce", "mnist", *TINY, "training.precision=bfloat16", *options)
     assert result.code == 0, result.err
     reports = json.loads(file.read_text())
     assert [report["model"] for report in reports] == ["mdlm", "vadd", "vadd"]
@@ -85,9 +73,16 @@ def test_mnist_from_nothing_to_the_report(vadd_command: Command, tmp_path: Path)
     figures = {figure.stem for figure in (out / "figures").iterdir()}
     assert {"grids", "denoising", "traversal", "divergence", "bounds", "training"} <= figures
     page = (out / "report.html").read_text()
-    for part in ("Bits per dimension of held-out images", "DELBO, not a bound", "vadd reproduce mnist"):
+    command = (
+        f"vadd reproduce mnist --samples 40 --particles 2 --delbo-particles 2 --draws 1 --limit 3 {' '.join(TINY)}"
+    )
+    for part in ("Bits per dimension of held-out images", "DELBO, not a likelihood bound", command):
         assert part in page
-    assert "step bound" in result.out
+    assert "computed with training.precision=bfloat16" in page
+    assert [report["how_computed"] for report in reports] == [["training.precision=bfloat16"]] * 3
+    assert all(report["published_recipe"] == "mnist" for report in reports)
+    for part in ("DELBO", "0.063", "1000", "all of the"):
+        assert part in result.out
     assert load_recipe(str(out / "mnist-small-vadd" / "recipe.yaml")).data.directory == str(data)  # type: ignore[union-attr]
 
 
@@ -98,16 +93,17 @@ class Means(nn.Module):
         return x.mean(dim=3).mean(dim=2)
 
 
+@pytest.mark.parametrize("study", ["cifar10", "cifar10-2m"])
 def test_cifar10_from_nothing_to_the_report(
-    vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, study: str
 ) -> None:
     network = tmp_path / "means.pt"
     torch.jit.save(torch.jit.script(Means()), network)
     monkeypatch.setattr(inception, "SHA1", hashlib.sha1(network.read_bytes()).hexdigest())
     monkeypatch.setenv("VADD_DATA", str(tmp_path / "kept"))
     out, data, file = tmp_path / "out", cifar_files(tmp_path / "cifar10"), tmp_path / "numbers.json"
-    options = ("--data", data, "--inception", network, "--steps", "1,10", "--samples", 8, "--json", file)
-    result = vadd_command("reproduce", "cifar10", "--out", out, *options)
+    options = ("--data", data, "--inception", network, "--steps", "1,10", "--samples", 8, "--json", file, *LITTLE)
+    result = vadd_command("reproduce", study, "--out", out, *options, *TINY)
     assert result.code == 0, result.err
     reports = json.loads(file.read_text())
     assert [[found["steps"] for found in report["results"]] for report in reports] == [[1, 10]] * 2
@@ -125,16 +121,28 @@ def report(model: str, integral: float = 1.0) -> RunReport:
     return run_report(model, likelihood=found, results=results, samples=500)
 
 
-def test_every_number_of_bits_stands_under_its_own_name() -> None:
-    one_latent = replace(report("vadd"), latent_policy="fixed")
-    table = bits_table("mnist", [report("mdlm", 0.08), report("vadd", 0.06), one_latent])
+def test_every_number_of_bits_stands_under_its_own_name_with_how_it_was_found() -> None:
+    one_latent = replace(report("vadd"), latent_policy="fixed", likelihood=likelihood("vadd", 1.0, (1, 0.3)))
+    ours = [replace(report("mdlm", 0.08), parameters=2_246_000), report("vadd", 0.06), one_latent]
+    table = bits_table("mnist", ours)
+    assert table.columns == ["", "parameters", "bits/dim", "which is", "K", "masks", "images"]
     assert [list(row) for row in table.rows] == [
-        ["MDLM", 0.3, 0.2, 0.08, 0.075, "ELBO, a bound"],
-        ["VADD", 0.3, 0.2, 0.06, 0.063, "DELBO, not a bound"],
+        ["MDLM", "2.25M", "0.300", "step bound, T = 1, a bound", None, None, 5],
+        ["MDLM", "2.25M", "0.200", "step bound, T = 20, a bound", None, None, 5],
+        ["MDLM", "2.25M", "0.080", "ELBO, a bound", None, 2, 5],
+        ["VADD", None, "0.300", "step bound, T = 1, a bound", None, None, 5],
+        ["VADD", None, "0.200", "step bound, T = 20, a bound", None, None, 5],
+        ["VADD", None, "0.060", "DELBO, not a likelihood bound", 4, 2, 5],
+        ["VADD, one z", None, "0.300", "step bound, T = 1, a bound", None, None, 5],
+        ["VADD, one z", None, "1.000", "DELBO, not a likelihood bound", 4, 2, 5],
+        ["MDLM, the paper", "2.2M", "0.075", "ELBO", None, None, "all of the test set"],
+        ["VADD, the paper", "2.3M", "0.063", "DELBO, not a likelihood bound", 1000, 100, "all of the test set"],
     ]
-    assert "not a likelihood bound" in table.note
+    assert "Our DELBO has K = 4, the paper's K = 1000" in table.note
     assert "256" not in table.note
-    assert "256 values per channel, these 8" in bits_table("cifar10", [report("mdlm")]).note
+    few = bits_table("cifar10", [report("mdlm")]).note
+    assert "256 values per channel, these 8" in few
+    assert "after 2,000,000 iterations, ours after 500" in few
 
 
 def test_the_fid_stands_above_the_papers_at_the_same_steps() -> None:
@@ -145,8 +153,28 @@ def test_the_fid_stands_above_the_papers_at_the_same_steps() -> None:
         ["MDLM, the paper, 50000 images", None, 334.3],
         ["VADD, 500 images", 98.0, 99.0],
         ["VADD, the paper, 50000 images", None, 170.3],
+        ["DDPM, the paper, 50000 images", None, 298.7],
     ]
     assert "1.50" in table.note
+
+
+def test_the_longer_training_has_the_same_warm_up_in_steps() -> None:
+    shorter, longer = load_recipe("cifar10"), load_recipe("cifar10-2m")
+    warm_ups = [round(recipe.training.kl_warmup * recipe.training.steps) for recipe in (shorter, longer)]
+    assert warm_ups == [100_000, 100_000]
+    assert set(differences(shorter, longer)) == {"name", "about", "training.steps", "training.kl_warmup"}
+
+
+def test_an_inception_network_that_cannot_be_read_is_told_before_anything_is_trained(
+    vadd_command: Command, tmp_path: Path
+) -> None:
+    wrong = tmp_path / "wrong.pt"
+    wrong.write_bytes(b"no network")
+    data = cifar_files(tmp_path / "cifar10")
+    refused = vadd_command("reproduce", "cifar10", "--out", tmp_path / "out", "--data", data, "--inception", wrong)
+    assert refused.code == 2
+    assert "is not the known Inception network" in refused.err.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("data", ["mnist", "cifar10"])

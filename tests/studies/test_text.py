@@ -11,16 +11,14 @@ from tests.helpers.commands import Command
 from tests.helpers.judges import save_judge
 from tests.helpers.reports import likelihood, run_report
 from tests.helpers.text_runs import BOOK, TINY_NETWORK
-from vadd.core import Particles
-from vadd.evaluation import BoundSettings, RunReport
+from vadd.evaluation import RunReport
 from vadd.evaluation.metrics import TextMetrics
 from vadd.evaluation.reports import JudgeReport, RealText, StepResult
-from vadd.recipe import Recipe
+from vadd.recipe import how_computed, load_recipe, published_recipe, unlike
 from vadd.report.tables import PADS_NOTE, Table
-from vadd.studies import text
-from vadd.studies.ensure import both_models
-from vadd.studies.text import BOUNDS_NOTE, bits_table, character_table, ratio_table, training_table
+from vadd.studies.text import character_table, ratio_table, text_likelihoods, training_table
 
+ABLATION = {1: "22.56", 10: "22.33", 50: "22.36", 100: "22.27", 1000: "22.21"}
 TINY = (
     *TINY_NETWORK,
     "latent.dim=3",
@@ -33,16 +31,7 @@ TINY = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    def tiny(name: str, overrides: tuple[str, ...] = ()) -> list[Recipe]:
-        return both_models(name, [*overrides, *TINY] if name == "pydocs" else overrides)
-
-    def little(particles: Particles, **settings: Any) -> BoundSettings:
-        return BoundSettings(Particles(2), **{**settings, "steps": (1, 2), "limit": 3, "delbo_draws": 1})
-
-    monkeypatch.setattr(text, "both_models", tiny)
-    monkeypatch.setattr(text, "BoundSettings", little)
+LITTLE = ("--particles", 2, "--draws", 1, "--limit", 3, "--bound", "1,2")
 
 
 @pytest.fixture
@@ -54,8 +43,8 @@ def book(tmp_path: Path) -> Path:
 
 def test_text_from_nothing_to_the_report(vadd_command: Command, tmp_path: Path, book: Path) -> None:
     out, file, judge = tmp_path / "out", tmp_path / "numbers.json", save_judge(tmp_path / "tiny-judge")
-    options = ("--recipe", "pydocs", "--data", book, "--steps", "1,4", "--samples", 5, "--judge", judge)
-    result = vadd_command("reproduce", "text", "--out", out, "--json", file, *options)
+    options = ("--recipe", "pydocs", "--data", book, "--steps", "1,4", "--samples", 5, "--judge", judge, *LITTLE)
+    result = vadd_command("reproduce", "text", *TINY, "--out", out, "--json", file, *options)
     assert result.code == 0, result.err
     reports = json.loads(file.read_text())
     assert reports == json.loads((out / "results.json").read_text())
@@ -73,7 +62,13 @@ def test_text_from_nothing_to_the_report(vadd_command: Command, tmp_path: Path, 
     assert reports[1]["delbo"]["valid"] is False
     assert {figure.stem for figure in (out / "figures").iterdir()} >= {"texts", "bounds", "training"}
     page = (out / "report.html").read_text()
-    for part in ("VADD / MDLM", "Samples side by side", "Time of training", "DELBO, invalid", "real text"):
+    for part in (
+        "VADD / MDLM",
+        "Samples side by side",
+        "Time of training",
+        "DELBO, not a likelihood bound",
+        "real text",
+    ):
         assert part in page
     assert "--judge tiny-judge" in page
     assert str(tmp_path) not in page
@@ -82,8 +77,8 @@ def test_text_from_nothing_to_the_report(vadd_command: Command, tmp_path: Path, 
 
 
 def test_without_a_judge_it_is_said_how_to_give_one(vadd_command: Command, tmp_path: Path, book: Path) -> None:
-    options = ("--recipe", "pydocs", "--data", book, "--steps", "2", "--samples", 3)
-    result = vadd_command("reproduce", "text", "--out", tmp_path / "out", *options)
+    options = ("--recipe", "pydocs", "--data", book, "--steps", "2", "--samples", 3, *LITTLE)
+    result = vadd_command("reproduce", "text", *TINY, "--out", tmp_path / "out", *options)
     assert result.code == 0, result.err
     assert "add --judge" in result.err
     assert "entropy" in result.out
@@ -96,6 +91,10 @@ def test_without_a_judge_it_is_said_how_to_give_one(vadd_command: Command, tmp_p
         (("--recipe", "checkerboard"), "is not one for text"),
         (("--recipe", "pydocs", "--judge", "none.gguf"), "there is no judge none.gguf"),
         (("--recipe", "pydoc"), "did you mean 'pydocs'"),
+        (("--recipe", "pydocs", "model=mdlm"), "model=mdlm contradicts what is compared"),
+        (("--recipe", "pydocs", "sampling.latent_policy=fixed"), "contradicts what is compared"),
+        (("--recipe", "pydocs", "training.stps=3"), "did you mean 'training.steps'"),
+        (("--recipe", "pydocs", "--data", "none.txt"), "there is no file none.txt"),
     ],
 )
 def test_bad_input_costs_one_line_and_no_training(
@@ -112,12 +111,10 @@ def metrics(perplexity: float | None, bits: float | None = None) -> TextMetrics:
     return replace(statistics, gen_ppl=perplexity, judge_bits=bits, judged_tokens=10)
 
 
-def report(
-    model: str, *perplexities: float | None, recipe: str = "book", judge: str = "small", **more: Any
-) -> RunReport:
+def report(model: str, *perplexities: float | None, recipe: str = "book", **more: Any) -> RunReport:
     found = tuple(StepResult(16 * 2**n, metrics(value)) for n, value in enumerate(perplexities))
     made = {
-        "judge": JudgeReport(judge, "corpus: ...", "...", 1024),
+        "judge": JudgeReport("small", "corpus: ...", "...", 1024),
         "results": found,
         "real_text": RealText(7, metrics(20.0, 1.25)),
         "likelihood": likelihood(model, 2.0, (1, 4.0), (2, 3.0)),
@@ -148,7 +145,8 @@ def test_the_ratio_stands_below_the_perplexities() -> None:
 def test_the_papers_generative_perplexities_stand_only_beside_what_was_measured_alike(
     recipe: str, judge: str, beside: bool
 ) -> None:
-    reports = [report(model, 300.0, 200.0, recipe=recipe, judge=judge) for model in ("mdlm", "vadd")]
+    more = {"judge": JudgeReport(judge, "corpus: ...", "...", 1024), "published_recipe": recipe}
+    reports = [report(model, 300.0, 200.0, recipe="mine", **more) for model in ("mdlm", "vadd")]
     table = ratio_table(reports)
     rows = {row[0]: list(row[1:]) for row in table.rows}
     assert rows.get("MDLM, the paper") == ([330.39, 191.96] if beside else None)
@@ -157,15 +155,39 @@ def test_the_papers_generative_perplexities_stand_only_beside_what_was_measured_
 
 
 def test_every_number_of_bits_stands_under_its_own_name() -> None:
-    reports = [report("mdlm"), report("vadd"), report("vadd", latent_policy="fixed")]
-    table = bits_table(reports)
+    reports = [report("mdlm"), report("vadd")]
+    table = text_likelihoods(reports)
     assert [list(row) for row in table.rows] == [
-        ["MDLM", "4.000", "3.000", "2.000", "ELBO, valid"],
-        ["VADD", "4.000", "3.000", "2.000", "DELBO, invalid"],
+        ["MDLM", "4.000", "step bound, T = 1, a bound", None, None, 5],
+        ["MDLM", "3.000", "step bound, T = 2, a bound", None, None, 5],
+        ["MDLM", "2.000", "ELBO, a bound", None, 2, 5],
+        ["VADD", "4.000", "step bound, T = 1, a bound", None, None, 5],
+        ["VADD", "3.000", "step bound, T = 2, a bound", None, None, 5],
+        ["VADD", "2.000", "DELBO, not a likelihood bound", 4, 2, 5],
     ]
-    published = bits_table([report(model, recipe="openwebtext") for model in ("mdlm", "vadd")])
-    assert [list(row[-2:]) for row in published.rows] == [[4.0, 23.07], [4.0, 22.33]]
     assert [list(row) for row in training_table(reports).rows] == [["MDLM", 500, 61], ["VADD", 500, 61]]
+
+
+@pytest.mark.parametrize(
+    ("corpus", "rows"),
+    [
+        ("lm1b", {("MDLM, the paper", "27.70", None), ("VADD, the paper", "20.53", 1000)}),
+        (
+            "openwebtext",
+            {("MDLM, the paper", "23.07", None), *(("VADD, the paper", p, k) for k, p in ABLATION.items())},
+        ),
+    ],
+)
+def test_perplexities_of_a_corpus_of_the_paper_stand_beside_its_rows(
+    corpus: str, rows: set[tuple[object, ...]]
+) -> None:
+    """Whatever the recipe is called."""
+    table = text_likelihoods([report(model, recipe="mine", published_recipe=corpus) for model in ("mdlm", "vadd")])
+    assert table.columns == ["", "iterations", "perplexity", "which is", "K", "masks", "sequences"]
+    found = {(row[0], row[2], row[4]) for row in table.rows}
+    assert rows <= found
+    assert ("VADD", "4.00", 4) in found
+    assert "the paper's K = 1000" in table.note
 
 
 def test_bits_per_character_compare_as_perplexities() -> None:
@@ -185,12 +207,26 @@ def test_bits_per_character_compare_as_perplexities() -> None:
 
 def test_the_bits_of_padded_text_are_valid_only_where_pads_are_scored() -> None:
     def table_of(**more: Any) -> Table:
-        return bits_table([report(m, likelihood=likelihood(m, 2.0, (1, 4.0), **more)) for m in ("mdlm", "vadd")])
+        found = [report(m, likelihood=likelihood(m, 2.0, (1, 4.0), **more)) for m in ("mdlm", "vadd")]
+        return text_likelihoods(found)
 
     padded, scored = table_of(valid=False, convention="pads not scored"), table_of()
-    assert [row[-1] for row in padded.rows] == ["ELBO, invalid", "DELBO, invalid"]
+    assert [row[2] for row in padded.rows] == [
+        "step bound, T = 1, pads not scored",
+        "ELBO, pads not scored",
+        "step bound, T = 1, pads not scored",
+        "DELBO, pads not scored",
+    ]
     assert PADS_NOTE in padded.note
-    assert "valid for" not in padded.note
-    assert [row[-1] for row in scored.rows] == ["ELBO, valid", "DELBO, invalid"]
     assert PADS_NOTE not in scored.note
-    assert BOUNDS_NOTE in scored.note
+    assert "a bound" in str(scored.rows[0][2])
+
+
+def test_a_recipe_of_another_name_that_extends_the_papers_is_read_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("extends: openwebtext\ntraining: {steps: 1000, precision: bfloat16}\n")
+    recipe = load_recipe(str(file))
+    assert published_recipe(recipe) == "openwebtext"
+    assert unlike(recipe, "openwebtext") == ("training.steps=1000 instead of 1000000",)
+    assert how_computed(recipe) == ("training.precision=bfloat16",)
+    assert published_recipe(recipe.with_overrides(["data.wrap=packed"])) is None

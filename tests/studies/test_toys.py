@@ -1,16 +1,18 @@
 """The table beside the paper's numbers."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.helpers.reports import run_report, toy_distance
+from tests.helpers.reports import likelihood, run_report, toy_distance
 from vadd.evaluation.reports import RunReport, StepResult
 from vadd.studies.paper import TOYS
-from vadd.studies.toys import STEPS, TOY_NAMES, paper_table
+from vadd.studies.toys import STEPS, TOY_NAMES, paper_table, toy_tables
 
 
 def report(recipe: str, model: str) -> RunReport:
     results = tuple(StepResult(steps, toy_distance(steps / 10, steps / 100)) for steps in STEPS)
-    return run_report(model, recipe, results=results)
+    return run_report(model, recipe, results=results, samples=700)
 
 
 def test_the_paper_has_a_number_for_every_toy_and_model() -> None:
@@ -27,3 +29,20 @@ def test_ours_stand_beside_the_papers(suffix: str) -> None:
         ["circles VADD", 0.1, 0.161, 0.5, 0.042, 0.05, 0.01],
     ]
     assert len(table.columns) == 7
+    assert "700 samples" in table.title
+
+
+def test_every_toy_has_a_table_of_likelihoods_with_the_papers() -> None:
+    found = [
+        replace(report("circles", model), likelihood=likelihood(model, 1.0, (1, 1.1))) for model in ("mdlm", "vadd")
+    ]
+    _, nats = toy_tables(found)
+    assert nats.columns == ["", "nats", "which is", "K", "masks", "points"]
+    assert [list(row) for row in nats.rows] == [
+        ["MDLM", "11.000", "step bound, T = 1, a bound", None, None, 5],
+        ["MDLM", "10.000", "ELBO, a bound", None, 2, 5],
+        ["VADD", "11.000", "step bound, T = 1, a bound", None, None, 5],
+        ["VADD", "10.000", "DELBO, not a likelihood bound", 4, 2, 5],
+        ["MDLM, the paper", "7.462", "ELBO", None, None, "all of the test set"],
+        ["VADD, the paper", "6.716", "DELBO, not a likelihood bound", 1000, 100, "all of the test set"],
+    ]

@@ -9,7 +9,8 @@ import typer
 from vadd.cli.comparisons import show_comparison
 from vadd.cli.console import Narrator
 from vadd.cli.judging import JudgeOptions
-from vadd.cli.options import JsonOption, check_json, check_there, grouped, parse_steps
+from vadd.cli.options import JsonOption, OverridesArgument, check_json, check_there, grouped
+from vadd.cli.study_options import StudyOptions
 from vadd.errors import UserError
 
 reproduce = typer.Typer(help="Repeat the paper's experiments and put the results beside its own.", no_args_is_help=True)
@@ -33,11 +34,15 @@ DataOption = Annotated[
 
 
 @reproduce.command("toys")
+@grouped
 def reproduce_toys(
+    *,
+    overrides: OverridesArgument = None,
     out: OutOption = Path("runs/toys"),
     scale: Annotated[
         ToyScale, typer.Option(help="cpu: minutes per model; paper: the appendix's 195,312 iterations.")
     ] = ToyScale.cpu,
+    measuring: StudyOptions,
     json: JsonOption = None,
 ) -> None:
     """The two-dimensional experiments: three data sets, MDLM and VADD, figures and the table beside the paper's.
@@ -47,18 +52,21 @@ def reproduce_toys(
     \b
     Examples:
       vadd reproduce toys
+      vadd reproduce toys training.steps=2000 --particles 16 --limit 500 --out runs/quick
       vadd reproduce toys --scale paper --out runs/toys-paper
     """
     check_json(json)
-    from vadd.studies.toys import paper_table
+    changes = measuring.changes()
     from vadd.studies.toys import reproduce_toys as run_toys
+    from vadd.studies.toys import toy_tables
 
-    comparison = run_toys(out, scale.value, Narrator())
-    show_comparison(comparison, [paper_table(comparison.reports)], json)
+    comparison = run_toys(out, scale.value, Narrator(), overrides=overrides or [], changes=changes)
+    show_comparison(comparison, toy_tables(comparison.reports), json)
 
 
 @reproduce.command("validity")
 def reproduce_validity(
+    overrides: OverridesArgument = None,
     out: OutOption = Path("runs/validity"),
     json: JsonOption = None,
 ) -> None:
@@ -72,18 +80,22 @@ def reproduce_validity(
     from vadd.report.tables import bound_table
     from vadd.studies.validity import reproduce_validity as run_validity
 
-    comparison = run_validity(out, Narrator())
+    comparison = run_validity(out, Narrator(), overrides=overrides or [])
     show_comparison(comparison, [bound_table(comparison.reports)], json)
 
 
 @reproduce.command("mnist")
+@grouped
 def reproduce_mnist(
+    *,
+    overrides: OverridesArgument = None,
     out: OutOption = Path("runs/mnist"),
     scale: Annotated[
         Scale,
         typer.Option(help="small: twenty minutes per model; paper: the appendix's UNet, 200,000 iterations."),
     ] = Scale.small,
     data: DataOption = None,
+    measuring: StudyOptions,
     json: JsonOption = None,
 ) -> None:
     """Binarized MNIST: both models, Frechet distances, bits per dimension beside the paper's, samples by steps.
@@ -94,13 +106,15 @@ def reproduce_mnist(
     Examples:
       vadd data mnist && vadd reproduce mnist
       vadd reproduce mnist --scale paper --out runs/mnist-paper
+      vadd reproduce mnist --scale paper training.precision=bfloat16 training.accumulate=8
     """
     check_json(json)
+    changes = measuring.changes()
     from vadd.report.tables import divergence_table
     from vadd.studies.images import bits_table
     from vadd.studies.images import reproduce_mnist as run_mnist
 
-    comparison = run_mnist(out, scale.value, Narrator(), data=data)
+    comparison = run_mnist(out, scale.value, Narrator(), data=data, overrides=overrides or [], changes=changes)
     tables = [divergence_table(comparison.reports), bits_table("mnist", comparison.reports)]
     show_comparison(comparison, tables, json)
 
@@ -116,6 +130,7 @@ class LatentData(StrEnum):
 @grouped
 def reproduce_latents(
     *,
+    overrides: OverridesArgument = None,
     out: OutOption = Path("runs/latents"),
     on: Annotated[
         LatentData, typer.Option("--on", help="digits: a quarter of an hour; mnist, cifar10, text8: two hours.")
@@ -158,26 +173,28 @@ def reproduce_latents(
         control=control,
         inception=inception,
         language=judging.open((), narrator) if on is LatentData.text8 else None,
+        overrides=overrides or [],
     )
     show_comparison(comparison, [latents_table(comparison.reports)], json)
 
 
+InceptionOption = Annotated[
+    Path | None, typer.Option(help="The TorchScript InceptionV3 for FID; by default fetched.", show_default=False)
+]
+
+
 @reproduce.command("cifar10")
+@grouped
 def reproduce_cifar10(
+    *,
+    overrides: OverridesArgument = None,
     out: OutOption = Path("runs/cifar10"),
     scale: Annotated[
         Scale, typer.Option(help="small: minutes per model, 8 values per channel; paper: 1M iterations.")
     ] = Scale.small,
     data: DataOption = None,
-    inception: Annotated[
-        Path | None, typer.Option(help="The TorchScript InceptionV3 for FID; by default fetched.", show_default=False)
-    ] = None,
-    steps: Annotated[
-        str | None, typer.Option(help="Numbers of steps to take the FID at. [default: 1,10,50; paper: 10,...,100]")
-    ] = None,
-    samples: Annotated[
-        int | None, typer.Option(min=2, help="Images for each FID. [default: 1000; paper: 50000]", show_default=False)
-    ] = None,
+    inception: InceptionOption = None,
+    measuring: StudyOptions,
     json: JsonOption = None,
 ) -> None:
     """CIFAR-10: both models, FID by number of steps and bits per dimension beside the paper's, samples by steps.
@@ -190,21 +207,67 @@ def reproduce_cifar10(
       vadd reproduce cifar10 --steps 1,5,20 --samples 2000
       vadd reproduce cifar10 --scale paper --out runs/cifar10-paper
     """
+    _cifar10(out, scale, data, inception, measuring, json, overrides or [], longer=False)
+
+
+@reproduce.command("cifar10-2m")
+@grouped
+def reproduce_cifar10_2m(
+    *,
+    overrides: OverridesArgument = None,
+    out: OutOption = Path("runs/cifar10-2m"),
+    scale: Annotated[
+        Scale, typer.Option(help="small: twice the steps of `cifar10`; paper: 2M iterations, KL warm-up 100,000.")
+    ] = Scale.small,
+    data: DataOption = None,
+    inception: InceptionOption = None,
+    measuring: StudyOptions,
+    json: JsonOption = None,
+) -> None:
+    """CIFAR-10 for the 2M iterations after which the paper reports bits per dimension.
+
+    \b
+    Examples:
+      vadd reproduce cifar10-2m --scale paper --out runs/cifar10-2m
+    """
+    _cifar10(out, scale, data, inception, measuring, json, overrides or [], longer=True)
+
+
+def _cifar10(
+    out: Path,
+    scale: Scale,
+    data: Path | None,
+    inception: Path | None,
+    measuring: StudyOptions,
+    json: Path | None,
+    overrides: list[str],
+    *,
+    longer: bool,
+) -> None:
     check_json(json)
-    counts = None if steps is None else parse_steps(steps)
-    from vadd.studies.images import fid_table
+    check_there(data, inception)
+    changes = measuring.changes()
+    from vadd.studies.images import bits_table, fid_table
     from vadd.studies.images import reproduce_cifar10 as run_cifar10
 
     comparison = run_cifar10(
-        out, scale.value, Narrator(), data=data, inception=inception, steps=counts, samples=samples
+        out,
+        scale.value,
+        Narrator(),
+        longer=longer,
+        data=data,
+        inception=inception,
+        overrides=overrides,
+        changes=changes,
     )
-    show_comparison(comparison, [fid_table(comparison.reports)], json)
+    show_comparison(comparison, [fid_table(comparison.reports), bits_table("cifar10", comparison.reports)], json)
 
 
 @reproduce.command("text")
 @grouped
 def reproduce_text(
     *,
+    overrides: OverridesArgument = None,
     out: OutOption = Path("runs/text"),
     scale: Annotated[
         Scale, typer.Option(help="small: text8-small, for a CPU; paper: openwebtext, 1M iterations on GPUs.")
@@ -214,10 +277,7 @@ def reproduce_text(
     ] = None,
     data: DataOption = None,
     judging: JudgeOptions,
-    steps: Annotated[
-        str | None, typer.Option(help="Numbers of sampling steps. [default: 1,2,...,32; paper: 16,32,...,1024]")
-    ] = None,
-    samples: Annotated[int, typer.Option(min=2, help="Texts for each number of steps.")] = 256,
+    measuring: StudyOptions,
     json: JsonOption = None,
 ) -> None:
     """Text: both models, bounds, generative perplexity with entropy by steps and their ratio, samples side by side.
@@ -231,9 +291,10 @@ def reproduce_text(
       vadd reproduce text --scale paper --judge gpt2-large --out runs/openwebtext
     """
     check_json(json)
-    counts = None if steps is None else parse_steps(steps)
+    check_there(data)
+    changes = measuring.changes()
     from vadd.report.text_tables import text_table
-    from vadd.studies.text import bits_table, ratio_table
+    from vadd.studies.text import ratio_table, text_likelihoods
     from vadd.studies.text import reproduce_text as run_text
 
     narrator = Narrator()
@@ -244,8 +305,8 @@ def reproduce_text(
         recipe=recipe,
         data=data,
         language=judging.open((), narrator),
-        steps=counts,
-        samples=samples,
+        overrides=overrides or [],
+        changes=changes,
     )
     ratios = [] if judging.judge is None else [ratio_table(comparison.reports)]
-    show_comparison(comparison, [text_table(comparison.reports), *ratios, bits_table(comparison.reports)], json)
+    show_comparison(comparison, [text_table(comparison.reports), *ratios, text_likelihoods(comparison.reports)], json)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vadd.core import GaussianLatent, StandardNormal
 from vadd.data.dataset import Array
@@ -18,6 +18,7 @@ from vadd.evaluation.likelihood import BoundSettings, has_latent, judge_latent, 
 from vadd.evaluation.nearest import COMPARED, nearest_report
 from vadd.evaluation.reports import RunReport, StepResult
 from vadd.progress import Progress, named, silent
+from vadd.recipe import how_computed, published_recipe, unlike
 from vadd.runs.metrics import training_seconds
 from vadd.runs.run import Run
 from vadd.words import plural
@@ -115,15 +116,25 @@ def prior_name(run: Run) -> str | None:
     return "informed" if latent.prior.informed else "flow"
 
 
+def _parameters(run: Run) -> int | None:
+    denoiser = run.model.denoiser
+    return sum(parameter.numel() for parameter in denoiser.parameters()) if isinstance(denoiser, nn.Module) else None
+
+
 def report_of(run: Run) -> RunReport:
     """What every report begins with: which run it is about, and no results yet."""
+    published = published_recipe(run.recipe)
     return RunReport(
         run=str(run.directory.path),
         recipe=run.recipe.name,
         model=run.recipe.model,
         vocab_size=run.format.vocab_size,
+        parameters=_parameters(run),
         training_steps=run.recipe.training.steps,
         training_seconds=training_seconds(run.directory.metrics()),
+        published_recipe=published,
+        unlike_it=() if published is None else unlike(run.recipe, published),
+        how_computed=how_computed(run.recipe),
         latent_policy=run.recipe.sampling.latent_policy if has_latent(run) else None,
         prior=prior_name(run),
         prior_seconds=run.prior_seconds,

@@ -224,8 +224,16 @@ class RunReport:
     """The recipe's name."""
     model: str
     vocab_size: int | None = None
+    parameters: int | None = None
+    """Of the denoiser, all that sampling uses."""
     training_steps: int | None = None
     training_seconds: float | None = None
+    published_recipe: str | None = None
+    """The paper's recipe for the same data, if it has one."""
+    unlike_it: tuple[str, ...] = ()
+    """What was learnt otherwise than by that recipe."""
+    how_computed: tuple[str, ...] = ()
+    """Precision, accumulation and the like, where they are not the default."""
     latent_policy: str | None = None
     """None for a model without a latent."""
     prior: str | None = None
@@ -266,8 +274,12 @@ class RunReport:
             "recipe": self.recipe,
             "model": self.model,
             "values": self.vocab_size,
+            "parameters": self.parameters,
             "training_steps": self.training_steps,
             "training_seconds": self.training_seconds,
+            "published_recipe": self.published_recipe,
+            "unlike_it": list(self.unlike_it) or None,
+            "how_computed": list(self.how_computed) or None,
             "latent_policy": self.latent_policy,
             "prior": self.prior,
             "prior_seconds": self.prior_seconds,
@@ -296,8 +308,12 @@ class RunReport:
             recipe=json["recipe"],
             model=json["model"],
             vocab_size=json.get("values"),
+            parameters=json.get("parameters"),
             training_steps=json.get("training_steps"),
             training_seconds=json.get("training_seconds"),
+            published_recipe=json.get("published_recipe"),
+            unlike_it=tuple(json.get("unlike_it", ())),
+            how_computed=tuple(json.get("how_computed", ())),
             latent_policy=json.get("latent_policy"),
             prior=json.get("prior"),
             prior_seconds=json.get("prior_seconds"),

@@ -39,7 +39,9 @@ from vadd.recipe.own_data import (
     recipe_for_table,
     recipe_for_text,
 )
+from vadd.recipe.published import how_computed, published_recipe, unlike
 from vadd.recipe.recipe import (
+    COMPUTING,
     Recipe,
     differences,
     flatten,
@@ -53,6 +55,7 @@ from vadd.recipe.training import Training
 from vadd.words import suggestion
 
 __all__ = [
+    "COMPUTING",
     "MODELS",
     "ArrayData",
     "Cifar10Data",
@@ -81,9 +84,11 @@ __all__ = [
     "UnetNetwork",
     "differences",
     "flatten",
+    "how_computed",
     "load_recipe",
     "may_change_on_resume",
     "parse_value",
+    "published_recipe",
     "recipe_for_array",
     "recipe_for_examples",
     "recipe_for_folder",
@@ -93,5 +98,6 @@ __all__ = [
     "recipe_names",
     "same_learning",
     "suggestion",
+    "unlike",
     "validate",
 ]

@@ -219,25 +219,23 @@ def differences(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:
     return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
 
 
-CHANGES_NO_LEARNING = frozenset(
-    f"training.{key}"
-    for key in (
-        "accumulate",
-        "compile",
-        "sharding",
-        "nonfinite_patience",
-        "log_every",
-        "evaluate_every",
-        "checkpoint_every",
-        "checkpoint_minutes",
-        "keep_checkpoints",
-        "trackers",
-    )
+HOW_IT_IS_COMPUTED = ("precision", "accumulate", "compile", "sharding")
+WHAT_IT_WRITES = (
+    "nonfinite_patience",
+    "log_every",
+    "evaluate_every",
+    "checkpoint_every",
+    "checkpoint_minutes",
+    "keep_checkpoints",
+    "trackers",
 )
+COMPUTING = (*(f"training.{key}" for key in HOW_IT_IS_COMPUTED), "network.checkpointing")
+"""Rounding apart, a training learns the same with any of them: they are there so that it fits and ends in time."""
+CHANGES_NO_LEARNING = frozenset({*COMPUTING, *(f"training.{key}" for key in WHAT_IT_WRITES)})
 
 
 def same_learning(key: str) -> bool:
-    """Whether a dotted key decides only where a run trains, what it writes and how it is sampled."""
+    """Whether a dotted key decides only how a run is computed, what it writes and how it is sampled."""
     return key in {*CHANGES_NO_LEARNING, "about", "latent.prior"} or key.startswith(("sampling.", "latent.flow."))
 
 

@@ -1,7 +1,7 @@
 """Tables as plain rows, and the same rows as text for the terminal, Markdown for documents and cells for the page."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -188,6 +188,7 @@ def bound_table(reports: Sequence[RunReport]) -> Table:
     notes = [f"Negative log-likelihood in bits and as perplexity, exp(nats per {each}), ± standard errors."]
     if each == "position":
         notes = ["Negative log-likelihood per example, in nats, as bits per position and as exp(nats per position)."]
+    notes += _how_measured([found for _, likelihood in measured for _, found in named_numbers(likelihood)])
     entropies = {report.recipe: report.entropy for report in reports if report.entropy is not None}
     if entropies:
         known = "; ".join(f"entropy of {recipe}: {value:.4f} nats" for recipe, value in entropies.items())
@@ -195,6 +196,19 @@ def bound_table(reports: Sequence[RunReport]) -> Table:
     notes += [] if all(likelihood.scores_pads for _, likelihood in measured) else [PADS_NOTE]
     titles = [title for title, _ in columns]
     return Table("Likelihood of held-out examples", ["run", "", "valid", *titles], rows, " ".join(notes))
+
+
+def _how_measured(numbers: Sequence[NegativeLogLikelihood]) -> list[str]:
+    """K, masks and examples of the numbers of a table, each value once."""
+
+    def values(counts: Iterable[int | None]) -> str:
+        return " and ".join(f"{count:,}" for count in sorted({count for count in counts if count is not None}))
+
+    latents = values(found.particles for found in numbers if found.proposals is not None or found.warning is not None)
+    masks, examples = values(found.draws for found in numbers), values(found.examples for found in numbers)
+    parts = [*([f"K = {latents} latents for each estimate"] if latents else [])]
+    parts += [f"{masks} masks (t, x_t) for each example in the ELBO and DELBO"] if masks else []
+    return [f"{'; '.join([*parts, f'{examples} examples'])}."] if examples else []
 
 
 def _nat_columns(bounds: Sequence[NegativeLogLikelihood]) -> list[BoundColumn]:

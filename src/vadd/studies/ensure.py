@@ -1,20 +1,32 @@
 """Train what is missing: a study that is run again picks up finished runs and continues interrupted ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vadd.build import build_dataset
 from vadd.errors import Interrupted, UserError
 from vadd.parallel import on_main_process
-from vadd.recipe import Recipe, differences, load_recipe, same_learning
-from vadd.runs.layout import RunDirectory
+from vadd.recipe import COMPUTING, Recipe, differences, load_recipe, same_learning
+from vadd.runs.layout import RunDirectory, step_of
 from vadd.runs.run import Run, load
 from vadd.training.loop import train
 from vadd.training.prior import fit_priors_of_recipe
 
+COMPARED = ("model", "name", "data.kind", "data.name", "latent.prior", "sampling.latent_policy")
+"""What the rows of a study differ in, or are told apart by."""
+
+
+def check_overrides(overrides: Iterable[str], fixed: Sequence[str] = COMPARED) -> None:
+    """Refuse what would make the rows of a comparison the same, or call them something else than they are."""
+    for override in overrides:
+        key = override.partition("=")[0]
+        if key in fixed:
+            raise UserError(f"{override} contradicts what is compared: `vadd reproduce` sets {key} for each row itself")
+
 
 def both_models(name: str, overrides: Sequence[str] = ()) -> list[Recipe]:
     """The same recipe for MDLM and for VADD."""
+    check_overrides(overrides)
     return [load_recipe(name).with_overrides([f"model={model}", *overrides]) for model in ("mdlm", "vadd")]
 
 
@@ -33,6 +45,8 @@ def ensure_trained(recipe: Recipe, path: Path) -> Run:
             directory.create(recipe)
 
     on_main_process(refuse_another_recipe)
+    if (finished := _finished(recipe, directory)) is not None:
+        return finished
     data = build_dataset(recipe)
     on_main_process(create_what_is_missing)
     outcome = train(recipe, directory, data, resume=True)
@@ -40,3 +54,19 @@ def ensure_trained(recipe: Recipe, path: Path) -> Run:
         raise Interrupted(f"stopped at step {outcome.step}, saved in {path}")
     on_main_process(lambda: fit_priors_of_recipe(path))
     return load(path)
+
+
+def _finished(recipe: Recipe, directory: RunDirectory) -> Run | None:
+    """The run, if it has its last checkpoint; how it is sampled may have changed, how it was computed has not."""
+    steps = recipe.training.steps
+    if not directory.is_run() or not any(step_of(path) == steps for path in directory.checkpoints()):
+        return None
+
+    def complete() -> None:
+        computed = {key: old for key, (old, _) in differences(directory.recipe(), recipe).items() if key in COMPUTING}
+        directory.write_recipe(recipe.with_values(computed.items()))
+        fit_priors_of_recipe(directory.path)
+
+    on_main_process(complete)
+    run = load(directory.path)
+    return run if run.step == steps else None  # the last checkpoint may be damaged: then there is more to train

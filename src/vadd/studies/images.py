@@ -2,25 +2,31 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
-from vadd.core import Particles
-from vadd.evaluation import BoundSettings, RunReport
-from vadd.evaluation.inception import fetch_inception
+from vadd.evaluation import RunReport
+from vadd.evaluation.inception import fetch_inception, load_network
 from vadd.evaluation.metrics import InceptionDistance
 from vadd.progress import Progress
 from vadd.recipe import Recipe
 from vadd.report.page import PageSection
 from vadd.report.tables import Cell, Table, model_label
+from vadd.studies.beside import BITS, kinship_notes, likelihood_table
 from vadd.studies.comparison import Comparison, compare
 from vadd.studies.ensure import both_models, ensure_trained
-from vadd.studies.paper import BITS_PER_DIMENSION, CIFAR10_FID
+from vadd.studies.measuring import Changes, Measuring, Scale, as_the_paper, command_line
+from vadd.studies.paper import BITS_PER_DIMENSION, CIFAR10_FID, DDPM_FID, FID_IMAGES
 
-Scale = Literal["small", "paper"]
-MNIST_STEPS = (1, 2, 5, 10, 20)
-SAMPLES = 10_000
-CIFAR10_STEPS: dict[Scale, tuple[int, ...]] = {"small": (1, 10, 50), "paper": (10, 20, 30, 40, 50, 100)}
-CIFAR10_SAMPLES: dict[Scale, int] = {"small": 1000, "paper": 50_000}
+MNIST_STEPS, FID_STEPS = (1, 2, 5, 10, 20), (10, 20, 30, 40, 50, 100)
+MNIST: dict[Scale, Measuring] = {
+    "small": Measuring(steps=MNIST_STEPS, samples=10_000, bound_steps=(1, 2, 5, 10), particles=64, draws=10, limit=500),
+    "paper": as_the_paper(MNIST_STEPS, 10_000, (1, 2, 5, 10)),
+}
+CIFAR10: dict[Scale, Measuring] = {
+    "small": Measuring(steps=(1, 10, 50), samples=1000, bound_steps=(1, 10), particles=16, draws=5, limit=200),
+    "paper": as_the_paper(FID_STEPS, FID_IMAGES, (1, 10)),
+}
+BITS_ITERATIONS = 2_000_000
+"""Of the paper's bits per dimension on CIFAR-10; its FID is after half as many."""
 
 
 def recipe_name(data: str, scale: Scale) -> str:
@@ -28,25 +34,31 @@ def recipe_name(data: str, scale: Scale) -> str:
 
 
 def reproduce_mnist(
-    out: Path, scale: Scale, progress: Progress, *, data: Path | None = None, overrides: Sequence[str] = ()
+    out: Path,
+    scale: Scale,
+    progress: Progress,
+    *,
+    data: Path | None = None,
+    overrides: Sequence[str] = (),
+    changes: Changes | None = None,
 ) -> Comparison:
     """Binarized MNIST: both models, Frechet distance in a classifier's features, bounds and the paper's DELBO."""
-    name = recipe_name("mnist", scale)
+    name, measuring = recipe_name("mnist", scale), MNIST[scale].changed(changes or {})
     runs = [ensure_trained(recipe, out / f"{name}-{recipe.model}") for recipe in _recipes(name, data, overrides)]
     runs.append(runs[-1].with_sampling(latent_policy="fixed"))
     return compare(
         runs,
         out,
-        steps=MNIST_STEPS,
-        samples=SAMPLES,
-        bounds=BoundSettings(Particles(64), steps=(1, 2, 5, 10), delbo_draws=10, limit=500),
+        steps=measuring.steps,
+        samples=measuring.samples,
+        bounds=measuring.bounds(),
         title="Binarized MNIST: MDLM and VADD beside the paper",
         introduction=(
             "Both models learn 60,000 digits of 32 x 32 pixels with the same network, batches and steps. The Frechet "
             "distance is taken in the features of a small classifier trained on MNIST; it is not FID. VADD is sampled "
             "in two ways: with a new latent at each step, as in the paper, and with one latent for all steps ('one z')."
         ),
-        commands=[_command("mnist", scale)],
+        commands=[command_line("mnist", scale, overrides, changes)],
         first_sections=lambda reports: [PageSection("Beside the paper", tables=[bits_table("mnist", reports)])],
         progress=progress,
     )
@@ -57,25 +69,30 @@ def reproduce_cifar10(
     scale: Scale,
     progress: Progress,
     *,
+    longer: bool = False,
     data: Path | None = None,
     inception: Path | None = None,
-    steps: Sequence[int] | None = None,
-    samples: int | None = None,
     overrides: Sequence[str] = (),
+    changes: Changes | None = None,
 ) -> Comparison:
-    """CIFAR-10: both models, FID by number of steps, bounds and the paper's DELBO."""
-    name = recipe_name("cifar10", scale)
-    runs = [ensure_trained(recipe, out / f"{name}-{recipe.model}") for recipe in _recipes(name, data, overrides)]
+    """CIFAR-10: both models, FID by number of steps, bounds and the paper's DELBO. ``longer`` trains for 2M iterations
+    as the paper does for its bits per dimension, of the small recipe for twice as many.
+    """
+    study = "cifar10-2m" if longer else "cifar10"
+    name, measuring = recipe_name(study, scale), CIFAR10[scale].changed(changes or {})
+    recipes = _recipes(name, data, overrides)
     if inception is None:
         progress("the Inception network")
         inception = fetch_inception()
+    load_network(inception, trust=False)  # what cannot be read is told before anything is trained
+    runs = [ensure_trained(recipe, out / f"{name}-{recipe.model}") for recipe in recipes]
     levels = runs[0].data.vocab_size
     return compare(
         runs,
         out,
-        steps=steps or CIFAR10_STEPS[scale],
-        samples=samples or CIFAR10_SAMPLES[scale],
-        bounds=BoundSettings(Particles(16), steps=(1, 10), delbo_draws=5, limit=200),
+        steps=measuring.steps,
+        samples=measuring.samples,
+        bounds=measuring.bounds(),
         inception=inception,
         title="CIFAR-10: MDLM and VADD beside the paper",
         introduction=(
@@ -83,7 +100,7 @@ def reproduce_cifar10(
             "FID by the clean-fid protocol; it depends strongly on the number of images, so only columns with the "
             "same number compare."
         ),
-        commands=[_command("cifar10", scale)],
+        commands=[command_line(study, scale, overrides, changes)],
         first_sections=lambda reports: [
             PageSection("Beside the paper", tables=[fid_table(reports), bits_table("cifar10", reports)])
         ],
@@ -96,35 +113,41 @@ def _recipes(name: str, data: Path | None, overrides: Sequence[str]) -> list[Rec
     return both_models(name, [*place, *overrides])
 
 
-def _command(data: str, scale: Scale) -> str:
-    return f"vadd reproduce {data}" + (" --scale paper" if scale == "paper" else "")
-
-
 def bits_table(data: str, reports: Sequence[RunReport]) -> Table:
-    """Bits per dimension: every number under its own name, the paper's beside the one it compares with."""
-    measured = [(r.model, r.likelihood) for r in reports if r.likelihood is not None and not r.one_latent]
-    rows: list[list[Cell]] = []
-    for model, likelihood in measured:
-        integral = likelihood.integral
-        which = None if integral is None else f"{likelihood.formula}, {'a bound' if integral.valid else 'not a bound'}"
-        bits = [None if found is None else found.bpd for found in (*likelihood.bounds, integral)]
-        rows.append([model_label(model), *bits, BITS_PER_DIMENSION[data, model], which])
-    steps = [bound.steps for bound in measured[0][1].bounds]
-    return Table(
+    """The paper's table of bits per dimension: parameters, every number under its own name."""
+    table = likelihood_table(
         "Bits per dimension of held-out images",
-        ["", *(f"step bound, T = {count}" for count in steps), "the paper's formula", "paper", "which is"],
-        rows,
-        "Step bounds are valid for the sampler that takes T steps. The paper's formula is the ELBO for MDLM, valid for "
-        "many steps, and the DELBO for VADD, which is not a likelihood bound: the two do not compare."
-        + _few_levels(data, reports),
+        reports,
+        BITS,
+        BITS_PER_DIMENSION[data],
+        detail=("parameters", lambda report: millions(report.parameters)),
     )
+    notes = [table.note, "Parameters are those of the denoiser, all that sampling uses."]
+    if data == "cifar10":
+        notes += _shorter(reports) + _few_levels(reports)
+    return Table(table.title, table.columns, table.rows, " ".join(notes))
 
 
-def _few_levels(data: str, reports: Sequence[RunReport]) -> str:
+def millions(count: int | None) -> str | None:
+    return None if count is None else f"{count / 1e6:.3g}M"
+
+
+def _shorter(reports: Sequence[RunReport]) -> list[str]:
+    steps = sorted({report.training_steps for report in reports if report.training_steps is not None})
+    if steps == [BITS_ITERATIONS]:
+        return []
+    listed = " and ".join(f"{count:,}" for count in steps)
+    return [
+        f"The paper's bits are after {BITS_ITERATIONS:,} iterations, ours after {listed}: `vadd reproduce cifar10-2m "
+        "--scale paper` trains as long."
+    ]
+
+
+def _few_levels(reports: Sequence[RunReport]) -> list[str]:
     levels = reports[0].vocab_size
-    if data == "cifar10" and levels != 256:
-        return f" The paper's images have 256 values per channel, these {levels}: its numbers do not compare."
-    return ""
+    if levels == 256:
+        return []
+    return [f"The paper's images have 256 values per channel, these {levels}: its numbers do not compare."]
 
 
 def fid_table(reports: Sequence[RunReport]) -> Table:
@@ -136,7 +159,13 @@ def fid_table(reports: Sequence[RunReport]) -> Table:
         name = model_label(report.model)
         ours = [by_steps[count].fid if count in by_steps else None for count in steps]
         rows.append([f"{name}, {report.samples} images", *ours])
-        rows.append([f"{name}, the paper, 50000 images", *(published[report.model].get(count) for count in steps)])
+        rows.append(
+            [f"{name}, the paper, {FID_IMAGES} images", *(published[report.model].get(count) for count in steps)]
+        )
+    rows.append([f"DDPM, the paper, {FID_IMAGES} images", *(DDPM_FID.get(count) for count in steps)])
     floor = next(iter(found[0].values())).floor
-    note = f"Floor, as many test images against the training images: {floor:.2f}." + _few_levels("cifar10", reports)
-    return Table("FID by number of steps", ["", *(f"T = {count}" for count in steps)], rows, note)
+    note = f"Floor, as many test images against the training images: {floor:.2f}."
+    columns = ["", *(f"T = {count}" for count in steps)]
+    return Table(
+        "FID by number of steps", columns, rows, " ".join([note, *_few_levels(reports), *kinship_notes(reports)])
+    )

@@ -15,7 +15,8 @@ from vadd.report.page import PageSection
 from vadd.report.tables import Cell, Table, report_names
 from vadd.runs.run import Run, load
 from vadd.studies.comparison import Comparison, compare
-from vadd.studies.ensure import ensure_trained
+from vadd.studies.ensure import COMPARED, check_overrides, ensure_trained
+from vadd.studies.measuring import command_line
 
 LatentData = Literal["digits", "mnist", "cifar10", "text8"]
 
@@ -90,7 +91,7 @@ def reproduce_latents(
             "same for all steps. Flow prior: fitted afterwards to what the recognition model writes. Bounds are those "
             "of the very sampler of the row."
         ),
-        commands=[f"vadd reproduce latents --on {data}" + (" --control" if control else "")],
+        commands=[command_line("latents", overrides=overrides, on=data, control=control)],
         first_sections=lambda reports: [PageSection("Side by side", tables=[latents_table(reports)])],
         progress=progress,
     )
@@ -107,11 +108,13 @@ def _runs(data: LatentData, out: Path, place: Path | None, control: bool, overri
     def recipe(name: str, longer: float, *more: str) -> Recipe:
         return load_recipe(name).with_overrides([f"training.steps={round(longer * steps)}", *where, *more, *overrides])
 
-    runs = [ensure_trained(recipe(rows.per_state, rows.mdlm_steps, "model=mdlm"), out / f"{rows.per_state}-mdlm")]
+    check_overrides(overrides, (*COMPARED, "latent.kind"))
+    mdlm = recipe(rows.per_state, rows.mdlm_steps, "model=mdlm")
     latents = [recipe(rows.per_state, rows.per_state_steps, *flow), recipe(rows.shared, 1.0)]
     if control:
         masks = [f"name={rows.per_state}-few-step-masks", "diffusion.mask_draw=steps", "diffusion.weighting=integral"]
         latents.insert(1, recipe(rows.per_state, rows.per_state_steps, *masks, *flow))
+    runs = [ensure_trained(mdlm, out / f"{rows.per_state}-mdlm")]
     for each in latents:
         path = out / f"{each.name}-{each.model}"
         fitted = ensure_trained(each, path)

@@ -2,30 +2,39 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
-from vadd.core import Particles
 from vadd.errors import UserError
-from vadd.evaluation import BoundSettings, RunReport
+from vadd.evaluation import RunReport
 from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.metrics import TextMetrics
 from vadd.progress import Progress
 from vadd.recipe import Recipe, ShortTransformerNetwork, TextData
 from vadd.report.page import PageSection
-from vadd.report.tables import PADS_NOTE, Cell, Table, model_label
+from vadd.report.tables import Cell, Table, model_label
 from vadd.report.text_tables import judge_note
+from vadd.studies.beside import BITS_PER_TOKEN, PERPLEXITIES, kinship_notes, likelihood_table
 from vadd.studies.comparison import Comparison, compare
 from vadd.studies.ensure import both_models, ensure_trained
-from vadd.studies.paper import GENERATIVE_JUDGE, OPENWEBTEXT_GENERATIVE_PERPLEXITY, PERPLEXITY
+from vadd.studies.measuring import Changes, Measuring, Scale, as_the_paper, command_line
+from vadd.studies.paper import GENERATIVE_JUDGE, GENERATIVE_SAMPLES, OPENWEBTEXT_GENERATIVE_PERPLEXITY, PERPLEXITY
 
-Scale = Literal["small", "paper"]
 RECIPES: dict[Scale, str] = {"small": "text8-small", "paper": "openwebtext"}
-STEPS: dict[Scale, tuple[int, ...]] = {"small": (1, 2, 4, 8, 16, 32), "paper": (16, 32, 64, 128, 256, 512, 1024)}
 BOUND_STEPS = (1, 2, 4, 8)
-BOUND_EXAMPLES = 128
-BOUND_PARTICLES: dict[Scale, int] = {"small": 256, "paper": 32}
-PARTICLES = 10
-"""K of the paper's perplexities of VADD on OpenWebText that stand beside ours."""
+ABLATION = (1, 10, 50, 100, 1000)
+"""K of the paper's ablation."""
+MEASURING: dict[Scale, Measuring] = {
+    "small": Measuring(
+        steps=(1, 2, 4, 8, 16, 32),
+        samples=GENERATIVE_SAMPLES,
+        bound_steps=BOUND_STEPS,
+        particles=256,
+        delbo_particles=(1, 10),
+        draws=10,
+        limit=128,
+        choose_proposals=True,
+    ),
+    "paper": as_the_paper((16, 32, 64, 128, 256, 512, 1024), GENERATIVE_SAMPLES, BOUND_STEPS, ABLATION),
+}
 
 
 def reproduce_text(
@@ -36,28 +45,21 @@ def reproduce_text(
     recipe: str | None = None,
     data: Path | None = None,
     language: LanguageJudge | None = None,
-    steps: Sequence[int] | None = None,
-    samples: int = 256,
     overrides: Sequence[str] = (),
+    changes: Changes | None = None,
 ) -> Comparison:
     """Both models on one recipe for text; VADD is sampled with a new latent at each step and with one for all."""
-    name = recipe or RECIPES[scale]
+    name, measuring = recipe or RECIPES[scale], MEASURING[scale].changed(changes or {})
     recipes = _recipes(name, data, overrides)
     runs = [ensure_trained(each, out / f"{each.name}-{each.model}") for each in recipes]
     runs.append(runs[-1].with_sampling(latent_policy="fixed"))
+    judge = None if language is None else language.name
     return compare(
         runs,
         out,
-        steps=steps or STEPS[scale],
-        samples=samples,
-        bounds=BoundSettings(
-            Particles(BOUND_PARTICLES[scale]),
-            steps=BOUND_STEPS,
-            delbo_draws=10,
-            delbo_particles=[PARTICLES],
-            limit=BOUND_EXAMPLES,
-            choose_proposals=True,
-        ),
+        steps=measuring.steps,
+        samples=measuring.samples,
+        bounds=measuring.bounds(),
         language=language,
         title=f"Text, {recipes[0].name}: MDLM and VADD",
         introduction=(
@@ -65,7 +67,7 @@ def reproduce_text(
             "time they took. VADD is sampled in two ways: with a new latent at each step, as in the paper, "
             "and with one latent for all steps ('one z')."
         ),
-        commands=[_command(scale, recipe, language)],
+        commands=[command_line("text", scale, overrides, changes, recipe=recipe, judge=judge)],
         first_sections=_first_sections,
         progress=progress,
     )
@@ -91,16 +93,22 @@ def _in_equal_time(recipe: Recipe) -> Recipe:
     return recipe.with_overrides([f"training.steps={round(more * recipe.training.steps)}"])
 
 
-def _command(scale: Scale, recipe: str | None, language: LanguageJudge | None) -> str:
-    options = [" --scale paper"] if scale == "paper" else []
-    options += [] if recipe is None else [f" --recipe {recipe}"]
-    options += [] if language is None else [f" --judge {language.name}"]
-    return "vadd reproduce text" + "".join(options)
-
-
 def _first_sections(reports: list[RunReport]) -> list[PageSection]:
     tables = [] if reports[0].judge is None else [ratio_table(reports), character_table(reports)]
-    return [PageSection("Beside each other", tables=[*tables, bits_table(reports), training_table(reports)])]
+    return [PageSection("Beside each other", tables=[*tables, text_likelihoods(reports), training_table(reports)])]
+
+
+def text_likelihoods(reports: Sequence[RunReport]) -> Table:
+    """Perplexities beside the paper's where it has this corpus; else bits, which are easier to read for characters."""
+    quoted = PERPLEXITY.get(reports[0].published_recipe or "", ())
+    if not quoted:
+        return likelihood_table("Bits per token of held-out text", reports, BITS_PER_TOKEN)
+    iterations = ("iterations", lambda report: millions_of_steps(report.training_steps))
+    return likelihood_table("Perplexity of held-out text", reports, PERPLEXITIES, quoted, iterations)
+
+
+def millions_of_steps(steps: int | None) -> str | None:
+    return None if steps is None else f"{steps / 1e6:g}M" if steps >= 100_000 else str(steps)
 
 
 def ratio_table(reports: Sequence[RunReport]) -> Table:
@@ -109,7 +117,7 @@ def ratio_table(reports: Sequence[RunReport]) -> Table:
     published = _published(reports)
     for model, theirs in published.items():
         rows.append([f"{model_label(model)}, the paper", *(theirs.get(count) for count in steps)])
-    note = judge_note(reports) + ("" if published else NOT_THE_PAPERS)
+    note = " ".join([judge_note(reports) + ("" if published else NOT_THE_PAPERS), *kinship_notes(reports)])
     return Table("Generative perplexity by number of steps", ["", *(f"T = {count}" for count in steps)], rows, note)
 
 
@@ -158,31 +166,7 @@ def _published(reports: Sequence[RunReport]) -> Mapping[str, Mapping[int, float]
     judge = reports[0].judge
     if judge is None or judge.name.rpartition("/")[2] != GENERATIVE_JUDGE or not judge.convention.startswith("corpus"):
         return {}
-    return OPENWEBTEXT_GENERATIVE_PERPLEXITY if reports[0].recipe == "openwebtext" else {}
-
-
-def bits_table(reports: Sequence[RunReport]) -> Table:
-    """Bits per token: every number under its own name, the paper's perplexities beside those they compare with."""
-    measured = [(r.recipe, r.model, r.likelihood) for r in reports if r.likelihood is not None and not r.one_latent]
-    published = {model: PERPLEXITY.get((recipe, model)) for recipe, model, _ in measured}
-    with_paper = any(value is not None for value in published.values())
-    rows: list[list[Cell]] = []
-    for _, model, likelihood in measured:
-        integral = likelihood.integral
-        assert integral is not None
-        bits = [_rounded(found.bpd, 3) for found in [*likelihood.bounds, integral]]
-        which = f"{likelihood.formula}, {'valid' if integral.valid else 'invalid'}"
-        row: list[Cell] = [model_label(model), *bits, which]
-        rows.append([*row, integral.perplexity, published[model]] if with_paper else row)
-    columns = ["", *(f"T = {bound.steps}" for bound in measured[0][2].bounds), "formula", "which is"]
-    columns += ["as perplexity", "paper"] if with_paper else []
-    notes = ["Of held-out text, per token of the run; of a run on characters, per character."]
-    if all(likelihood.scores_pads for _, _, likelihood in measured):
-        notes.append(BOUNDS_NOTE)
-    else:
-        notes += [PADDED_BOUNDS_NOTE, PADS_NOTE]
-    notes += [f"The paper's DELBO is the one with K = {PARTICLES}."] if with_paper else []
-    return Table("Bits per token: step bounds, and the paper's formula", columns, rows, " ".join(notes))
+    return OPENWEBTEXT_GENERATIVE_PERPLEXITY if reports[0].published_recipe == "openwebtext" else {}
 
 
 def training_table(reports: Sequence[RunReport]) -> Table:
@@ -199,14 +183,6 @@ def training_table(reports: Sequence[RunReport]) -> Table:
     return Table("Time of training", ["", "steps", "seconds"], rows, note)
 
 
-BOUNDS_NOTE = (
-    "Step bounds are valid for the sampler that takes T steps. The paper's formula is the ELBO for MDLM, valid for "
-    "many steps, and the DELBO for VADD, which is not a likelihood bound: the two do not compare."
-)
-PADDED_BOUNDS_NOTE = (
-    "The columns T are for the sampler that takes T steps. The paper's formula is the ELBO for MDLM and the DELBO for "
-    "VADD, which is no likelihood bound of any text: the two do not compare."
-)
 NOT_THE_PAPERS = (
     " The paper's generative perplexities are GPT-2 large's on OpenWebText: they do not compare with these, and are "
     "not shown."

@@ -10,15 +10,21 @@ from vadd.evaluation.metrics import DistributionDistance
 from vadd.progress import Progress
 from vadd.report.page import PageSection
 from vadd.report.tables import Cell, Table, model_label
+from vadd.studies.beside import NATS, kinship_notes, likelihood_table
 from vadd.studies.comparison import Comparison, compare
 from vadd.studies.ensure import both_models, ensure_trained
-from vadd.studies.paper import TOYS
+from vadd.studies.measuring import Changes, Measuring, as_the_paper, command_line
+from vadd.studies.paper import TOYS, toy_nats
 
 ToyName = Literal["checkerboard", "swissroll", "circles"]
 TOY_NAMES: tuple[ToyName, ...] = ("checkerboard", "swissroll", "circles")
-STEPS = (1, 2, 5, 10, 20)
-SAMPLES = 100_000
-TOY_PARTICLES = 128
+ToyScale = Literal["cpu", "paper"]
+STEPS, SAMPLES = (1, 2, 5, 10, 20), 100_000
+BOUND_STEPS = (1, 2, 4, 8, 16)
+MEASURING: dict[ToyScale, Measuring] = {
+    "cpu": Measuring(steps=STEPS, samples=SAMPLES, bound_steps=BOUND_STEPS, particles=128, draws=20, limit=4000),
+    "paper": as_the_paper(STEPS, SAMPLES, BOUND_STEPS),
+}
 
 DEMO_OVERRIDES = ("training.steps=2000", "training.checkpoint_every=500")
 
@@ -43,53 +49,82 @@ def demo(toy: ToyName, out: Path, progress: Progress) -> Comparison:
     )
 
 
-def reproduce_toys(out: Path, scale: Literal["cpu", "paper"], progress: Progress) -> Comparison:
+def reproduce_toys(
+    out: Path,
+    scale: ToyScale,
+    progress: Progress,
+    *,
+    overrides: Sequence[str] = (),
+    changes: Changes | None = None,
+) -> Comparison:
     """All three data sets, both models; at scale ``paper`` with the appendix's own recipe of 195,312 iterations."""
     suffix = "-paper" if scale == "paper" else ""
-    runs = [
-        ensure_trained(recipe, out / f"{toy}-{recipe.model}")
-        for toy in TOY_NAMES
-        for recipe in both_models(toy + suffix)
-    ]
+    measuring = MEASURING[scale].changed(changes or {})
+    recipes = [(toy, recipe) for toy in TOY_NAMES for recipe in both_models(toy + suffix, overrides)]
+    runs = [ensure_trained(recipe, out / f"{toy}-{recipe.model}") for toy, recipe in recipes]
     return compare(
         runs,
         out,
-        steps=STEPS,
-        samples=SAMPLES,
-        bounds=BoundSettings(Particles(TOY_PARTICLES), steps=(1, 2, 4, 8, 16), limit=4000),
+        steps=measuring.steps,
+        samples=measuring.samples,
+        bounds=measuring.bounds(),
         title="Two-dimensional toys: MDLM and VADD beside the paper",
         introduction=(
             "Three distributions on a 100 x 100 grid, learned from 100,000 points and compared by 100,000 samples, as "
             "in the paper. The paper's 'JS' exceeds ln 2, so it is not the Jensen-Shannon divergence; paper_js is "
             "the quantity that reproduces it."
         ),
-        commands=["vadd reproduce toys" + (" --scale paper" if scale == "paper" else "")],
-        first_sections=lambda reports: [PageSection("Beside the paper", tables=[paper_table(reports)])],
+        commands=[command_line("toys", scale, overrides, changes)],
+        first_sections=lambda reports: [PageSection("Beside the paper", tables=toy_tables(reports))],
         progress=progress,
     )
+
+
+def toy_tables(reports: Sequence[RunReport]) -> list[Table]:
+    """The paper's table in parts: its divergences, then the likelihoods of each data set."""
+    by_toy: dict[str, list[RunReport]] = {}
+    for report in reports:
+        by_toy.setdefault(_toy(report), []).append(report)
+    return [
+        paper_table(reports),
+        *(
+            likelihood_table(f"Likelihood of held-out points: {toy}", members, NATS, toy_nats(toy))
+            for toy, members in by_toy.items()
+        ),
+    ]
+
+
+def _toy(report: RunReport) -> str:
+    return report.recipe.removesuffix("-paper")
 
 
 def paper_table(reports: Sequence[RunReport]) -> Table:
     rows: list[list[Cell]] = []
     for report in reports:
-        toy = report.recipe.removesuffix("-paper")
+        toy = _toy(report)
         by_steps = report.by_steps(DistributionDistance)
-        one, five, theirs = by_steps[1], by_steps[5], TOYS[toy, report.model]
+        one, five, theirs = by_steps.get(1), by_steps.get(5), TOYS[toy, report.model]
+        floor = next((found.paper_js_floor for found in by_steps.values()), None)
         rows.append(
             [
                 f"{toy} {model_label(report.model)}",
-                one.paper_js,
+                None if one is None else one.paper_js,
                 theirs.js_1,
-                five.paper_js,
+                None if five is None else five.paper_js,
                 theirs.js_5,
-                one.paper_js_floor,
-                one.jsd_exact,
+                floor,
+                None if one is None else one.jsd_exact,
             ]
         )
+    note = (
+        "The floor is paper_js between two independent samples of the data. The paper gives none; its own rescaling of "
+        "the data is not stated, so its floors may differ from ours for swissroll and circles. The paper compares "
+        "100,000 samples."
+    )
+    samples = " and ".join(dict.fromkeys(f"{report.samples:,}" for report in reports))
     return Table(
-        "paper_js of 100,000 samples, ours beside the paper's",
+        f"paper_js of {samples} samples, ours beside the paper's",
         ["", "T = 1", "paper", "T = 5", "paper", "our floor", "jsd exact, T = 1"],
         rows,
-        "The floor is paper_js between two independent samples of the data. The paper gives none; its own rescaling of "
-        "the data is not stated, so its floors may differ from ours for swissroll and circles.",
+        " ".join([note, *kinship_notes(reports)]),
     )

@@ -1,5 +1,6 @@
 """Which numbers bound a likelihood: data whose entropy is known exactly, both models, all the numbers side by side."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from vadd.core import Particles
@@ -7,12 +8,13 @@ from vadd.evaluation import BoundSettings
 from vadd.progress import Progress
 from vadd.studies.comparison import Comparison, compare
 from vadd.studies.ensure import both_models, ensure_trained
+from vadd.studies.measuring import command_line
 
 SETTINGS = BoundSettings(Particles(64), steps=(1, 2, 4, 8, 16, 32), delbo_draws=20, limit=4000)
 
 
-def reproduce_validity(out: Path, progress: Progress) -> Comparison:
-    runs = [ensure_trained(recipe, out / f"copies-{recipe.model}") for recipe in both_models("copies")]
+def reproduce_validity(out: Path, progress: Progress, overrides: Sequence[str] = ()) -> Comparison:
+    runs = [ensure_trained(recipe, out / f"copies-{recipe.model}") for recipe in both_models("copies", overrides)]
     return compare(
         runs,
         out,
@@ -25,6 +27,6 @@ def reproduce_validity(out: Path, progress: Progress) -> Comparison:
             "negative log-likelihood can lie below it. The step bounds do not, at any number of steps; the paper's "
             "DELBO does."
         ),
-        commands=["vadd reproduce validity"],
+        commands=[command_line("validity", overrides=overrides)],
         progress=progress,
     )

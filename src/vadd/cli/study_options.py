@@ -1,0 +1,64 @@
+"""How a study of ``vadd reproduce`` measures; what is not said is what its scale says."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from vadd.cli.options import parse_steps
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """What to change of what the scale says."""
+
+    steps: Annotated[
+        str | None, typer.Option("--steps", help="Numbers of sampling steps. [default: as --scale says]", metavar="T,T")
+    ] = None
+    samples: Annotated[
+        int | None,
+        typer.Option("--samples", min=2, help="Samples for each of them. [default: as --scale says]", metavar="N"),
+    ] = None
+    bound: Annotated[
+        str | None,
+        typer.Option("--bound", help="Numbers of steps of the likelihood bounds. [default: as --scale says]"),
+    ] = None
+    particles: Annotated[
+        int | None,
+        typer.Option(
+            "--particles", min=1, help="K, latents for each estimate. [default: as --scale says; paper: 1000]"
+        ),
+    ] = None
+    delbo_particles: Annotated[
+        str | None, typer.Option("--delbo-particles", help="K of the DELBO. [default: as --scale says]", metavar="K,K")
+    ] = None
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            "--draws", min=1, help="Pairs (t, x_t) for each example, in the ELBO and DELBO. [default: paper: 100]"
+        ),
+    ] = None
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", min=0, help="Held-out examples for bounds, 0: all. [default: as --scale says; paper: all]"
+        ),
+    ] = None
+
+    def changes(self) -> dict[str, Any]:
+        """Only what was said."""
+        said = {
+            "steps": None if self.steps is None else parse_steps(self.steps),
+            "samples": self.samples,
+            "bound_steps": None if self.bound is None else parse_steps(self.bound, "--bound"),
+            "particles": self.particles,
+            "delbo_particles": None
+            if self.delbo_particles is None
+            else parse_steps(self.delbo_particles, "--delbo-particles"),
+            "draws": self.draws,
+            "limit": self.limit,
+        }
+        # Who asks for a number of particles means the DELBO too, unless that is said by itself.
+        if self.particles is not None and self.delbo_particles is None:
+            said["delbo_particles"] = [self.particles]
+        return {name: value for name, value in said.items() if value is not None}

@@ -1,0 +1,66 @@
+"""The recipes that are the paper's own, and how another recipe for the same data differs from them.
+
+What a recipe is called does not matter: one that extends the paper's under another name, or changes some keys of it on
+the command line, is still to be read beside the paper's numbers, with its differences stated.
+"""
+
+from functools import cache
+from typing import Any
+
+from vadd.recipe.loading import load_recipe
+from vadd.recipe.models import MODELS
+from vadd.recipe.recipe import COMPUTING, Recipe, differences, flatten, same_learning
+
+PUBLISHED = (
+    "checkerboard-paper",
+    "swissroll-paper",
+    "circles-paper",
+    "mnist",
+    "cifar10",
+    "cifar10-2m",
+    "lm1b",
+    "openwebtext",
+)
+WHERE_DATA_LIE = frozenset({"directory", "path", "documents", "field", "tokenizer_path", "test_fraction"})
+"""Of a named data set: a copy of it somewhere is the same data."""
+NO_DIFFERENCE = frozenset({"name", "seed", "model"})
+OF_THE_LATENT = ("latent.", "network.recognizer.", "training.kl_", "diffusion.partly_explained")
+
+
+def published_recipe(recipe: Recipe) -> str | None:
+    """The paper's recipe for the same data, the nearest where there are several; None where the paper has none."""
+    found = [name for name in PUBLISHED if _data(_paper(name)) == _data(recipe)]
+    return min(found, key=lambda name: len(unlike(recipe, name)), default=None)
+
+
+def unlike(recipe: Recipe, name: str) -> tuple[str, ...]:
+    """What is learnt otherwise than by the preset ``name``: "training.steps=10 instead of 200000"."""
+    before = dict(flatten(_paper(name).model_dump(mode="json")))
+    return tuple(
+        f"{key}={_shown(new)}" + (f" instead of {_shown(old)}" if key in before else "")
+        for key, (old, new) in differences(_paper(name), recipe).items()
+        if new is not None and not same_learning(key) and key not in NO_DIFFERENCE and not key.startswith("data.")
+        if MODELS[recipe.model].latent or not key.startswith(OF_THE_LATENT)
+    )
+
+
+def how_computed(recipe: Recipe) -> tuple[str, ...]:
+    """What was chosen so that a training fits and ends in time, where that is not the default."""
+    usual = {"training.precision": "float32", "training.accumulate": 1, "training.sharding": "none"}
+    found = dict(flatten(recipe.model_dump(mode="json")))
+    return tuple(
+        f"{key}={_shown(found[key])}" for key in COMPUTING if key in found and found[key] != usual.get(key, False)
+    )
+
+
+@cache
+def _paper(name: str) -> Recipe:
+    return load_recipe(name)
+
+
+def _data(recipe: Recipe) -> dict[str, Any]:
+    return {key: value for key, value in recipe.data.model_dump().items() if key not in WHERE_DATA_LIE}
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
