@@ -420,6 +420,8 @@ def _without_latent(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
 
 def _scores(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
     denoiser = build_denoiser(recipe.network, format, None)
+    if isinstance(denoiser, ResidualDenoiser):
+        denoiser.differences_only = False
     return ScoreEntropy(denoiser, build_schedule(recipe.diffusion), pad=format.pad)
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import cast
 
 import numpy as np
 import pytest
@@ -26,6 +27,8 @@ from tests.helpers.exact import (
     seeded,
     sigmas,
 )
+from tests.helpers.networks import awaken, small_recipe
+from vadd.build import build_model
 from vadd.core import (
     Analytic,
     Euler,
@@ -39,6 +42,7 @@ from vadd.core import (
     sample,
     step_bound,
 )
+from vadd.data import ExampleFormat
 from vadd.errors import UserError
 
 POSITIONS, VALUES, STATES = 2, 3, 16
@@ -58,7 +62,7 @@ class TableScores(nn.Module):
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         everywhere = torch.ones_like(xt, dtype=torch.bool)
         logits = self.table(xt, None, t, everywhere).view(len(xt), POSITIONS, VALUES).log_softmax(-1)
-        found: Tensor = (logits + self.factor[index_of(xt, VALUES + 1)])[where]
+        found: Tensor = (math.log(VALUES) + logits + self.factor[index_of(xt, VALUES + 1)])[where]
         return found
 
 
@@ -108,7 +112,7 @@ class TrueConditionals(nn.Module):
         self.table = nn.Parameter(table.log())
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
-        return self.table[index_of(xt, self.vocab_size + 1)][where]
+        return math.log(self.vocab_size) + self.table[index_of(xt, self.vocab_size + 1)][where]
 
 
 def random_joint(seed: int) -> Tensor:
@@ -217,6 +221,19 @@ def test_under_the_linear_schedule_euler_takes_the_analytic_steps_and_else_it_do
     for known, same in ((LINEAR, True), (COSINE, False)):
         one, other = (each.plan(hidden, 5, known.schedule, "uniform", noise).left for each in (Analytic(), Euler()))
         assert torch.allclose(one, other) == same
+
+
+@pytest.mark.parametrize("kind", ["mlp", "residual", "unet", "transformer", "short-transformer"])
+def test_the_sums_of_scores_are_free_whatever_the_network(kind: str) -> None:
+    """Of two values too, where probabilities need only the difference of two logits."""
+    recipe = small_recipe(kind).with_overrides(["model=sedd"])
+    model = build_model(recipe, ExampleFormat((2, 2, 1), 2))
+    awaken(cast(nn.Module, model.denoiser))
+    x = torch.full((1, 4), 2)
+    weights = list(cast(nn.Module, model.denoiser).parameters())
+    logits = model.predict(x, None, torch.full((1,), 0.5), torch.ones_like(x, dtype=torch.bool))
+    gradients = torch.autograd.grad(logits[:, 0].sum(), weights, allow_unused=True)
+    assert any(each is not None and bool(each.any()) for each in gradients), "the first logit is a constant"
 
 
 def test_what_it_does_not_have_is_refused() -> None:

@@ -1,9 +1,10 @@
 r"""SEDD: a masked model that predicts scores, the ratios of the probabilities of neighbouring states.
 
 At a masked position the score of the value v is :math:`s_v = p_t(x^{i \to v}) / p_t(x_t)`. Its size is known in
-advance, :math:`s_v = \frac{\alpha}{1 - \alpha} c_v`, and the network is asked for :math:`\log c_v` only (the
-time-scaling of its parameterisation). The truth has :math:`c_v = P(x_{0,i} = v \mid x_t)`: so c is what the other
-masked models predict, but nothing makes it sum to one. The score entropy becomes, term by term,
+advance, :math:`s_v = \frac{\alpha}{1 - \alpha} c_v`, and the network is asked for :math:`\log V c_v` only (the
+time-scaling of its parameterisation; one that starts with zeros starts with scores that sum to one). The truth has
+:math:`c_v = P(x_{0,i} = v \mid x_t)`: so c is what the other masked models predict, but nothing makes it sum to one.
+The score entropy becomes, term by term,
 
 .. math:: w(t) \sum_{i \in S} [\log c_{x_{0,i}} - \textstyle\sum_v c_v + 1],
 
@@ -11,6 +12,7 @@ MDLM's bound with a penalty: for :math:`c = \lambda \mu` the bracket is :math:`\
 at most :math:`\log \mu`. It is a bound of the likelihood of the sampler with many steps.
 """
 
+import math
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -25,9 +27,13 @@ from vadd.core.transitions import Analytic, Euler, transition
 
 
 class ScoreEntropy(MaskedDiffusion):
-    """A network of log-scores log c (M, V), trained by score entropy; without a latent."""
+    """A network of log-scores log V c (M, V), trained by score entropy; without a latent."""
 
     samplers: ClassVar[Mapping[str, Sampler]] = {"ancestral": Analytic(), "euler": Euler()}
+
+    def predict(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor, masked: Tensor | None = None) -> Tensor:
+        """log c, (M, V)."""
+        return super().predict(xt, z, t, where, masked) - math.log(self.vocab_size)
 
     def scores(self, xt: Tensor, t: Tensor, where: Tensor) -> Tensor:
         """The ratios p_t(x with v at i) / p_t(x) at the M positions ``where``: (M, V)."""

@@ -49,6 +49,8 @@ class ResidualDenoiser(nn.Module):
         self.positions = positions
         self.vocab_size = vocab_size
         self.uses_time = time_features > 0
+        self.differences_only = True
+        """Whether only the differences of logits count, as they do for probabilities and not for scores."""
         self.tokens = token_embedding(positions, vocab_size, width, value_embedding)
         self.latent = (
             None
@@ -77,7 +79,7 @@ class ResidualDenoiser(nn.Module):
         if not isinstance(linear, nn.Linear):
             few: Tensor = linear(norm(hidden), wanted)
             return few
-        if self.vocab_size == 2:
+        if self.vocab_size == 2 and self.differences_only:
             # Of two logits only the difference counts: half the product gives it, and 0 stands for the first.
             first, second = linear.weight.view(self.positions, 2, -1).unbind(1)
             bias = linear.bias.view(self.positions, 2).diff(dim=1)[:, 0]
