@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-PATIENCE = 60
+PATIENCE = 120
 """Seconds that something on the page, or the server itself, may take: the machine may be busy."""
 
 

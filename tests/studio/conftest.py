@@ -51,11 +51,15 @@ def browser() -> "Iterator[Browser]":
 
 @pytest.fixture(scope="session")
 def open_studio(
-    tmp_path_factory: pytest.TempPathFactory, digits_runs: list[Path], vadd_run: Path, script_run: Path
+    tmp_path_factory: pytest.TempPathFactory,
+    digits_runs: list[Path],
+    vadd_run: Path,
+    mdlm_run: Path,
+    script_run: Path,
 ) -> Iterator[Studio]:
     """With runs on images, points and text."""
     folder = tmp_path_factory.mktemp("server")
-    with studio(*digits_runs, vadd_run, script_run, log=folder / "log", cwd=folder) as running:
+    with studio(*digits_runs, vadd_run, mdlm_run, script_run, log=folder / "log", cwd=folder) as running:
         yield running
 
 

@@ -13,8 +13,14 @@ from vadd.errors import UserError
 
 
 def studio(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories, or exported models.", show_default=False)],
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Run directories, or exported models; without one, digits are learnt.", show_default=False),
+    ] = None,
     *,
+    out: Annotated[Path, typer.Option(help="Where trainings, uploads and comparisons of the page go.")] = Path(
+        "runs/studio"
+    ),
     host: Annotated[
         str, typer.Option(help="The address to listen on. Other machines reach it only with a --token.")
     ] = "127.0.0.1",
@@ -24,12 +30,15 @@ def studio(
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
 ) -> None:
-    """Open a page in the browser on which to draw from models and compare them. Ctrl-C ends it.
+    """Open a page in the browser: draw from models, fill in, walk through the latent, compare, train. Ctrl-C ends it.
+
+    Without a run both models learn digits while you watch, in two minutes or less.
 
     The page is for this machine alone and needs no internet. It can open the runs that are named here, and no others.
 
     \b
     Examples:
+      vadd studio
       vadd studio runs/digits-mdlm runs/digits-vadd
       vadd studio runs/book --port 8000 --no-open
       vadd studio runs/digits-vadd --host 0.0.0.0 --token correct-horse-battery
@@ -38,7 +47,7 @@ def studio(
     from vadd.studio.server import free_port, private_folder, serve
 
     check_host(host, token)
-    for run in runs:
+    for run in runs or []:
         check_run(run)
     listening = free_port(host, port)
     taken = listening.getsockname()[1]
@@ -61,11 +70,21 @@ def studio(
                 raise
             raise UserError("the studio needs Gradio: pip install 'vadd[studio]'") from None
         from vadd.studio.opened import OpenRuns
+        from vadd.studio.trainings import Trainings
 
+        opened = OpenRuns(runs or [])
+        trainings = Trainings(opened, out)
         try:
-            serve(build_page(OpenRuns(runs)), listening, host=host, token=token, ready=ready)
+            if not runs:
+                trainings.start_demo()
+            serve(build_page(opened, trainings), listening, host=host, token=token, ready=ready)
         except KeyboardInterrupt:
-            err_console.print("the studio is closed")
+            pass
+        finally:
+            if trainings.running():
+                err_console.print("the trainings are saved and stopped")
+            trainings.close()
+        err_console.print("the studio is closed")
 
 
 def _has_display() -> bool:

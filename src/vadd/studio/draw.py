@@ -247,7 +247,7 @@ def _limits(runs: OpenRuns, names: Sequence[str]) -> Limits:
     """What the sliders may be set to: the smallest that goes for all runs."""
     views = [view_of(runs.get(name)) for name in names]
     if not views:
-        return Limits(2, 1, 1)
+        return Limits(2, 1, 2)
     return Limits(
         max(2, min(MOST_STEPS, max(view.positions for view in views))),
         min(view.count for view in views),

@@ -177,6 +177,8 @@ def latent_page(runs: OpenRuns) -> tuple[gr.Dropdown, dict[str, Any]]:
 
     @told
     def on_begin(name: str | None, example: int | None, steps: int, temperature: float) -> tuple[object, ...]:
+        if name is None:  # the page was opened before there is a run
+            return tuple(gr.skip() for _ in range(SLIDERS + 4))
         run, how = _with_latent(runs, name), How(int(steps), temperature)
         found = dimensions_of(run)
         z = point_of_example(run, example or 0)

@@ -1,13 +1,17 @@
 """The page: a choice of runs, and a tab for everything that can be done with them."""
 
+from collections.abc import Callable
 from importlib import resources
 
 import gradio as gr
 
+from vadd.studio.compare import Comparisons, compare_page
 from vadd.studio.draw import draw_page
 from vadd.studio.infill import infill_page
 from vadd.studio.latent import latent_page
 from vadd.studio.opened import OpenRuns
+from vadd.studio.train import train_page
+from vadd.studio.trainings import Trainings
 
 QUEUE_LENGTH = 32
 AT_ONCE = 2
@@ -39,7 +43,7 @@ def style() -> str:
     return resources.files("vadd").joinpath("studio", "style.css").read_text()
 
 
-def build_page(runs: OpenRuns) -> gr.Blocks:
+def build_page(runs: OpenRuns, trainings: Trainings) -> gr.Blocks:
     page: gr.Blocks
     with gr.Blocks(title="vadd studio", analytics_enabled=False) as page:
         gr.Markdown(INTRODUCTION)
@@ -51,15 +55,32 @@ def build_page(runs: OpenRuns) -> gr.Blocks:
             info="Up to three, side by side. A run that is still training is followed.",
             elem_id="runs",
         )
-        with gr.Tabs():
+        with gr.Tabs(selected="draw" if names else "train"):
             with gr.Tab("Draw", id="draw"):
                 draw = draw_page(runs, chosen)
-            with gr.Tab("Infill", id="infill"):
-                infill_page(runs)
+            with gr.Tab("Infill", id="infill") as infill:
+                filling = infill_page(runs)
             with gr.Tab("Latent", id="latent") as latent:
-                _, begin = latent_page(runs)
-        latent.select(**begin)
+                walking, begin = latent_page(runs)
+            with gr.Tab("Compare", id="compare"):
+                compare_page(Comparisons(runs, trainings.place), chosen)
+            with gr.Tab("Train", id="train"):
+                train_page(runs, trainings, chosen)
+        for tab, choice in ((infill, filling), (latent, walking)):
+            event = {"inputs": choice, "outputs": choice, "api_visibility": "private", "show_progress": "hidden"}
+            selected = tab.select(_offer(runs), **event)
+        selected.then(**begin)
         if names:
             page.load(**draw)
     page.queue(max_size=QUEUE_LENGTH, default_concurrency_limit=AT_ONCE)
     return page
+
+
+def _offer(runs: OpenRuns) -> Callable[[str | None], gr.Dropdown]:
+    """Runs may have come since the page was opened."""
+
+    def offered(name: str | None) -> gr.Dropdown:
+        names = runs.names()
+        return gr.Dropdown(choices=names, value=name if name in names else next(iter(names), None))
+
+    return offered

@@ -1,0 +1,132 @@
+"""What takes long: comparisons in the background and trainings in processes of their own."""
+
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.helpers.studio import PATIENCE, Studio, studio
+from vadd.errors import UserError
+from vadd.runs.status import read_status
+from vadd.studio.compare import MOST_WAITING, CancelledError, Comparisons, Job, show_job
+from vadd.studio.opened import OpenRuns
+from vadd.studio.trainings import Trainings, changes_of, recipe_of, tell_plan
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+
+def finished(job: Job | None) -> Job:
+    assert job is not None
+    until = time.monotonic() + PATIENCE
+    while not job.ended and time.monotonic() < until:
+        time.sleep(0.05)
+    return job
+
+
+def test_a_comparison_is_computed_once_and_kept(vadd_run: Path, mdlm_run: Path, tmp_path: Path) -> None:
+    comparisons = Comparisons(OpenRuns([vadd_run, mdlm_run]), tmp_path)
+    wish = (["vadd", "mdlm"], [1, 2], 200, 20)
+    key = comparisons.start(*wish)
+    job = finished(comparisons.find(key))
+    assert (job.state, comparisons.start(*wish)) == ("done", key)
+    page = show_job(job)
+    assert page.count('<img class="figure"') == 3
+    assert page.count("<table") == 3
+    # A studio that is started later finds it on disk.
+    later = Comparisons(OpenRuns([vadd_run, mdlm_run]), tmp_path)
+    found = later.find(later.start(*wish))
+    assert found is not None
+    assert found.state == "done"
+    assert show_job(found) == page
+
+
+def test_a_comparison_that_fails_says_why(vadd_run: Path, tmp_path: Path) -> None:
+    comparisons = Comparisons(OpenRuns([vadd_run]), tmp_path)
+    with pytest.raises(UserError, match="at least one run"):
+        comparisons.start([], [1], 200, 20)
+    job = finished(comparisons.find(comparisons.start(["vadd"], [1], 1, 20)))
+    assert (job.state, job.said) == ("failed", "a comparison needs at least 2 samples, not 1")
+    assert "problem" in show_job(job)
+
+
+def test_a_comparison_can_be_cancelled_and_the_queue_has_an_end(vadd_run: Path, tmp_path: Path) -> None:
+    comparisons = Comparisons(OpenRuns([vadd_run]), tmp_path)
+    with comparisons._turn:  # nobody's turn comes
+        keys = [comparisons.start(["vadd"], [1], 200 + n, 20) for n in range(MOST_WAITING)]
+        with pytest.raises(UserError, match="too many comparisons"):
+            comparisons.start(["vadd"], [1], 300, 20)
+        for key in keys:
+            job = comparisons.find(key)
+            assert job is not None
+            job.cancel()
+    assert {finished(comparisons.find(key)).state for key in keys} == {"cancelled"}
+    running = Job(["vadd"], tmp_path, "running")
+    running.progress("samples", 1, 2)
+    assert running.share == 0.5
+    running.cancel()
+    with pytest.raises(CancelledError):
+        running.progress("samples", 2, 2)
+    assert threading.active_count() < 50
+
+
+def test_what_was_not_started_here_cannot_be_stopped_or_resumed(tmp_path: Path) -> None:
+    trainings = Trainings(OpenRuns(), tmp_path)
+    for name in ("", "../elsewhere", "digits-vadd"):
+        with pytest.raises(UserError, match="no training of the name"):
+            trainings.stop(name)
+
+
+def test_a_plan_tells_time_and_memory() -> None:
+    recipe = recipe_of("digits", None).with_overrides(changes_of("vadd", 40))
+    told = tell_plan(recipe)
+    assert "40 steps of batch 128" in told
+    assert "memory about" in told
+    with pytest.raises(UserError, match="choose a recipe"):
+        recipe_of(None, None)
+
+
+def test_two_runs_are_compared_on_the_page(page: "Page") -> None:
+    for run in ("digits-mdlm", "digits-vadd"):
+        page.get_by_label(run).uncheck()
+    for run in ("vadd", "mdlm"):
+        page.locator("#runs").get_by_label(run, exact=True).check()
+    page.get_by_role("tab", name="Compare").click()
+    page.locator("#compare-button").click()
+    page.locator("#compare-shown .note", has_text="kept in").wait_for()
+    assert page.locator("#compare-shown table").count() == 3
+
+
+def test_digits_are_learnt_on_the_page_and_a_bad_file_is_a_message(page: "Page", open_studio: Studio) -> None:
+    page.get_by_role("tab", name="Train").click()
+    page.get_by_label("Training steps").fill("20")
+    page.locator("#train-start").click()
+    bad = {"name": "noise.npy", "mimeType": "application/octet-stream", "buffer": b"no array"}
+    page.locator("#train-upload input[type=file]").set_input_files(bad)  # type: ignore[arg-type]
+    page.locator("#train-upload", has_text="noise").wait_for()
+    page.locator("#train-plan").click()
+    page.get_by_text("'noise.npy' is not an .npy file of numbers").first.wait_for()
+    page.locator("#train-shown .note", has_text="finished: step 20 of 20").wait_for()
+    page.locator("#train-shown img.pixels").wait_for()
+    page.locator("#runs label", has_text="digits-vadd").nth(1).wait_for()
+    assert open_studio.process.poll() is None
+
+
+def test_without_a_run_both_models_learn_digits_until_the_studio_is_stopped(browser: "Browser", tmp_path: Path) -> None:
+    with studio("--port", 7960, "--out", tmp_path / "place", log=tmp_path / "log") as running:
+        page = browser.new_page()
+        page.set_default_timeout(1000 * PATIENCE)
+        page.goto(running.url)
+        page.locator("#train-shown .note", has_text="running: step").nth(1).wait_for()
+        captions = page.locator("#train-shown figcaption").all_inner_texts()
+        assert [caption.split(" ")[0] for caption in captions] == ["digits-mdlm", "digits-vadd"]
+        assert running.interrupt() == 0
+        page.close()
+    assert "the trainings are saved and stopped" in running.said()
+    assert {read_status(tmp_path / "place" / f"digits-{model}").state for model in ("mdlm", "vadd")} <= {
+        "stopped",
+        "new",
+        "finished",
+    }
