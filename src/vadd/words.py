@@ -2,7 +2,10 @@
 
 import difflib
 import re
+import shlex
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 from vadd.errors import UserError
 
@@ -35,6 +38,14 @@ def one_line(text: str) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape", "surrogatepass").decode()
+
+
+def typed_command() -> str | None:
+    """The ``vadd`` command that this process is, to be typed again in a shell; None in any other process."""
+    program = Path(sys.argv[0])
+    if program.stem != "vadd" and (program.name, program.parent.name) != ("__main__.py", "vadd"):
+        return None
+    return shlex.join(["vadd", *sys.argv[1:]])
 
 
 def plural(count: int, noun: str) -> str:

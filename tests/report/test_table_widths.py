@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from vadd.report.tables import Table, format_cell
+from vadd.report.tables import Cell, Table, format_cell
 
 words = st.text("abcdefgh", min_size=1, max_size=12)
 cells = st.floats(0, 1e6) | st.integers(0, 10**9) | st.lists(words, max_size=6).map(" ".join) | st.none()
@@ -32,7 +32,13 @@ def test_no_word_and_no_number_is_cut(data: st.DataObject, columns: int, count: 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_health_of_the_latent_fits(width: int) -> None:
-    row = ["checkerboard VADD", "collapsed: none of 2 dimensions varies with the data", 12.34567, 1.5, "1.23 0.50"]
+    row: list[Cell] = [
+        "checkerboard VADD",
+        "collapsed: none of 2 dimensions varies with the data",
+        12.34567,
+        1.5,
+        "1.23 0.50",
+    ]
     said = printed(Table("Health", ["run", "verdict", "KL at t = 1", "KL on average", "largest KL"], [row]), width)
     assert "│" in said
     assert all(len(line) <= width for line in said.splitlines())

@@ -141,7 +141,11 @@ def test_only_the_data_set_needs_the_file_of_the_data(without_its_file: Path, ar
 
 def test_a_run_says_what_its_examples_look_like(vadd_run: Path, array_run: Path) -> None:
     about = [json.loads((path / "data.json").read_text()) for path in (vadd_run, array_run)]
-    assert about == [{"shape": [2], "vocab_size": 8, "pad": None}, {"shape": [2, 3], "vocab_size": 4, "pad": None}]
+    learned = [vadd.load(path).data.fingerprint() for path in (vadd_run, array_run)]
+    assert about == [
+        {"shape": [2], "vocab_size": 8, "pad": None, "sha256": learned[0]},
+        {"shape": [2, 3], "vocab_size": 4, "pad": None, "sha256": learned[1]},
+    ]
 
 
 def test_a_run_that_does_not_say_it_asks_its_recipe_or_its_data(copy: Path, without_its_file: Path) -> None:

@@ -1,5 +1,6 @@
 """``vadd compare``."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,10 +9,12 @@ import typer
 from vadd.cli.comparisons import show_comparison
 from vadd.cli.console import progress_bar
 from vadd.cli.judging import PARTICLES, JudgeOptions
-from vadd.cli.options import JsonOption, SamplesOption, check_json, check_run, grouped, parse_steps
+from vadd.cli.options import JsonOption, OverwriteOption, SamplesOption, check_json, check_run, grouped, parse_steps
+from vadd.errors import UserError
 
 if TYPE_CHECKING:
     from vadd.evaluation import BoundSettings
+    from vadd.runs.run import Run
 
 
 @grouped
@@ -30,6 +33,7 @@ def compare(
     limit: Annotated[int | None, typer.Option(min=1, help="Held-out examples to bound the likelihood of.")] = 2000,
     judging: JudgeOptions,
     json: JsonOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Compare runs: numbers, figures and one HTML page.
 
@@ -40,7 +44,7 @@ def compare(
     """
     counts = parse_steps(steps)
     bound_counts = [] if bound == "none" else parse_steps(bound, "--bound")
-    check_json(json)
+    check_json(json, overwrite)
     for run in runs:
         check_run(run)
     from vadd.parallel import Processes, leave
@@ -51,6 +55,7 @@ def compare(
 
     Processes()
     loaded = [load(run) for run in runs]
+    refuse_different_data(loaded)
     with progress_bar() as progress:
         comparison = compare_runs(
             loaded,
@@ -61,7 +66,6 @@ def compare(
             language=judging.open(loaded, progress),
             title="Comparison of " + " and ".join(run.name for run in runs),
             introduction="The same measurements for every run, by number of sampling steps.",
-            commands=[f"vadd compare {' '.join(map(str, runs))} --out {out} --steps {steps} --bound {bound}"],
             progress=progress,
         )
     tables = [quality_table(comparison.reports)]
@@ -69,6 +73,36 @@ def compare(
         tables.append(bound_table(comparison.reports))
     show_comparison(comparison, tables, json)
     leave()
+
+
+READING = frozenset({"tokenizer", "tokenizer_path", "vocabulary", "length", "wrap", "documents", "field"})
+SIZES = frozenset({"train_size", "test_size", "test_fraction"})
+"""Keys of the section ``data`` in which runs on the same data may differ."""
+
+
+def refuse_different_data(runs: "Sequence[Run]") -> None:
+    """Numbers compare only where they are about the same thing."""
+    first = runs[0]
+    for other in runs[1:]:
+        if first.fingerprint is not None and first.fingerprint == other.fingerprint:
+            continue
+        ours, theirs = (_source_of_data(run, first.is_exported or other.is_exported) for run in (first, other))
+        different = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+        if different:
+            told = "; ".join(f"{key} is {ours.get(key)!r} and {theirs.get(key)!r}" for key in different)
+            names = f"{first.directory.path} and {other.directory.path}"
+            raise UserError(f"{names} have learned from different data: {told}")
+
+
+def _source_of_data(run: "Run", name_only: bool) -> dict[str, object]:
+    """``name_only`` where paths were left out of an export."""
+    section = run.recipe.data
+    if section.kind == "given":  # made in Python; every run keeps its own copy
+        return {"data.kind": "given", "shape": run.format.shape, "vocab_size": run.format.vocab_size}
+    content = {key: value for key, value in section.model_dump(mode="json").items() if key not in READING | SIZES}
+    if content.get("path") and name_only:
+        content["path"] = Path(str(content["path"])).name
+    return {f"data.{key}": value for key, value in content.items()}
 
 
 def _settings(steps: list[int], particles: int, limit: int | None) -> "BoundSettings | None":

@@ -8,7 +8,7 @@ import typer
 
 from vadd.cli.comparisons import show_comparison
 from vadd.cli.console import Narrator
-from vadd.cli.options import JsonOption, check_json
+from vadd.cli.options import JsonOption, OverwriteOption, check_json
 
 
 class Toy(StrEnum):
@@ -21,6 +21,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/demo"),
     toy: Annotated[Toy, typer.Option(help="The data to learn.")] = Toy.checkerboard,
     json: JsonOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Train MDLM and VADD on a toy for a minute or so each and show what one step gives.
 
@@ -31,7 +32,7 @@ def demo(
       vadd demo
       vadd demo --toy circles --out runs/circles-demo
     """
-    check_json(json)
+    check_json(json, overwrite)
     from vadd.report.tables import divergence_table
     from vadd.studies.toys import demo as run_demo
 

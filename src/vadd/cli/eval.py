@@ -14,6 +14,7 @@ from vadd.cli.options import (
     EnergyOption,
     JsonOption,
     LatentPolicyOption,
+    OverwriteOption,
     PriorOption,
     RunArgument,
     SamplesOption,
@@ -97,7 +98,9 @@ class MeasureOptions:
             return []
         return parse_steps(DEFAULT_STEPS if self.steps is None else self.steps)
 
-    def inception_file(self) -> Path | None:
+    def inception_file(self, run: "Run") -> Path | None:
+        if (self.fid or self.inception is not None) and len(run.shape) != 3:
+            raise UserError(f"the FID is for images; the examples of this run have the shape {run.shape}")
         if not self.fid or self.inception is not None:
             return self.inception
         from vadd.evaluation.inception import fetched_inception
@@ -114,6 +117,7 @@ def evaluate(
     bounds: BoundOptions,
     judging: JudgeOptions,
     json: JsonOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Measure a model: the distance of its samples from the data, and bounds of the likelihood.
 
@@ -136,7 +140,7 @@ def evaluate(
     measures.check()
     counts = measures.counts(bounds, judging)
     which = parse_checkpoint(checkpoint)
-    check_json(json)
+    check_json(json, overwrite)
     check_run(run)
     wanted = bounds.asked or measures.data is not None or measures.zero_shot is not None
     settings = bounds.settings(zero_shot=measures.zero_shot is not None) if wanted else None
@@ -182,7 +186,7 @@ def _measure(
             measures.samples,
             bounds=bounds if measures.zero_shot is None else None,
             examples=None if measures.data is None else read_examples(run, measures.data, progress),
-            inception=measures.inception_file(),
+            inception=measures.inception_file(run),
             language=judging.open([run], progress) if counts else None,
             nearest=measures.nearest and bool(counts),
             progress=progress,

@@ -304,10 +304,11 @@ def check_out(file: Path | None, overwrite: bool) -> None:
         raise UserError(f"there is no directory {file.parent} to write {file.name} into")
 
 
-def check_json(file: Path | None) -> None:
-    """Before hours of work, not after: can the numbers be written there?"""
+def check_json(file: Path | None, overwrite: bool) -> None:
+    """Before hours of work, not after: can the numbers be written there, and nothing is lost?"""
     if file is not None and (file.is_dir() or not file.parent.is_dir()):
         raise UserError(f"--json: cannot write a file {file}")
+    check_out(file, overwrite)
 
 
 def check_there(*paths: Path | None) -> None:

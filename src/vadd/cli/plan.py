@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vadd.cli.console import out_console, print_columns
-from vadd.cli.options import JsonOption, OverridesArgument, RecipeArgument, check_json
+from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, RecipeArgument, check_json
 from vadd.words import duration, size_in_memory
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def plan(
         ),
     ] = None,
     json: JsonOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Tell what a training will take: parameters, FLOPs, memory, disk and hours. Nothing is allocated or written.
 
@@ -34,7 +35,7 @@ def plan(
       vadd plan cifar10 --devices 8 --flops 60e12
       vadd plan mnist training.batch=512 network.checkpointing=true --json plan.json
     """
-    check_json(json)
+    check_json(json, overwrite)
     from vadd.files import write_json
     from vadd.recipe import load_recipe
 

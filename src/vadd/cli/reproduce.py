@@ -9,7 +9,7 @@ import typer
 from vadd.cli.comparisons import show_comparison
 from vadd.cli.console import Narrator
 from vadd.cli.judging import JudgeOptions
-from vadd.cli.options import JsonOption, OverridesArgument, check_json, check_there, grouped
+from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, check_json, check_there, grouped
 from vadd.cli.study_options import StudyOptions
 from vadd.errors import UserError
 
@@ -44,6 +44,7 @@ def reproduce_toys(
     ] = ToyScale.cpu,
     measuring: StudyOptions,
     json: JsonOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """The two-dimensional experiments: three data sets, MDLM and VADD, figures and the table beside the paper's.
 
@@ -55,7 +56,7 @@ def reproduce_toys(
       vadd reproduce toys training.steps=2000 --particles 16 --limit 500 --out runs/quick
       vadd reproduce toys --scale paper --out runs/toys-paper
     """
-    check_json(json)
+    check_json(json, overwrite)
     changes = measuring.changes()
     from vadd.studies.toys import reproduce_toys as run_toys
     from vadd.studies.toys import toy_tables
@@ -69,6 +70,7 @@ def reproduce_validity(
     overrides: OverridesArgument = None,
     out: OutOption = Path("runs/validity"),
     json: JsonOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """What is a likelihood bound and what is not: data of known entropy, the DELBO below it, the step bounds above.
 
@@ -76,7 +78,7 @@ def reproduce_validity(
     Examples:
       vadd reproduce validity
     """
-    check_json(json)
+    check_json(json, overwrite)
     from vadd.report.tables import bound_table
     from vadd.studies.validity import reproduce_validity as run_validity
 
@@ -97,6 +99,7 @@ def reproduce_mnist(
     data: DataOption = None,
     measuring: StudyOptions,
     json: JsonOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Binarized MNIST: both models, Frechet distances, bits per dimension beside the paper's, samples by steps.
 
@@ -108,7 +111,7 @@ def reproduce_mnist(
       vadd reproduce mnist --scale paper --out runs/mnist-paper
       vadd reproduce mnist --scale paper training.precision=bfloat16 training.accumulate=8
     """
-    check_json(json)
+    check_json(json, overwrite)
     changes = measuring.changes()
     from vadd.report.tables import divergence_table
     from vadd.studies.images import bits_table
@@ -144,6 +147,7 @@ def reproduce_latents(
     ] = None,
     judging: JudgeOptions,
     json: JsonOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """What a learned prior and a latent with one meaning are worth, beside the paper's latent and MDLM, by steps.
 
@@ -155,7 +159,7 @@ def reproduce_latents(
       vadd data mnist && vadd reproduce latents --on mnist --out runs/latents-mnist
       vadd reproduce latents --on text8 --judge judge.gguf --out runs/latents-text
     """
-    check_json(json)
+    check_json(json, overwrite)
     check_there(data, inception)
     if judging.judge is not None and on is not LatentData.text8:
         raise UserError(f"--judge reads texts; --on {on.value} has none")
@@ -196,6 +200,7 @@ def reproduce_cifar10(
     inception: InceptionOption = None,
     measuring: StudyOptions,
     json: JsonOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """CIFAR-10: both models, FID by number of steps and bits per dimension beside the paper's, samples by steps.
 
@@ -207,7 +212,7 @@ def reproduce_cifar10(
       vadd reproduce cifar10 --steps 1,5,20 --samples 2000
       vadd reproduce cifar10 --scale paper --out runs/cifar10-paper
     """
-    _cifar10(out, scale, data, inception, measuring, json, overrides or [], longer=False)
+    _cifar10(out, scale, data, inception, measuring, json, overwrite, overrides or [], longer=False)
 
 
 @reproduce.command("cifar10-2m")
@@ -223,6 +228,7 @@ def reproduce_cifar10_2m(
     inception: InceptionOption = None,
     measuring: StudyOptions,
     json: JsonOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """CIFAR-10 for the 2M iterations after which the paper reports bits per dimension.
 
@@ -230,7 +236,7 @@ def reproduce_cifar10_2m(
     Examples:
       vadd reproduce cifar10-2m --scale paper --out runs/cifar10-2m
     """
-    _cifar10(out, scale, data, inception, measuring, json, overrides or [], longer=True)
+    _cifar10(out, scale, data, inception, measuring, json, overwrite, overrides or [], longer=True)
 
 
 def _cifar10(
@@ -240,11 +246,12 @@ def _cifar10(
     inception: Path | None,
     measuring: StudyOptions,
     json: Path | None,
+    overwrite: bool,
     overrides: list[str],
     *,
     longer: bool,
 ) -> None:
-    check_json(json)
+    check_json(json, overwrite)
     check_there(data, inception)
     changes = measuring.changes()
     from vadd.studies.images import bits_table, fid_table
@@ -344,6 +351,7 @@ def reproduce_text(
     judging: JudgeOptions,
     measuring: StudyOptions,
     json: JsonOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Text: both models, bounds, generative perplexity with entropy by steps and their ratio, samples side by side.
 
@@ -355,7 +363,7 @@ def reproduce_text(
       vadd reproduce text --recipe pydocs --steps 1,4,16 --samples 64
       vadd reproduce text --scale paper --judge gpt2-large --out runs/openwebtext
     """
-    check_json(json)
+    check_json(json, overwrite)
     check_there(data)
     changes = measuring.changes()
     from vadd.report.text_tables import text_table

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vadd.cli.console import out_console, print_columns
-from vadd.cli.options import JsonOption, check_json
+from vadd.cli.options import JsonOption, OverwriteOption, check_json
 from vadd.cli.status import show_ago, show_number
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 def runs(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look, at any depth.")] = Path("runs"),
     json: JsonOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """List all runs below a directory: how far they are and how they are doing.
 
@@ -24,7 +25,7 @@ def runs(
       vadd runs
       vadd runs ~/experiments --json runs.json
     """
-    check_json(json)
+    check_json(json, overwrite)
     from vadd.files import write_json
     from vadd.runs.layout import find_runs
     from vadd.runs.status import read_status

@@ -5,6 +5,7 @@ leaves behind never looks finished.
 """
 
 import csv
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from io import BytesIO, StringIO
@@ -18,6 +19,7 @@ import numpy as np
 from vadd.data.tables.writing import arrow_table, check_arrow, parquet_writer
 from vadd.errors import UserError
 from vadd.files import writing
+from vadd.words import size_in_memory
 
 if TYPE_CHECKING:
     from vadd.data.dataset import Array
@@ -204,6 +206,7 @@ def numbered(texts: list[str], first: int = 1) -> list[str]:
 
 def check_format(run: "Run", out: Path, n: int) -> None:
     """Refuse, before anything is drawn, what the samples of this run cannot be written as."""
+    check_disk(out, n, run.model.positions)
     is_text = run.tokenizer is not None
     shape = run.shape
     if run.table is not None:
@@ -222,6 +225,16 @@ def check_format(run: "Run", out: Path, n: int) -> None:
         )
     if out.suffix == ".png" and len(shape) == 3 and n > MOST_PICTURED:
         raise UserError(f"a picture holds at most {MOST_PICTURED} images, not {n}: write them as .npy")
+
+
+def check_disk(out: Path, n: int, positions: int) -> None:
+    """Refuse what the disk has no room for."""
+    least = {".npy": 8 * n * positions, ".csv": 2 * n * positions, ".txt": 10 * n, ".jsonl": 20 * n}.get(out.suffix, 0)
+    free = shutil.disk_usage(out.absolute().parent).free
+    if least > free:
+        raise UserError(
+            f"{n:,} samples take at least {size_in_memory(least)} in {out}, and {size_in_memory(free)} are free"
+        )
 
 
 def sample_file(

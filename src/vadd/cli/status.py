@@ -5,14 +5,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from vadd.cli.console import out_console, print_columns
-from vadd.cli.options import JsonOption, RunArgument, check_json
+from vadd.cli.options import JsonOption, OverwriteOption, RunArgument, check_json
 from vadd.words import duration, shortened
 
 if TYPE_CHECKING:
     from vadd.runs.status import RunStatus
 
 
-def status(run: RunArgument, json: JsonOption = None) -> None:
+def status(run: RunArgument, json: JsonOption = None, overwrite: OverwriteOption = False) -> None:
     """Tell how far a training is, how fast, and how it is doing. Nothing is changed, running or not.
 
     A run is new, running, stopped (go on with --resume), finished, or unknown where its lock cannot be read.
@@ -23,7 +23,7 @@ def status(run: RunArgument, json: JsonOption = None) -> None:
       vadd status runs/checkers --json status.json
       watch vadd status runs/checkers
     """
-    check_json(json)
+    check_json(json, overwrite)
     from vadd.files import write_json
     from vadd.runs.status import read_status
 

@@ -8,7 +8,7 @@ import typer
 
 from vadd.api.job import Job, check_same_recipe, default_place, prepare
 from vadd.cli.console import err_console, out_console, progress_bar
-from vadd.cli.options import OptionalRecipeArgument, OverridesArgument, check_there
+from vadd.cli.options import OptionalRecipeArgument, OverridesArgument, check_run, check_there
 from vadd.cli.table_columns import show_table
 from vadd.errors import UserError
 
@@ -68,6 +68,8 @@ def train(
     check_there(data)
     if freeze and start_from is None:
         raise UserError("--freeze is for --start-from")
+    if start_from is not None:
+        check_start(Path(start_from))
     started = [] if start_from is None else [f"training.start_from={start_from}", f"training.freeze={freeze}"]
     asked = Asked(recipe, [*(overrides or []), *started], data)
     job = _job_to_resume(asked, out) if resume else _new_job(asked, out, overwrite)
@@ -82,6 +84,14 @@ def train(
         _fit_priors(job.directory.path)
     leave()
     _show(outcome, job, dataset)
+
+
+def check_start(source: Path) -> None:
+    """Before torch is imported, and before an old run is given up."""
+    if source.suffix == ".safetensors":
+        check_there(source)
+    else:
+        check_run(source)
 
 
 class Asked:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from vadd.cli.console import out_console
-from vadd.cli.options import JsonOption, check_json
+from vadd.cli.options import JsonOption, OverwriteOption, check_json
 from vadd.errors import UserError
 
 SMALLEST = "checkerboard"
@@ -15,6 +15,7 @@ SMALLEST = "checkerboard"
 def zoo(
     name: Annotated[str | None, typer.Argument(help="Show this one whole.", show_default=False)] = None,
     json: JsonOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """List the models that can be trained, sampled and judged side by side, or show what one brings to a recipe.
 
@@ -24,7 +25,7 @@ def zoo(
       vadd zoo sedd
       vadd train digits model=sedd --out runs/digits-sedd
     """
-    check_json(json)
+    check_json(json, overwrite)
     from vadd.files import write_json
     from vadd.recipe import MODELS, load_recipe, suggestion
     from vadd.recipe.recipe import differences

@@ -17,14 +17,14 @@ from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.likelihood import BoundSettings, has_latent, judge_latent, measure_bounds, true_distribution
 from vadd.evaluation.nearest import COMPARED, nearest_report
 from vadd.evaluation.reports import RunReport, StepResult
-from vadd.progress import Progress, named, silent
+from vadd.progress import Progress, named, silent, warn
 from vadd.recipe import how_computed, published_recipe, unlike
 from vadd.runs.metrics import training_seconds
 from vadd.runs.run import Run
 from vadd.words import plural
 
 DEFAULT_STEPS = (1, 2, 5, 20)
-DEFAULT_SAMPLES = 100_000
+DEFAULT_SAMPLES, MOST_SAMPLES = 100_000, 1_000_000_000
 TEXT_SAMPLES = 256
 """For text: as many as the field uses; judging them takes long."""
 SHOWN_IMAGES = 64
@@ -67,14 +67,19 @@ def evaluate(
     """
     if min(steps, default=1) < 1:
         raise UserError(f"the numbers of steps must be at least 1, not {min(steps)}")
+    asked = samples
     if samples is None:
         samples = DEFAULT_SAMPLES if run.tokenizer is None else TEXT_SAMPLES
     if samples < 2:
         raise UserError(f"a comparison needs at least 2 samples, not {samples}")
+    if samples > MOST_SAMPLES:
+        raise UserError(f"a comparison takes at most {MOST_SAMPLES:,} samples, not {samples:,}")
     report = report_of(run)
     histograms, images, texts, rows, first_samples = {}, {}, {}, {}, {}
     if steps:
         judge = choose_judge(run, samples, seed, inception, progress, language)
+        if asked is not None and judge.samples < asked:
+            warn(f"of {asked:,} samples {judge.samples:,} are drawn, as many as {judge.limit} at most")
         report = replace(report, samples=judge.samples, judge=judge.reader, real_text=judge.real_text)
         for count in steps:
             named_progress = named(progress, plural(count, "step"))

@@ -48,6 +48,8 @@ class Judge(ABC):
 
     samples: int
     """How many samples it wants to see."""
+    limit: str = "this comparison takes"
+    """Why these are fewer than somebody asked for."""
     reader: JudgeReport | None = None
     """The language model that reads the samples, if there is one."""
     real_text: RealText | None = None
@@ -254,6 +256,7 @@ class PairJudge(Judge):
         data = run.data
         # As many samples as held-out examples, so that the floor has the noise of the measurement.
         self.samples = min(samples, len(data.test), len(data.train))
+        self.limit = "there are held-out examples"
         self.vocab_size = data.vocab_size
         self.pairs = position_pairs(data.positions)
         self.held_out = data.test.numpy()[: self.samples]

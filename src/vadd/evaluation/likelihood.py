@@ -30,6 +30,7 @@ from vadd.evaluation.reports import (
     LikelihoodReport,
     NegativeLogLikelihood,
 )
+from vadd.generation.effort import check_time
 from vadd.generation.options import choose_sampler
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
@@ -128,6 +129,10 @@ def measure_bounds(
     Where pads are not scored, every number has a ``convention`` that says so and none is valid: see
     ``docs/likelihood.md``.
     """
+    counted = len(examples[: settings.limit])
+    for steps in settings.steps:
+        what = f"the bound at {steps:,} steps with {settings.particles.count:,} particles of {counted:,} examples"
+        check_time(what, steps=steps, rows=counted * settings.particles.count)
     measurement = _Measurement(run, examples, settings, progress)
     report = LikelihoodReport(tuple(map(measurement.step_bound, settings.steps)), text_unit(run))
     if not settings.delbo_draws:

@@ -11,6 +11,7 @@ from vadd.core import MaskedDiffusion, Sampler, TokenSampler, step_grid
 from vadd.core.samplers import Grid
 from vadd.core.sampling import LatentPolicy, check_policy
 from vadd.errors import UserError
+from vadd.generation.effort import check_steps
 from vadd.recipe import Sampling, suggestion
 
 
@@ -68,6 +69,7 @@ def resolve(model: MaskedDiffusion, defaults: Sampling, **options: Any) -> Sampl
     sampler, grid = choose_sampler(model, defaults, given.get("sampler"), given.get("grid"))
     steps = given.get("steps", default_steps(model.positions, defaults, sampler, grid))
     sampler.check(model.positions, steps)
+    check_steps(steps)
     if sampler.uses_grid:
         # Refuses a grid that does not fit the steps, before anything is drawn.
         step_grid(steps, grid)

@@ -28,7 +28,7 @@ from vadd.runs.layout import (
 )
 from vadd.runs.model_card import CardResults, Measured, model_card
 from vadd.runs.priors import prior_records, read_prior
-from vadd.runs.run import check_fit, read_format, read_tokenizer, varying
+from vadd.runs.run import check_fit, read_fingerprint, read_format, read_tokenizer, varying
 from vadd.version import __version__
 
 
@@ -70,6 +70,7 @@ def export(
             "pad": format.pad,
             "step": step,
             "sha256": checksum(beside / EXPORTED_WEIGHTS),
+            "data_sha256": read_fingerprint(directory),
             **varying(format),
         }
         write_json(beside / EXPORTED_CONFIG, config)

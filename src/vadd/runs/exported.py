@@ -3,7 +3,7 @@
 mine/
     model.safetensors    the averaged weights of one checkpoint
     recipe.yaml          how they were trained, without paths of the machine
-    config.json          format, version, shape of an example, vocabulary size, pad, step, checksum of the weights
+    config.json          format, version, shape of an example, vocabulary size, pad, step, checksums of weights and data
     README.md            the model card
     tokenizer/           where the run had one
     table.json           where the data were a table
@@ -59,6 +59,8 @@ class ExportedModel:
     sha256: str
     sizes: tuple[int, ...] | None = None
     unknowns: bool = False
+    data_sha256: str | None = None
+    """Of the data that the model learned from."""
 
     def weights(self) -> "dict[str, Tensor]":
         """After their checksum has been verified."""
@@ -110,6 +112,7 @@ def read_exported(path: Path) -> ExportedModel:
         newer = int(content["format"]) > FORMAT
         shape, vocab_size, step = tuple(map(int, content["shape"])), int(content["values"]), int(content["step"])
         sha256, pad = str(content["sha256"]), content.get("pad")
+        data_sha256 = None if content.get("data_sha256") is None else str(content["data_sha256"])
         sizes = None if content.get("sizes") is None else tuple(map(int, content["sizes"]))
         if not shape or min(shape) < 1 or vocab_size < 2 or not (pad is None or isinstance(pad, int)):
             raise ValueError
@@ -120,4 +123,5 @@ def read_exported(path: Path) -> ExportedModel:
     if newer:
         raise UserError(f"{path} was exported by a newer version, vadd {content.get('vadd')}: upgrade with pip")
     unknowns = bool(content.get("unknowns"))
-    return ExportedModel(path, load_recipe(str(path / RECIPE)), shape, vocab_size, pad, step, sha256, sizes, unknowns)
+    recipe = load_recipe(str(path / RECIPE))
+    return ExportedModel(path, recipe, shape, vocab_size, pad, step, sha256, sizes, unknowns, data_sha256)

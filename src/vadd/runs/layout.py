@@ -2,7 +2,7 @@
 
 runs/checkerboard-vadd/
     recipe.yaml          everything that defines the run
-    data.json            shape of an example, vocabulary size, pad: all that the model must know of its data
+    data.json            shape of an example, vocabulary size, pad, and the checksum of the data
     metrics.jsonl        one line per logged step
     training.lock        held while a training runs
     tokenizer/           when the data are text: what sampling needs of them
@@ -97,6 +97,11 @@ class RunDirectory:
                         shutil.rmtree(content) if content.is_dir() else content.unlink()
         self.path.mkdir(parents=True, exist_ok=True)
         self.write_recipe(recipe)
+
+    def remove_unstarted(self) -> None:
+        """What a start that failed before its first step leaves behind: nothing to go on from, and in the way."""
+        if not self.metrics_file.exists() and not self.checkpoints():
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def check_place(self, *, overwrite: bool = False) -> None:
         """Whether a run may be made here."""

@@ -18,6 +18,7 @@ from vadd.data.tables import TableCodec
 from vadd.data.text.saved_tokenizers import load_tokenizer
 from vadd.data.text.tokenizers import Tokenizer, refuse_other
 from vadd.errors import UserError
+from vadd.generation.effort import check_held, check_samples
 from vadd.generation.infilling import as_given, latent_rows, masked_starts
 from vadd.generation.memory import bytes_per_row, chunk_size
 from vadd.generation.options import SamplingOptions, resolve
@@ -59,6 +60,9 @@ class Run:
         """Of the training, that the weights are from."""
         self.informed = informed
         """The prior p(z | x_t) that completions draw from, where one was fitted."""
+        self.fingerprint: str | None = None
+        """Of the data that the model learned from, where the run knows it."""
+        self.is_exported = False
         self.prior_seconds: float | None = None
         """What the fit of the prior took that samples are drawn with, where that is known."""
 
@@ -77,6 +81,16 @@ class Run:
             raise UserError(
                 f"the data here are not what the model learned from: examples have the shape {data.shape} and "
                 f"{data.vocab_size} values, not {self.format.shape} and {self.format.vocab_size}"
+            )
+        path = getattr(self.recipe.data, "path", None)
+        # An exported recipe has no paths but names, and any file here may have such a name.
+        if self.is_exported and path and data.fingerprint() != self.fingerprint:
+            why = (
+                "has another checksum" if self.fingerprint else "cannot be told from others: the export has no checksum"
+            )
+            raise UserError(
+                f"this needs the data that the model learned from, and {path} here {why}; give --data to bound the "
+                "likelihood of other data"
             )
         return data
 
@@ -146,6 +160,7 @@ class Run:
         """
         settings = resolve(self.model, self.recipe.sampling, **options)
         n = check_start(self.model, settings, start)
+        check_samples(n, settings.steps)
         size = 1
         if n > 1:
             # A single sample needs no measurement, which costs a pass through the network.
@@ -161,6 +176,7 @@ class Run:
 
         They are the first of those that the seed stands for: a larger ``n`` begins with the same ones.
         """
+        check_held(n, self.model.positions)
         return torch.cat([part.tokens for part in self.stream(n, memory=memory, progress=progress, **options)])
 
     def infill(
@@ -237,6 +253,8 @@ def load(
     except RuntimeError:
         raise UserError(f"the weights in {chosen} do not fit the networks that were given") from None
     run = Run(directory, model, recipe, format, tokenizer, step, table=read_table_codec(directory))
+    run.is_exported = exported is not None
+    run.fingerprint = read_fingerprint(directory) if exported is None else exported.data_sha256
     _use_priors(run, chosen, prior)
     run.model.to(device or default_device()).eval().requires_grad_(False)
     if run.informed is not None:
@@ -303,10 +321,16 @@ def read_format(directory: RunDirectory, recipe: Recipe, tokenizer: Tokenizer | 
         raise UserError(f"{directory.data_file} is damaged") from None
 
 
-def write_format(directory: RunDirectory, format: ExampleFormat) -> None:
-    """Make it the run's; see :func:`read_format`."""
-    about = {"shape": list(format.shape), "vocab_size": format.vocab_size, "pad": format.pad}
+def write_format(directory: RunDirectory, format: ExampleFormat, fingerprint: str) -> None:
+    """Make it the run's, with the ``fingerprint`` of its data; see :func:`read_format`."""
+    about = {"shape": list(format.shape), "vocab_size": format.vocab_size, "pad": format.pad, "sha256": fingerprint}
     directory.write_data(about | varying(format))
+
+
+def read_fingerprint(directory: RunDirectory) -> str | None:
+    """Of the data; runs made before do not know it."""
+    found = (directory.data() or {}).get("sha256")
+    return found if isinstance(found, str) else None
 
 
 def varying(format: ExampleFormat) -> dict[str, Any]:

@@ -42,7 +42,7 @@ from vadd.report.tables import PADS_NOTE, Table, bound_table, latent_table, mode
 from vadd.report.text_figures import text_by_steps
 from vadd.report.text_tables import quality_table, side_by_side
 from vadd.runs.run import Run
-from vadd.words import plural
+from vadd.words import plural, typed_command
 
 STRIP_STEPS = 10
 
@@ -112,7 +112,7 @@ def compare(
             "Distance from the data",
             tables=[quality_table(reports), *_imputations(reports)],
             figures=shown("divergence", "texts"),
-            commands=commands,
+            commands=commands if (typed := typed_command()) is None else [typed],
         ),
         PageSection("The latent", figures=shown("traversal"), text=TRAVERSAL_NOTE),
         PageSection("Training", figures=shown("training"), text=_training_note(runs)),

@@ -18,7 +18,7 @@ from vadd.core.masking import BatchPart, Masking
 from vadd.core.randomness import MASKS, ShuffledBatches, seed_dropout, step_generator
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
-from vadd.parallel import Processes, held_by_main_process
+from vadd.parallel import Processes, held_by_main_process, is_main
 from vadd.progress import warn
 from vadd.recipe import Recipe
 from vadd.runs.archive import Archive
@@ -72,8 +72,13 @@ def train(
     yet. The recipe may then differ from the run's where :func:`~vadd.recipe.may_change_on_resume` allows it, and takes
     its place.
     """
-    with held_by_main_process(directory.lock):
-        return Trainer(recipe, directory, data, resume=resume, callbacks=callbacks, own=own).run(silent=silent)
+    try:
+        with held_by_main_process(directory.lock):
+            return Trainer(recipe, directory, data, resume=resume, callbacks=callbacks, own=own).run(silent=silent)
+    except BaseException:
+        if not resume and is_main():
+            directory.remove_unstarted()
+        raise
 
 
 class Trainer:
@@ -96,7 +101,7 @@ class Trainer:
                 keep_tokenizer(directory, data.tokenizer)
             if data.table is not None:
                 keep_table(directory, data.table)
-            write_format(directory, data.format)
+            write_format(directory, data.format, data.fingerprint())
         self.parts = self.processes.share(self.settings.batch, self.settings.accumulate)
         self.batches = ShuffledBatches(len(data.train), self.settings.batch, recipe.seed)
         self.draw_mask = build_mask_draw(recipe)
