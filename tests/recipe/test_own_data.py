@@ -16,9 +16,10 @@ from vadd.data import ExampleFormat
 from vadd.data.image_folder import Look, look_at
 from vadd.data.text.documents import items_in
 from vadd.planning.counting import model_on_meta
-from vadd.planning.plan import checkpoint_bytes, count_parameters
+from vadd.planning.plan import count_parameters
 from vadd.planning.warning import LARGE_CHECKPOINT, warn_of_size
 from vadd.recipe import ArrayData, Recipe, TextData, recipe_for_examples, recipe_for_folder
+from vadd.runs.checkpoint import checkpoint_bytes
 
 
 def recipe_of(examples: int, shape: tuple[int, ...], vocab_size: int) -> Recipe:

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from vadd.data import ExampleFormat
 from vadd.planning.counting import model_on_meta
-from vadd.planning.plan import checkpoint_bytes, count_parameters, make_plan
+from vadd.planning.plan import count_parameters, make_plan
 from vadd.progress import warn
 from vadd.recipe import Recipe
+from vadd.runs.checkpoint import checkpoint_bytes
 from vadd.words import duration, size_in_memory
 
 LARGE_CHECKPOINT = 100_000_000
