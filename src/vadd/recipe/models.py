@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from vadd.recipe.network import TIME_KEYS
+from vadd.recipe.network import TIME_FEATURES, TIME_KEYS
 
 ModelName = Literal["vadd", "mdlm", "md4", "radd", "d3pm", "sedd", "edlm", "udlm", "vadd-uniform", "ar"]
 
@@ -28,8 +28,8 @@ class ModelFacts:
     """Whether the number of sampling steps is a choice."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Sections and what they hold, laid over those of a recipe."""
-    time_features: int | None = None
-    """How much the denoiser is to see of t; None: what the recipe says."""
+    sees_time: bool | None = None
+    """Whether the denoiser is to see t; None: what the recipe says."""
     networks: Mapping[str, Any] | None = None
     """The section ``network`` to fall back to where the recipe's is of another kind than those of ``network_kinds``."""
     network_kinds: tuple[str, ...] = ()
@@ -63,14 +63,14 @@ MODELS: dict[ModelName, ModelFacts] = {
         about="MDLM with a cosine schedule, evenly spread times and time input",
         paper="Shi et al. 2024, arXiv 2406.04329",
         settings={"diffusion": {"schedule": "cosine", "mask_draw": "stratified", "weighting": "integral"}},
-        time_features=32,
+        sees_time=True,
     ),
     "radd": ModelFacts(
         label="RADD",
         about="MDLM without time input, trained on all orders: the number of masked positions is drawn, not the time",
         paper="Ou et al. 2024, arXiv 2406.03736",
         settings={"diffusion": {"schedule": "linear", "mask_draw": "exact-count", "weighting": "integral"}},
-        time_features=0,
+        sees_time=False,
     ),
     "d3pm": ModelFacts(
         label="D3PM",
@@ -85,14 +85,14 @@ MODELS: dict[ModelName, ModelFacts] = {
                 "weighting": "integral",
             }
         },
-        time_features=32,
+        sees_time=True,
     ),
     "sedd": ModelFacts(
         label="SEDD",
         about="absorbing SEDD: scores instead of probabilities, score entropy, analytic and Euler samplers",
         paper="Lou et al. 2024, arXiv 2310.16834",
         settings={"diffusion": {"schedule": "linear", "mask_draw": "stratified", "weighting": "integral"}},
-        time_features=32,
+        sees_time=True,
     ),
     "edlm": ModelFacts(
         label="EDLM",
@@ -114,7 +114,7 @@ MODELS: dict[ModelName, ModelFacts] = {
                 "weighting": "integral",
             }
         },
-        time_features=32,
+        sees_time=True,
     ),
     "vadd-uniform": ModelFacts(
         label="VADD, uniform noise",
@@ -131,7 +131,7 @@ MODELS: dict[ModelName, ModelFacts] = {
             },
             "latent": {"heard_from": 0.0},
         },
-        time_features=32,
+        sees_time=True,
     ),
     "ar": ModelFacts(
         label="AR",
@@ -156,8 +156,8 @@ def with_model(content: Mapping[str, Any], model: str) -> dict[str, Any]:
     if facts.network_kinds and new["network"]["kind"] not in facts.network_kinds:
         new["network"] = facts.networks
     keys = TIME_KEYS.get(new["network"]["kind"])
-    if facts.time_features is not None and keys is not None:
-        value: Any = facts.time_features
+    if facts.sees_time is not None and keys is not None:
+        value: Any = TIME_FEATURES[new["network"]["kind"]] if facts.sees_time else 0
         for key in reversed(keys):
             value = {key: value}
         new["network"] = _laid_over(new["network"], value)

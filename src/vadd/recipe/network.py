@@ -11,7 +11,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from vadd.recipe.section import Fraction, Layers, Section
 
 CONVOLUTION = "odd width of a convolution beside each attention; 0: none"
-TIME_FEATURES = "sinusoids of t shown to the denoiser; 0: it does not see t"
+SEEN_OF_TIME = "sinusoids of t shown to the denoiser; 0: it does not see t"
 VALUE_EMBEDDING = (
     "numbers that a value is read and written by, the same at all positions; by default each position has a \
 table and outputs of its own, which many positions of many values make large"
@@ -67,7 +67,7 @@ class MlpNetwork(NetworkSection):
 
 class ResidualDenoiserSection(Section):
     blocks: Layers = 3
-    time_features: int = Field(0, ge=0, multiple_of=2, description=TIME_FEATURES)
+    time_features: int = Field(0, ge=0, multiple_of=2, description=SEEN_OF_TIME)
 
 
 class ResidualRecognizerSection(Section):
@@ -107,7 +107,7 @@ TRANSFORMER_SIZES = {
 
 
 class TransformerDenoiserSection(Section):
-    time_features: int = Field(0, ge=0, multiple_of=2, description=TIME_FEATURES)
+    time_features: int = Field(0, ge=0, multiple_of=2, description=SEEN_OF_TIME)
 
 
 class TransformerRecognizerSection(Section):
@@ -143,7 +143,7 @@ class ShortTransformerDenoiserSection(Section):
     latent_everywhere: bool = Field(
         False, description="read the numbers of z that belong to a position also where its value is known"
     )
-    time_features: int = Field(0, ge=0, multiple_of=2, description=TIME_FEATURES)
+    time_features: int = Field(0, ge=0, multiple_of=2, description=SEEN_OF_TIME)
 
 
 class ShortTransformerRecognizerSection(Section):
@@ -203,6 +203,9 @@ TIME_KEYS: dict[str, tuple[str, ...]] = {
     "short-transformer": ("denoiser", "time_features"),
 }
 """Where each kind of network says how much it sees of t; UNets always do."""
+
+TIME_FEATURES = {kind: 256 if kind == "transformer" else 32 for kind in TIME_KEYS}
+"""What a model that sees t brings; transformers have as many as those of SEDD."""
 
 
 def sees_time(network: Network) -> bool:
