@@ -27,6 +27,7 @@ from vadd.core import (
     FlowPrior,
     GaussianLatent,
     IidTimes,
+    LabelledLatent,
     Latent,
     LearnedEnergy,
     Levels,
@@ -159,11 +160,20 @@ def _load_table(data: TableData, seed: int, *_: object) -> DiscreteDataset:
 
 def _settings(data: Any) -> dict[str, Any]:
     """All keys of a section but those that name its kind and its place."""
-    return {name: value for name, value in data if name not in ("kind", "path", "directory")}
+    return {name: value for name, value in data if name not in ("kind", "path", "directory", "labels")}
 
 
 def _directory(data: Any) -> Path | None:
     return Path(data.directory) if data.directory else None
+
+
+DIGITS = tuple(map(str, range(10)))
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def _with_labels(dataset: DiscreteDataset, data: Any, names: tuple[str, ...]) -> DiscreteDataset:
+    """Its labels are shown to models where the section says so."""
+    return replace(dataset, label_names=names) if data.labels else dataset
 
 
 DATASETS: dict[str, DataKind] = {
@@ -178,13 +188,16 @@ DATASETS: dict[str, DataKind] = {
     "array": DataKind(lambda data, seed, *_: load_array(Path(data.path), **_settings(data), seed=seed), _array_format),
     "given": DataKind(_load_given, lambda data: load_dataset(Path(data.path)).format),
     "digits": DataKind(
-        lambda data, seed, *_: load_digits(**_settings(data), seed=seed),
-        lambda data: ExampleFormat((8, 8, 1), data.levels),
+        lambda data, seed, *_: _with_labels(load_digits(**_settings(data), seed=seed), data, DIGITS),
+        lambda data: ExampleFormat((8, 8, 1), data.levels, labels=DIGITS if data.labels else None),
     ),
-    "mnist": DataKind(lambda data, *_: load_mnist(_directory(data)), lambda data: ExampleFormat((32, 32, 1), 2)),
+    "mnist": DataKind(
+        lambda data, *_: _with_labels(load_mnist(_directory(data)), data, DIGITS),
+        lambda data: ExampleFormat((32, 32, 1), 2, labels=DIGITS if data.labels else None),
+    ),
     "cifar10": DataKind(
-        lambda data, *_: load_cifar10(_directory(data), **_settings(data)),
-        lambda data: ExampleFormat((32, 32, 3), data.levels),
+        lambda data, *_: _with_labels(load_cifar10(_directory(data), **_settings(data)), data, CIFAR10_CLASSES),
+        lambda data: ExampleFormat((32, 32, 3), data.levels, labels=CIFAR10_CLASSES if data.labels else None),
     ),
     "folder": DataKind(
         lambda data, seed, *_: load_image_folder(Path(data.path), **_settings(data), seed=seed),
@@ -390,6 +403,8 @@ def _check_sizes(recipe: Recipe, format: ExampleFormat) -> None:
     masks = MODEL_BUILDERS[recipe.model] in (_with_latent, _without_latent) and recipe.diffusion.noise == "mask"
     if (format.sizes is not None or format.unknowns) and not masks:
         raise UserError(f"model={recipe.model} does not go with tables, whose columns have different numbers of values")
+    if format.labels is not None and not masks:
+        raise UserError(f"model={recipe.model} does not go with data.labels=true")
 
 
 def _about(format: ExampleFormat) -> dict[str, Any]:
@@ -400,11 +415,19 @@ def _about(format: ExampleFormat) -> dict[str, Any]:
 def _with_latent(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
     section, shape = recipe.latent, format.shape
     # First the denoiser, then the recognition model: the order is part of what a seed means.
-    denoiser = build_denoiser(recipe.network, format, section.width(shape))
+    denoiser = build_denoiser(recipe.network, format, section.width(shape) + len(format.labels or ()))
     dim = section.size(shape)
     recognizer = build_recognizer(recipe.network, format, dim) if dim else None
     latent = build_latent(recipe, format, recognizer)
+    latent = _labelled(latent, recipe, format)
     return KERNELS[recipe.diffusion.noise](denoiser, build_schedule(recipe.diffusion), latent, **_about(format))
+
+
+def _labelled(latent: Latent, recipe: Recipe, format: ExampleFormat) -> Latent:
+    """With the labels of the format beside it, where there are any."""
+    if format.labels is None:
+        return latent
+    return LabelledLatent(len(format.labels), latent, recipe.training.label_dropout)
 
 
 def _of_own_networks(recipe: Recipe, format: ExampleFormat, own: OwnNetworks) -> MaskedDiffusion:
@@ -414,8 +437,9 @@ def _of_own_networks(recipe: Recipe, format: ExampleFormat, own: OwnNetworks) ->
 
 
 def _without_latent(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
-    denoiser = build_denoiser(recipe.network, format, None)
-    return KERNELS[recipe.diffusion.noise](denoiser, build_schedule(recipe.diffusion), **_about(format))
+    denoiser = build_denoiser(recipe.network, format, len(format.labels) if format.labels else None)
+    latent = _labelled(NoLatent(), recipe, format)
+    return KERNELS[recipe.diffusion.noise](denoiser, build_schedule(recipe.diffusion), latent, **_about(format))
 
 
 def _scores(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:

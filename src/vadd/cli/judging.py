@@ -107,6 +107,9 @@ class BoundOptions:
     score_pads: Annotated[
         bool, typer.Option("--score-pads", help="Score pads too: a valid bound for padded text, but not the custom.")
     ] = False
+    given_label: Annotated[
+        bool, typer.Option("--given-label", help="Bound the likelihood of each held-out example given its label.")
+    ] = False
     grid: Annotated[
         str | None, typer.Option(help="Step grid of the bound, uniform or cosine. [default: the recipe's]")
     ] = None
@@ -132,6 +135,7 @@ class BoundOptions:
             delbo_particles=counts,
             limit=ZERO_SHOT_LIMIT if zero_shot and self.limit is None else self.limit,
             score_pads=self.score_pads,
+            given_label=self.given_label,
             choose_proposals=self.proposals == "auto",
             grid=self.grid,  # type: ignore[arg-type]  # checked above
         )

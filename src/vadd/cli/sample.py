@@ -65,6 +65,17 @@ def sample(
             metavar="CONDITION",
         ),
     ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(help="Of a run trained with data.labels=true: only samples of this class.", show_default=False),
+    ] = None,
+    guidance: Annotated[
+        float | None,
+        typer.Option(
+            help="With --label: above 1 follows the label more closely than the model by itself would (not exact).",
+            show_default=False,
+        ),
+    ] = None,
     trajectory: TrajectoryOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
@@ -83,6 +94,7 @@ def sample(
       vadd sample runs/book -n 8 --steps 32 --temperature 0.9 --top-p 0.95 --trajectory denoising.html
       vadd sample runs/digits --steps 4 --energy runs/digits-ar --energy-candidates 16 --out grid.png
       vadd sample runs/book --grid 0,0.1,0.4,1
+      vadd sample runs/digits --label 7 --guidance 1.5 --out sevens.png
       vadd sample runs/people -n 10000 --out synthetic.csv
       vadd sample runs/people -n 1000 --where age=40-49 --where sex=F --out women.csv
       torchrun --nproc-per-node 4 -m vadd sample runs/book -n 5000 --steps 64 --out texts.jsonl
@@ -104,6 +116,8 @@ def sample(
         run, None if processes is None else processes.device, checkpoint=which, prior=parse_prior(drawing.prior)
     )
     loaded = with_energy(loaded, drawing.energy, drawing.energy_candidates)
+    if label is not None or guidance is not None:
+        loaded = loaded.labelled(label, 1.0 if guidance is None else guidance)
     count = _default_count(loaded, out) if n is None else n
     settings = resolve(loaded.model, loaded.recipe.sampling, **options)  # refused before a file is begun
     refuse_strip(loaded, trajectory)
@@ -233,5 +247,6 @@ def _inexact(settings: "SamplingSettings", sampler: str) -> list[str]:
         f"top-k {values.top_k}": values.top_k is not None,
         f"top-p {values.top_p}": values.top_p is not None,
         "float32 draws (parity mode)": values.precision == "float32",
+        f"guidance {settings.guidance:g}": settings.guidance != 1,
     }
     return [] if settings.exact else ["not exact: " + ", ".join(why for why, holds in reasons.items() if holds)]

@@ -10,6 +10,7 @@ from vadd.core.codes import CodedLatent
 from vadd.core.energy import EnergyDiffusion, EnergyOfAnother, EnergyWeighted, LearnedEnergy
 from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.health import LatentHealth, latent_health
+from vadd.core.labels import LabelledLatent
 from vadd.core.latents import Evidence, GaussianLatent, Latent, NoLatent, Particles, Recognizer, SharedLatent, kl_warmup
 from vadd.core.masking import (
     EvenWeights,
@@ -66,6 +67,7 @@ __all__ = [
     "FlowPrior",
     "GaussianLatent",
     "IidTimes",
+    "LabelledLatent",
     "Latent",
     "LatentHealth",
     "LearnedEnergy",

@@ -33,7 +33,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from vadd.core.latents import NoLatent, Particles
+from vadd.core.latents import Particles
 from vadd.core.masking import ExactCount, MaskedBatch, Masking
 from vadd.core.model import MaskedDiffusion
 from vadd.core.noise import Noise
@@ -73,6 +73,8 @@ def step_bound(
             f"no bound speaks about the sampler {type(sampler).__name__}: it does not draw from the model's own "
             "distribution; choose ancestral, parallel or first-hitting"
         )
+    if model.guidance != 1:
+        raise UserError("no bound speaks about guided samples: they do not follow the model's own distribution")
     sampler.check(model.positions, steps)
     if (at_once := model.log_likelihood_in_one_pass(x0)) is not None:
         return at_once.cpu().double()
@@ -103,7 +105,7 @@ def _transition_bound(
     """E sum_i log E_z prod_j p_j(x_{t_{i-1}} | x_{t_i}, z) / q(x_{t_{i-1}} | x_{t_i}, x_0): one state for every step of
     every example. Where there is no latent the expectation over x_{t_{i-1}} is a sum.
     """
-    if latent == "fixed" and not isinstance(model.latent, NoLatent):
+    if latent == "fixed" and not model.latent.absent:
         raise UserError("with this noise there are bounds for a new z at each step, not for one z")
     total = torch.zeros(len(x0), dtype=torch.float64)
     for s, t in itertools.pairwise(times):
@@ -120,7 +122,7 @@ def _transition_term(
     model: MaskedDiffusion, batch: MaskedBatch, before: Tensor, particles: Particles, generator: torch.Generator
 ) -> Tensor:
     batch = model.noised(batch, generator)
-    if isinstance(model.latent, NoLatent):
+    if model.latent.absent:
         return model.step_score(batch, before, None, None)[0]
     xs = model.step_before(batch, before, generator)
     everywhere = torch.ones_like(batch.masked)
@@ -212,7 +214,7 @@ def elbo(model: MaskedDiffusion, x0: Tensor, draws: int, generator: torch.Genera
     """A lower bound of log p(x0) for a model without a latent, from ``draws`` masks for each example; the likelihood
     itself where the model has it.
     """
-    if not isinstance(model.latent, NoLatent):
+    if not model.latent.absent:
         raise UserError("with a latent the ELBO's integral is not a bound of the likelihood; use the step bound")
     if (at_once := model.log_likelihood_in_one_pass(x0)) is not None:
         return at_once.cpu().double()

@@ -96,6 +96,11 @@ class Latent(nn.Module, ABC):
         """Whether the prior depends on the state."""
         return False
 
+    @property
+    def absent(self) -> bool:
+        """Whether there is nothing to draw: the model is one without a latent."""
+        return False
+
     def listens(self, masked: Tensor) -> Tensor:
         """For which of the examples, whose masked positions are (B, N), the predictions depend on z: (B,) bool."""
         return masked.sum(dim=1) >= self.heard_from * masked.shape[1]
@@ -157,6 +162,10 @@ class NoLatent(Latent):
 
     dim = 0
     exact = True
+
+    @property
+    def absent(self) -> bool:
+        return True
 
     def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> None:
         return None

@@ -84,6 +84,8 @@ class MaskedBatch:
     """(B, N) integers in 0..V, where V is the mask."""
     masking: Masking
     part: BatchPart | None = None
+    labels: Tensor | None = None
+    """(B,) int64, for models that are given labels: those of the examples, to learn from."""
 
     @classmethod
     def of(cls, x0: Tensor, masking: Masking, mask_value: int, part: BatchPart | None = None) -> "MaskedBatch":

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vadd.core.gaussian import DiagonalGaussian
+from vadd.core.labels import LabelledLatent
 from vadd.core.latents import Evidence, GaussianLatent, Latent, NoLatent
 from vadd.core.masking import ExactCount, MaskDraw, MaskedBatch
 from vadd.core.noise import Noise
@@ -92,6 +93,8 @@ class MaskedDiffusion(nn.Module):
         """A value that only fills examples up: masked and seen like any other, but never scored."""
         self.sizes = None if sizes is None else tuple(sizes)
         """Where positions have different numbers of values: position i has 0..sizes[i]-1, all others probability 0."""
+        self.guidance = 1.0
+        """How far predictions with a label are pushed away from those without; 1 leaves them as they are."""
         self.unknowns = unknowns
         """Whether examples may hold the mask value: what was never known, stays hidden and is not scored."""
         self.register_buffer("outside", None if sizes is None else _outside(sizes, self.vocab_size), persistent=False)
@@ -132,6 +135,21 @@ class MaskedDiffusion(nn.Module):
         other.sizes = tuple(sizes)
         return other
 
+    def labelled(self, label: int | None, guidance: float = 1.0) -> "MaskedDiffusion":
+        """The same networks, given a label. With ``guidance`` other than 1 predictions are those without the label
+        plus so many times what it changes: classifier-free guidance, which is no longer the model's own distribution.
+        """
+        if not isinstance(self.latent, LabelledLatent):
+            raise UserError("this model has not learnt from labels: train it with data.labels=true")
+        if not 0 <= guidance < float("inf"):
+            raise UserError(f"the guidance must be at least 0, not {guidance}")
+        if label is not None and not 0 <= label < self.latent.classes:
+            raise UserError(f"there is no label {label}; the model knows 0..{self.latent.classes - 1}")
+        other = copy.copy(self)
+        other._modules = {**self._modules, "latent": self.latent.with_label(label)}
+        other.guidance = guidance
+        return other
+
     def check_values(self, x: Tensor, what: str, *, also_masks: bool = False) -> None:
         """Refuse sequences (n, N) that hold a value which their position does not have."""
         masks = (self.mask_value,) if also_masks or self.unknowns else ()
@@ -156,6 +174,9 @@ class MaskedDiffusion(nn.Module):
         if z is not None and self.latent.heard_from > 0:
             z = self.latent.heard(z, xt == self.mask_value if masked is None else masked)
         logits = self.denoiser(xt, z, t, where)
+        if self.guidance != 1.0 and z is not None and isinstance(self.latent, LabelledLatent):
+            without = self.denoiser(xt, self.latent.unlabelled(z), t, where)
+            logits = without + self.guidance * (logits - without)
         if self.outside is None:
             return logits
         return logits.masked_fill(self.outside[where.nonzero()[:, 1]], -torch.inf)

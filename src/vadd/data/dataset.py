@@ -38,6 +38,8 @@ class ExampleFormat:
     """The value that fills examples up, where one does; it is not scored."""
     sizes: tuple[int, ...] | None = None
     """Where positions have different numbers of values: position i has 0..sizes[i]-1, and V is the largest size."""
+    labels: tuple[str, ...] | None = None
+    """The names of the labels, for data that a model learns from with their labels."""
     unknowns: bool = False
     """Whether examples may hold V, the mask, at positions that nobody knows: they stay hidden and are not scored."""
 
@@ -64,7 +66,7 @@ class DiscreteDataset:
     distribution: Callable[[], Array] | None = None
     """Where it is known: the exact probabilities of all values of one example, an array of shape (V,) * N."""
     train_labels: Tensor | None = None
-    """Where there are classes: (n,) int64. Models never see them; they serve to judge samples."""
+    """Where there are classes: (n,) int64. They serve to judge samples; models see them only with ``label_names``."""
     test_labels: Tensor | None = None
     """(m,) int64."""
     tokenizer: "Tokenizer | None" = None
@@ -75,6 +77,8 @@ class DiscreteDataset:
     """
     table: "TableCodec | None" = None
     """Where the examples are rows of a table: what turns them back into rows."""
+    label_names: tuple[str, ...] | None = None
+    """Where models are given the labels: what they are called."""
     unknowns: bool = False
     """Whether examples hold V where a value is unknown; see :class:`ExampleFormat`."""
 
@@ -94,7 +98,7 @@ class DiscreteDataset:
     @property
     def format(self) -> ExampleFormat:
         sizes = None if self.table is None else self.table.sizes
-        return ExampleFormat(self.shape, self.vocab_size, self.pad, sizes, self.unknowns)
+        return ExampleFormat(self.shape, self.vocab_size, self.pad, sizes, self.label_names, self.unknowns)
 
 
 def _spread(total: int, most: int) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from vadd.build import rows_at_once, sampler_named
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
 from vadd.core.health import LatentHealth, latent_health
-from vadd.core.latents import NoLatent, Particles, ProposalName
+from vadd.core.latents import Particles, ProposalName
 from vadd.core.randomness import BOUNDS, HEALTH, PILOT, step_generator
 from vadd.core.samplers import Grid
 from vadd.data.dataset import Array
@@ -103,6 +103,8 @@ class BoundSettings:
     """Numbers of particles for the DELBO; by default the number that the bounds use."""
     score_pads: bool = False
     """Score pads like any other value: then the bounds are valid for padded examples too."""
+    given_label: bool = False
+    """Bound the likelihood of each held-out example given its label, for runs that have learnt from labels."""
     choose_proposals: bool = False
     """Try several proposals on a few training examples first, and judge with the tightest, for each number of steps."""
 
@@ -152,6 +154,7 @@ class _Measurement:
         self.sampler, self.grid = choose_sampler(run.model, run.recipe.sampling, grid=settings.grid)
         self.latent = run.recipe.sampling.latent_policy
         self.model = run.model.scoring_pads() if settings.score_pads else run.model
+        self.labels = held_out_labels(run, self.x0) if settings.given_label else None
         self.convention = UNKNOWN_LEFT_OUT if self.model.unknowns else None
         self.convention = self.convention if self.model.pad is None else PADS_NOT_SCORED
         if self.model.proposal_name is not None:
@@ -161,10 +164,10 @@ class _Measurement:
         self.particles = replace(settings.particles, rows_per_call=2 * rows_at_once(run.recipe.network))
 
     def step_bound(self, steps: int) -> NegativeLogLikelihood:
-        bound = partial(step_bound, self.model, steps=steps, grid=self.grid, sampler=self.sampler, latent=self.latent)
+        bound = partial(step_bound, steps=steps, grid=self.grid, sampler=self.sampler, latent=self.latent)
         chosen = self.particles
         if self.settings.choose_proposals and not self.model.latent.exact:
-            chosen = tightest(self.run, bound, chosen)
+            chosen = tightest(self.run, partial(bound, model=self.model), chosen)
         found = self._over_batches(f"step bound, T = {steps}", partial(bound, particles=chosen), valid=True)
         proposals = None if self.model.latent.exact else chosen.proposals
         one_latent = self.latent == "fixed" and has_latent(self.run)
@@ -172,19 +175,32 @@ class _Measurement:
 
     def delbo(self, particles: int) -> NegativeLogLikelihood:
         drawn, draws = replace(self.particles, count=particles), self.settings.delbo_draws
-        estimate = partial(k_sample_delbo, self.model, particles=drawn, draws=draws)
+        estimate = partial(k_sample_delbo, particles=drawn, draws=draws)
         found = self._over_batches(f"DELBO, K = {particles} ({NOT_A_BOUND})", estimate, valid=False)
         return replace(found, particles=particles, draws=draws, warning=NOT_A_BOUND)
 
     def elbo(self) -> NegativeLogLikelihood:
         draws = self.settings.delbo_draws
-        return replace(self._over_batches("ELBO", partial(elbo, self.model, draws=draws), valid=True), draws=draws)
+        return replace(self._over_batches("ELBO", partial(elbo, draws=draws), valid=True), draws=draws)
+
+    def _estimated(self, estimate: Callable[..., Tensor], number: int, generator: torch.Generator) -> Tensor:
+        """Of one batch; given their labels, of those with the same label at a time."""
+        x0 = self.batches[number].to(self.model.device)
+        if self.labels is None:
+            found: Tensor = estimate(model=self.model, x0=x0, generator=generator)
+            return found
+        labels = torch.split(self.labels, len(self.batches[0]))[number]
+        total = torch.empty(len(x0), dtype=torch.float64)
+        for label in sorted(set(labels.tolist())):
+            rows = labels == label
+            total[rows] = estimate(model=self.model.labelled(label), x0=x0[rows], generator=generator)
+        return total
 
     def _over_batches(self, what: str, estimate: Callable[..., Tensor], *, valid: bool) -> NegativeLogLikelihood:
         def draw(number: int) -> Tensor:
             # For each batch: which process does it must not matter, nor what was measured before.
             generator = step_generator(self.settings.seed, BOUNDS, number)
-            found: Tensor = estimate(x0=self.batches[number].to(self.model.device), generator=generator)
+            found = self._estimated(estimate, number, generator)
             self.progress(what, sum(map(len, self.batches[: number + 1])), len(self.x0))
             return found
 
@@ -213,6 +229,15 @@ def tightest(run: Run, bound: Callable[..., Tensor], particles: Particles) -> Pa
         return float(bound(x0=x0, particles=tried, generator=step_generator(0, PILOT)).mean())
 
     return replace(particles, proposals=max(dict.fromkeys([particles.proposals, *CANDIDATES]), key=found))
+
+
+def held_out_labels(run: Run, x0: Tensor) -> Tensor:
+    """Of the held-out examples that are judged."""
+    if run.format.labels is None or run.data.test_labels is None:
+        raise UserError(f"{run.directory.path} has not learnt from labels: train it with data.labels=true")
+    if not torch.equal(run.data.test[: len(x0)].long(), x0):
+        raise UserError("labels are known of held-out examples only, not of --data")
+    return run.data.test_labels[: len(x0)]
 
 
 def text_unit(run: Run) -> str | None:
@@ -261,7 +286,7 @@ def judge_latent(run: Run, examples: Tensor) -> LatentHealth | None:
 
 def has_latent(run: Run) -> bool:
     """Whether the run's model has a latent variable: VADD has one, MDLM has none."""
-    return not isinstance(run.model.latent, NoLatent)
+    return not run.model.latent.absent
 
 
 def check_examples(run: Run, examples: Tensor) -> Tensor:

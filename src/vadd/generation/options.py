@@ -36,6 +36,10 @@ class SamplingOptions(TypedDict, total=False):
     """For completions with one z: latents drawn for each, of which one is kept by the likelihood of what is known. Of
     no use to a prior that reads what is known, and to a new z at each step.
     """
+    label: str | int | None
+    """Of a run that has learnt from labels: the one to draw samples of, by name or number."""
+    guidance: float | None
+    """Classifier-free guidance: above 1 the label is followed more closely than the model would by itself."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class SamplingSettings:
     latent: LatentPolicy | Tensor
     token_sampler: TokenSampler
     candidates: int = 1
+    guidance: float = 1.0
 
     @property
     def exact(self) -> bool:
@@ -56,7 +61,8 @@ class SamplingSettings:
 
         A new z at each step and one z for all steps are two samplers, with a bound each; no bound is about a given z.
         """
-        return self.sampler.exact and self.token_sampler.exact and not isinstance(self.latent, Tensor)
+        own = self.guidance == 1 and not isinstance(self.latent, Tensor)
+        return self.sampler.exact and self.token_sampler.exact and own
 
 
 def resolve(model: MaskedDiffusion, defaults: Sampling, **options: Any) -> SamplingSettings:
@@ -80,7 +86,14 @@ def resolve(model: MaskedDiffusion, defaults: Sampling, **options: Any) -> Sampl
     if candidates < 1:
         raise UserError(f"the number of candidates must be at least 1, not {candidates}")
     return SamplingSettings(
-        steps, given.get("seed", 0), sampler, grid, latent, given.get("token_sampler", TokenSampler()), candidates
+        steps,
+        given.get("seed", 0),
+        sampler,
+        grid,
+        latent,
+        given.get("token_sampler", TokenSampler()),
+        candidates,
+        model.guidance,
     )
 
 

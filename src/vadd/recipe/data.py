@@ -6,6 +6,8 @@ from pydantic import Field, PositiveInt
 
 from vadd.recipe.section import CountingSection, Fraction
 
+LABELS = "whether the model is given the class of each example, to draw from a class: `vadd sample --label`"
+
 
 class ToyData(CountingSection):
     """One of the two-dimensional distributions of the paper."""
@@ -48,6 +50,7 @@ class DigitsData(CountingSection):
     """scikit-learn's handwritten digits, 8 x 8, part of that package."""
 
     kind: Literal["digits"] = "digits"
+    labels: bool = Field(False, description=LABELS)
     levels: int = Field(2, ge=2, le=17)
 
 
@@ -55,6 +58,7 @@ class MnistData(CountingSection):
     """MNIST binarised at one half and padded to 32 x 32."""
 
     kind: Literal["mnist"] = "mnist"
+    labels: bool = Field(False, description=LABELS)
     directory: str | None = Field(
         None, description="where the four idx files lie; by default where `vadd data mnist` puts them"
     )
@@ -62,6 +66,7 @@ class MnistData(CountingSection):
 
 class Cifar10Data(CountingSection):
     kind: Literal["cifar10"] = "cifar10"
+    labels: bool = Field(False, description=LABELS)
     directory: str | None = Field(
         None, description="where the binary batches lie; by default where `vadd data cifar10` puts them"
     )

@@ -102,6 +102,17 @@ class Recipe(Section):
                 raise ValueError("latent.codes does not go with training.start_from and network.kind=mlp")
         return self
 
+    @model_validator(mode="after")
+    def _labels_fit(self) -> "Recipe":
+        if not getattr(self.data, "labels", False):
+            return self
+        if self.network.kind == "short-transformer" or self.latent.per == "position":
+            raise ValueError("data.labels does not go with a latent that is divided among positions")
+        for name, value in {"prior": "normal", "codes": 0, "heard_from": 0}.items():
+            if getattr(self.latent, name) != value:
+                raise ValueError(f"data.labels goes with latent.{name}={value}, not {getattr(self.latent, name)}")
+        return self
+
     def to_yaml(self) -> str:
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, width=120)
 

@@ -26,6 +26,9 @@ class Training(CountingSection):
     ema: float = Field(
         0.999, ge=0, lt=1, description="decay of the averaged weights that sampling uses; 0: no averaging"
     )
+    label_dropout: Fraction = Field(
+        0.1, description="with data.labels: share of the examples that drop their label, so that it can be left out"
+    )
     kl_warmup: Fraction = Field(0.2, description="share of the steps over which the KL weight rises from 0 to 1")
     kl_power: PositiveFloat = Field(
         1.0, description="it rises as this power of the step: 1 as in the paper; larger leaves the latent more time"

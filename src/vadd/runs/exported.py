@@ -58,6 +58,7 @@ class ExportedModel:
     step: int
     sha256: str
     sizes: tuple[int, ...] | None = None
+    labels: tuple[str, ...] | None = None
     unknowns: bool = False
     data_sha256: str | None = None
     """Of the data that the model learned from."""
@@ -123,5 +124,6 @@ def read_exported(path: Path) -> ExportedModel:
     if newer:
         raise UserError(f"{path} was exported by a newer version, vadd {content.get('vadd')}: upgrade with pip")
     unknowns = bool(content.get("unknowns"))
+    labels = None if content.get("labels") is None else tuple(map(str, content["labels"]))
     recipe = load_recipe(str(path / RECIPE))
-    return ExportedModel(path, recipe, shape, vocab_size, pad, step, sha256, sizes, unknowns, data_sha256)
+    return ExportedModel(path, recipe, shape, vocab_size, pad, step, sha256, sizes, labels, unknowns, data_sha256)

@@ -31,6 +31,7 @@ from vadd.runs.checkpoint import read_weights
 from vadd.runs.exported import ExportedModel, find_exported
 from vadd.runs.layout import CheckpointName, PriorChoice, RunDirectory, step_of
 from vadd.runs.priors import prior_records, read_prior
+from vadd.words import suggestion
 
 
 class Run:
@@ -112,6 +113,17 @@ class Run:
         other.recipe = self.recipe.model_copy(update={"sampling": settings})
         return other
 
+    def labelled(self, label: str | int | None, guidance: float = 1.0) -> "Run":
+        """The same run for samples of one label, by its name or number; see :meth:`MaskedDiffusion.labelled`."""
+        names = self.format.labels or ()
+        if label is not None and names and str(label) not in names:
+            raise UserError(
+                f"unknown label {str(label)!r}{suggestion(str(label), names)}; known are {', '.join(names)}"
+            )
+        other = copy.copy(self)
+        other.model = self.model.labelled(None if label is None or not names else names.index(str(label)), guidance)
+        return other
+
     def restricted(self, sizes: Sequence[int]) -> "Run":
         """The same run with only the first values of each position allowed."""
         other = copy.copy(self)
@@ -158,6 +170,10 @@ class Run:
         trajectories are kept. ``memory`` is what a chunk may take, in bytes; by default 256 MB, on a GPU a part of what
         is free. Several ``processes`` divide the chunks, and the samples come out in the main one.
         """
+        label, guidance = options.pop("label", None), options.pop("guidance", None)
+        if label is not None or guidance is not None:
+            given = self.labelled(label, 1.0 if guidance is None else guidance)
+            return given.stream(start, record=record, memory=memory, processes=processes, progress=progress, **options)
         settings = resolve(self.model, self.recipe.sampling, **options)
         n = check_start(self.model, settings, start)
         check_samples(n, settings.steps)
@@ -303,7 +319,7 @@ def exported_format(exported: ExportedModel, tokenizer: Tokenizer | None) -> Exa
     pad = exported.pad
     if pad is None and tokenizer is not None:
         pad = example_format(exported.recipe, tokenizer).pad
-    return ExampleFormat(exported.shape, exported.vocab_size, pad, exported.sizes, exported.unknowns)
+    return ExampleFormat(exported.shape, exported.vocab_size, pad, exported.sizes, exported.labels, exported.unknowns)
 
 
 def read_format(directory: RunDirectory, recipe: Recipe, tokenizer: Tokenizer | None) -> ExampleFormat:
@@ -316,7 +332,8 @@ def read_format(directory: RunDirectory, recipe: Recipe, tokenizer: Tokenizer | 
         shape, vocab_size, pad = tuple(map(int, about["shape"])), int(about["vocab_size"]), about.get("pad")
         if not shape or min(shape) < 1 or vocab_size < 2 or type(pad) not in (int, type(None)):
             raise ValueError
-        return ExampleFormat(shape, vocab_size, pad, sizes, bool(about.get("unknowns")))
+        labels = None if about.get("labels") is None else tuple(map(str, about["labels"]))
+        return ExampleFormat(shape, vocab_size, pad, sizes, labels, bool(about.get("unknowns")))
     except (KeyError, TypeError, ValueError, OverflowError):
         raise UserError(f"{directory.data_file} is damaged") from None
 
@@ -334,9 +351,10 @@ def read_fingerprint(directory: RunDirectory) -> str | None:
 
 
 def varying(format: ExampleFormat) -> dict[str, Any]:
-    """What is said only of formats that have it: positions of different sizes, unknown values."""
+    """What is said only of formats that have it: positions of different sizes, labels, unknown values."""
     sizes = {} if format.sizes is None else {"sizes": list(format.sizes)}
-    return sizes | ({"unknowns": True} if format.unknowns else {})
+    labels = {} if format.labels is None else {"labels": list(format.labels)}
+    return sizes | labels | ({"unknowns": True} if format.unknowns else {})
 
 
 def read_tokenizer(directory: RunDirectory) -> Tokenizer | None:

@@ -7,7 +7,7 @@ takes its rows: the result does not depend on the number of processes, nor on th
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -240,6 +240,8 @@ class Trainer:
         x0 = self.data.train[indices[rows]].to(self.device, torch.int64)
         part = BatchPart(rows, len(indices))
         batch = MaskedBatch.of(x0, masking[rows].to(self.device), self.model.mask_value, part)
+        if self.data.label_names is not None and self.data.train_labels is not None:
+            batch = replace(batch, labels=self.data.train_labels[indices[rows]].to(self.device))
         with self._autocast():
             evidence = self.wrapped(batch, self._kl_weight(step), generator)
         result = objective(evidence, self.data.positions)

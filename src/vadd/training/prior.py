@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vadd.build import OwnNetworks, build_prior, rows_at_once
-from vadd.core import CodedLatent, DiagonalGaussian, FlowPrior, MaskedBatch, MaskedDiffusion
+from vadd.core import CodedLatent, DiagonalGaussian, FlowPrior, LabelledLatent, MaskedBatch, MaskedDiffusion
 from vadd.core.patterns import InfillMasks
 from vadd.core.randomness import PRIOR, seed_dropout, step_generator
 from vadd.errors import Interrupted, UserError
@@ -59,6 +59,8 @@ def fit_prior(
     """Fit a prior to the weights that the run was loaded with and write it beside them; see :mod:`vadd.runs.priors`."""
     if run.model.latent.dim == 0:
         raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM), and needs no prior")
+    if isinstance(run.model.latent, LabelledLatent):
+        raise UserError(f"{run.directory.path} is given labels: a prior that is learned does not go with them yet")
     if isinstance(run.model.latent, CodedLatent):
         raise UserError(f"{run.directory.path} has codes: its prior is learnt already, with the model")
     directory = RunDirectory.open(run.directory.path)  # an exported model is none

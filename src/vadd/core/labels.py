@@ -1,0 +1,131 @@
+r"""A label beside z: the denoiser is given [z, onehot(label)], and zeros where there is no label.
+
+A share of the training examples drops its label, so that one model draws with and without. The recognition model knows
+the label too: else z would say what the label says already, and a z drawn from the prior would contradict it.
+"""
+
+import copy
+from statistics import NormalDist
+
+import torch
+from torch import Tensor, nn
+
+from vadd.core.gaussian import DiagonalGaussian
+from vadd.core.latents import Evidence, GaussianLatent, Latent, Particles, Score
+from vadd.core.masking import MaskedBatch
+from vadd.core.noise import Noise
+from vadd.errors import UserError
+
+
+class LabelledRecognizer(nn.Module):
+    """A recognition model whose posterior is shifted and scaled by the label: a row for each and one for none. All
+    start at nothing changed.
+    """
+
+    def __init__(self, recognizer: nn.Module, classes: int, dim: int) -> None:
+        super().__init__()
+        self.recognizer = recognizer
+        self.table = nn.Parameter(torch.zeros(classes + 1, 3 * dim))
+        self.labels: Tensor | None = None
+        """(B,), of the examples that are about to be read; whoever asks sets them."""
+
+    def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = self.recognizer(x0, xt, t)
+        labels = self.labels
+        if labels is None:
+            labels = torch.full((len(x0),), len(self.table) - 1, device=x0.device)
+        scale, shift, wider = self.table[labels].chunk(3, dim=-1)
+        return mean * (1 + scale) + shift, log_std + wider
+
+
+class LabelledLatent(Latent):
+    """One of ``classes`` labels beside the z of an ``inner`` latent, which may be none.
+
+    Training takes the labels of the batch and drops a share ``dropout`` of them. Samples and bounds are for the label
+    that is :attr:`given`, by default none.
+    """
+
+    def __init__(self, classes: int, inner: Latent, dropout: float = 0.1) -> None:
+        super().__init__()
+        if inner.heard_from > 0:
+            raise UserError("labels are heard in every state, and so must be the latent beside them")
+        self.classes, self.dropout = classes, dropout
+        self.inner = inner
+        if isinstance(inner, GaussianLatent):
+            inner.recognizer = LabelledRecognizer(inner.recognizer, classes, inner.dim)
+        self.dim = inner.dim + classes
+        self.exact = inner.exact
+        self.given: int | None = None
+
+    @property
+    def absent(self) -> bool:
+        return self.inner.absent
+
+    @property
+    def informed(self) -> bool:
+        return self.inner.informed
+
+    def with_label(self, label: int | None) -> "LabelledLatent":
+        """The same for samples of one label."""
+        other = copy.copy(self)
+        other.given = label
+        return other
+
+    def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> Tensor:
+        return self._beside(self.inner.draw(xt, t, noise), self._given(len(xt), xt.device))
+
+    def prior_nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
+        nodes, weights = self.inner.prior_nodes(count, xt)
+        return self._beside(nodes, self._given(len(weights), xt.device)), weights
+
+    def evidence(
+        self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator
+    ) -> Evidence:
+        labels = self._given(len(batch.x0), batch.x0.device)
+        if batch.labels is not None:
+            # Coins of the whole batch, however it is divided.
+            coins = batch.normal(1, 1, generator)[0, :, 0]
+            kept = coins >= (NormalDist().inv_cdf(self.dropout) if 0 < self.dropout < 1 else 99 * (self.dropout - 0.5))
+            labels = torch.where(kept, batch.labels, self.classes)
+        self._tell(labels)
+        return self.inner.evidence(self._labelled(score, labels), batch, weight, kl_weight, generator)
+
+    def log_marginal(
+        self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
+    ) -> Tensor:
+        labels = self._given(len(batch.x0), batch.x0.device)
+        self._tell(labels)
+        return self.inner.log_marginal(self._labelled(score, labels), batch, revealed, particles, generator)
+
+    def posterior(self, batch: MaskedBatch) -> DiagonalGaussian | None:
+        self._tell(self._given(len(batch.x0), batch.x0.device))
+        return self.inner.posterior(batch)
+
+    def point(self, score: Score, batch: MaskedBatch) -> Tensor:
+        labels = self._given(len(batch.x0), batch.x0.device)
+        self._tell(labels)
+        return self._beside(self.inner.point(self._labelled(score, labels), batch), labels)
+
+    def unlabelled(self, z: Tensor) -> Tensor:
+        """What the denoiser would be given without the label."""
+        return torch.cat([z[..., : self.inner.dim], torch.zeros_like(z[..., self.inner.dim :])], dim=-1)
+
+    def _given(self, count: int, device: torch.device) -> Tensor:
+        """(count,): the label that is given; ``classes`` stands for none."""
+        return torch.full((count,), self.classes if self.given is None else self.given, device=device)
+
+    def _tell(self, labels: Tensor) -> None:
+        if isinstance(self.inner, GaussianLatent) and isinstance(self.inner.recognizer, LabelledRecognizer):
+            self.inner.recognizer.labels = labels
+
+    def _labelled(self, score: Score, labels: Tensor) -> Score:
+        """The score of z (K, B, d) or None, with the labels (B,) beside it."""
+
+        def labelled(z: Tensor | None) -> Tensor:
+            return score(self._beside(z, labels) if z is not None else self._beside(None, labels)[None])
+
+        return labelled
+
+    def _beside(self, z: Tensor | None, labels: Tensor) -> Tensor:
+        one_hot = (labels[:, None] == torch.arange(self.classes, device=labels.device)).float()
+        return one_hot if z is None else torch.cat([z, one_hot.to(z.dtype).expand(*z.shape[:-1], -1)], dim=-1)

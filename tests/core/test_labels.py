@@ -1,0 +1,128 @@
+"""Labels beside z: what the denoiser and the recognition model are given, dropping, guidance, and bounds given a label.
+
+Frequencies are compared by chi-square tests at level 1e-5, fewer than 10, with fixed seeds.
+"""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.helpers.exact import ConstantRecognizer, chi_square_p_value, index_of, seeded
+from vadd.core import (
+    ExactCount,
+    GaussianLatent,
+    LabelledLatent,
+    LinearSchedule,
+    MaskedBatch,
+    MaskedDiffusion,
+    NoLatent,
+    sample,
+    step_bound,
+)
+from vadd.errors import UserError
+from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
+
+CLASSES = 3
+
+
+class LabelDenoiser(nn.Module):
+    """Two positions of two values whose odds are those of the label, 0 without one; z, if any, comes first."""
+
+    def __init__(self, odds: list[float], dim: int = 0) -> None:
+        super().__init__()
+        self.positions, self.vocab_size, self.uses_time = 2, 2, False
+        self.odds, self.dim = nn.Parameter(torch.tensor(odds)), dim
+
+    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+        assert z is not None
+        odds = z[:, self.dim :].to(self.odds.dtype) @ self.odds
+        logits = torch.stack([torch.zeros_like(odds), odds], dim=-1)
+        return logits[where.nonzero()[:, 0]]
+
+
+def model_of(latent: bool) -> MaskedDiffusion:
+    inner = GaussianLatent(ConstantRecognizer(0.0, 0.0), dim=1) if latent else NoLatent()
+    network = LabelDenoiser([-1.0, 0.5, 2.0], dim=int(latent))
+    return MaskedDiffusion(network, LinearSchedule(), LabelledLatent(CLASSES, inner))
+
+
+@pytest.mark.parametrize("latent", [False, True], ids=["mdlm", "vadd"])
+@pytest.mark.parametrize(
+    ("label", "guidance", "odds"), [(None, 1.0, 0.0), (2, 1.0, 2.0), (0, 1.0, -1.0), (2, 1.5, 3.0)]
+)
+def test_samples_follow_the_law_of_their_label(latent: bool, label: int | None, guidance: float, odds: float) -> None:
+    tokens = sample(model_of(latent).labelled(label, guidance), 4000, 2, seeded(1)).tokens
+    one = torch.tensor([0.0, odds], dtype=torch.float64).softmax(0)
+    exact = torch.outer(one, one).flatten()
+    assert chi_square_p_value(index_of(tokens, 2).bincount(minlength=4).numpy(), exact.numpy()) > 1e-5
+
+
+@pytest.mark.parametrize("latent", [False, True], ids=["mdlm", "vadd"])
+def test_bounds_given_a_label_are_its_likelihood(latent: bool) -> None:
+    x0 = torch.tensor([[1, 1], [0, 1]])
+    for label, odds in ((None, 0.0), (1, 0.5), (2, 2.0)):
+        log_one = torch.tensor([0.0, odds], dtype=torch.float64).log_softmax(0)
+        found = step_bound(model_of(latent).labelled(label), x0, 2, 16)
+        assert found.tolist() == pytest.approx(log_one[x0].sum(1).tolist(), abs=1e-6)
+
+
+def network_model(dropout: float = 0.5) -> MaskedDiffusion:
+    torch.manual_seed(0)
+    denoiser = MlpDenoiser(3, 4, width=16, latent_dim=2 + CLASSES)
+    recognizer = SiameseMlpRecognizer(3, 4, latent_dim=2, width=16)
+    return MaskedDiffusion(
+        denoiser, LinearSchedule(), LabelledLatent(CLASSES, GaussianLatent(recognizer, 2, particles=2), dropout)
+    )
+
+
+def test_guidance_of_one_is_no_guidance_bit_for_bit() -> None:
+    model = network_model()
+    plain, guided = (sample(model.labelled(1, *guidance), 200, 3, seeded(0)).tokens for guidance in ((), (1.0,)))
+    assert torch.equal(plain, guided)
+    assert not torch.equal(plain, sample(model.labelled(1, 3.0), 200, 3, seeded(0)).tokens)
+
+
+def batch_of(size: int = 400) -> MaskedBatch:
+    x0 = torch.randint(4, (size, 3), generator=seeded(1))
+    masking = ExactCount()(size, 3, LinearSchedule(), seeded(2))
+    return replace(MaskedBatch.of(x0, masking, 4), labels=torch.randint(CLASSES, (size,), generator=seeded(3)))
+
+
+def test_training_hears_labels_and_drops_a_share_of_them() -> None:
+    batch = batch_of()
+    assert batch.labels is not None
+    others = replace(batch, labels=(batch.labels + 1) % CLASSES)
+    without = replace(batch, labels=None)
+    for dropout, share in ((0.0, 1.0), (1.0, 0.0), (0.5, 0.5)):
+        model = network_model(dropout)
+        with torch.no_grad():
+            first, second, third = (model(each, 1.0, seeded(4)).bound for each in (batch, others, without))
+        changed = float((first != second).double().mean())
+        # Of 400 coins the share lies within 5 standard deviations.
+        assert abs(changed - share) <= 5 * (share * (1 - share) / 400) ** 0.5
+    assert third.shape == (400,)
+
+
+def test_every_parameter_learns_and_the_recognition_model_knows_the_label() -> None:
+    model = network_model(0.1)
+    model(batch_of(), 1.0, seeded(4)).bound.sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    latent = model.latent
+    assert isinstance(latent, LabelledLatent)
+    assert isinstance(latent.inner, GaussianLatent)
+    table = latent.inner.recognizer.table
+    assert table.grad is not None
+    assert (table.grad.abs().sum(dim=1) > 0).all()
+
+
+def test_wrong_labels_and_guidance_are_refused() -> None:
+    with pytest.raises(UserError, match=r"no label 3; the model knows 0\.\.2"):
+        network_model().labelled(3)
+    with pytest.raises(UserError, match="guidance must be at least 0"):
+        network_model().labelled(1, -1.0)
+    with pytest.raises(UserError, match=r"data.labels=true"):
+        MaskedDiffusion(MlpDenoiser(2, 3, width=8), LinearSchedule()).labelled(1)
+    with pytest.raises(UserError, match="guided samples"):
+        step_bound(network_model().labelled(1, 2.0), torch.zeros(1, 3, dtype=torch.int64), 1)
