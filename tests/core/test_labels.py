@@ -21,6 +21,7 @@ from vadd.core import (
     sample,
     step_bound,
 )
+from vadd.core.labels import LabelledRecognizer
 from vadd.errors import UserError
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 
@@ -112,6 +113,7 @@ def test_every_parameter_learns_and_the_recognition_model_knows_the_label() -> N
     latent = model.latent
     assert isinstance(latent, LabelledLatent)
     assert isinstance(latent.inner, GaussianLatent)
+    assert isinstance(latent.inner.recognizer, LabelledRecognizer)
     table = latent.inner.recognizer.table
     assert table.grad is not None
     assert (table.grad.abs().sum(dim=1) > 0).all()
