@@ -145,8 +145,8 @@ class DrawingOptions:
         typer.Option(
             "--sampler",
             help="ancestral, parallel or first-hitting (the model's own distribution); confidence, margin, entropy or "
-            "entropy-bounded (the surest first); remask or remask-rescaled (with second thoughts). [default: the "
-            "recipe's]",
+            "entropy-bounded (the surest first); remask or remask-rescaled (with second thoughts); euler is SEDD's, "
+            "proposal EDLM's without its energy. [default: the recipe's]",
         ),
     ] = None
     grid: Annotated[
