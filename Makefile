@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --quiet --quiet --disable-pip-version-check
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint docs dist bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vadd demo --out runs/demo
@@ -18,12 +18,21 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# A wheel, installed and used where nothing of the repository can help.
+dist: $(VENV)/.installed-dev
+	rm -rf build dist
+	$(BIN)/python -m build --wheel --outdir dist .
+	$(BIN)/python tools/check_wheel.py
+
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/paper_scale.py
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './runs/*' -prune -exec rm -rf {} +
 
 $(VENV)/.installed: pyproject.toml constraints.txt

@@ -1,10 +1,12 @@
 """The Python examples of README and docs run as they stand."""
 
+import doctest
 import re
 from pathlib import Path
 
 import pytest
 
+import vadd.api.train
 from tests.helpers.tiny import TINY, train_in
 from vadd.recipe import load_recipe
 
@@ -31,3 +33,9 @@ def test_every_example_of_a_page_runs(page: Path, place: Path, monkeypatch: pyte
     names: dict[str, object] = {}  # the blocks of a page may build on each other
     for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         exec(compile(code, str(page), "exec"), names)
+
+
+def test_the_example_of_vadd_train_runs() -> None:
+    results = doctest.testmod(vadd.api.train)
+    assert results.attempted > 0
+    assert results.failed == 0

@@ -3,6 +3,7 @@
 import html
 import sys
 import time
+import warnings
 from dataclasses import replace
 from importlib import import_module
 from types import TracebackType
@@ -34,6 +35,8 @@ class NotebookProgress:
         self._html: Any = None
 
     def __enter__(self) -> "NotebookProgress":
+        # Others' bars miss their widgets, which this one does without.
+        warnings.filterwarnings("ignore", message="IProgress not found")
         shown: Any = import_module("IPython.display")  # there, or nobody would ask
         self._html = shown.HTML
         self._began = time.perf_counter()

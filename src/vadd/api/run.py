@@ -37,11 +37,8 @@ PARTICLES = 64
 
 
 class Run(LoadedRun):
-    """A trained model with its recipe: :meth:`sample`, :meth:`infill`, :meth:`evaluate`, :meth:`bound`, :meth:`plot`.
-
-    >>> import vadd
-    >>> run = vadd.load("runs/checkers")  # doctest: +SKIP
-    >>> points = run.sample(1000, steps=1)  # doctest: +SKIP
+    """A trained model with its recipe: :meth:`sample`, :meth:`infill`, :meth:`evaluate`, :meth:`bound`, :meth:`plot`,
+    :meth:`export`; :func:`vadd.train` and :func:`vadd.load` give one.
     """
 
     @property

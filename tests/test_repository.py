@@ -1,0 +1,62 @@
+"""What surrounds the package: its pages, its citation, its workflow, its version."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tools.griffe_docstrings import readable
+
+import vadd
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_pages_are_built_without_a_dead_link_and_with_the_reference(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    built = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    reference = (tmp_path / "site" / "api.html").read_text(encoding="utf-8")
+    for name in ("on_checkpoint", "Run", "Denoiser", "Recognizer", "check", "DiscreteDataset", "UserError"):
+        assert name in reference
+    assert ":class:" not in reference
+    assert "fonts.googleapis" not in reference
+
+
+def test_docstrings_are_made_readable() -> None:
+    assert readable("See :class:`~vadd.data.DiscreteDataset`.") == "See `DiscreteDataset`."
+    assert readable("Try\n\n>>> f(1)\n2\n\nand") == "Try\n\n```pycon\n>>> f(1)\n2\n```\n\nand"
+
+
+def test_every_page_is_reachable() -> None:
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")}
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    assert {page for page in pages if page not in navigation} == set()
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == vadd.__version__
+    assert citation["references"][0]["url"] == "https://arxiv.org/abs/2505.17384"
+    assert f"\n## {vadd.__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_workflow_runs_targets_that_there_are() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())
+    steps = [step["run"] for step in workflow["jobs"]["test"]["steps"] if "run" in step]
+    assert "make test" in steps
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(re.search(rf"^{step.removeprefix('make ')}:", makefile, re.MULTILINE) for step in steps)
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "README.md", "docs/architecture.md"])
+def test_files_that_a_page_names_are_there(name: str) -> None:
+    page = ROOT / name
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert targets
+    assert [target for target in targets if not (page.parent / target).exists()] == []
