@@ -297,6 +297,7 @@ def reproduce_baselines(
     ] = None,
     judging: JudgeOptions,
     json: JsonOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Every model of the zoo on the same data for the same processor time: quality, likelihood and cost of samples.
 
@@ -309,7 +310,7 @@ def reproduce_baselines(
       vadd data mnist && vadd reproduce baselines --data mnist
       vadd reproduce baselines --data text --judge judge.gguf
     """
-    check_json(json)
+    check_json(json, overwrite)
     if judging.judge is not None and data is not BaselineData.text:
         raise UserError(f"--judge reads texts; --data {data.value} has none")
     from dataclasses import asdict
