@@ -18,6 +18,7 @@ from torch import nn
 from vadd.core import (
     Ancestral,
     Autoregressive,
+    BlindLatent,
     CodedLatent,
     CosineSchedule,
     EntropyBounded,
@@ -485,6 +486,7 @@ LATENTS: dict[str, Callable[[LatentSection, nn.Module, int, int], Latent]] = {
     "per-state": lambda section, recognizer, dim, vocab_size: GaussianLatent(
         recognizer, dim, section.particles, heard_from=section.heard_from
     ),
+    "blind": lambda section, recognizer, dim, vocab_size: BlindLatent(recognizer, dim, vocab_size, section.particles),
     "shared": lambda section, recognizer, dim, vocab_size: SharedLatent(recognizer, dim, vocab_size),
 }
 

@@ -7,13 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 from torch.testing import assert_close
 
 from tests.helpers.exact import ConstantRecognizer, gauss_hermite, normal_log_density, properties, seeded
 from tests.helpers.networks import SMALL, awaken, gradients, small_model
 from vadd.core import (
+    BlindLatent,
     DiagonalGaussian,
     GaussianLatent,
     Latent,
@@ -172,3 +173,27 @@ def test_without_warmup_the_kl_weight_is_one(step: int) -> None:
 
 def test_the_kl_weight_starts_at_zero() -> None:
     assert kl_warmup(0, 10) == 0.0
+
+
+def test_a_blind_latent_does_not_see_the_state() -> None:
+    """The posterior is the same in every state of an example, and the evidence that of the sighted one where it sees
+    nothing either.
+    """
+    latent, sighted = BlindLatent(Reads(), 2, mask_value=4), GaussianLatent(Reads(), 2)
+    x0 = torch.tensor([[0, 1, 2], [3, 1, 0]])
+    hidden = torch.tensor([[True, False, True], [False, True, True]])
+    some, everything = (
+        MaskedBatch(x0, torch.where(masked, 4, x0), Masking(masked, torch.ones(2), torch.ones(2)))
+        for masked in (hidden, torch.ones_like(hidden))
+    )
+    assert torch.equal(latent.posterior(some).mean, latent.posterior(everything).mean)
+    assert not torch.equal(sighted.posterior(some).mean, sighted.posterior(everything).mean)
+    assert torch.equal(latent.posterior(some).mean, sighted.posterior(everything).mean)
+
+
+class Reads(nn.Module):
+    """A recognition model whose answer is what it was shown."""
+
+    def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        mean = torch.stack([x0.float().sum(1), xt.float().sum(1)], dim=1)
+        return mean, torch.zeros_like(mean)

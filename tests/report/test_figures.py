@@ -89,6 +89,9 @@ def test_the_curves_show_the_held_out_objective_and_its_kl() -> None:
     assert objective.lines[0].get_xydata() == pytest.approx(np.array([(10, 0.39), (20, 0.38), (30, 0.37)]))
     assert (objective.get_ylabel(), kl.get_ylabel()) == ("nats per position", "nats per example")
     assert kl.lines[0].get_xydata() == pytest.approx(np.array([(10, 0.1), (20, 0.2), (30, 0.3)]))
+    training = [(record["step"], record["loss"]) for record in RECORDS if record["split"] == "train"]
+    assert objective.lines[1].get_xydata() == pytest.approx(np.array(training).reshape(-1, 2))
+    assert [line.get_label() for line in objective.lines] == ["run, held out", "run, training"]
 
 
 def test_the_divergence_figure_has_a_line_per_run_and_one_per_floor() -> None:

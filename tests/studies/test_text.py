@@ -44,18 +44,21 @@ def book(tmp_path: Path) -> Path:
 def test_text_from_nothing_to_the_report(vadd_command: Command, tmp_path: Path, book: Path) -> None:
     out, file, judge = tmp_path / "out", tmp_path / "numbers.json", save_judge(tmp_path / "tiny-judge")
     options = ("--recipe", "pydocs", "--data", book, "--steps", "1,4", "--samples", 5, "--judge", judge, *LITTLE)
-    result = vadd_command("reproduce", "text", *TINY, "--out", out, "--json", file, *options)
+    result = vadd_command("reproduce", "text", *TINY, "--out", out, "--json", file, "--float32", *options)
     assert result.code == 0, result.err
     reports = json.loads(file.read_text())
     assert reports == json.loads((out / "results.json").read_text())
-    assert [report["model"] for report in reports] == ["mdlm", "vadd", "vadd"]
-    assert [report.get("latent_policy") for report in reports] == [None, "resample", "fixed"]
-    assert [[found["steps"] for found in report["results"]] for report in reports] == [[1, 4]] * 3
+    assert [report["model"] for report in reports] == ["mdlm", "vadd", "vadd", "mdlm", "vadd"]
+    assert [report.get("draws") for report in reports] == [None, None, None, "float32", "float32"]
+    assert [report.get("latent_policy") for report in reports] == [None, "resample", "fixed", None, "resample"]
+    assert [[found["steps"] for found in report["results"]] for report in reports] == [[1, 4]] * 5
     assert all(found["gen_ppl"] > 1 for report in reports for found in [*report["results"], report["real_text"]])
     assert all(report["judge"]["name"] == "tiny-judge" for report in reports)
     assert all(report["training_seconds"] > 0 for report in reports)
-    assert [report["training_steps"] for report in reports] == [11, 10, 10], "MDLM is given the same time"
-    assert [[bound["steps"] for bound in report["bounds"]] for report in reports] == [[1, 2], [1, 2], [1, 2]]
+    assert [report["training_steps"] for report in reports] == [11, 10, 10, 11, 10], "MDLM is given the same time"
+    bounds = [[bound["steps"] for bound in report["bounds"]] for report in reports if "bounds" in report]
+    assert bounds == [[1, 2], [1, 2], [1, 2]], "bounds are about exact draws"
+    assert "VADD, float32 draws / MDLM" in result.out
     one_step = [report["results"][0]["gen_ppl"] for report in reports]
     assert one_step[1] == one_step[2], "in one step there is one latent either way"
     assert reports[0]["elbo"]["valid"] is True
@@ -74,6 +77,17 @@ def test_text_from_nothing_to_the_report(vadd_command: Command, tmp_path: Path, 
     assert str(tmp_path) not in page
     assert "VADD, one z / MDLM" in result.out
     assert "…" not in result.out, "every number is whole at eighty columns"
+
+
+def test_lm1b_of_sentences_from_nothing_to_the_report(vadd_command: Command, tmp_path: Path) -> None:
+    sentences = tmp_path / "sentences.txt"
+    sentences.write_text(BOOK)
+    changes = [change for change in TINY if not change.startswith("data.corpus")]
+    options = ("--data", sentences, "--steps", "2", "--samples", 3, "--bound", "1", *LITTLE[:-2])
+    result = vadd_command("reproduce", "lm1b", *changes, "data.tokenizer=bytes", "--out", tmp_path / "out", *options)
+    assert result.code == 0, result.err
+    assert "pads not scored" in " ".join(result.out.split())
+    assert "vadd reproduce lm1b --steps 2" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_without_a_judge_it_is_said_how_to_give_one(vadd_command: Command, tmp_path: Path, book: Path) -> None:
@@ -149,8 +163,8 @@ def test_the_papers_generative_perplexities_stand_only_beside_what_was_measured_
     reports = [report(model, 300.0, 200.0, recipe="mine", **more) for model in ("mdlm", "vadd")]
     table = ratio_table(reports)
     rows = {row[0]: list(row[1:]) for row in table.rows}
-    assert rows.get("MDLM, the paper") == ([330.39, 191.96] if beside else None)
-    assert rows.get("VADD, the paper") == ([194.08, 124.23] if beside else None)
+    assert rows.get("MDLM, the paper, float64 draws") == ([330.39, 191.96] if beside else None)
+    assert rows.get("VADD, the paper, float64 draws") == ([194.08, 124.23] if beside else None)
     assert ("do not compare" in table.note.replace("It compares", "")) is not beside
 
 

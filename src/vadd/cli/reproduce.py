@@ -6,31 +6,26 @@ from typing import Annotated
 
 import typer
 
+from vadd.cli import reproduce_text as of_text
 from vadd.cli.comparisons import show_comparison
 from vadd.cli.console import Narrator
 from vadd.cli.judging import JudgeOptions
 from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, check_json, check_there, grouped
-from vadd.cli.study_options import StudyOptions
+from vadd.cli.reproduce_all import ListOption, paper_command
+from vadd.cli.study_options import DataOption, OutOption, Scale, StudyOptions
 from vadd.errors import UserError
 
 reproduce = typer.Typer(help="Repeat the paper's experiments and put the results beside its own.", no_args_is_help=True)
 
 
+@reproduce.callback()
+def options(listed: ListOption = False) -> None:
+    """What every study understands."""
+
+
 class ToyScale(StrEnum):
     cpu = "cpu"
     paper = "paper"
-
-
-class Scale(StrEnum):
-    small = "small"
-    paper = "paper"
-
-
-OutOption = Annotated[Path, typer.Option("--out", help="Where the runs and the report go.")]
-DataOption = Annotated[
-    Path | None,
-    typer.Option("--data", help="Where the data set lies; by default where `vadd data` puts it.", show_default=False),
-]
 
 
 @reproduce.command("toys")
@@ -336,51 +331,40 @@ def reproduce_baselines(
     out_console.print(f"report: {found.page.resolve()}", soft_wrap=True)
 
 
-@reproduce.command("text")
+@reproduce.command("recognition")
 @grouped
-def reproduce_text(
+def reproduce_recognition(
     *,
     overrides: OverridesArgument = None,
-    out: OutOption = Path("runs/text"),
+    out: OutOption = Path("runs/recognition"),
     scale: Annotated[
-        Scale, typer.Option(help="small: text8-small, for a CPU; paper: openwebtext, 1M iterations on GPUs.")
+        Scale, typer.Option(help="small: digits, minutes per model; paper: the appendix's recipe for MNIST.")
     ] = Scale.small,
-    recipe: Annotated[
-        str | None, typer.Option(help="Another recipe for text, like pydocs or lm1b.", show_default=False)
-    ] = None,
     data: DataOption = None,
-    judging: JudgeOptions,
     measuring: StudyOptions,
     json: JsonOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Text: both models, bounds, generative perplexity with entropy by steps and their ratio, samples side by side.
-
-    Finished trainings are kept and interrupted ones continued, and no text is judged twice.
+    """The paper's remark that a recognition model which does not see x_t collapses: with it and without, side by side.
 
     \b
     Examples:
-      vadd reproduce text --judge gpt2-large
-      vadd reproduce text --recipe pydocs --steps 1,4,16 --samples 64
-      vadd reproduce text --scale paper --judge gpt2-large --out runs/openwebtext
+      vadd reproduce recognition
+      vadd reproduce recognition training.steps=500 --limit 100
     """
     check_json(json, overwrite)
     check_there(data)
     changes = measuring.changes()
-    from vadd.report.text_tables import text_table
-    from vadd.studies.text import ratio_table, text_likelihoods
-    from vadd.studies.text import reproduce_text as run_text
+    from vadd.report.tables import latent_table
+    from vadd.studies.recognition import recognition_table
+    from vadd.studies.recognition import reproduce_recognition as run_recognition
 
-    narrator = Narrator()
-    comparison = run_text(
-        out,
-        scale.value,
-        narrator,
-        recipe=recipe,
-        data=data,
-        language=judging.open((), narrator),
-        overrides=overrides or [],
-        changes=changes,
-    )
-    ratios = [] if judging.judge is None else [ratio_table(comparison.reports)]
-    show_comparison(comparison, [text_table(comparison.reports), *ratios, text_likelihoods(comparison.reports)], json)
+    comparison = run_recognition(out, scale.value, Narrator(), data=data, overrides=overrides or [], changes=changes)
+    show_comparison(comparison, [recognition_table(comparison.reports), latent_table(comparison.reports)], json)
+
+
+reproduce.command("text")(of_text.text)
+reproduce.command("lm1b")(of_text.lm1b)
+reproduce.command("zero-shot")(of_text.zero_shot)
+reproduce.command("speed")(of_text.speed)
+reproduce.command("paper")(paper_command(lambda words: reproduce(words, standalone_mode=False)))

@@ -1,11 +1,25 @@
 """How a study of ``vadd reproduce`` measures; what is not said is what its scale says."""
 
 from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from vadd.cli.options import parse_steps
+
+
+class Scale(StrEnum):
+    small = "small"
+    paper = "paper"
+
+
+OutOption = Annotated[Path, typer.Option("--out", help="Where the runs and the report go.")]
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="Where the data set lies; by default where `vadd data` puts it.", show_default=False),
+]
 
 
 @dataclass(frozen=True)

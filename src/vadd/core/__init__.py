@@ -11,7 +11,17 @@ from vadd.core.energy import EnergyDiffusion, EnergyOfAnother, EnergyWeighted, L
 from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.labels import LabelledLatent
-from vadd.core.latents import Evidence, GaussianLatent, Latent, NoLatent, Particles, Recognizer, SharedLatent, kl_warmup
+from vadd.core.latents import (
+    BlindLatent,
+    Evidence,
+    GaussianLatent,
+    Latent,
+    NoLatent,
+    Particles,
+    Recognizer,
+    SharedLatent,
+    kl_warmup,
+)
 from vadd.core.masking import (
     EvenWeights,
     ExactCount,
@@ -50,6 +60,7 @@ __all__ = [
     "Analytic",
     "Ancestral",
     "Autoregressive",
+    "BlindLatent",
     "CodedLatent",
     "CosineSchedule",
     "Denoiser",

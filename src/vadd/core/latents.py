@@ -293,7 +293,26 @@ class GaussianLatent(Latent):
         return log_mean_weight(score, log_prior, proposal, chunk, generator)
 
 
-class SharedLatent(GaussianLatent):
+class BlindLatent(GaussianLatent):
+    """As :class:`GaussianLatent`, with a recognition model r(z | x0) that does not see the state x_t.
+
+    The paper found that it collapses; it is here so that one can see that.
+    """
+
+    def __init__(
+        self, recognizer: nn.Module, dim: int, mask_value: int, particles: int = 1, *, prior: Prior | None = None
+    ) -> None:
+        super().__init__(recognizer, dim, particles, prior=prior)
+        self.mask_value = mask_value
+
+    def posterior(self, batch: MaskedBatch) -> DiagonalGaussian:
+        """r(z | x0): the recognition model is shown everything masked, whatever the state."""
+        # One row in memory for all examples: a network may read it once.
+        nothing_known = batch.x0.new_full((1, batch.x0.shape[1]), self.mask_value).expand_as(batch.x0)
+        return self._recognized(batch.x0, nothing_known, torch.ones_like(batch.t))
+
+
+class SharedLatent(BlindLatent):
     r"""One z with one meaning: the recognition model r(z | x0) does not see x_t, and one z serves all steps.
 
     The evidence is w log p(x_S | x_t, z) - lambda KL(r(z | x0) || p(z)): the KL counts once for an example, not once
@@ -302,14 +321,7 @@ class SharedLatent(GaussianLatent):
     """
 
     def __init__(self, recognizer: nn.Module, dim: int, mask_value: int, *, prior: Prior | None = None) -> None:
-        super().__init__(recognizer, dim, prior=prior)
-        self.mask_value = mask_value
-
-    def posterior(self, batch: MaskedBatch) -> DiagonalGaussian:
-        """r(z | x0): the recognition model is shown everything masked, whatever the state."""
-        # One row in memory for all examples: a network may read it once.
-        nothing_known = batch.x0.new_full((1, batch.x0.shape[1]), self.mask_value).expand_as(batch.x0)
-        return self._recognized(batch.x0, nothing_known, torch.ones_like(batch.t))
+        super().__init__(recognizer, dim, mask_value, prior=prior)
 
     def evidence(
         self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator

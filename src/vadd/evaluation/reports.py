@@ -241,6 +241,8 @@ class RunReport:
     prior_seconds: float | None = None
     """What its fit took."""
     sampler: str | None = None
+    draws: str | None = None
+    """The precision of the draws where it is not float64, which alone is exact."""
     results: tuple[StepResult, ...] = ()
     samples: int | None = None
     """How many were drawn for each number of steps."""
@@ -284,6 +286,7 @@ class RunReport:
             "prior": self.prior,
             "prior_seconds": self.prior_seconds,
             "sampler": self.sampler,
+            "draws": self.draws,
             "results": [result.to_json() for result in self.results],
             "samples": self.samples,
             "nearest": None if self.nearest is None else self.nearest.to_json(),
@@ -318,6 +321,7 @@ class RunReport:
             prior=json.get("prior"),
             prior_seconds=json.get("prior_seconds"),
             sampler=json.get("sampler"),
+            draws=json.get("draws"),
             results=tuple(map(StepResult.from_json, json["results"])),
             samples=json.get("samples"),
             nearest=NearestReport.from_json(json["nearest"]) if "nearest" in json else None,

@@ -1,5 +1,6 @@
 """Zero-shot: how well a run on text predicts corpora that it has not learnt from."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from vadd.errors import UserError
@@ -14,9 +15,17 @@ SUFFIXES = frozenset({".txt", ".jsonl", ".csv"})
 
 def zero_shot(run: Run, folder: Path, settings: BoundSettings, progress: Progress = silent) -> tuple[CorpusReport, ...]:
     """The same bounds for every corpus in ``folder``; one that the run cannot read is skipped and says why."""
-    found = tuple(_judge(run, path, settings, progress) for path in corpora_in(folder))
+    return judge_corpora(run, corpora_in(folder), settings, progress)
+
+
+def judge_corpora(
+    run: Run, paths: Sequence[Path], settings: BoundSettings, progress: Progress = silent
+) -> tuple[CorpusReport, ...]:
+    """Of corpora wherever they lie."""
+    found = tuple(_judge(run, path, settings, progress) for path in paths)
     first = found[0]
     if isinstance(first, SkippedCorpus) and all(isinstance(entry, SkippedCorpus) for entry in found):
+        folder = paths[0].parent
         raise UserError(f"{run.directory.path} can read nothing in {folder}; {first.corpus}: {first.skipped}")
     return found
 

@@ -24,9 +24,10 @@ class FlowSection(CountingSection):
 
 
 class LatentSection(Section):
-    kind: Literal["per-state", "shared"] = Field(
+    kind: Literal["per-state", "blind", "shared"] = Field(
         "per-state",
-        description="per-state: z may mean something else in each state, as in the paper; shared: one z for all states",
+        description="per-state: z may mean something else in each state, as in the paper; blind: the same with a "
+        "recognition model that does not see the state; shared: one z for all states",
     )
     dim: NonNegativeInt = Field(2, description="numbers in z; 0 with codes alone")
     per: Literal["example", "position"] = Field(
@@ -55,6 +56,8 @@ class LatentSection(Section):
     def _one_particle_if_shared(self) -> "LatentSection":
         if self.kind == "shared" and (self.particles > 1 or self.heard_from > 0):
             raise ValueError("a shared latent has one particle and is heard in every state")
+        if self.kind == "blind" and self.heard_from > 0:
+            raise ValueError("a blind latent is heard in every state: its recognition model cannot tell them apart")
         return self
 
     @model_validator(mode="after")

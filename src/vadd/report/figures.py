@@ -47,17 +47,20 @@ def histogram_panels(rows: Mapping[str, Sequence[Panel]]) -> Figure:
 
 
 def training_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """The held-out objective and its KL against steps; ``runs`` maps a run's name to the lines of its
-    ``metrics.jsonl``.
+    """The objective and its KL against steps, held out and, thin and dashed, in training; ``runs`` maps a run's name to
+    the lines of its ``metrics.jsonl``.
     """
     figure = Figure(figsize=(9.2, 3.4), layout="constrained")
     objective_axis, kl_axis = figure.subplots(1, 2)
-    for name, records in runs.items():
-        test = [record for record in records if record["split"] == "test"]
-        steps = [record["step"] for record in test]
-        objective_axis.plot(steps, [record["loss"] for record in test], label=name)
-        kl_axis.plot(steps, [record["kl"] for record in test], label=name)
-    objective_axis.set_title("held-out objective, as a loss", fontsize=10)
+    styles: dict[str, dict[str, Any]] = {"test": {}, "train": {"linestyle": "--", "linewidth": 0.8, "alpha": 0.7}}
+    for number, (name, records) in enumerate(runs.items()):
+        for split, style in styles.items():
+            lines = [record for record in records if record["split"] == split]
+            steps = [record["step"] for record in lines]
+            label = f"{name}, {'held out' if split == 'test' else 'training'}"
+            for axis, key in ((objective_axis, "loss"), (kl_axis, "kl")):
+                axis.plot(steps, [record[key] for record in lines], color=f"C{number}", label=label, **style)
+    objective_axis.set_title("objective, as a loss", fontsize=10)
     objective_axis.set_ylabel("nats per position")
     kl_axis.set_title("its KL, what the latent carries", fontsize=10)
     kl_axis.set_ylabel("nats per example")

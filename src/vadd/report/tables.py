@@ -90,6 +90,7 @@ def report_names(reports: Sequence[RunReport]) -> list[str]:
         f"{report.recipe} {model_label(report.model)}"
         + (", one z" if report.one_latent else "")
         + (f", {report.prior} prior" if report.prior is not None else "")
+        + (f", {report.draws} draws" if report.draws is not None else "")
         for report in reports
     ]
     return [

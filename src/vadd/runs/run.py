@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vadd.build import OwnNetworks, build_dataset, build_model, build_prior, example_format
-from vadd.core import EnergyOfAnother, EnergyWeighted, MaskedDiffusion, Prior, Samples
+from vadd.core import EnergyOfAnother, EnergyWeighted, MaskedDiffusion, Prior, Samples, TokenSampler
 from vadd.data import DiscreteDataset, ExampleFormat
 from vadd.data.dataset import Array
 from vadd.data.tables import TableCodec
@@ -64,6 +64,8 @@ class Run:
         self.fingerprint: str | None = None
         """Of the data that the model learned from, where the run knows it."""
         self.is_exported = False
+        self.token_sampler: TokenSampler | None = None
+        """How values are drawn where nothing else is said; None: exactly."""
         self.prior_seconds: float | None = None
         """What the fit of the prior took that samples are drawn with, where that is known."""
 
@@ -149,6 +151,12 @@ class Run:
         weighed.recipe = self.recipe.model_copy(update={"model": "edlm"})
         return weighed
 
+    def with_draws(self, token_sampler: TokenSampler) -> Self:
+        """The same model, whose values are drawn otherwise, like ``TokenSampler(precision="float32")``."""
+        other = copy.copy(self)
+        other.token_sampler = token_sampler
+        return other
+
     @cached_property
     def _bytes_per_row(self) -> int:
         return bytes_per_row(self.model)
@@ -174,6 +182,8 @@ class Run:
         if label is not None or guidance is not None:
             given = self.labelled(label, 1.0 if guidance is None else guidance)
             return given.stream(start, record=record, memory=memory, processes=processes, progress=progress, **options)
+        if options.get("token_sampler") is None:
+            options["token_sampler"] = self.token_sampler
         settings = resolve(self.model, self.recipe.sampling, **options)
         n = check_start(self.model, settings, start)
         check_samples(n, settings.steps)

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
+from vadd.core import TokenSampler
 from vadd.errors import UserError
 from vadd.evaluation import RunReport
 from vadd.evaluation.language_judge import LanguageJudge
@@ -18,7 +20,11 @@ from vadd.studies.ensure import both_models, ensure_trained
 from vadd.studies.measuring import Changes, Measuring, Scale, as_the_paper, command_line
 from vadd.studies.paper import GENERATIVE_JUDGE, GENERATIVE_SAMPLES, OPENWEBTEXT_GENERATIVE_PERPLEXITY, PERPLEXITY
 
-RECIPES: dict[Scale, str] = {"small": "text8-small", "paper": "openwebtext"}
+TextStudy = Literal["text", "lm1b"]
+RECIPES: dict[TextStudy, dict[Scale, str]] = {
+    "text": {"small": "text8-small", "paper": "openwebtext"},
+    "lm1b": {"small": "lm1b-small", "paper": "lm1b"},
+}
 BOUND_STEPS = (1, 2, 4, 8)
 ABLATION = (1, 10, 50, 100, 1000)
 """K of the paper's ablation."""
@@ -45,14 +51,21 @@ def reproduce_text(
     recipe: str | None = None,
     data: Path | None = None,
     language: LanguageJudge | None = None,
+    float32: bool = False,
+    study: TextStudy = "text",
     overrides: Sequence[str] = (),
     changes: Changes | None = None,
 ) -> Comparison:
-    """Both models on one recipe for text; VADD is sampled with a new latent at each step and with one for all."""
-    name, measuring = recipe or RECIPES[scale], MEASURING[scale].changed(changes or {})
-    recipes = _recipes(name, data, overrides)
+    """Both models on one recipe for text; VADD is sampled with a new latent at each step and with one for all.
+
+    ``float32`` adds both models drawn in single precision, as in the paper's figure of generative perplexities; its
+    appendix has them in double precision.
+    """
+    name, measuring = recipe or RECIPES[study][scale], MEASURING[scale].changed(changes or {})
+    recipes = text_recipes(name, data, overrides)
     runs = [ensure_trained(each, out / f"{each.name}-{each.model}") for each in recipes]
-    runs.append(runs[-1].with_sampling(latent_policy="fixed"))
+    single = [run.with_draws(TokenSampler(precision="float32")) for run in runs] if float32 else []
+    runs += [runs[-1].with_sampling(latent_policy="fixed"), *single]
     judge = None if language is None else language.name
     return compare(
         runs,
@@ -67,13 +80,13 @@ def reproduce_text(
             "time they took. VADD is sampled in two ways: with a new latent at each step, as in the paper, "
             "and with one latent for all steps ('one z')."
         ),
-        commands=[command_line("text", scale, overrides, changes, recipe=recipe, judge=judge)],
+        commands=[command_line(study, scale, overrides, changes, recipe=recipe, judge=judge, float32=float32)],
         first_sections=_first_sections,
         progress=progress,
     )
 
 
-def _recipes(name: str, data: Path | None, overrides: Sequence[str]) -> list[Recipe]:
+def text_recipes(name: str, data: Path | None, overrides: Sequence[str]) -> list[Recipe]:
     place = [] if data is None else [f"data.path={data.resolve()}"]
     recipes = both_models(name, [*place, *overrides])
     if not isinstance(recipes[0].data, TextData):
@@ -116,7 +129,7 @@ def ratio_table(reports: Sequence[RunReport]) -> Table:
     steps, rows = _beside_mdlm(reports, lambda metrics: metrics.gen_ppl, 1, "MDLM", lambda a, b: a / b)
     published = _published(reports)
     for model, theirs in published.items():
-        rows.append([f"{model_label(model)}, the paper", *(theirs.get(count) for count in steps)])
+        rows.append([f"{model_label(model)}, the paper, float64 draws", *(theirs.get(count) for count in steps)])
     note = " ".join([judge_note(reports) + ("" if published else NOT_THE_PAPERS), *kinship_notes(reports)])
     return Table("Generative perplexity by number of steps", ["", *(f"T = {count}" for count in steps)], rows, note)
 
@@ -138,7 +151,9 @@ def _beside_mdlm(
 ) -> tuple[list[int], list[list[Cell]]]:
     """The numbers of steps, and rows: a number of each report, its ratio to MDLM's, the number of real text."""
     ours = {
-        model_label(report.model) + (", one z" if report.one_latent else ""): {
+        model_label(report.model)
+        + (", one z" if report.one_latent else "")
+        + (f", {report.draws} draws" if report.draws is not None else ""): {
             steps: number_of(metrics) for steps, metrics in report.by_steps(TextMetrics).items()
         }
         for report in reports
@@ -147,9 +162,11 @@ def _beside_mdlm(
     rows: list[list[Cell]] = [
         [name, *(_rounded(found[count], digits) for count in baseline)] for name, found in ours.items()
     ]
-    for name, found in ours.items():
-        if found is not baseline:
-            pairs = [(found[count], theirs) for count, theirs in baseline.items()]
+    for report, (name, found) in zip(reports, ours.items(), strict=True):
+        if report.model != "mdlm":
+            # Draws in single precision are compared with each other only.
+            alike = baseline if report.draws is None else ours[f"{model_label('mdlm')}, {report.draws} draws"]
+            pairs = [(found[count], alike[count]) for count in baseline]
             ratios = [None if a is None or b is None else ratio(a, b) for a, b in pairs]
             rows.append([f"{name} / {ratio_name}", *(_rounded(value, 3) for value in ratios)])
     real = reports[0].real_text
@@ -177,7 +194,7 @@ def training_table(reports: Sequence[RunReport]) -> Table:
             None if report.training_seconds is None else round(report.training_seconds),
         ]
         for report in reports
-        if not report.one_latent
+        if not report.one_latent and report.draws is None
     ]
     note = "Of the optimisation steps alone, without evaluations and pauses, on whatever machine it was."
     return Table("Time of training", ["", "steps", "seconds"], rows, note)

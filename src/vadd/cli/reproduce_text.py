@@ -1,0 +1,207 @@
+"""The studies of ``vadd reproduce`` that are about text."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vadd.cli.comparisons import show_comparison
+from vadd.cli.console import Narrator, out_console
+from vadd.cli.judging import JudgeOptions
+from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, check_json, check_run, check_there, grouped
+from vadd.cli.study_options import DataOption, OutOption, Scale, StudyOptions
+from vadd.errors import UserError
+
+if TYPE_CHECKING:
+    from vadd.studies.text import TextStudy
+
+Float32Option = Annotated[
+    bool | None,
+    typer.Option(
+        "--float32/--no-float32",
+        help="Also samples drawn in single precision, as in the paper's figure. [default: with --scale paper]",
+        show_default=False,
+    ),
+]
+
+
+@grouped
+def text(
+    *,
+    overrides: OverridesArgument = None,
+    out: OutOption = Path("runs/text"),
+    scale: Annotated[
+        Scale, typer.Option(help="small: text8-small, for a CPU; paper: openwebtext, 1M iterations on GPUs.")
+    ] = Scale.small,
+    recipe: Annotated[
+        str | None, typer.Option(help="Another recipe for text, like pydocs or mine.yaml.", show_default=False)
+    ] = None,
+    data: DataOption = None,
+    float32: Float32Option = None,
+    judging: JudgeOptions,
+    measuring: StudyOptions,
+    json: JsonOption = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Text: both models, bounds, generative perplexity with entropy by steps and their ratio, samples side by side.
+
+    Finished trainings are kept and interrupted ones continued, and no text is judged twice. At the paper's scale this
+    is OpenWebText, with the paper's ablation over K.
+
+    \b
+    Examples:
+      vadd reproduce text --judge gpt2-large
+      vadd reproduce text --recipe pydocs --steps 1,4,16 --samples 64
+      vadd reproduce text --scale paper --judge gpt2-large --out runs/openwebtext
+    """
+    _text("text", overrides or [], out, scale, recipe, data, float32, judging, measuring, json, overwrite)
+
+
+@grouped
+def lm1b(
+    *,
+    overrides: OverridesArgument = None,
+    out: OutOption = Path("runs/lm1b"),
+    scale: Annotated[
+        Scale, typer.Option(help="small: lm1b-small, for a CPU; paper: sentences padded to 128 tokens, 1M iterations.")
+    ] = Scale.small,
+    data: DataOption = None,
+    float32: Float32Option = None,
+    judging: JudgeOptions,
+    measuring: StudyOptions,
+    json: JsonOption = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """One Billion Word: perplexities of both models beside all rows that the paper quotes.
+
+    \b
+    Examples:
+      vadd reproduce lm1b --data sentences.txt
+      vadd reproduce lm1b --scale paper --out runs/lm1b-paper
+    """
+    _text("lm1b", overrides or [], out, scale, None, data, float32, judging, measuring, json, overwrite)
+
+
+def _text(
+    study: "TextStudy",
+    overrides: list[str],
+    out: Path,
+    scale: Scale,
+    recipe: str | None,
+    data: Path | None,
+    float32: bool | None,
+    judging: JudgeOptions,
+    measuring: StudyOptions,
+    json: Path | None,
+    overwrite: bool,
+) -> None:
+    check_json(json, overwrite)
+    check_there(data)
+    changes = measuring.changes()
+    from vadd.report.text_tables import text_table
+    from vadd.studies.text import ratio_table, reproduce_text, text_likelihoods
+
+    narrator = Narrator()
+    comparison = reproduce_text(
+        out,
+        scale.value,
+        narrator,
+        study=study,
+        recipe=recipe,
+        data=data,
+        language=judging.open((), narrator),
+        float32=scale is Scale.paper if float32 is None else float32,
+        overrides=overrides,
+        changes=changes,
+    )
+    ratios = [] if judging.judge is None else [ratio_table(comparison.reports)]
+    show_comparison(comparison, [text_table(comparison.reports), *ratios, text_likelihoods(comparison.reports)], json)
+
+
+@grouped
+def zero_shot(
+    *,
+    overrides: OverridesArgument = None,
+    corpora: Annotated[
+        Path,
+        typer.Option(help="The folder with copies of the corpora; files whose names begin like lambada, lm1b, ..."),
+    ],
+    only: Annotated[
+        str | None, typer.Option(help="These corpora alone, like lambada,wikitext.", show_default=False)
+    ] = None,
+    run: Annotated[
+        list[Path] | None,
+        typer.Option("--run", help="Judge this run, and others named likewise, instead of those of the study."),
+    ] = None,
+    out: OutOption = Path("runs/text"),
+    scale: Annotated[Scale, typer.Option(help="small: text8-small; paper: openwebtext, 1M iterations.")] = Scale.small,
+    data: DataOption = None,
+    measuring: StudyOptions,
+    json: JsonOption = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Zero-shot perplexities of both models on the paper's six corpora, beside its rows.
+
+    The runs are those of `vadd reproduce text` in the same --out, which are trained if they are not there.
+
+    \b
+    Examples:
+      vadd reproduce zero-shot --corpora corpora/ --only lambada,wikitext
+      vadd reproduce zero-shot --corpora corpora/ --run runs/a --run runs/b
+      vadd reproduce zero-shot --scale paper --corpora corpora/ --out runs/openwebtext
+    """
+    check_json(json, overwrite)
+    check_there(data)
+    for path in run or []:
+        check_run(path)
+    if run and overrides:
+        raise UserError("changes to a recipe are for runs that the study trains, not for --run")
+    changes = measuring.changes()
+    from vadd.studies.zero_shot import reproduce_zero_shot, zero_shot_tables
+
+    comparison = reproduce_zero_shot(
+        out,
+        scale.value,
+        corpora,
+        Narrator(),
+        only=None if only is None else only.split(","),
+        given=run or [],
+        data=data,
+        overrides=overrides or [],
+        changes=changes,
+    )
+    show_comparison(comparison, zero_shot_tables(comparison.reports), json)
+
+
+@grouped
+def speed(
+    *,
+    overrides: OverridesArgument = None,
+    out: OutOption = Path("runs/speed"),
+    scale: Annotated[
+        Scale, typer.Option(help="small: text8-small; paper: openwebtext with batch 512, for GPUs.")
+    ] = Scale.small,
+    recipe: Annotated[str | None, typer.Option(help="Another recipe.", show_default=False)] = None,
+    steps: Annotated[int, typer.Option(min=2, help="Steps that are timed, of each model.")] = 20,
+    json: JsonOption = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Training speed of MDLM and VADD in iterations per second, measured in turns, beside the paper's.
+
+    No data are needed: examples of the recipe's format are drawn at random, which takes the same time.
+
+    \b
+    Examples:
+      vadd reproduce speed
+      vadd reproduce speed --recipe digits --steps 50
+      torchrun --nproc-per-node 8 -m vadd reproduce speed --scale paper training.precision=bfloat16
+    """
+    check_json(json, overwrite)
+    from vadd.files import write_json
+    from vadd.studies.speed import reproduce_speed, speed_table
+
+    found = reproduce_speed(out, scale.value, Narrator(), recipe=recipe, steps=steps, overrides=overrides or [])
+    speed_table(found.speeds).print(out_console)
+    if json is not None:
+        write_json(json, found.to_json())
+    out_console.print(f"report: {found.page.resolve()}", soft_wrap=True)

@@ -1,0 +1,139 @@
+"""The paper's zero-shot table: corpora that models of OpenWebText have not learnt from, several runs at once."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from vadd.data.text.known import HUB_CORPORA
+from vadd.errors import UserError
+from vadd.evaluation import RunReport
+from vadd.evaluation.evaluate import report_of
+from vadd.evaluation.reading import recognise
+from vadd.evaluation.reports import JudgedCorpus, LikelihoodReport, NegativeLogLikelihood
+from vadd.evaluation.zero_shot import corpora_in, judge_corpora
+from vadd.progress import Progress, named
+from vadd.report.page import PageSection
+from vadd.report.tables import PADS_NOTE, Cell, Table, perplexity_cell, report_names
+from vadd.runs.run import load
+from vadd.studies.beside import kinship_notes
+from vadd.studies.comparison import Comparison
+from vadd.studies.ensure import ensure_trained
+from vadd.studies.measuring import Changes, Measuring, Scale, as_the_paper, check_changes, command_line
+from vadd.studies.paper import CORPORA, ZERO_SHOT
+from vadd.studies.publishing import publish
+from vadd.studies.text import RECIPES, text_recipes
+
+MEASURING: dict[Scale, Measuring] = {
+    "small": Measuring(steps=(), samples=0, bound_steps=(32,), particles=8, draws=20, limit=100),
+    "paper": as_the_paper((), 0, (32,)),
+}
+
+
+def reproduce_zero_shot(
+    out: Path,
+    scale: Scale,
+    folder: Path,
+    progress: Progress,
+    *,
+    only: Sequence[str] | None = None,
+    given: Sequence[Path] = (),
+    data: Path | None = None,
+    overrides: Sequence[str] = (),
+    changes: Changes | None = None,
+) -> Comparison:
+    """The runs of ``vadd reproduce text`` in ``out``, or those ``given``, on the corpora in ``folder``."""
+    check_changes(changes or {}, "bound_steps", "particles", "delbo_particles", "draws", "limit")
+    paths = copies_of(folder, CORPORA if only is None else only)
+    settings = MEASURING[scale].changed(changes or {}).bounds()
+    if given:
+        runs = [load(path) for path in given]
+    else:
+        recipes = text_recipes(RECIPES["text"][scale], data, overrides)
+        runs = [ensure_trained(each, out / f"{each.name}-{each.model}") for each in recipes]
+    reports = [report_of(run) for run in runs]
+    for number, (name, run) in enumerate(zip(report_names(reports), runs, strict=True)):
+        found = judge_corpora(run, paths, settings, named(progress, name))
+        reports[number] = replace(reports[number], zero_shot=found, step=run.step)
+    page = publish(
+        out / "zero-shot",
+        "Zero-shot perplexities",
+        "Text that the models have not learnt from, read as they read their own.",
+        [
+            PageSection(
+                "Perplexity by corpus",
+                tables=zero_shot_tables(reports),
+                commands=[command_line("zero-shot", scale, overrides, changes, corpora="DIR", only=only)],
+            )
+        ],
+        [report.to_json() for report in reports],
+    )
+    return Comparison(reports, page)
+
+
+def copies_of(folder: Path, names: Sequence[str]) -> list[Path]:
+    """Where the corpora lie; those that do not are named, with how to get them, before anything is trained."""
+    for name in names:
+        if name not in CORPORA:
+            raise UserError(f"unknown corpus {name!r}; the paper's are {', '.join(CORPORA)}")
+    found = {recognise(path): path for path in reversed(corpora_in(folder))}
+    missing = [name for name in names if name not in found]
+    if missing:
+        places = ", ".join(f"{name} ({HUB_CORPORA[name].repository} on the hub)" for name in missing)
+        raise UserError(
+            f"there is no copy of {places} in {folder}: put each there as a .txt with a document a line, a .jsonl or a "
+            f".csv whose name begins like {missing[0]}, or name those that you have with --only"
+        )
+    return [found[name] for name in names]  # type: ignore[index]  # a name of the paper's is one of a corpus
+
+
+def zero_shot_tables(reports: Sequence[RunReport]) -> list[Table]:
+    """Ours, and the paper's: in one table where the tokens are the same, in two where they are not."""
+    judged = [corpus for corpus in reports[0].zero_shot or () if isinstance(corpus, JudgedCorpus)]
+    names = [corpus.read_as for corpus in judged]
+    rows: list[list[Cell]] = []
+    for name, report in zip(report_names(reports), reports, strict=True):
+        by_name = {found.read_as: found for found in report.zero_shot or () if isinstance(found, JudgedCorpus)}
+        numbers = [_numbers(by_name[corpus].likelihood) if corpus in by_name else {} for corpus in names]
+        rows += [
+            [f"{name}: {what}", *(perplexity_cell(found[what]) if what in found else None for found in numbers)]
+            for what in dict.fromkeys(what for found in numbers for what in found)
+        ]
+    rows.append(["sequences judged", *(corpus.likelihood.bounds[-1].examples for corpus in judged)])
+    quoted: list[list[Cell]] = [
+        [name, *(values[CORPORA.index(corpus)] for corpus in names)] for name, values in ZERO_SHOT.items()
+    ]
+    units = {corpus.likelihood.unit for corpus in judged}
+    alike = all(report.published_recipe == "openwebtext" for report in reports)
+    note = _note(reports, judged)
+    if alike:
+        return [Table("Zero-shot perplexity per token of GPT-2", ["", *names], [*rows, *quoted], note)]
+    ours = Table(f"Zero-shot perplexity per {' or '.join(sorted(map(str, units)))}", ["", *names], rows, note)
+    theirs = (
+        "Of models trained on OpenWebText, per token of GPT-2, on test splits: not to be compared with models of other "
+        "text or tokens. The DELBO is not a likelihood bound."
+    )
+    return [ours, Table("The paper's zero-shot perplexities", ["", *names], quoted, theirs)]
+
+
+def _numbers(likelihood: LikelihoodReport) -> dict[str, NegativeLogLikelihood]:
+    numbers = {f"step bound, T = {bound.steps}{_latents(bound)}": bound for bound in likelihood.bounds}
+    if likelihood.elbo is not None:
+        numbers[f"ELBO, {likelihood.elbo.draws} masks"] = likelihood.elbo
+    for found in likelihood.delbos:
+        numbers[f"DELBO, K = {found.particles}, {found.draws} masks, not a bound"] = found
+    return numbers
+
+
+def _latents(bound: NegativeLogLikelihood) -> str:
+    return "" if bound.proposals is None else f", K = {bound.particles}"
+
+
+def _note(reports: Sequence[RunReport], judged: Sequence[JudgedCorpus]) -> str:
+    files = ", ".join(f"{corpus.read_as} from {corpus.corpus}" for corpus in judged)
+    splits = ", ".join(f"{name} {HUB_CORPORA[name].test}" for name in CORPORA)
+    notes = [
+        f"Perplexity ± standard error, over the sequences judged. Read: {files}. The paper judges test splits; the "
+        f"splits that this package takes from the hub are {splits}."
+    ]
+    padded = any(not corpus.likelihood.scores_pads for corpus in judged)
+    return " ".join([*notes, *([PADS_NOTE] if padded else []), *kinship_notes(reports)])

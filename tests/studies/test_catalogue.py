@@ -1,0 +1,159 @@
+"""The studies that are not comparisons of samples, and the list of all, shrunk to seconds."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.commands import Command
+from tests.helpers.files import write
+from tests.helpers.reports import likelihood, run_report
+from tests.helpers.text_runs import BOOK, TINY_NETWORK, train_on_text
+from vadd.evaluation.reports import CorpusReport, JudgedCorpus, LikelihoodReport, RunReport
+from vadd.runs.run import Run
+from vadd.studies import catalogue
+from vadd.studies.catalogue import TARGETS, made_here, planned_hours
+from vadd.studies.paper import CORPORA
+from vadd.studies.zero_shot import zero_shot_tables
+
+TINY_IMAGES = (
+    "network.width=16",
+    "network.denoiser.blocks=1",
+    "network.recognizer.blocks=1",
+    "latent.dim=4",
+    "training.steps=5",
+    "training.batch=32",
+)
+LITTLE = ("--particles", 2, "--draws", 1, "--limit", 3, "--bound", "1,2")
+
+
+@pytest.fixture(scope="module")
+def text_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train_on_text(tmp_path_factory.mktemp("text"), BOOK, "data.length=12", "data.tokenizer=bytes")
+
+
+def test_recognition_with_and_without_the_state(vadd_command: Command, tmp_path: Path) -> None:
+    out, file = tmp_path / "out", tmp_path / "numbers.json"
+    options = ("--steps", "1", "--samples", 100, "--json", file, *LITTLE)
+    result = vadd_command("reproduce", "recognition", *TINY_IMAGES, "--out", out, *options)
+    assert result.code == 0, result.err
+    assert [report["recipe"] for report in json.loads(file.read_text())] == ["digits", "digits-blind"]
+    for part in ("with x_t", "without", "active"):
+        assert part in result.out
+    assert "vadd reproduce recognition" in (out / "report.html").read_text()
+    refused = vadd_command("reproduce", "recognition", "latent.kind=shared", "--out", tmp_path / "other")
+    assert refused.code == 2
+    assert "contradicts what is compared" in refused.err
+
+
+def test_speed_stands_beside_the_papers_ratio(vadd_command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "speed.json"
+    changes = (*TINY_NETWORK, "training.batch=4", "training.accumulate=2")
+    options = ("--recipe", "text8-small", "--steps", 4, "--out", tmp_path / "out", "--json", file)
+    result = vadd_command("reproduce", "speed", *changes, *options)
+    assert result.code == 0, result.err
+    speeds = json.loads(file.read_text())
+    assert [speed["model"] for speed in speeds] == ["mdlm", "vadd"]
+    assert all(speed["steps"] == 4 and speed["steps_per_second"] > 0 for speed in speeds)
+    for part in ("MDLM, the paper", "2.77", "1.74", "1.84", "0.66", "training.accumulate=2"):
+        assert part in result.out
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == speeds
+
+
+def corpora(folder: Path, *names: str) -> Path:
+    for name in names:
+        write(folder / f"{name}_test.txt", "the dog sat on the mat\n" * 5)
+    return folder
+
+
+def test_zero_shot_of_several_runs_side_by_side(vadd_command: Command, tmp_path: Path, text_run: Run) -> None:
+    folder, path = corpora(tmp_path / "corpora", *CORPORA), text_run.directory.path
+    options = ("--corpora", folder, "--run", path, "--run", path, "--out", tmp_path / "out", *LITTLE)
+    result = vadd_command("reproduce", "zero-shot", "--only", "lambada,wikitext", *options)
+    assert result.code == 0, result.err
+    page = (tmp_path / "out" / "zero-shot" / "report.html").read_text()
+    for part in ("lambada_test.txt", "DELBO, K = 2, 1 masks, not a bound", "wikitext validation", "47.3", "35.61"):
+        assert part in page
+    assert "The paper&#39;s zero-shot perplexities" in page, "another unit: another table"
+    assert len(json.loads((tmp_path / "out" / "zero-shot" / "results.json").read_text())) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--only", "lambada,pubmed"), "there is no copy of pubmed (armanc/scientific_papers on the hub)"),
+        (("--only", "novels"), "unknown corpus 'novels'"),
+        (("--samples", "5", "--only", "lambada"), "--samples is not for this study"),
+    ],
+)
+def test_corpora_that_are_not_there_are_named_before_anything_is_trained(
+    vadd_command: Command, tmp_path: Path, options: tuple[str, ...], told: str
+) -> None:
+    folder = corpora(tmp_path / "corpora", "lambada")
+    refused = vadd_command("reproduce", "zero-shot", "--corpora", folder, "--out", tmp_path / "out", *options)
+    assert refused.code == 2
+    assert told in refused.err.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
+
+
+def zero_shot_report(model: str, **more: Any) -> RunReport:
+    found = likelihood(model, 2.0, (32, 4.0))
+    judged = LikelihoodReport(found.bounds, "token", found.delbos, found.elbo)
+    corpora: tuple[CorpusReport, ...] = tuple(JudgedCorpus(f"{name}.txt", name, 9, judged) for name in CORPORA)
+    return run_report(model, zero_shot=corpora, **more)
+
+
+def test_the_papers_zero_shot_rows_stand_in_the_same_table_only_for_its_own_data() -> None:
+    (one,) = zero_shot_tables([zero_shot_report(model, published_recipe="openwebtext") for model in ("mdlm", "vadd")])
+    assert one.columns == ["", *CORPORA]
+    rows = {str(row[0]): list(row[1:]) for row in one.rows}
+    assert rows["VADD, the paper: DELBO, K = 1000, not a bound"] == [47.30, 69.71, 34.78, 68.00, 40.62, 36.39]
+    assert rows["RADD-AO"][3:] == [None, None, None]
+    assert rows["sequences judged"] == [5] * 6
+    assert "checkerboard VADD: DELBO, K = 4, 2 masks, not a bound" in rows
+    ours, theirs = zero_shot_tables([zero_shot_report("mdlm"), zero_shot_report("vadd")])
+    assert not any("the paper" in str(row[0]) for row in ours.rows)
+    assert len(theirs.rows) == 5
+
+
+def test_the_list_says_what_was_made_and_at_what_scale(
+    vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toys, speed = TARGETS[0], TARGETS[-1]
+    monkeypatch.setattr(catalogue, "TARGETS", (toys, speed))
+    monkeypatch.chdir(tmp_path)
+    listed = vadd_command("reproduce", "--list")
+    assert listed.code == 0, listed.err
+    assert {"toys", "speed"} <= set(listed.out.split())
+    assert planned_hours(toys) > 0
+
+    def results(*entries: dict[str, Any]) -> str:
+        write(tmp_path / "runs" / "toys" / "results.json", json.dumps(entries))
+        return made_here(toys, tmp_path / "runs")
+
+    assert made_here(toys, tmp_path / "runs") == "no"
+    entry = {"recipe": "mine", "published_recipe": "circles-paper", "training_steps": 195_312}
+    assert results(entry) == "paper's recipe, 195,312 steps"
+    assert results(entry, {**entry, "unlike_it": ["seed"], "training_steps": 5}) == "small, 5, 195,312 steps"
+    write(tmp_path / "runs" / "toys" / "results.json", "{")
+    assert made_here(toys, tmp_path / "runs") == "damaged"
+
+
+def test_the_whole_paper_goes_on_where_it_stopped(vadd_command: Command, tmp_path: Path) -> None:
+    changes = (*TINY_NETWORK, "training.batch=4")
+    words = ("reproduce", "paper", "--only", "zero-shot,speed", "--out", tmp_path / "out", *changes)
+    first = vadd_command(*words)
+    assert first.code == 2
+    assert "zero-shot is passed over: it needs --corpora" in first.err
+    assert first.err.splitlines()[-1].startswith("error: not made: zero-shot;")
+    assert "Training speed" in first.out
+    again = vadd_command(*words)
+    assert "speed: made before" in again.err
+    assert "Training speed" not in again.out
+    with_json = vadd_command(*words, "--json", tmp_path / "all.json")
+    assert with_json.code == 2, "what is missing is still missing"
+    assert [found["model"] for found in json.loads((tmp_path / "all.json").read_text())["speed"]] == ["mdlm", "vadd"]
+    unknown = vadd_command("reproduce", "paper", "--only", "speeds", "--out", tmp_path / "out")
+    assert unknown.code == 2
+    assert "unknown study 'speeds'" in unknown.err
