@@ -1,5 +1,6 @@
 """Runs that learn from labels, from the command line."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,16 @@ def test_bounds_given_the_label(labelled_run: Path, vadd_command: Command) -> No
     given = vadd_command("eval", labelled_run, *arguments, "--given-label")
     assert given.code == 0, given.err
     assert given.out != vadd_command("eval", labelled_run, *arguments).out
+
+
+def test_samples_are_judged_by_label(labelled_run: Path, tmp_path: Path, vadd_command: Command) -> None:
+    done = vadd_command("eval", labelled_run, "--steps", "1", "--samples", "200", "--json", tmp_path / "e.json")
+    assert done.code == 0, done.err
+    found = json.loads((tmp_path / "e.json").read_text())["results"][0]
+    assert 0 <= found["labels_obeyed"] <= 1
+    assert len(found["frechet_by_label"]) == 10
+    assert min(found["frechet_by_label"]) > 0
+    assert "labels" in done.out
 
 
 def test_a_baseline_without_a_latent_learns_from_labels_too(tmp_path: Path, vadd_command: Command) -> None:

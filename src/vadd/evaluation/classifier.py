@@ -90,6 +90,12 @@ class ClassifierFeatures:
         check_tokens(examples, self.network.shape, self.network.vocab_size)
         return torch.cat([self.network.features(part) for part in torch.split(examples.cpu(), READ_BATCH)])
 
+    @torch.no_grad()
+    def classes(self, examples: Tensor) -> Tensor:
+        """What the classifier takes them for, (n,)."""
+        found: Tensor = self.network.head(self(examples)).argmax(dim=1)
+        return found
+
 
 def classifier_features(
     train_tokens: Tensor,

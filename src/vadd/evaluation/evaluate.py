@@ -12,7 +12,7 @@ from vadd.data.dataset import Array
 from vadd.errors import UserError
 from vadd.evaluation.divergence import entropy, histogram
 from vadd.evaluation.imputation import judge_imputation
-from vadd.evaluation.judges import choose_judge
+from vadd.evaluation.judges import Judge, choose_judge
 from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.likelihood import BoundSettings, has_latent, judge_latent, measure_bounds, true_distribution
 from vadd.evaluation.nearest import COMPARED, nearest_report
@@ -83,7 +83,7 @@ def evaluate(
         report = replace(report, samples=judge.samples, judge=judge.reader, real_text=judge.real_text)
         for count in steps:
             named_progress = named(progress, plural(count, "step"))
-            drawn = run.sample(judge.samples, steps=count, seed=seed, progress=named_progress).numpy()
+            drawn = drawn_samples(run, judge, count, seed, named_progress).numpy()
             first_samples[count] = torch.from_numpy(drawn[:COMPARED])
             report = replace(report, results=(*report.results, StepResult(count, judge(drawn, count))))
             grown(report)
@@ -111,6 +111,23 @@ def evaluate(
     report = replace(report, latent=judge_latent(run, held_out), latent_judged=True)
     grown(report)
     return Evaluation(report, histograms, images, texts, rows)
+
+
+def drawn_samples(run: Run, judge: Judge, steps: int, seed: int, progress: Progress) -> Tensor:
+    """As many as the judge wants; of a run with labels, where it looks at them, equally many of each, one label after
+    the other.
+    """
+    classes = judge.classes
+    if not classes:
+        return run.sample(judge.samples, steps=steps, seed=seed, progress=progress)
+    each = judge.samples // classes
+    names = run.format.labels or ()
+    # Seeds of their own: else the samples of two labels would share their noise.
+    parts = [
+        run.sample(each, steps=steps, seed=seed + 1000 * number, label=name, progress=progress)
+        for number, name in enumerate(names)
+    ]
+    return torch.cat(parts)
 
 
 def prior_name(run: Run) -> str | None:

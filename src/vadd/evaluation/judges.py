@@ -48,6 +48,8 @@ class Judge(ABC):
 
     samples: int
     """How many samples it wants to see."""
+    classes: int = 0
+    """How many labels there are, if it wants equally many samples of each, one label after the other."""
     limit: str = "this comparison takes"
     """Why these are fewer than somebody asked for."""
     reader: JudgeReport | None = None
@@ -140,10 +142,27 @@ class FrechetJudge(Judge):
         )
         self.truth = feature_statistics(self.features, data.train, batch=1000, progress=progress)
         self.floor = frechet_distance(self.truth, feature_statistics(self.features, data.test, batch=1000))
+        self.classes = len(run.format.labels or ())
+        if self.classes:
+            # As many of each label, one label after the other.
+            self.samples = max(2, self.samples // self.classes) * self.classes
+            parts = [data.train[data.train_labels == label] for label in range(self.classes)]
+            self.truths = [feature_statistics(self.features, part, batch=1000) for part in parts]
 
     def __call__(self, drawn: Array, steps: int) -> FrechetDistance:
-        found = feature_statistics(self.features, torch.from_numpy(drawn), batch=1000)
-        return FrechetDistance(frechet_distance(self.truth, found), self.floor, self.features.accuracy)
+        tokens = torch.from_numpy(drawn)
+        found = feature_statistics(self.features, tokens, batch=1000)
+        distance = FrechetDistance(frechet_distance(self.truth, found), self.floor, self.features.accuracy)
+        if not self.classes:
+            return distance
+        each = tokens.view(self.classes, -1, tokens.shape[1])
+        wanted = torch.arange(self.classes).repeat_interleave(each.shape[1])
+        by_label = [
+            frechet_distance(truth, feature_statistics(self.features, part, batch=1000))
+            for truth, part in zip(self.truths, each, strict=True)
+        ]
+        obeyed = float((self.features.classes(tokens).cpu() == wanted).double().mean())
+        return replace(distance, labels_obeyed=obeyed, frechet_by_label=tuple(by_label))
 
 
 class InceptionJudge(Judge):

@@ -13,8 +13,9 @@ D = TypeVar("D", bound=_Dataclass)
 
 
 def read_fields(kind: type[D], json: Mapping[str, Any]) -> D:
-    """Make a dataclass of the keys that are named like its fields; other keys are ignored."""
-    return kind(**{field.name: json[field.name] for field in fields(kind) if field.name in json})
+    """Make a dataclass of the keys that are named like its fields; other keys are ignored. Lists become tuples."""
+    found = {field.name: json[field.name] for field in fields(kind) if field.name in json}
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,10 @@ class FrechetDistance(Distance):
     frechet: float
     frechet_floor: float
     classifier_accuracy: float
+    labels_obeyed: float | None = None
+    """For samples that were drawn of given labels: in how many the classifier finds the label."""
+    frechet_by_label: tuple[float, ...] | None = None
+    """Likewise: the distance of the samples of each label from the training images of that label."""
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,7 @@ COLUMN_TITLES = {
     "frechet": "Frechet distance",
     "frechet_floor": "its floor",
     "classifier_accuracy": "classifier accuracy",
+    "labels_obeyed": "labels obeyed",
 }
 
 NOTES = {
