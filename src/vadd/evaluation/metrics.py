@@ -63,6 +63,11 @@ class FrechetDistance(Distance):
     frechet_by_label: tuple[float, ...] | None = None
     """Likewise: the distance of the samples of each label from the training images of that label."""
 
+    def to_json(self) -> dict[str, Any]:
+        """What is about labels is missing where none were given."""
+        about_labels = {"labels_obeyed", "frechet_by_label"} if self.labels_obeyed is None else set()
+        return {key: value for key, value in asdict(self).items() if key not in about_labels}
+
 
 @dataclass(frozen=True)
 class InceptionDistance(Distance):
