@@ -97,6 +97,8 @@ def test_two_runs_are_compared_on_the_page(page: "Page") -> None:
     page.locator("#compare-button").click()
     page.locator("#compare-shown .note", has_text="kept in").wait_for()
     assert page.locator("#compare-shown table").count() == 3
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.wait_for_function("document.documentElement.scrollWidth <= 400")
 
 
 def test_digits_are_learnt_on_the_page_and_a_bad_file_is_a_message(page: "Page", open_studio: Studio) -> None:

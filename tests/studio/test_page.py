@@ -102,7 +102,8 @@ def test_it_fits_a_telephone_in_the_dark(browser: "Browser", open_studio: Studio
 def test_what_is_painted_over_is_filled_in(page: "Page") -> None:
     page.get_by_role("tab", name="Infill").click()
     canvas = page.locator("#painter canvas")
-    canvas.wait_for()
+    # The picture comes when somebody looks; an empty canvas is 300 wide.
+    page.wait_for_function("document.querySelector('#painter canvas')?.width === 320")
     box = canvas.bounding_box()
     assert box is not None
     row = box["y"] + 4.5 * box["height"] / 8
@@ -117,7 +118,9 @@ def test_what_is_painted_over_is_filled_in(page: "Page") -> None:
 
 def test_a_pixel_is_drawn_with_the_keyboard(page: "Page") -> None:
     page.get_by_role("tab", name="Infill").click()
+    page.wait_for_function("document.querySelector('#painter canvas')?.width === 320")
     page.locator("#infill-blank").click()
+    page.wait_for_timeout(500)
     page.locator("#painter").get_by_label("light").check()
     page.locator("#painter canvas").focus()
     for key in ("ArrowRight", "ArrowRight", " "):

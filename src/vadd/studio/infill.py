@@ -121,8 +121,10 @@ def _bars(counts: Array) -> Array:
     return np.where(filled, 235, 40).astype(np.uint8)[..., None]
 
 
-def infill_page(runs: OpenRuns) -> gr.Dropdown:
-    """Build it; gives back the choice of the run."""
+def infill_page(runs: OpenRuns) -> tuple[gr.Dropdown, dict[str, Any]]:
+    """Build it; gives back the choice of the run and the event that shows the first picture, which reads data: it
+    waits until somebody looks.
+    """
     names = runs.names()
     first = runs.get(names[0]) if names else None
     with gr.Row():
@@ -133,7 +135,6 @@ def infill_page(runs: OpenRuns) -> gr.Dropdown:
                     0, precision=0, minimum=0, label="Held-out example", info="The picture to begin with, by number."
                 )
                 painter = gr.HTML(
-                    painting_of(first, 0) if first is not None and _is(first, ImageView) else None,
                     html_template=PAINTER,
                     js_on_load=resources.files("vadd").joinpath("studio", "painter.js").read_text(),
                     elem_id="painter",
@@ -171,6 +172,11 @@ def infill_page(runs: OpenRuns) -> gr.Dropdown:
         groups = [gr.Group(visible=_is(run, kind)) for kind in kinds]
         painting = painting_of(run, 0) if run is not None and _is(run, ImageView) else None
         return *groups, painting, gr.Slider(maximum=_last_value(run), value=0), ""
+
+    @told
+    def on_open(name: str | None, painting: dict[str, Any] | None) -> dict[str, Any] | None:
+        run = None if name is None else runs.get(name)
+        return painting_of(run, 0) if not painting and run is not None and _is(run, ImageView) else painting
 
     @told
     def on_example(name: str, number: int | None) -> dict[str, Any]:
@@ -217,7 +223,7 @@ def infill_page(runs: OpenRuns) -> gr.Dropdown:
         show_progress="minimal",
         trigger_mode="always_last",
     )
-    return name
+    return name, {"fn": on_open, "inputs": [name, painter], "outputs": painter, **quiet}
 
 
 def _is(run: Run | None, kind: type) -> bool:

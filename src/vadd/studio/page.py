@@ -45,7 +45,7 @@ def style() -> str:
 
 def build_page(runs: OpenRuns, trainings: Trainings) -> gr.Blocks:
     page: gr.Blocks
-    with gr.Blocks(title="vadd studio", analytics_enabled=False) as page:
+    with gr.Blocks(title="vadd studio", analytics_enabled=False, fill_width=True) as page:
         gr.Markdown(INTRODUCTION)
         names = runs.names()
         chosen = gr.CheckboxGroup(
@@ -59,17 +59,16 @@ def build_page(runs: OpenRuns, trainings: Trainings) -> gr.Blocks:
             with gr.Tab("Draw", id="draw"):
                 draw = draw_page(runs, chosen)
             with gr.Tab("Infill", id="infill") as infill:
-                filling = infill_page(runs)
+                filling, paint = infill_page(runs)
             with gr.Tab("Latent", id="latent") as latent:
                 walking, begin = latent_page(runs)
             with gr.Tab("Compare", id="compare"):
                 compare_page(Comparisons(runs, trainings.place), chosen)
             with gr.Tab("Train", id="train"):
                 train_page(runs, trainings, chosen)
-        for tab, choice in ((infill, filling), (latent, walking)):
+        for tab, choice, then in ((infill, filling, paint), (latent, walking, begin)):
             event = {"inputs": choice, "outputs": choice, "api_visibility": "private", "show_progress": "hidden"}
-            selected = tab.select(_offer(runs), **event)
-        selected.then(**begin)
+            tab.select(_offer(runs), **event).then(**then)
         if names:
             page.load(**draw)
     page.queue(max_size=QUEUE_LENGTH, default_concurrency_limit=AT_ONCE)

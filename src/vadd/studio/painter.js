@@ -39,6 +39,7 @@ function paint(place) {
 }
 
 function place_of(event) {
+  if (!props.value) return null;
   const frame = canvas.getBoundingClientRect();
   const column = Math.floor(((event.clientX - frame.left) / frame.width) * props.value.width);
   const row = Math.floor(((event.clientY - frame.top) / frame.height) * props.value.height);
@@ -59,6 +60,7 @@ canvas.addEventListener("pointermove", (event) => {
 canvas.addEventListener("pointerup", () => (painting = false));
 canvas.addEventListener("pointercancel", () => (painting = false));
 canvas.addEventListener("keydown", (event) => {
+  if (!props.value) return;
   const { height, width } = props.value;
   const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -width, ArrowDown: width };
   if (event.key in moves) {

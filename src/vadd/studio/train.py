@@ -95,7 +95,7 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
                 recipe_names(), value="digits", label="Recipe", info="What to learn; digits needs no download."
             )
             upload = gr.File(
-                label="Or your own data: integers as .npy or .csv, text as .txt, a .zip of images",
+                label="Or your own data: integers as .npy, a table as .csv, text as .txt, a .zip of images",
                 file_types=list(READERS),
                 file_count="single",
                 height=140,
@@ -127,7 +127,8 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
                 stop = gr.Button("Stop (saves)", variant="stop", elem_id="train-stop", min_width=80)
                 resume = gr.Button("Resume", elem_id="train-resume", min_width=80)
     clock = gr.Timer(SECONDS, active=bool(trainings.running()))
-    known = gr.State(runs.names())
+    # Not those that are open by now: what the visitor is offered.
+    known = gr.State([str(value) for _, value in chosen.choices])
 
     def source(recipe: str | None, upload: str | None) -> tuple[list[str], str, Path | None]:
         """The arguments of ``vadd train``, a name for the run, and the data where they are the visitor's own."""
