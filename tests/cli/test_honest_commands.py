@@ -3,6 +3,8 @@
 import json
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -148,3 +150,21 @@ def test_absurd_amounts_are_refused_with_what_they_would_take(
     assert told in ended.err
     assert ended.err.count("\n") == 1
     assert list(place.iterdir()) == []
+
+
+def test_a_file_for_a_recipe_is_sent_to_where_data_go(place: Path, vadd_command: Command) -> None:
+    np.save("codes.npy", np.zeros((4, 2), dtype=int))
+    told = vadd_command("train", "codes.npy").err
+    assert told == "error: unknown recipe 'codes.npy'; to learn from codes.npy: vadd train --data codes.npy\n"
+
+
+@pytest.mark.parametrize("arguments", [["train", "nosuch"], ["train", "--data", "nosuch.npy"]])
+def test_mistyped_names_wait_for_no_library(arguments: list[str]) -> None:
+    script = (
+        "import sys\nfrom vadd.cli import main\n"
+        f"sys.argv = {['vadd', *arguments]}\n"
+        "try:\n    main()\nexcept SystemExit:\n    print({'torch', 'numpy', 'pydantic'} & set(sys.modules))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout == "set()\n"
+    assert "nosuch" in ended.stderr

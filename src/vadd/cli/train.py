@@ -11,6 +11,7 @@ from vadd.cli.console import err_console, out_console, progress_bar
 from vadd.cli.options import OptionalRecipeArgument, OverridesArgument, check_run, check_there
 from vadd.cli.table_columns import show_table
 from vadd.errors import UserError
+from vadd.presets import check_recipe_name
 
 if TYPE_CHECKING:
     from vadd.data import DiscreteDataset
@@ -117,6 +118,7 @@ class Asked:
         return recipe_for(self.data, as_text=says_field)
 
     def _named(self, name: str) -> "Recipe":
+        check_recipe_name(name)
         from vadd.recipe import TableData, TextData, load_recipe
 
         recipe = load_recipe(name)

@@ -1,20 +1,14 @@
 """Recipes from files: presets by name, one's own by path; a recipe may extend another and state only what differs."""
 
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from vadd.errors import UserError
 from vadd.parsing import parse_yaml, read_small_text
+from vadd.presets import FOLDER, check_recipe_name, recipe_names
 from vadd.recipe.recipe import Recipe, name_from, validate
 from vadd.recipe.upgrade import upgraded
-from vadd.words import suggestion
-
-
-def recipe_names() -> list[str]:
-    files = resources.files("vadd.recipe").joinpath("presets").iterdir()
-    return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
 
 
 def load_recipe(name_or_path: str) -> Recipe:
@@ -25,20 +19,15 @@ def load_recipe(name_or_path: str) -> Recipe:
 def _read(name_or_path: str, seen: tuple[str, ...]) -> dict[str, Any]:
     if name_or_path in seen:
         raise UserError(f"recipe {name_or_path} extends itself")
+    check_recipe_name(name_or_path)
     if name_or_path in recipe_names():
-        text = resources.files("vadd.recipe").joinpath("presets", f"{name_or_path}.yaml").read_text()
-    elif Path(name_or_path).suffix in {".yaml", ".yml"}:
+        text = (FOLDER / f"{name_or_path}.yaml").read_text()
+    else:
         try:
             text = read_small_text(Path(name_or_path))
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise UserError(f"cannot read the recipe {name_or_path}: {reason}") from None
-    elif (Path(name_or_path) / "recipe.yaml").is_file():
-        raise UserError(f"{name_or_path} is a directory; its recipe is {Path(name_or_path) / 'recipe.yaml'}")
-    else:
-        raise UserError(
-            f"unknown recipe {name_or_path!r}{suggestion(name_or_path, recipe_names())}; see `vadd recipes`"
-        )
     try:
         content = parse_yaml(text)
     except ValueError as error:
