@@ -20,5 +20,6 @@ def check_recipe_name(name: str) -> None:
         return
     if (Path(name) / "recipe.yaml").is_file():
         raise UserError(f"{name} is a directory; its recipe is {Path(name) / 'recipe.yaml'}")
-    own = f"; to learn from {name}: vadd train --data {name}" if Path(name).exists() else "; see `vadd recipes`"
-    raise UserError(f"unknown recipe {name!r}{suggestion(name, recipe_names())}{own}")
+    if Path(name).exists():
+        raise UserError(f"unknown recipe {name!r}; to learn from {name}: vadd train --data {name}")
+    raise UserError(f"unknown recipe {name!r}{suggestion(name, recipe_names())}; see `vadd recipes`")
