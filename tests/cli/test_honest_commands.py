@@ -163,7 +163,7 @@ def test_mistyped_names_wait_for_no_library(arguments: list[str]) -> None:
     script = (
         "import sys\nfrom vadd.cli import main\n"
         f"sys.argv = {['vadd', *arguments]}\n"
-        "try:\n    main()\nexcept SystemExit:\n    print({'torch', 'numpy', 'pydantic'} & set(sys.modules))\n"
+        "try:\n    main()\nexcept SystemExit:\n    print({'torch', 'numpy', 'vadd.recipe'} & set(sys.modules))\n"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ended.stdout == "set()\n"
