@@ -56,7 +56,9 @@ def reproduce_toys(
     from vadd.studies.toys import reproduce_toys as run_toys
     from vadd.studies.toys import toy_tables
 
-    comparison = run_toys(out, scale.value, Narrator(), overrides=overrides or [], changes=changes)
+    comparison = run_toys(
+        out, scale.value, Narrator(), overrides=overrides or [], changes=changes, fit=measuring.fits(scale)
+    )
     show_comparison(comparison, toy_tables(comparison.reports), json)
 
 
@@ -112,7 +114,9 @@ def reproduce_mnist(
     from vadd.studies.images import bits_table
     from vadd.studies.images import reproduce_mnist as run_mnist
 
-    comparison = run_mnist(out, scale.value, Narrator(), data=data, overrides=overrides or [], changes=changes)
+    comparison = run_mnist(
+        out, scale.value, Narrator(), data=data, overrides=overrides or [], changes=changes, fit=measuring.fits(scale)
+    )
     tables = [divergence_table(comparison.reports), bits_table("mnist", comparison.reports)]
     show_comparison(comparison, tables, json)
 
@@ -261,6 +265,7 @@ def _cifar10(
         inception=inception,
         overrides=overrides,
         changes=changes,
+        fit=measuring.fits(scale),
     )
     show_comparison(comparison, [fid_table(comparison.reports), bits_table("cifar10", comparison.reports)], json)
 
@@ -359,7 +364,9 @@ def reproduce_recognition(
     from vadd.studies.recognition import recognition_table
     from vadd.studies.recognition import reproduce_recognition as run_recognition
 
-    comparison = run_recognition(out, scale.value, Narrator(), data=data, overrides=overrides or [], changes=changes)
+    comparison = run_recognition(
+        out, scale.value, Narrator(), data=data, overrides=overrides or [], changes=changes, fit=measuring.fits(scale)
+    )
     show_comparison(comparison, [recognition_table(comparison.reports), latent_table(comparison.reports)], json)
 
 

@@ -113,6 +113,7 @@ def _text(
         float32=scale is Scale.paper if float32 is None else float32,
         overrides=overrides,
         changes=changes,
+        fit=measuring.fits(scale),
     )
     ratios = [] if judging.judge is None else [ratio_table(comparison.reports)]
     show_comparison(comparison, [text_table(comparison.reports), *ratios, text_likelihoods(comparison.reports)], json)
@@ -169,6 +170,7 @@ def zero_shot(
         data=data,
         overrides=overrides or [],
         changes=changes,
+        fit=measuring.fits(scale),
     )
     show_comparison(comparison, zero_shot_tables(comparison.reports), json)
 

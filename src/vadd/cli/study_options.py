@@ -59,6 +59,19 @@ class StudyOptions:
         ),
     ] = None
 
+    fit: Annotated[
+        bool | None,
+        typer.Option(
+            "--fit/--no-fit",
+            help="Choose accumulation, bfloat16 and checkpointing so that trainings fit into memory, proved by a trial "
+            "step. [default: with --scale paper]",
+            show_default=False,
+        ),
+    ] = None
+
+    def fits(self, scale: StrEnum) -> bool:
+        return scale.value == "paper" if self.fit is None else self.fit
+
     def changes(self) -> dict[str, Any]:
         """Only what was said."""
         said = {

@@ -9,6 +9,7 @@ from vadd.parallel import on_main_process
 from vadd.recipe import COMPUTING, Recipe, differences, load_recipe, same_learning
 from vadd.runs.layout import RunDirectory, step_of
 from vadd.runs.run import Run, load
+from vadd.studies.fitting import fitted
 from vadd.training.loop import train
 from vadd.training.prior import fit_priors_of_recipe
 
@@ -30,8 +31,10 @@ def both_models(name: str, overrides: Sequence[str] = ()) -> list[Recipe]:
     return [load_recipe(name).with_overrides([f"model={model}", *overrides]) for model in ("mdlm", "vadd")]
 
 
-def ensure_trained(recipe: Recipe, path: Path) -> Run:
-    """The finished run in ``path``; of several processes the main one looks there and makes what is missing."""
+def ensure_trained(recipe: Recipe, path: Path, *, fit: bool = False) -> Run:
+    """The finished run in ``path``; of several processes the main one looks there and makes what is missing. With
+    ``fit`` what is trained is made to fit into memory (:mod:`vadd.studies.fitting`).
+    """
     directory = RunDirectory(path)
 
     def refuse_another_recipe() -> None:
@@ -48,6 +51,7 @@ def ensure_trained(recipe: Recipe, path: Path) -> Run:
     if (finished := _finished(recipe, directory)) is not None:
         return finished
     data = build_dataset(recipe)
+    recipe = fitted(recipe, data) if fit else recipe
     on_main_process(create_what_is_missing)
     outcome = train(recipe, directory, data, resume=True)
     if not outcome.finished:

@@ -41,10 +41,13 @@ def reproduce_mnist(
     data: Path | None = None,
     overrides: Sequence[str] = (),
     changes: Changes | None = None,
+    fit: bool = False,
 ) -> Comparison:
     """Binarized MNIST: both models, Frechet distance in a classifier's features, bounds and the paper's DELBO."""
     name, measuring = recipe_name("mnist", scale), MNIST[scale].changed(changes or {})
-    runs = [ensure_trained(recipe, out / f"{name}-{recipe.model}") for recipe in _recipes(name, data, overrides)]
+    runs = [
+        ensure_trained(recipe, out / f"{name}-{recipe.model}", fit=fit) for recipe in _recipes(name, data, overrides)
+    ]
     runs.append(runs[-1].with_sampling(latent_policy="fixed"))
     return compare(
         runs,
@@ -74,6 +77,7 @@ def reproduce_cifar10(
     inception: Path | None = None,
     overrides: Sequence[str] = (),
     changes: Changes | None = None,
+    fit: bool = False,
 ) -> Comparison:
     """CIFAR-10: both models, FID by number of steps, bounds and the paper's DELBO. ``longer`` trains for 2M iterations
     as the paper does for its bits per dimension, of the small recipe for twice as many.
@@ -85,7 +89,7 @@ def reproduce_cifar10(
         progress("the Inception network")
         inception = fetch_inception()
     load_network(inception, trust=False)  # what cannot be read is told before anything is trained
-    runs = [ensure_trained(recipe, out / f"{name}-{recipe.model}") for recipe in recipes]
+    runs = [ensure_trained(recipe, out / f"{name}-{recipe.model}", fit=fit) for recipe in recipes]
     levels = runs[0].data.vocab_size
     return compare(
         runs,

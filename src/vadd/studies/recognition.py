@@ -30,6 +30,7 @@ def reproduce_recognition(
     data: Path | None = None,
     overrides: Sequence[str] = (),
     changes: Changes | None = None,
+    fit: bool = False,
 ) -> Comparison:
     """VADD twice: with r(z | x0, x_t), as the paper has it, and with r(z | x0)."""
     check_overrides(overrides, (*COMPARED, "latent.kind"))
@@ -37,7 +38,7 @@ def reproduce_recognition(
     measuring = MEASURING[scale].changed(changes or {})
     sighted = load_recipe(RECIPES[scale]).with_overrides([*place, *overrides])
     blind = sighted.with_overrides(["latent.kind=blind", f"name={sighted.name}{BLIND}"])
-    runs = [ensure_trained(recipe, out / recipe.name) for recipe in (sighted, blind)]
+    runs = [ensure_trained(recipe, out / recipe.name, fit=fit) for recipe in (sighted, blind)]
     return compare(
         runs,
         out,

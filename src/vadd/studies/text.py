@@ -55,6 +55,7 @@ def reproduce_text(
     study: TextStudy = "text",
     overrides: Sequence[str] = (),
     changes: Changes | None = None,
+    fit: bool = False,
 ) -> Comparison:
     """Both models on one recipe for text; VADD is sampled with a new latent at each step and with one for all.
 
@@ -63,7 +64,7 @@ def reproduce_text(
     """
     name, measuring = recipe or RECIPES[study][scale], MEASURING[scale].changed(changes or {})
     recipes = text_recipes(name, data, overrides)
-    runs = [ensure_trained(each, out / f"{each.name}-{each.model}") for each in recipes]
+    runs = [ensure_trained(each, out / f"{each.name}-{each.model}", fit=fit) for each in recipes]
     single = [run.with_draws(TokenSampler(precision="float32")) for run in runs] if float32 else []
     runs += [runs[-1].with_sampling(latent_policy="fixed"), *single]
     judge = None if language is None else language.name

@@ -56,12 +56,13 @@ def reproduce_toys(
     *,
     overrides: Sequence[str] = (),
     changes: Changes | None = None,
+    fit: bool = False,
 ) -> Comparison:
     """All three data sets, both models; at scale ``paper`` with the appendix's own recipe of 195,312 iterations."""
     suffix = "-paper" if scale == "paper" else ""
     measuring = MEASURING[scale].changed(changes or {})
     recipes = [(toy, recipe) for toy in TOY_NAMES for recipe in both_models(toy + suffix, overrides)]
-    runs = [ensure_trained(recipe, out / f"{toy}-{recipe.model}") for toy, recipe in recipes]
+    runs = [ensure_trained(recipe, out / f"{toy}-{recipe.model}", fit=fit) for toy, recipe in recipes]
     return compare(
         runs,
         out,

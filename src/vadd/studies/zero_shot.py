@@ -40,6 +40,7 @@ def reproduce_zero_shot(
     data: Path | None = None,
     overrides: Sequence[str] = (),
     changes: Changes | None = None,
+    fit: bool = False,
 ) -> Comparison:
     """The runs of ``vadd reproduce text`` in ``out``, or those ``given``, on the corpora in ``folder``."""
     check_changes(changes or {}, "bound_steps", "particles", "delbo_particles", "draws", "limit")
@@ -49,7 +50,7 @@ def reproduce_zero_shot(
         runs = [load(path) for path in given]
     else:
         recipes = text_recipes(RECIPES["text"][scale], data, overrides)
-        runs = [ensure_trained(each, out / f"{each.name}-{each.model}") for each in recipes]
+        runs = [ensure_trained(each, out / f"{each.name}-{each.model}", fit=fit) for each in recipes]
     reports = [report_of(run) for run in runs]
     for number, (name, run) in enumerate(zip(report_names(reports), runs, strict=True)):
         found = judge_corpora(run, paths, settings, named(progress, name))

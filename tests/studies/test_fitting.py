@@ -1,0 +1,78 @@
+"""``--fit`` against a made-up limit of memory."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.tiny import tiny_recipe
+from vadd.build import build_dataset
+from vadd.errors import UserError
+from vadd.parallel import Processes
+from vadd.recipe import Recipe, differences, load_recipe, same_learning
+from vadd.studies import fitting
+from vadd.studies.ensure import ensure_trained
+from vadd.studies.fitting import RESERVE, bytes_of_example, choices, fitted, needed_bytes
+
+
+@pytest.fixture
+def recipe() -> Recipe:
+    return tiny_recipe("training.batch=512", "training.steps=2")
+
+
+def limit(monkeypatch: pytest.MonkeyPatch, available: float) -> None:
+    monkeypatch.setattr(fitting, "available_memory", lambda device: int(available))
+
+
+def needed(recipe: Recipe) -> int:
+    format = build_dataset(recipe).format
+    return needed_bytes(recipe, format, Processes(), bytes_of_example(recipe, format))
+
+
+def test_what_fits_stays_as_it_is(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit(monkeypatch, 2 * RESERVE * needed(recipe))
+    assert fitted(recipe, build_dataset(recipe)) == recipe
+
+
+def test_a_training_is_made_to_fit_and_says_how(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    halves = recipe.with_overrides(["training.accumulate=2"])
+    limit(monkeypatch, RESERVE * (needed(recipe) + needed(halves)) / 2)
+    run = ensure_trained(recipe, tmp_path / "run", fit=True)
+    assert run.recipe.training.accumulate == 2
+    assert {key for key in differences(recipe, run.recipe) if not same_learning(key)} == set()
+    assert "with training.accumulate=2" in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_cannot_fit_is_told_in_one_line_before_anything_is_made(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit(monkeypatch, 1000)
+    with pytest.raises(UserError, match="does not fit into the 1") as told:
+        ensure_trained(recipe, tmp_path / "run", fit=True)
+    assert "\n" not in str(told.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_trial_that_finds_no_memory_leads_to_the_next_choice(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    def trial(choice: Recipe, data: object) -> bool:
+        tried.append(choice.training.accumulate)
+        return choice.training.accumulate >= 4
+
+    limit(monkeypatch, 10**12)
+    monkeypatch.setattr(fitting, "trial_step", trial)
+    assert fitted(recipe, build_dataset(recipe)).training.accumulate == 4
+    assert tried == [1, 2, 4]
+
+
+def test_checkpointing_comes_after_parts_and_few_examples_at_a_time_last() -> None:
+    found = [
+        (bool(getattr(choice.network, "checkpointing", False)), choice.training.accumulate)
+        for choice in choices(load_recipe("mnist").with_overrides(["training.batch=32"]), Processes())
+    ]
+    assert found == [
+        *((way, count) for way in (False, True) for count in (1, 2, 4)),
+        *((way, count) for way in (False, True) for count in (8, 16, 32)),
+    ]
