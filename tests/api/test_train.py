@@ -165,8 +165,13 @@ def test_any_callback_may_stop(callback: str, last: int, codes: np.ndarray, tmp_
 
 
 def test_what_a_callback_raises_reaches_its_author(codes: np.ndarray, tmp_path: Path) -> None:
+    def fail(event: Event) -> None:
+        if event.step == 12:
+            raise ZeroDivisionError
+
     with pytest.raises(ZeroDivisionError):
-        vadd.train(codes, tmp_path / "run", on_step=lambda event: 1 / 0, **SMALL)
+        vadd.train(codes, tmp_path / "run", on_step=fail, **SMALL)
+    assert vadd.load(tmp_path / "run").step == 10
     assert vadd.train(codes, tmp_path / "run", resume=True, progress=False).step == 30
 
 
