@@ -135,6 +135,13 @@ class Processes:
                     dist.recv(tensor, src=owner, group=self._hosts)
                 yield received
 
+    def from_main(self, rows: Tensor | None, shape: Sequence[int]) -> Tensor:
+        """Integers of the main process in all of them; the others know only their ``shape``."""
+        held = torch.zeros(*shape, dtype=torch.int64) if rows is None else rows.to(torch.int64).cpu().contiguous()
+        if self.count > 1:
+            dist.broadcast(held, src=0, group=self._hosts)
+        return held
+
 
 def share(total: int, parts: int, process: int, processes: int) -> list[slice]:
     pieces = processes * parts

@@ -14,6 +14,7 @@ from vadd.cli import (
     export,
     fit_prior,
     infill,
+    judge,
     latent,
     plan,
     recipes,
@@ -62,6 +63,7 @@ app.command("fit-prior")(fit_prior.fit_prior)
 app.command()(latent.latent)
 app.command("eval")(eval.evaluate)
 app.command()(compare.compare)
+app.command()(judge.judge)
 app.command()(studio.studio)
 app.command()(status.status)
 app.command()(runs.runs)

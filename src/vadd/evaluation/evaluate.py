@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,8 @@ from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.likelihood import BoundSettings, has_latent, judge_latent, measure_bounds, true_distribution
 from vadd.evaluation.nearest import COMPARED, nearest_report
 from vadd.evaluation.reports import RunReport, StepResult
+from vadd.generation.options import SamplingOptions
+from vadd.parallel import Processes, process_count
 from vadd.progress import Progress, named, silent, warn
 from vadd.recipe import how_computed, published_recipe, unlike
 from vadd.runs.metrics import training_seconds
@@ -119,15 +122,24 @@ def drawn_samples(run: Run, judge: Judge, steps: int, seed: int, progress: Progr
     """
     classes = judge.classes
     if not classes:
-        return run.sample(judge.samples, steps=steps, seed=seed, progress=progress)
+        return divided_samples(run, judge.samples, progress, steps=steps, seed=seed)
     each = judge.samples // classes
     names = run.format.labels or ()
     # Seeds of their own: else the samples of two labels would share their noise.
     parts = [
-        run.sample(each, steps=steps, seed=seed + 1000 * number, label=name, progress=progress)
+        divided_samples(run, each, progress, steps=steps, seed=seed + 1000 * number, label=name)
         for number, name in enumerate(names)
     ]
     return torch.cat(parts)
+
+
+def divided_samples(run: Run, n: int, progress: Progress, **options: Unpack[SamplingOptions]) -> Tensor:
+    """Samples (n, N) in every process; several divide the work, and draw what one draws."""
+    if process_count() == 1:
+        return run.sample(n, progress=progress, **options)
+    processes = Processes()
+    parts = [part.tokens for part in run.stream(n, processes=processes, progress=progress, **options)]
+    return processes.from_main(torch.cat(parts) if processes.is_main else None, (n, run.model.positions))
 
 
 def prior_name(run: Run) -> str | None:

@@ -226,19 +226,24 @@ class TextJudge(Judge):
         if self.language is None:
             return metrics
         scores = self.language.score(texts, what=what, progress=self.progress)
-        perplexity, error = scores.perplexity(self.language.convention)
-        return replace(
-            metrics,
-            gen_ppl=perplexity,
-            gen_ppl_stderr=error,
-            judge_bits=bits_per_character(scores, texts),
-            judged_tokens=int(scores.tokens.sum()),
-            empty_texts=scores.empty,
-            cut_texts=scores.cut,
-        )
+        return with_scores(metrics, scores, texts, self.language)
 
     def __call__(self, drawn: Array, steps: int) -> TextMetrics:
         return self._measure(torch.from_numpy(drawn), f"the judge reads samples, T = {steps}")
+
+
+def with_scores(metrics: TextMetrics, scores: Scores, texts: Sequence[str], language: LanguageJudge) -> TextMetrics:
+    """What a language model found in ``texts`` beside how varied they are."""
+    perplexity, error = scores.perplexity(language.convention)
+    return replace(
+        metrics,
+        gen_ppl=perplexity,
+        gen_ppl_stderr=error,
+        judge_bits=bits_per_character(scores, texts),
+        judged_tokens=int(scores.tokens.sum()),
+        empty_texts=scores.empty,
+        cut_texts=scores.cut,
+    )
 
 
 def own_tokens(run: Run, tokens: Tensor) -> list[Array]:

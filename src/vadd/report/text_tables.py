@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from vadd.evaluation.metrics import TableDistance, TextMetrics
 from vadd.evaluation.reports import JudgeReport, RunReport
+from vadd.evaluation.texts import JudgedTexts
 from vadd.report.table_tables import rows_table
 from vadd.report.tables import Cell, Table, divergence_table, report_names
 
@@ -84,6 +85,23 @@ def _about(judge: JudgeReport) -> str:
         "between numbers of the same judge and convention. Letters without sense fall into many of the judge's tokens, "
         "each easy to guess; the judge's bits per character do not depend on that."
     )
+
+
+def judged_texts_table(found: Sequence[JudgedTexts]) -> Table:
+    """Files of texts side by side; the note says who judged them."""
+    judges = [one.judge for one in found if one.judge is not None]
+    rows: list[list[Cell]] = []
+    for one in found:
+        metrics = one.metrics
+        heard = [_perplexity(metrics), _bits(metrics)] if judges else []
+        distinct = [None if share is None else f"{share:.3f}" for share in (metrics.distinct_1, metrics.distinct_2)]
+        rows.append([one.name, one.texts, *heard, f"{metrics.sample_entropy:.3f}", *distinct])
+    note = (_about(judges[0]) if judges else WITHOUT_A_JUDGE) + (
+        " Entropy: of the counts of words in each text, in nats, averaged. distinct-1 and -2: distinct words and pairs "
+        "of them over all; they fall with the amount of text, and compare only between equal amounts."
+    )
+    columns = ["file", "texts", *(["gen. PPL", "bits/char"] if judges else []), "entropy", "distinct-1", "distinct-2"]
+    return Table("Texts", columns, rows, note)
 
 
 def side_by_side(texts: Mapping[str, Mapping[int, Sequence[str]]], number: int = 0) -> Table:
