@@ -67,7 +67,7 @@ def _unfinished(place: Path) -> Path:
         (("train", "checkerboard", "--freeze"), "--freeze is for --start-from"),
         (("train", "checkerboard", "--start-from", "{vadd}"), "has a latent already"),
         (("train", "checkerboard", "--start-from", "{mdlm}"), "was trained on examples"),
-        (("train", "checkerboard", "--start-from", "nosuch.safetensors"), "network.kind=transformer"),
+        (("train", "checkerboard", "--start-from", "nosuch.safetensors"), "there is no file nosuch.safetensors"),
     ],
     ids=str,
 )

@@ -9,10 +9,10 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-import vadd
 from tests.helpers.commands import Command
 from vadd.cli.options import DrawingOptions, grouped, parse_steps
 from vadd.errors import UserError
+from vadd.runs.run import Run as LoadedRun
 from vadd.words import duration, parse_size, size_in_memory
 
 
@@ -110,14 +110,14 @@ def test_less_memory_takes_smaller_chunks_of_the_same_samples(
     vadd_command: Command, vadd_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
-    undisturbed = vadd.Run.stream
+    undisturbed = LoadedRun.stream
 
-    def spied(self: vadd.Run, *arguments: object, **options: object) -> object:
+    def spied(self: LoadedRun, *arguments: object, **options: object) -> object:
         for part in undisturbed(self, *arguments, **options):  # type: ignore[arg-type]
             sizes.append(len(part.tokens))
             yield part
 
-    monkeypatch.setattr(vadd.Run, "stream", spied)
+    monkeypatch.setattr(LoadedRun, "stream", spied)
     drawn = []
     for name, options in (("a.npy", ()), ("b.npy", ("--memory", "100kB"))):
         done = vadd_command("sample", vadd_run, "-n", 300, "--steps", 2, *options, "--out", tmp_path / name)

@@ -115,9 +115,9 @@ def test_another_length_is_told_and_another_recipe_is_refused_with_the_differenc
 ) -> None:
     copy = shutil.copytree(vadd_run, tmp_path / "run")
     before = (copy / "recipe.yaml").read_text()
-    refused = vadd_command("train", "--out", copy, "--resume", "training.precision=bfloat16", "network.width=17")
+    refused = vadd_command("train", "--out", copy, "--resume", "training.weight_decay=0.5", "network.width=17")
     assert refused.code == 2
-    assert "training.precision is 'float32' there, 'bfloat16' here" in refused.err
+    assert "training.weight_decay is 0.0 there, 0.5 here" in refused.err
     assert "network.width is 16 there, 17 here" in refused.err
     assert (copy / "recipe.yaml").read_text() == before
     longer = vadd_command("train", "--out", copy, "--resume", "training.steps=32", "training.log_every=2")

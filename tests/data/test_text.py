@@ -253,7 +253,7 @@ def test_text_is_recognised_by_what_it_lies_in(tmp_path: Path, vadd_command: Com
         ("empty.txt", b"", "is empty"),
         ("bytes.txt", b"abc\xff" * 99, "is not text in UTF-8: byte 3 is 0xff"),
         ("rows.jsonl", b'{"body": "a"}\n', "has no field 'text'"),
-        ("rows.csv", b"a,b\n1,2\n", "has no column 'text'"),
+        ("rows.csv", b"a,b\n1,2\n", "has 1 row(s); at least 2 are needed"),
         ("short.txt", b"abc", "too few for one sequence of 8"),
     ],
 )

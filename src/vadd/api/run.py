@@ -4,7 +4,7 @@ import html
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import torch
@@ -23,13 +23,15 @@ from vadd.evaluation.evaluate import DEFAULT_STEPS, report_of
 from vadd.evaluation.likelihood import measure_bounds
 from vadd.generation.options import SamplingOptions
 from vadd.progress import Progress, silent
-from vadd.report.samples import ShownFigure, as_html_image, draw_objective, draw_samples
 from vadd.runs.export import export
 from vadd.runs.layout import CheckpointName, PriorChoice, RunDirectory
 from vadd.runs.run import Run as LoadedRun
 from vadd.runs.run import load as load_run
 from vadd.runs.tables import Where, fill_rows, sample_rows
 from vadd.runs.tables import frame_of as table_frame
+
+if TYPE_CHECKING:
+    from vadd.report.samples import ShownFigure
 
 SHOWN_POINTS, SHOWN_IMAGES, SHOWN_ROWS, SHOWN_TEXTS = 5000, 36, 30, 5
 BOUND_STEPS = (1, 2, 4, 8, 16)
@@ -111,8 +113,10 @@ class Run(LoadedRun):
         checkpoint: CheckpointName = "latest" if self.step is None else self.step
         return export(RunDirectory.open(self.directory.path), Path(out), checkpoint=checkpoint).path
 
-    def plot(self, steps: int | None = None, seed: int = 0) -> ShownFigure:
+    def plot(self, steps: int | None = None, seed: int = 0) -> "ShownFigure":
         """How the training went, and samples drawn in so many ``steps`` (default: the recipe's)."""
+        from vadd.report.samples import ShownFigure, draw_objective  # matplotlib: sampling does without
+
         figure = ShownFigure(figsize=(9.2, 4), layout="constrained")
         objective_axis, samples_axis = figure.subplots(1, 2)
         draw_objective(objective_axis, list(self.directory.metrics()))
@@ -120,6 +124,8 @@ class Run(LoadedRun):
         return figure
 
     def _draw_samples(self, axis: Any, steps: int | None, seed: int) -> None:
+        from vadd.report.samples import draw_samples
+
         kinds = {"text": SHOWN_TEXTS, "images": SHOWN_IMAGES, "points": SHOWN_POINTS, "rows": SHOWN_ROWS}
         drawn = self.sample(kinds[self._kind], steps=steps, seed=seed)
         texts = self.texts(drawn) if self._kind == "text" else None
@@ -151,6 +157,8 @@ class Run(LoadedRun):
 
     def _repr_html_(self) -> str:
         """The facts beside a picture of samples."""
+        from vadd.report.samples import ShownFigure, as_html_image
+
         rows = "".join(
             f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
             f"<td style='text-align: left'>{html.escape(value)}</td></tr>"

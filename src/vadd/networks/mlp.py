@@ -137,8 +137,9 @@ class MlpDenoiser(nn.Module):
         self.tokens = token_embedding(positions, vocab_size, width, value_embedding, smoothness)
         self.latent = None if latent_dim is None else LatentEmbedding(latent_dim, width, latent_frequencies)
         self.time = TimeEmbedding(time_features, width) if time_features else None
+        hidden = hidden_layers(width, depth)  # before the last layer: the order in which a seed has always drawn them
         head: list[nn.Module] = [nn.Linear(width, positions * vocab_size)] if value_embedding is None else []
-        self.readout = nn.Sequential(*hidden_layers(width, depth), *head)
+        self.readout = nn.Sequential(*hidden, *head)
         self.factorised = (
             None if value_embedding is None else FactorisedReadout(positions, vocab_size, width, value_embedding)
         )
