@@ -1,5 +1,8 @@
 """What takes long: comparisons in the background and trainings in processes of their own."""
 
+import os
+import re
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -12,6 +15,7 @@ from vadd.errors import UserError
 from vadd.runs.status import read_status
 from vadd.studio.compare import MOST_WAITING, CancelledError, Comparisons, Job, show_job
 from vadd.studio.opened import OpenRuns
+from vadd.studio.train import Watch
 from vadd.studio.trainings import Trainings, changes_of, recipe_of, tell_plan
 
 if TYPE_CHECKING:
@@ -79,6 +83,37 @@ def test_what_was_not_started_here_cannot_be_stopped_or_resumed(tmp_path: Path) 
             trainings.stop(name)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="SIGINT cannot be sent to a process there")
+def test_a_training_stopped_before_its_first_step_leaves_nothing_and_can_be_started_anew(tmp_path: Path) -> None:
+    runs = OpenRuns()
+    trainings = Trainings(runs, tmp_path)
+    watch = Watch(runs, trainings)
+    try:
+        name = trainings.start(["digits", "training.steps=3", "network.width=8"], name="digits")
+        assert "starting" in watch.show()
+        trainings.stop(name)
+        trainings._processes[name].wait(PATIENCE)
+        page = watch.show()
+        assert "stopped before its first step" in page
+        assert "problem" not in page
+        assert (list(tmp_path.glob("*/")), runs.names()) == ([], [])
+        trainings.resume(name)
+        assert trainings._processes[name].wait(PATIENCE) == 0
+        assert "finished: step 3 of 3" in watch.show()
+        assert runs.names() == [name]
+    finally:
+        assert trainings.close() == []
+
+
+def test_a_run_that_goes_while_somebody_looks_is_offered_no_more(vadd_run: Path, tmp_path: Path) -> None:
+    runs = OpenRuns([shutil.copytree(vadd_run, tmp_path / "going")])
+    assert runs.names() == ["going"]
+    shutil.rmtree(tmp_path / "going" / "checkpoints")
+    assert runs.names() == []
+    shutil.rmtree(tmp_path / "going")
+    assert runs.names() == []
+
+
 def test_a_plan_tells_time_and_memory() -> None:
     recipe = recipe_of("digits", None).with_overrides(changes_of("vadd", 40))
     told = tell_plan(recipe)
@@ -121,14 +156,13 @@ def test_without_a_run_both_models_learn_digits_until_the_studio_is_stopped(brow
         page = browser.new_page()
         page.set_default_timeout(1000 * PATIENCE)
         page.goto(running.url)
-        page.locator("#train-shown .note", has_text="running: step").nth(1).wait_for()
+        # Beyond step 0: what is stopped before its first step has nothing to save.
+        page.locator("#train-shown .note", has_text=re.compile("running: step [1-9]")).nth(1).wait_for()
         captions = page.locator("#train-shown figcaption").all_inner_texts()
         assert [caption.split(" ")[0] for caption in captions] == ["digits-mdlm", "digits-vadd"]
         assert running.interrupt() == 0
         page.close()
-    assert "the trainings are saved and stopped" in running.said()
-    assert {read_status(tmp_path / "place" / f"digits-{model}").state for model in ("mdlm", "vadd")} <= {
-        "stopped",
-        "new",
-        "finished",
-    }
+    assert "saved and stopped: digits-mdlm, digits-vadd" in running.said()
+    statuses = [read_status(tmp_path / "place" / f"digits-{model}") for model in ("mdlm", "vadd")]
+    assert [status.state for status in statuses] == ["stopped", "stopped"]
+    assert all(status.latest is not None and status.latest.step == status.step > 0 for status in statuses)

@@ -81,9 +81,14 @@ def studio(
         except KeyboardInterrupt:
             pass
         finally:
-            if trainings.running():
-                err_console.print("the trainings are saved and stopped")
-            trainings.close()
+            asked = trainings.running()
+            if asked:
+                err_console.print("the trainings are asked to save and to stop")
+            saved = trainings.close()
+            if saved:
+                err_console.print(f"saved and stopped: {', '.join(saved)}", soft_wrap=True)
+            if gone := [name for name in asked if name not in saved]:
+                err_console.print(f"stopped, with nothing to save yet: {', '.join(gone)}", soft_wrap=True)
         err_console.print("the studio is closed")
 
 

@@ -62,4 +62,11 @@ def _newest(path: Path) -> Path | None:
 
 
 def _has_weights(path: Path) -> bool:
-    return not RunDirectory(path).is_run() or _newest(path) is not None
+    """A run has some after its first checkpoint, an exported model always; a start that was stopped is gone."""
+    if _newest(path) is not None:
+        return True
+    try:
+        check_model(path)
+    except UserError:
+        return False
+    return not RunDirectory(path).is_run()

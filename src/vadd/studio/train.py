@@ -43,6 +43,8 @@ class Watch:
         status, problem = self.trainings.status(name)
         if problem:
             return card(name, Markup('<p class="problem" role="alert">{}</p>').format(problem))
+        if status is None and name not in self.trainings.running():
+            return card(name, NOTHING, "stopped before its first step: nothing is kept, Resume starts it anew")
         if status is None:
             return card(name, NOTHING, "starting: the data are read")
         left = "" if status.seconds_left is None else f", {duration(status.seconds_left)} left"
@@ -166,9 +168,9 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
 
     @told
     def on_tick(known: list[str], marked: list[str]) -> tuple[object, ...]:
-        names = runs.names()
+        busy = gr.Timer(active=bool(trainings.running()))  # before looking: the last look is at what has ended
         page = watch.show()
-        busy = gr.Timer(active=bool(trainings.running()))
+        names = runs.names()
         if names == known:
             return page, busy, known, gr.skip()
         # New runs are chosen as long as there is room: whoever waits for them sees them.

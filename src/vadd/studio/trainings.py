@@ -2,6 +2,7 @@
 and one that fails takes nothing with it.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -22,6 +23,8 @@ from vadd.words import duration, size_in_memory
 AT_ONCE = 2
 FAREWELL = 20
 """Seconds that trainings are given to save when the studio ends."""
+QUIET_ENDS = (None, 0, 130, -signal.SIGINT)
+"""Exit codes of what runs, is done or was stopped, the last before Python had begun."""
 LOOKED_AT = ("training.checkpoint_every=100", "training.evaluate_every=100", "training.log_every=20")
 """For those who watch: something new every few seconds."""
 DEMO = ("digits", "training.steps=2000", *LOOKED_AT)
@@ -33,6 +36,7 @@ class Trainings:
     def __init__(self, runs: OpenRuns, place: Path) -> None:
         self.runs, self.place = runs, place
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._sources: dict[str, list[str]] = {}
         self._lock = threading.RLock()
 
     def names(self) -> list[str]:
@@ -56,7 +60,7 @@ class Trainings:
             number = 2
             while (self.place / free).exists() or free in self._processes:
                 free, number = f"{name}-{number}", number + 1
-            self._run(free, [*source, "--out", str(self.place / free)])
+            self._begin(free, source)
             return free
 
     def resume(self, name: str) -> None:
@@ -64,10 +68,13 @@ class Trainings:
             path = self.path(name) if name in self._processes else self.place / name
             if name in self.running():
                 raise UserError(f"{name} is running")
-            self._run(name, ["--out", str(path), "--resume"])
+            if name in self._sources and not RunDirectory(path).is_run():  # stopped before its first step
+                self._begin(name, self._sources[name])
+            else:
+                self._run(name, ["--out", str(path), "--resume"])
 
     def stop(self, name: str) -> None:
-        """At the end of its step, saved."""
+        """At the end of its step, saved; before its first one there is nothing to save."""
         self.path(name)
         process = self._processes[name]
         if process.poll() is not None:
@@ -81,7 +88,7 @@ class Trainings:
             name = f"digits-{model}"
             found = RunDirectory(self.place / name)
             if not found.is_run():
-                self._run(name, [recipe, f"model={model}", *changes, "--out", str(self.place / name)])
+                self._begin(name, [recipe, f"model={model}", *changes])
             elif read_status(self.place / name).state == "finished":
                 self.runs.add(self.place / name)
             else:
@@ -92,23 +99,29 @@ class Trainings:
         path, process = self.path(name), self._processes[name]
         ended = process.poll()
         found = None
-        if RunDirectory(path).is_run():
-            self.runs.add(path)
+        # A start that is stopped takes its directory with it, perhaps while somebody looks.
+        with contextlib.suppress(UserError):
             found = read_status(path)
-        problem = "" if ended in (None, 0, 130) else self._last_words(name)
+            self.runs.add(path)
+        problem = "" if ended in QUIET_ENDS else self._last_words(name)
         return found, problem
 
-    def close(self) -> None:
-        """Everything that runs is asked to save and to end."""
+    def close(self) -> list[str]:
+        """Everything that runs is asked to save and to end. Gives back the names of those that can be gone on with."""
         with self._lock:
-            left = [process for process in self._processes.values() if process.poll() is None]
-        for process in left:
+            left = {name: process for name, process in self._processes.items() if process.poll() is None}
+        for process in left.values():
             process.terminate()
-        for process in left:
+        for process in left.values():
             try:
                 process.wait(timeout=FAREWELL)
             except subprocess.TimeoutExpired:
                 process.kill()
+        return [name for name in left if RunDirectory(self.place / name).checkpoints()]
+
+    def _begin(self, name: str, source: Sequence[str]) -> None:
+        self._run(name, [*source, "--out", str(self.place / name)])
+        self._sources[name] = list(source)
 
     def _run(self, name: str, arguments: Sequence[str]) -> None:
         if len(self.running()) >= AT_ONCE:

@@ -1,0 +1,166 @@
+"""How fast the studio is: until the demonstration has learnt, until the page opens, for a draw, and under a slider.
+
+    python benchmarks/studio.py [--chromium /usr/bin/chromium] [--clicks 10] [--seconds 5] [--json FILE]
+
+`vadd studio` is started as somebody would, without a run, and watched until both models have learnt; then it is started
+again with the two runs, and a browser clicks and drags. Needs Playwright and Chromium. The load average stands beside
+the numbers: on a machine that has other work they are worse.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+from vadd.runs.layout import RunDirectory
+from vadd.runs.status import read_status
+
+PATIENCE = 600
+MODELS = ("mdlm", "vadd")
+NEXT_PICTURE = """before => new Promise(done => {
+    const began = performance.now();
+    document.querySelector('#draw-button').click();
+    const look = () => {
+        const image = document.querySelector('#draw-shown img');
+        if (image && image.src !== before && image.complete) done(performance.now() - began);
+        else requestAnimationFrame(look);
+    };
+    look();
+})"""
+COUNT_PICTURES = """() => {
+    window.pictures = 0;
+    let last = document.querySelector('#latent-shown img').src;
+    const look = () => {
+        const image = document.querySelector('#latent-shown img');
+        if (image && image.src !== last) { last = image.src; window.pictures += 1; }
+        requestAnimationFrame(look);
+    };
+    look();
+}"""
+
+
+@contextmanager
+def studio(*arguments: object) -> Iterator[tuple[str, float]]:
+    """The address of a studio and the seconds from its start until it answered; ended as by Ctrl-C."""
+    with tempfile.NamedTemporaryFile("w+") as log:
+        began = time.perf_counter()
+        command = [sys.executable, "-m", "vadd", "studio", *map(str, arguments), "--no-open"]
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"PYTHONUNBUFFERED": "1"})
+        try:
+            while not (found := re.search(r"the studio is at (\S+)", Path(log.name).read_text())):
+                if process.poll() is not None:
+                    sys.exit(f"the studio did not start: {Path(log.name).read_text()}")
+                time.sleep(0.02)
+            urllib.request.urlopen(found[1], timeout=PATIENCE).read()
+            yield found[1], time.perf_counter() - began
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+
+
+def until_learnt(place: Path) -> dict[str, float]:
+    began = time.perf_counter()
+    learnt: dict[str, float] = {}
+    with studio("--out", place):
+        while len(learnt) < len(MODELS):
+            for model in MODELS:
+                run = place / f"digits-{model}"
+                if model not in learnt and RunDirectory(run).is_run() and read_status(run).state == "finished":
+                    learnt[model] = time.perf_counter() - began
+            if time.perf_counter() - began > PATIENCE:
+                sys.exit(f"after {PATIENCE} s the digits are not learnt")
+            time.sleep(0.2)
+    return learnt
+
+
+def drawn(page: Page, clicks: int) -> list[float]:
+    """Milliseconds from a click to another picture, each of another seed."""
+    page.wait_for_selector("#draw-shown img")
+    found = []
+    for seed in range(1, clicks + 1):
+        page.get_by_label("Seed", exact=True).fill(str(seed))
+        page.wait_for_timeout(300)
+        found.append(page.evaluate(NEXT_PICTURE, page.locator("#draw-shown img").first.get_attribute("src")))
+    return found
+
+
+def dragged(page: Page, seconds: float) -> float:
+    """Pictures a second while a slider is moved to and fro without a pause."""
+    page.get_by_role("tab", name="Latent").click()
+    page.locator("#latent-shown img").wait_for()
+    slider = page.locator("#latent-slider-0 input[type=range]")
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    assert box is not None
+    height, places = box["y"] + box["height"] / 2, 100
+    page.mouse.move(box["x"] + box["width"] / 2, height)
+    page.mouse.down()
+    page.evaluate(COUNT_PICTURES)
+    began, moved = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        there = abs(moved % (2 * places) - places) / places
+        page.mouse.move(box["x"] + box["width"] * (0.05 + 0.9 * there), height)
+        page.wait_for_timeout(15)
+        moved += 1
+    pictures, took = page.evaluate("window.pictures"), time.perf_counter() - began
+    page.mouse.up()
+    return float(pictures / took)
+
+
+def seconds_of_imports() -> float:
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import gradio, torch"], check=True)
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--chromium", default=os.environ.get("VADD_CHROMIUM") or shutil.which("chromium"))
+    parser.add_argument("--clicks", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--starts", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+
+    result: dict[str, object] = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        result["learnt_after_seconds"] = until_learnt(place)
+        runs = [place / f"digits-{model}" for model in MODELS]
+        result["imports_seconds"] = [seconds_of_imports() for _ in range(options.starts)]
+        starts = []
+        for _ in range(options.starts - 1):
+            with studio(*runs, "--out", place) as (_, seconds):
+                starts.append(seconds)
+        with studio(*runs, "--out", place) as (address, seconds), sync_playwright() as driver:
+            starts.append(seconds)
+            browser = driver.chromium.launch(executable_path=options.chromium, args=["--no-sandbox", "--disable-gpu"])
+            page = browser.new_page(viewport={"width": 1200, "height": 900})
+            page.set_default_timeout(1000 * PATIENCE)
+            page.goto(address)
+            clicks = drawn(page, options.clicks)
+            result["pictures_a_second"] = dragged(page, options.seconds)
+            browser.close()
+    result |= {"opened_after_seconds": starts, "draw_ms": clicks, "draw_ms_median": statistics.median(clicks)}
+    result["load_after"] = os.getloadavg()[0]
+    text = json.dumps(result, indent=2)
+    print(text)
+    if options.json is not None:
+        options.json.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
