@@ -16,8 +16,8 @@ LONGEST_ITEM = 126
 """Characters; texts that are no longer are learnt one a sequence."""
 MOST_WEIGHTS = 6_000_000
 """A checkpoint holds every weight four times, in single precision: it stays below 100 MB."""
-SECONDS = 190.0
-"""Of one core: about two minutes on two."""
+SECONDS = 95.0
+"""Of one core. Networks this small gain little from a second one: about two minutes by the clock."""
 OVERHEAD, RATE = 0.01, 5e10
 """Seconds of a step beside its arithmetic, and FLOP per second, both of one core: what a step costs, roughly."""
 SMALL = 200
