@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from vadd.build import example_format
+from vadd.building import example_format
 from vadd.data import DiscreteDataset
 from vadd.recipe import load_recipe
 from vadd.runs.layout import RunDirectory

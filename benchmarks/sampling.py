@@ -29,7 +29,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vadd.build import build_model, build_prior, example_format
+from vadd.building import build_model, build_prior, example_format
 from vadd.cli.sample_files import NpyFile
 from vadd.core import MaskedDiffusion, Noise, sample, step_grid
 from vadd.core.sampling import LatentPolicy

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vadd.build import build_model
+from vadd.building import build_model
 from vadd.core import ExactCount, MaskedBatch, MaskedDiffusion, objective, sample
 from vadd.data import DiscreteDataset, ExampleFormat
 from vadd.recipe import Recipe, load_recipe

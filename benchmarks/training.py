@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from vadd.build import build_dataset
+from vadd.building import build_dataset
 from vadd.core import Objective
 from vadd.recipe import Recipe, load_recipe
 from vadd.runs.layout import RunDirectory

@@ -10,7 +10,7 @@ import torch
 
 from tests.helpers.commands import Command, Finished
 from tests.helpers.tiny import TINY_ARRAY, tiny_recipe, train_in
-from vadd.build import recipe_for
+from vadd.building import recipe_for
 from vadd.cli import main
 
 

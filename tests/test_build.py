@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from tests.helpers.exact import seeded
 from tests.helpers.networks import SMALL, small_model, small_recipe
 from tests.helpers.tiny import TINY_ARRAY, tiny_recipe
-from vadd.build import (
+from vadd.building import (
     DATASETS,
     KERNELS,
     MASK_DRAWS,

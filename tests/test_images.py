@@ -11,7 +11,7 @@ import vadd
 from tests.helpers.commands import Command
 from tests.helpers.fixtures import inception_network
 from tests.helpers.tiny import train_in
-from vadd.build import build_model, example_format
+from vadd.building import build_model, example_format
 from vadd.core import GaussianLatent
 from vadd.data import ExampleFormat
 from vadd.evaluation import evaluate

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import vadd
 from tests.helpers.commands import Command
 from tests.helpers.own_networks import LATENT, POSITIONS, VOCAB_SIZE, OwnDenoiser, OwnRecognizer
-from vadd.build import OwnNetworks, build_model
+from vadd.building import OwnNetworks, build_model
 from vadd.data import ExampleFormat
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 from vadd.runs.layout import RunDirectory

@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.commands import Command
 from tests.helpers.files import contents
 from tests.helpers.tiny import TINY, TINY_ARRAY, tiny_recipe, train_in
-from vadd.build import recipe_for
+from vadd.building import recipe_for
 from vadd.runs.export import export
 from vadd.runs.layout import RunDirectory
 from vadd.words import typed_command

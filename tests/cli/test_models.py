@@ -10,7 +10,7 @@ import torch
 
 from tests.helpers.commands import Command
 from tests.helpers.tiny import SHORT_TRAINING, TINY, tiny_recipe, train_in
-from vadd.build import MODEL_BUILDERS
+from vadd.building import MODEL_BUILDERS
 from vadd.recipe import MODELS, load_recipe
 from vadd.runs.run import load
 

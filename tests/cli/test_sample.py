@@ -16,7 +16,7 @@ import vadd
 from tests.helpers.commands import Command
 from tests.helpers.text_runs import BOOK, text_recipe
 from tests.helpers.tiny import train_in
-from vadd.build import SAMPLERS
+from vadd.building import SAMPLERS
 from vadd.core import Samples, TokenSampler
 from vadd.evaluation import histogram
 from vadd.generation import memory

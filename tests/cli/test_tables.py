@@ -15,7 +15,7 @@ import vadd
 from tests.helpers.commands import Command
 from tests.helpers.people import CITIES, FORMULA, train_people, write_people
 from tests.helpers.tiny import TINY_TABLE, train_in
-from vadd.build import recipe_for
+from vadd.building import recipe_for
 from vadd.cli.sample_files import csv_lines, sample_file
 from vadd.data.tables.reading import read_table
 from vadd.data.tables.schema import infer

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tests.helpers.exact import all_sequences, chi_square_p_value, index_of, seeded
 from tests.helpers.networks import awaken
-from vadd.build import sampler_named
+from vadd.building import sampler_named
 from vadd.core import Autoregressive, LinearSchedule, MaskedBatch, TokenSampler, elbo, objective, sample, step_bound
 from vadd.core.masking import ExactCount
 from vadd.errors import UserError

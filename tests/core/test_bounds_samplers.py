@@ -31,7 +31,7 @@ from tests.helpers.plans import (
     planned_law,
     prior_of,
 )
-from vadd.build import SAMPLERS
+from vadd.building import SAMPLERS
 from vadd.core import (
     Ancestral,
     FirstHitting,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tests.helpers.exact import LINEAR, TableDenoiser, properties, seeded
 from tests.helpers.plans import model_of
-from vadd.build import SAMPLERS
+from vadd.building import SAMPLERS
 from vadd.core import Ancestral, Noise, TokenSampler, sample, sampling
 from vadd.core.noise import BLOCK
 from vadd.core.sampling import LatentPolicy

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from tests.helpers.exact import LINEAR, SQUARE, TableDenoiser, for_each_schedule, properties, seeded
 from tests.helpers.exact import KnownSchedule as Known
 from tests.helpers.plans import model_of
-from vadd.build import SAMPLERS
+from vadd.building import SAMPLERS
 from vadd.core import (
     Ancestral,
     EntropyBounded,

@@ -28,7 +28,7 @@ from tests.helpers.exact import (
     sigmas,
 )
 from tests.helpers.networks import awaken, small_recipe
-from vadd.build import build_model
+from vadd.building import build_model
 from vadd.core import (
     Analytic,
     Euler,

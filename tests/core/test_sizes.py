@@ -22,7 +22,7 @@ from tests.helpers.exact import (
     sampler_distribution,
     seeded,
 )
-from vadd.build import SAMPLERS
+from vadd.building import SAMPLERS
 from vadd.core import (
     ExactCount,
     GaussianLatent,

@@ -20,7 +20,7 @@ from tests.helpers.fixtures import CORPORA
 from tests.helpers.text_runs import BOOK, TINY_NETWORK, text_recipe
 from tests.helpers.texts import TOPICS
 from tests.helpers.tokenizers import small_tokenizer, write_bert
-from vadd.build import build_dataset, recipe_for
+from vadd.building import build_dataset, recipe_for
 from vadd.data import ExampleFormat
 from vadd.data.text import judging_text, load_text
 from vadd.data.text.detokenizers import lm1b

@@ -6,7 +6,7 @@ import torch
 
 from tests.helpers.exact import chi_square_p_value
 from tests.helpers.tiny import tiny_recipe
-from vadd.build import build_model
+from vadd.building import build_model
 from vadd.core import MaskedDiffusion, sample
 from vadd.core.samplers import Grid
 from vadd.data import ExampleFormat

@@ -18,7 +18,7 @@ from tests.helpers.exact import LINEAR, TableDenoiser, properties
 from tests.helpers.plans import ancestral, model_of, p_value, planned_law
 from tests.helpers.progress import Told
 from tests.helpers.tiny import tiny_recipe
-from vadd.build import SAMPLERS
+from vadd.building import SAMPLERS
 from vadd.core import Ordered, TokenSampler, sample
 from vadd.core.noise import BLOCK, Noise
 from vadd.core.randomness import SAMPLING, step_generator

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import vadd
 from tests.helpers.progress import Told
 from tests.helpers.tiny import tiny_recipe
-from vadd.build import SAMPLERS, build_model
+from vadd.building import SAMPLERS, build_model
 from vadd.core import (
     EntropyBounded,
     Ordered,

@@ -21,7 +21,7 @@ import torch._dynamo  # optimisers import it when they are made; here, once for 
 import torch.distributed as dist
 
 from vadd import progress
-from vadd.build import build_dataset, build_model
+from vadd.building import build_dataset, build_model
 from vadd.core import Objective, Samples
 from vadd.data import ExampleFormat
 from vadd.generation import memory, sampling

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vadd.build import build_model, example_format
+from vadd.building import build_model, example_format
 from vadd.core import MaskedDiffusion
 from vadd.data import ExampleFormat
 from vadd.planning.counting import model_on_meta

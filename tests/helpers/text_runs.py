@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.helpers.files import write
 from tests.helpers.tiny import SHORT_TRAINING, train_in
-from vadd.build import recipe_for
+from vadd.building import recipe_for
 from vadd.recipe import Recipe
 from vadd.runs.run import Run, load
 

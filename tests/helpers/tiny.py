@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vadd.build import build_dataset
+from vadd.building import build_dataset
 from vadd.recipe import Recipe, load_recipe
 from vadd.runs.layout import RunDirectory
 from vadd.training.loop import Outcome, train

@@ -24,7 +24,7 @@ from tests.helpers.small_transformers import (
     small_recognizer,
     tokens,
 )
-from vadd.build import build_model
+from vadd.building import build_model
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.networks.transformer import TransformerDenoiser, TransformerRecognizer

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from tests.helpers.exact import seeded, sigmas
 from tests.helpers.networks import on_meta
 from tests.helpers.tiny import tiny_recipe
-from vadd.build import build_mask_draw, build_model, example_format
+from vadd.building import build_mask_draw, build_model, example_format
 from vadd.core import GaussianLatent, LinearSchedule, MaskedBatch
 from vadd.planning.counting import sampling_flops, training_cost
 from vadd.planning.plan import make_plan

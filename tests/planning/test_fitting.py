@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vadd.build import example_format
+from vadd.building import example_format
 from vadd.data import ExampleFormat
 from vadd.planning import fitting
 from vadd.planning.counting import model_on_meta, training_cost

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.networks import on_meta
 from tests.helpers.tiny import tiny_recipe
-from vadd.build import build_dataset, example_format, recipe_for
+from vadd.building import build_dataset, example_format, recipe_for
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.planning.plan import Memory, count_parameters, make_plan, measured_rate, training_memory

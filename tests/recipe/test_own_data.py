@@ -11,7 +11,7 @@ from PIL import Image
 import vadd
 from tests.helpers.commands import Command
 from tests.helpers.tiny import SHORT_TRAINING
-from vadd.build import build_dataset, recipe_for
+from vadd.building import build_dataset, recipe_for
 from vadd.data import ExampleFormat
 from vadd.data.image_folder import Look, look_at
 from vadd.data.text.documents import items_in

@@ -13,7 +13,7 @@ import vadd
 from tests.helpers.children import CONTEXT, train_or_resume
 from tests.helpers.runs import assert_same_state, log_of, newest, some_state
 from tests.helpers.tiny import tiny_recipe, train_in
-from vadd.build import build_dataset
+from vadd.building import build_dataset
 from vadd.errors import UserError
 from vadd.files import checksum
 from vadd.runs import checkpoint

@@ -11,7 +11,7 @@ import vadd
 from tests.helpers.commands import Command
 from tests.helpers.runs import assert_same_state, newest
 from tests.helpers.tiny import TINY, tiny_recipe, train_in
-from vadd.build import build_model
+from vadd.building import build_model
 from vadd.core import CodedLatent, MaskedBatch
 from vadd.data import ExampleFormat
 from vadd.errors import UserError

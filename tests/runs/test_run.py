@@ -12,7 +12,7 @@ from torch import nn
 import vadd
 from tests.helpers.files import contents
 from tests.helpers.tiny import TINY_ARRAY, tiny_recipe, train_in
-from vadd.build import recipe_for
+from vadd.building import recipe_for
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.runs.checkpoint import read_checkpoint

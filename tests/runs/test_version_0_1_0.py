@@ -18,7 +18,7 @@ import vadd
 from tests.helpers.fixtures import VERSION_0_1_0
 from tests.helpers.runs import log_of, newest
 from tests.helpers.tiny import train_in
-from vadd.build import build_dataset
+from vadd.building import build_dataset
 from vadd.core.sampling import LatentPolicy
 from vadd.data import ExampleFormat
 from vadd.recipe import ShortTransformerNetwork, ToyData

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.tiny import tiny_recipe
-from vadd.build import build_dataset
+from vadd.building import build_dataset
 from vadd.errors import UserError
 from vadd.parallel import Processes
 from vadd.recipe import Recipe, differences, load_recipe, same_learning

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vadd.build import recipe_for
+from vadd.building import recipe_for
 from vadd.errors import UserError
 from vadd.studio import uploads
 from vadd.studio.uploads import accept

@@ -9,7 +9,7 @@ from accelerate.utils import is_tensorboard_available
 
 from tests.helpers.runs import assert_same_state, log_of, newest
 from tests.helpers.tiny import tiny_recipe, train_in
-from vadd.build import build_dataset
+from vadd.building import build_dataset
 from vadd.core import Objective
 from vadd.errors import UserError
 from vadd.recipe import Recipe

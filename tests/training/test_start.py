@@ -13,7 +13,7 @@ from tests.helpers.exact import seeded
 from tests.helpers.foreign import POSITIONS, VALUES, random_state, reference_logits
 from tests.helpers.runs import assert_same_state, newest
 from tests.helpers.tiny import tiny_recipe, train_in
-from vadd.build import build_dataset
+from vadd.building import build_dataset
 from vadd.core import MaskedDiffusion
 from vadd.errors import UserError
 from vadd.networks.starting import latents_own

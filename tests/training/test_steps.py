@@ -11,7 +11,7 @@ from torch import nn
 
 from tests.helpers.runs import log_of, newest
 from tests.helpers.tiny import tiny_recipe, train_in
-from vadd.build import build_dataset
+from vadd.building import build_dataset
 from vadd.core import MaskedDiffusion, Objective
 from vadd.errors import UserError
 from vadd.parallel import Processes

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from vadd.build import build_dataset, recipe_for
+from vadd.building import build_dataset, recipe_for
 from vadd.data import DiscreteDataset, check_dataset, save_dataset, split_array, values_of
 from vadd.data.dataset import Array
 from vadd.data.tables import schema_for, table_dataset

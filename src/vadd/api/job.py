@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
-    from vadd.build import OwnNetworks
+    from vadd.building import OwnNetworks
     from vadd.data import DiscreteDataset
     from vadd.progress import Progress
     from vadd.recipe import Recipe

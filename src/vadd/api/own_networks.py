@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vadd.build import OwnNetworks
+from vadd.building import OwnNetworks
 from vadd.core.checking import check, latent_size
 from vadd.data import ExampleFormat
 from vadd.errors import UserError

@@ -15,7 +15,7 @@ from vadd.api.notebook import NotebookProgress, in_notebook
 from vadd.api.own_networks import given_networks, with_own_networks
 from vadd.api.run import Run, load
 from vadd.api.settings import with_settings
-from vadd.build import OwnNetworks, build_dataset
+from vadd.building import OwnNetworks, build_dataset
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.parallel import is_main

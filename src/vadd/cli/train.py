@@ -111,7 +111,7 @@ class Asked:
         return (self._of_data() if self.name is None else self._named(self.name)).with_overrides(self.changes)
 
     def _of_data(self) -> "Recipe":
-        from vadd.build import recipe_for
+        from vadd.building import recipe_for
 
         assert self.data is not None
         says_field = any(change.startswith("data.field=") for change in self.changes)
@@ -124,7 +124,7 @@ class Asked:
         recipe = load_recipe(name)
         if self.data is None:
             return recipe
-        from vadd.build import kind_of_data
+        from vadd.building import kind_of_data
 
         kind, path = kind_of_data(self.data), str(self.data.resolve())
         # A recipe for text says how to read it, and one for tables too; only the file is another.
@@ -168,7 +168,7 @@ def _job_to_resume(asked: Asked, out: Path | None) -> Job:
 
 
 def _checked_data(job: Job) -> "DiscreteDataset":
-    from vadd.build import build_dataset
+    from vadd.building import build_dataset
 
     with progress_bar() as progress:
         return prepare(job, lambda recipe, progress: build_dataset(recipe, progress=progress), progress)

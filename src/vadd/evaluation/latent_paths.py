@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from vadd.build import rows_at_once
+from vadd.building import rows_at_once
 from vadd.core import MaskedBatch, MaskedDiffusion, Noise, TokenSampler
 from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.randomness import SAMPLING, step_generator

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.build import rows_at_once, sampler_named
+from vadd.building import rows_at_once, sampler_named
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latents import Particles, ProposalName

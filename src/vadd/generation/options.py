@@ -6,7 +6,7 @@ from typing import Any, TypedDict, get_type_hints
 
 from torch import Tensor
 
-from vadd.build import sampler_named
+from vadd.building import sampler_named
 from vadd.core import MaskedDiffusion, Sampler, TokenSampler, step_grid
 from vadd.core.samplers import Grid
 from vadd.core.sampling import LatentPolicy, check_policy
@@ -25,7 +25,7 @@ class SamplingOptions(TypedDict, total=False):
     seed: int
     """By default 0."""
     sampler: str | Sampler | None
-    """One of :data:`vadd.build.SAMPLERS` by name, or one with settings of its own."""
+    """One of :data:`vadd.building.SAMPLERS` by name, or one with settings of its own."""
     grid: Grid | None
     """``uniform``, ``cosine`` or the times themselves, rising from 0 to 1."""
     latent: LatentPolicy | Tensor | None

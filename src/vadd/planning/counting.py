@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
-from vadd.build import build_mask_draw, build_model
+from vadd.building import build_mask_draw, build_model
 from vadd.core import MaskedBatch, MaskedDiffusion, Noise
 from vadd.data import ExampleFormat
 from vadd.networks.attention import attention_kernel

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from vadd.build import example_format
+from vadd.building import example_format
 from vadd.core import MaskedDiffusion
 from vadd.data import ExampleFormat
 from vadd.errors import UserError

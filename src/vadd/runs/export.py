@@ -4,7 +4,7 @@ import shutil
 from functools import partial
 from pathlib import Path, PurePath
 
-from vadd.build import build_model
+from vadd.building import build_model
 from vadd.errors import UserError
 from vadd.files import checksum, whole_path, write_json
 from vadd.recipe import OwnNetwork, Recipe

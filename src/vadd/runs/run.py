@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vadd.build import OwnNetworks, build_dataset, build_model, build_prior, example_format
+from vadd.building import OwnNetworks, build_dataset, build_model, build_prior, example_format
 from vadd.core import EnergyOfAnother, EnergyWeighted, MaskedDiffusion, Prior, Samples, TokenSampler
 from vadd.data import DiscreteDataset, ExampleFormat
 from vadd.data.dataset import Array

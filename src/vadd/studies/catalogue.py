@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from vadd.build import example_format
+from vadd.building import example_format
 from vadd.planning.counting import model_on_meta, training_cost
 from vadd.progress import Progress, silent
 from vadd.recipe import Training, load_recipe, validate

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from vadd.build import build_dataset
+from vadd.building import build_dataset
 from vadd.errors import Interrupted, UserError
 from vadd.parallel import on_main_process
 from vadd.recipe import COMPUTING, Recipe, differences, load_recipe, same_learning

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from vadd.build import build_dataset
+from vadd.building import build_dataset
 from vadd.progress import Progress
 from vadd.recipe import Recipe
 from vadd.runs.layout import RunDirectory

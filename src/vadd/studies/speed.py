@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from vadd.build import example_format
+from vadd.building import example_format
 from vadd.data import DiscreteDataset
 from vadd.parallel import Processes
 from vadd.progress import Progress

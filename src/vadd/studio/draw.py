@@ -10,7 +10,7 @@ from typing import Any, TypedDict, cast
 import gradio as gr
 import torch
 
-from vadd.build import SAMPLERS
+from vadd.building import SAMPLERS
 from vadd.core import TokenSampler
 from vadd.data.dataset import Array
 from vadd.errors import UserError

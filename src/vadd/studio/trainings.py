@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from vadd.build import recipe_for
+from vadd.building import recipe_for
 from vadd.errors import UserError
 from vadd.planning.plan import make_plan
 from vadd.recipe import Recipe, load_recipe

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from vadd.build import OwnNetworks, build_mask_draw, build_model, rows_at_once
+from vadd.building import OwnNetworks, build_mask_draw, build_model, rows_at_once
 from vadd.core import MaskedBatch, MaskedDiffusion, Objective, kl_warmup, objective
 from vadd.core.masking import BatchPart, Masking
 from vadd.core.randomness import MASKS, ShuffledBatches, seed_dropout, step_generator

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vadd.build import OwnNetworks, build_prior, rows_at_once
+from vadd.building import OwnNetworks, build_prior, rows_at_once
 from vadd.core import CodedLatent, DiagonalGaussian, FlowPrior, LabelledLatent, MaskedBatch, MaskedDiffusion
 from vadd.core.patterns import InfillMasks
 from vadd.core.randomness import PRIOR, seed_dropout, step_generator

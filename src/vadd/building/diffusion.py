@@ -1,0 +1,50 @@
+"""Mask schedules and how training draws masks, by the names that recipes give them."""
+
+from collections.abc import Callable
+
+from vadd.core import (
+    CosineSchedule,
+    EvenWeights,
+    ExactCount,
+    IidTimes,
+    Levels,
+    LinearSchedule,
+    MaskDraw,
+    PartlyExplained,
+    PolynomialSchedule,
+    Schedule,
+    StepTimes,
+    StratifiedTimes,
+)
+from vadd.recipe import Diffusion, Recipe
+
+SCHEDULES: dict[str, Callable[[Diffusion], Schedule]] = {
+    "linear": lambda diffusion: LinearSchedule(),
+    "cosine": lambda diffusion: CosineSchedule(),
+    "polynomial": lambda diffusion: PolynomialSchedule(diffusion.power),
+}
+
+MASK_DRAWS: dict[str, Callable[[Diffusion], MaskDraw]] = {
+    "iid": lambda diffusion: IidTimes(),
+    "stratified": lambda diffusion: StratifiedTimes(),
+    "exact-count": lambda diffusion: ExactCount(),
+    "steps": lambda diffusion: StepTimes(tuple(diffusion.steps.items())),
+    "levels": lambda diffusion: Levels(diffusion.levels, diffusion.auxiliary),
+}
+
+WEIGHT_POWERS = {"integral": 1.0, "root": 0.5, "even": 0.0}
+
+
+def build_schedule(diffusion: Diffusion) -> Schedule:
+    return SCHEDULES[diffusion.schedule](diffusion)
+
+
+def build_mask_draw(recipe: Recipe) -> MaskDraw:
+    """How training draws masks, and what they weigh."""
+    diffusion = recipe.diffusion
+    draw = MASK_DRAWS[diffusion.mask_draw](diffusion)
+    if diffusion.weighting != "integral":
+        draw = EvenWeights(draw, WEIGHT_POWERS[diffusion.weighting])
+    if recipe.has_latent and diffusion.partly_explained:
+        draw = PartlyExplained(draw, diffusion.partly_explained, recipe.latent.heard_from)
+    return draw
