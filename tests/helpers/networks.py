@@ -15,6 +15,7 @@ from vadd.recipe import Recipe
 SMALL: dict[str, dict[str, Any]] = {
     "mlp": {"width": 8},
     "residual": {"width": 8},
+    "pyramid": {"channels": 4, "width": 8},
     "unet": {"embedding": 8, "blocks": 1, "groups": 2, "pixel_embedding": 4},
     "transformer": {"width": 8, "blocks": 1, "heads": 2, "condition": 4},
     "table": {"width": 8},

@@ -12,6 +12,7 @@ from tests.helpers.priors import bent
 from vadd.errors import UserError
 from vadd.networks import (
     MlpDenoiser,
+    PyramidDenoiser,
     ResidualDenoiser,
     ShortTransformerDenoiser,
     TransformerDenoiser,
@@ -39,6 +40,7 @@ KINDS = [
     Kind("mlp", 4, 3, lambda d: MlpDenoiser(4, VALUES, width=16, depth=2, latent_dim=d, latent_frequencies=(1, 2))),
     Kind("mlp timed", 4, 3, lambda d: MlpDenoiser(4, VALUES, width=16, depth=2, latent_dim=d, time_features=4)),
     Kind("residual", 4, 3, lambda d: ResidualDenoiser(4, VALUES, width=16, blocks=2, latent_dim=d)),
+    Kind("pyramid", 16, 3, lambda d: PyramidDenoiser((4, 4, 1), VALUES, channels=4, width=16, latent_dim=d)),
     Kind("unet", 16, 3, lambda d: UnetDenoiser((4, 4, 1), VALUES, SMALL_UNET, latent_dim=d)),
     Kind("transformer", 6, 3, lambda d: TransformerDenoiser(6, VALUES, SMALL, condition=8, latent_dim=d)),
     Kind("short-transformer", 6, 12, lambda d: ShortTransformerDenoiser(6, VALUES, SMALL, latent_dim=d)),

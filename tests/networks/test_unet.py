@@ -182,5 +182,5 @@ def test_an_embedding_that_does_not_divide_is_refused(option: dict[str, int]) ->
 
 def test_examples_that_are_no_images_are_refused() -> None:
     for network in (UnetDenoiser, SiameseUnetRecognizer):
-        with pytest.raises(UserError, match=r"a UNet is for images; these examples have the shape \(6, 4\)"):
+        with pytest.raises(UserError, match=r"such networks are for images; these examples have the shape \(6, 4\)"):
             network((6, 4), VALUES, latent_dim=DIM)

@@ -13,6 +13,8 @@ from vadd.errors import UserError
 from vadd.networks import (
     CausalTransformer,
     MlpDenoiser,
+    PyramidDenoiser,
+    PyramidRecognizer,
     ResidualDenoiser,
     ResidualRecognizer,
     ShortTransformerDenoiser,
@@ -75,6 +77,7 @@ def _causal(*left_out: str, short: bool = False) -> Callable[..., nn.Module]:
 NETWORKS: dict[str, NetworkKind] = {
     "mlp": NetworkKind(_of_sequences(MlpDenoiser), _of_sequences(SiameseMlpRecognizer), rows_at_once=8192),
     "residual": NetworkKind(_of_sequences(ResidualDenoiser), _of_sequences(ResidualRecognizer), rows_at_once=8192),
+    "pyramid": NetworkKind(PyramidDenoiser, PyramidRecognizer, rows_at_once=1024),
     "unet": NetworkKind(_sized(UnetDenoiser, UnetSize), _sized(SiameseUnetRecognizer, UnetSize), rows_at_once=64),
     "transformer": NetworkKind(
         _of_sequences(_sized(TransformerDenoiser, TransformerSize, "condition", "time_features")),

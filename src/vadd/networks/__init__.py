@@ -3,6 +3,7 @@
 from vadd.networks.causal import CausalTransformer
 from vadd.networks.flows import CouplingFlow, StateReader
 from vadd.networks.mlp import MlpDenoiser, SiameseMlpRecognizer
+from vadd.networks.pyramid import PyramidDenoiser, PyramidRecognizer
 from vadd.networks.residual import ResidualDenoiser, ResidualRecognizer
 from vadd.networks.sequence_flow import SequenceFlow
 from vadd.networks.short_transformer import ShortTransformerDenoiser, ShortTransformerRecognizer
@@ -16,6 +17,8 @@ __all__ = [
     "CausalTransformer",
     "CouplingFlow",
     "MlpDenoiser",
+    "PyramidDenoiser",
+    "PyramidRecognizer",
     "ResidualDenoiser",
     "ResidualRecognizer",
     "SequenceFlow",

@@ -25,7 +25,7 @@ from vadd.networks.unet_blocks import TimeFeatures, UnetBody, UnetSize, normalis
 def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
     """(height, width, channels), if that is what the examples have."""
     if len(shape) != 3:
-        raise UserError(f"a UNet is for images; these examples have the shape {tuple(shape)}")
+        raise UserError(f"such networks are for images; these examples have the shape {tuple(shape)}")
     height, width, channels = shape
     return height, width, channels
 

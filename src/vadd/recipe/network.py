@@ -74,6 +74,11 @@ class ResidualRecognizerSection(Section):
     blocks: Layers = 2
 
 
+class PyramidDenoiserSection(Section):
+    blocks: Layers = 2
+    time_features: int = Field(0, ge=0, multiple_of=2, description=SEEN_OF_TIME)
+
+
 class ResidualNetwork(NetworkSection):
     """Residual perceptrons over whole images, for CPUs."""
 
@@ -82,6 +87,17 @@ class ResidualNetwork(NetworkSection):
     dropout: Fraction = 0.0
     value_embedding: PositiveInt | None = Field(None, description=VALUE_EMBEDDING)
     denoiser: ResidualDenoiserSection = ResidualDenoiserSection()
+    recognizer: ResidualRecognizerSection = ResidualRecognizerSection()
+
+
+class PyramidNetwork(NetworkSection):
+    """Convolutional pyramids over images whose sides can be halved, for CPUs."""
+
+    kind: Literal["pyramid"] = "pyramid"
+    channels: PositiveInt = Field(16, description="planes after the first halving; each further one doubles them")
+    width: PositiveInt = Field(512, description="of the vector between the way down and the way up")
+    dropout: Fraction = 0.0
+    denoiser: PyramidDenoiserSection = PyramidDenoiserSection()
     recognizer: ResidualRecognizerSection = ResidualRecognizerSection()
 
 
@@ -187,6 +203,7 @@ class TableNetwork(NetworkSection):
 Network = Annotated[
     MlpNetwork
     | ResidualNetwork
+    | PyramidNetwork
     | UnetNetwork
     | TransformerNetwork
     | ShortTransformerNetwork
@@ -199,6 +216,7 @@ Network = Annotated[
 TIME_KEYS: dict[str, tuple[str, ...]] = {
     "mlp": ("time_features",),
     "residual": ("denoiser", "time_features"),
+    "pyramid": ("denoiser", "time_features"),
     "transformer": ("denoiser", "time_features"),
     "short-transformer": ("denoiser", "time_features"),
 }

@@ -1,0 +1,217 @@
+"""Convolutional pyramids: for images what a CPU can train in half an hour, and better than perceptrons.
+
+The image is halved until few pixels are left, with twice the planes at every level; a vector read from there goes
+through residual blocks, in which the latent comes in, and is written back, and on the way up each level is added to
+what was seen at the same level on the way down. Most of the work is done where there are few pixels: for binary images
+of 32 x 32, with 16 planes at the first level, a pass costs about that of a residual perceptron of width 768.
+
+Tokens come flattened in (height, width, channel) order. Activations and filters are channels-last, as the one-hot
+planes are: on a CPU a fifth faster.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vadd.errors import UserError
+from vadd.networks.mlp import TimeEmbedding
+from vadd.networks.posterior import mean_and_log_std
+from vadd.networks.residual import ResidualBlock
+from vadd.networks.unet import image_shape
+from vadd.networks.unet_blocks import Layer, zeroed
+
+COARSE = 4
+"""Pixels a side at which halving ends."""
+MOST_PLANES = 17
+"""One-hot planes of a channel; more are first mixed down to one fewer than this."""
+
+
+class OneHotPlanes(nn.Module):
+    """Tokens (B, H W channels) in 0..V -> planes (B, channels * (V + 1), H, W)."""
+
+    values: Tensor
+
+    def __init__(self, shape: Sequence[int], vocab_size: int) -> None:
+        super().__init__()
+        self.image = image_shape(shape)
+        self.register_buffer("values", torch.arange(vocab_size + 1), persistent=False)
+        channels, rows = self.image[2], vocab_size + 1
+        self.planes = channels * min(rows, MOST_PLANES - 1 if rows > MOST_PLANES else rows)
+        self.mix = nn.Conv2d(channels * rows, self.planes, 1, groups=channels) if rows > MOST_PLANES else None
+
+    def forward(self, tokens: Tensor, dtype: torch.dtype) -> Tensor:
+        found = (tokens.view(-1, *self.image)[..., None] == self.values).to(dtype)
+        planes = found.flatten(3).permute(0, 3, 1, 2)
+        mixed: Tensor = planes if self.mix is None else self.mix(planes)
+        return mixed
+
+
+def halvings(shape: Sequence[int]) -> int:
+    """How often both sides can be halved until they are short, at least once."""
+    height, width, _ = image_shape(shape)
+    count = 0
+    while height % 2 == 0 and width % 2 == 0 and (count == 0 or max(height, width) > COARSE):
+        height, width, count = height // 2, width // 2, count + 1
+    if count == 0:
+        raise UserError(
+            f"a pyramid halves its images, which {height} x {width} pixels cannot be; choose network.kind=unet"
+        )
+    return count
+
+
+class WayDown(nn.Module):
+    """Planes at full resolution -> what is seen at each level, finest first, and a vector (B, width) of it."""
+
+    def __init__(self, planes: Sequence[int], shape: Sequence[int], channels: int, width: int) -> None:
+        """``planes`` are those of each of several inputs: each has filters of its own at the first level."""
+        super().__init__()
+        levels = halvings(shape)
+        self.sizes = [channels * 2**level for level in range(levels)]
+        self.inputs = nn.ModuleList(_halving(count, channels) for count in planes)
+        self.deeper = nn.ModuleList(_halving(size, 2 * size) for size in self.sizes[:-1])
+        # Most pixels of most images are alike: without a norm the examples differ too little for z to be learnt.
+        self.norms = nn.ModuleList(nn.GroupNorm(1, size) for size in self.sizes)
+        height, breadth, _ = image_shape(shape)
+        self.coarse = (self.sizes[-1], height >> levels, breadth >> levels)
+        self.read = _kept(nn.Linear(self.sizes[-1] * self.coarse[1] * self.coarse[2], width))
+
+    def forward(self, *images: Tensor) -> tuple[list[Tensor], Tensor]:
+        # Sums, not planes side by side: an input of one row goes with a batch of the other.
+        first, *others = (convolve(image) for convolve, image in zip(self.inputs, images, strict=True))
+        for other in others:
+            first = first + other
+        seen = [F.silu(self.norms[0](first))]
+        for convolve, norm in zip(self.deeper, list(self.norms)[1:], strict=True):
+            seen.append(F.silu(norm(convolve(seen[-1]))))
+        return seen, self.read(seen[-1].flatten(1))
+
+
+class WayUp(nn.Module):
+    """A vector (B, width) and what was seen at each level -> planes at full resolution."""
+
+    def __init__(self, down: WayDown, width: int, planes: int) -> None:
+        super().__init__()
+        self.coarse = down.coarse
+        self.write = nn.Sequential(nn.LayerNorm(width), _kept(nn.Linear(width, down.read.in_features), "linear"))
+        finer = list(reversed(down.sizes[:-1]))
+        # Each new pixel is a product of the one it comes from; the convolution then sees its neighbours.
+        self.enlarge = nn.ModuleList(_kept(nn.Conv2d(2 * size, 4 * size, 1)) for size in finer)
+        self.mix = nn.ModuleList(_kept(nn.Conv2d(size, size, 3, padding=1)) for size in finer)
+        self.last = zeroed(nn.Conv2d(down.sizes[0], 4 * planes, 3, padding=1))
+
+    def forward(self, hidden: Tensor, seen: list[Tensor]) -> Tensor:
+        up = self.write(hidden).view(-1, *self.coarse) + seen[-1]
+        for enlarge, mix, beside in zip(self.enlarge, self.mix, reversed(seen[:-1]), strict=True):
+            up = F.pixel_shuffle(enlarge(F.silu(up)), 2) + beside
+            up = up + mix(F.silu(up))
+        return F.pixel_shuffle(self.last(F.silu(up)), 2)
+
+
+class PyramidDenoiser(nn.Module):
+    """(xt, z, t) -> logits at the positions asked for; see :class:`vadd.core.model.Denoiser`. By default it does not
+    see t.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        vocab_size: int,
+        *,
+        channels: int = 16,
+        width: int = 512,
+        blocks: int = 2,
+        latent_dim: int | None = None,
+        dropout: float = 0.0,
+        time_features: int = 0,
+    ) -> None:
+        super().__init__()
+        self.image = image_shape(shape)
+        self.vocab_size = vocab_size
+        self.uses_time = time_features > 0
+        self.planes = OneHotPlanes(shape, vocab_size)
+        self.down = WayDown([self.planes.planes], shape, channels, width)
+        self.latent = (
+            None
+            if latent_dim is None
+            else nn.Sequential(nn.Linear(latent_dim, 4 * latent_dim), nn.SiLU(), nn.Linear(4 * latent_dim, width))
+        )
+        self.time = TimeEmbedding(time_features, width) if time_features else None
+        self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
+        logits = self.image[2] * vocab_size
+        self.up = WayUp(self.down, width, logits)
+        self.near = nn.Sequential(
+            nn.Conv2d(self.planes.planes, channels, 3, padding=1), nn.SiLU(), zeroed(nn.Conv2d(channels, logits, 1))
+        )
+        self.bias = nn.Parameter(torch.zeros(*self.image[:2], logits))
+        channels_last(self)
+
+    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+        planes = self.planes(xt, self.bias.dtype)
+        seen, hidden = self.down(planes)
+        if self.latent is not None:
+            hidden = hidden + self.latent(z)
+        if self.time is not None:
+            hidden = hidden + self.time(t)
+        for block in self.blocks:
+            hidden = block(hidden)
+        logits: Tensor = (self.up(hidden, seen) + self.near(planes)).permute(0, 2, 3, 1) + self.bias
+        wanted = where.flatten().nonzero()[:, 0]
+        return logits.reshape(-1, self.vocab_size).index_select(0, wanted)
+
+    def latent_input_weights(self) -> list[nn.Parameter]:
+        return [] if self.latent is None else list(self.latent[-1].parameters())
+
+    def translated(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        return weights
+
+
+class PyramidRecognizer(nn.Module):
+    """(x0, xt) -> mean and log standard deviation of r(z | x0, xt), each (B, d); one pass over both."""
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        vocab_size: int,
+        *,
+        latent_dim: int,
+        channels: int = 16,
+        width: int = 512,
+        blocks: int = 2,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.clean, self.masked = OneHotPlanes(shape, vocab_size), OneHotPlanes(shape, vocab_size)
+        self.down = WayDown([self.clean.planes, self.masked.planes], shape, channels, width)
+        self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
+        self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * latent_dim))
+        channels_last(self)
+
+    def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        if len(xt) > 1 and xt.stride(0) == 0:  # one state for all examples, as a shared latent shows it
+            xt = xt[:1]
+        dtype = self.down.read.weight.dtype
+        _, hidden = self.down(self.clean(x0, dtype), self.masked(xt, dtype))
+        for block in self.blocks:
+            hidden = block(hidden)
+        return mean_and_log_std(self.readout(hidden))
+
+
+def channels_last(network: nn.Module) -> None:
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
+
+
+def _halving(inputs: int, outputs: int) -> nn.Conv2d:
+    return _kept(nn.Conv2d(inputs, outputs, 4, stride=2, padding=1))
+
+
+def _kept(layer: Layer, before: Literal["relu", "linear"] = "relu") -> Layer:
+    """With first weights that keep the size of what passes, where ``before`` stands before it: PyTorch's own shrink it
+    at every layer.
+    """
+    nn.init.kaiming_normal_(layer.weight, nonlinearity=before)
+    return layer
