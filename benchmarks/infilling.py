@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import vadd
-from vadd.evaluation.judges import FrechetJudge
+from vadd.evaluation.image_judges import FrechetJudge
 from vadd.progress import silent
 
 
@@ -48,7 +48,7 @@ def main() -> None:
         run = run.with_sampling(candidates=options.candidates)
     data = run.data
     assert data.test_labels is not None, "these images have no labels"
-    judge = FrechetJudge(run, options.images, silent)
+    judge = FrechetJudge(data, options.images, silent)
     originals, labels = data.test[: options.images].long(), data.test_labels[: options.images]
     known = (~hidden_part(run.shape, options.hide)).expand(len(originals), -1)
     filled = run.infill(originals, known, steps=options.steps, seed=0)

@@ -11,7 +11,7 @@ import torch
 from tests.helpers.commands import Command
 from tests.helpers.tiny import SHORT_TRAINING, TINY, tiny_recipe, train_in
 from vadd.building import MODEL_BUILDERS
-from vadd.recipe import MODELS, load_recipe
+from vadd.recipe import EVERY_MODEL, MODELS, load_recipe
 from vadd.runs.run import load
 
 TINY_TOY = ("data.vocab_size=8", "data.train_size=500", "data.test_size=200")
@@ -130,8 +130,9 @@ def test_settings_that_do_not_go_together_are_refused(
 def test_the_zoo_lists_every_model(vadd_command: Command, tmp_path: Path) -> None:
     done = vadd_command("zoo", "--json", tmp_path / "zoo.json")
     assert done.code == 0
-    assert [line.split()[0] for line in done.out.splitlines() if line and line[0] != " "][:-1] == list(MODELS)
-    assert [each["model"] for each in json.loads((tmp_path / "zoo.json").read_text())] == list(MODELS)
+    assert [line.split()[0] for line in done.out.splitlines() if line and line[0] != " "][:-1] == list(EVERY_MODEL)
+    assert [each["model"] for each in json.loads((tmp_path / "zoo.json").read_text())] == list(EVERY_MODEL)
+    assert "vadd reproduce baselines --data digits --models mdlm,vadd,ddpm" in vadd_command("zoo", "ddpm").out
     one = vadd_command("zoo", "md4")
     assert "diffusion.schedule: cosine" in one.out
     wrong = vadd_command("zoo", "sed")

@@ -1,17 +1,16 @@
 """``vadd reproduce mnist`` and ``cifar10``, shrunk to seconds, and their tables beside the paper's numbers."""
 
-import gzip
 import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tests.helpers.commands import Command
+from tests.helpers.pictures import cifar_files, mnist_files
 from tests.helpers.reports import likelihood, run_report
 from vadd.evaluation import RunReport, inception
 from vadd.evaluation.metrics import InceptionDistance
@@ -32,28 +31,6 @@ TINY = (
 
 
 LITTLE = ("--particles", 2, "--draws", 1, "--limit", 3)
-
-
-def mnist_files(place: Path) -> Path:
-    generator = np.random.default_rng(0)
-    place.mkdir()
-    for name, count in (("train", 60), ("t10k", 40)):
-        pixels = generator.integers(0, 256, (count, 28, 28), dtype=np.uint8)
-        header = np.array([0x803, count, 28, 28], ">u4").tobytes()
-        (place / f"{name}-images-idx3-ubyte.gz").write_bytes(gzip.compress(header + pixels.tobytes()))
-        labels = np.arange(count, dtype=np.uint8) % 10
-        header = np.array([0x801, count], ">u4").tobytes()
-        (place / f"{name}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(header + labels.tobytes()))
-    return place
-
-
-def cifar_files(place: Path) -> Path:
-    place.mkdir()
-    for name, count in (("data_batch_1.bin", 30), ("test_batch.bin", 20)):
-        records = np.random.default_rng(count).integers(0, 256, (count, 3073), dtype=np.uint8)
-        records[:, 0] %= 10
-        records.tofile(place / name)
-    return place
 
 
 def test_mnist_from_nothing_to_the_report(vadd_command: Command, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from vadd.cli.console import Narrator
 from vadd.cli.judging import JudgeOptions
 from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, check_json, check_there, grouped
 from vadd.cli.reproduce_all import ListOption, paper_command
+from vadd.cli.reproduce_baselines import baselines
 from vadd.cli.study_options import DataOption, OutOption, Scale, StudyOptions
 from vadd.errors import UserError
 
@@ -270,72 +271,6 @@ def _cifar10(
     show_comparison(comparison, [fid_table(comparison.reports), bits_table("cifar10", comparison.reports)], json)
 
 
-class BaselineData(StrEnum):
-    toys = "toys"
-    digits = "digits"
-    mnist = "mnist"
-    text = "text"
-
-
-@reproduce.command("baselines")
-@grouped
-def reproduce_baselines(
-    *,
-    data: Annotated[BaselineData, typer.Option("--data", help="What the models learn.")] = BaselineData.digits,
-    models: Annotated[
-        str | None, typer.Option(help="Only these, like mdlm,vadd,ar. [default: all of `vadd zoo`]", show_default=False)
-    ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(min=0.01, help="Processor time of each training. [default: 1.5 to 3]", show_default=False),
-    ] = None,
-    samples: Annotated[
-        int | None, typer.Option(min=2, help="Samples for each number of steps.", show_default=False)
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Where the runs and the report go. [default: runs/baselines-DATA]")
-    ] = None,
-    judging: JudgeOptions,
-    json: JsonOption = None,
-    overwrite: OverwriteOption = False,
-) -> None:
-    """Every model of the zoo on the same data for the same processor time: quality, likelihood and cost of samples.
-
-    Finished trainings are kept and interrupted ones continued.
-
-    \b
-    Examples:
-      vadd reproduce baselines
-      vadd reproduce baselines --data toys --models mdlm,vadd,ar --minutes 0.5
-      vadd data mnist && vadd reproduce baselines --data mnist
-      vadd reproduce baselines --data text --judge judge.gguf
-    """
-    check_json(json, overwrite)
-    if judging.judge is not None and data is not BaselineData.text:
-        raise UserError(f"--judge reads texts; --data {data.value} has none")
-    from dataclasses import asdict
-
-    from vadd.cli.console import out_console
-    from vadd.files import write_json
-    from vadd.studies.baselines import baselines_table
-    from vadd.studies.baselines import reproduce_baselines as run_baselines
-
-    narrator = Narrator()
-    found = run_baselines(
-        data.value,
-        out or Path("runs") / f"baselines-{data.value}",
-        narrator,
-        models=[] if models is None else models.split(","),
-        minutes=minutes,
-        samples=samples,
-        language=judging.open((), narrator) if data is BaselineData.text else None,
-    )
-    baselines_table(found.rows).print(out_console)
-    if json is not None:
-        write_json(json, [asdict(row) for row in found.rows])
-    out_console.print(f"report: {found.page.resolve()}", soft_wrap=True)
-
-
 @reproduce.command("recognition")
 @grouped
 def reproduce_recognition(
@@ -370,6 +305,7 @@ def reproduce_recognition(
     show_comparison(comparison, [recognition_table(comparison.reports), latent_table(comparison.reports)], json)
 
 
+reproduce.command("baselines")(baselines)
 reproduce.command("text")(of_text.text)
 reproduce.command("lm1b")(of_text.lm1b)
 reproduce.command("zero-shot")(of_text.zero_shot)

@@ -10,6 +10,8 @@ from vadd.errors import UserError
 
 SMALLEST = "checkerboard"
 """The recipe that every model learns in minutes."""
+SMALLEST_IMAGES = "digits"
+"""The same for models of images alone."""
 
 
 def zoo(
@@ -27,25 +29,31 @@ def zoo(
     """
     check_json(json, overwrite)
     from vadd.files import write_json
-    from vadd.recipe import MODELS, load_recipe, suggestion
+    from vadd.recipe import COMPARED_ONLY, EVERY_MODEL, MODELS, load_recipe, suggestion
     from vadd.recipe.recipe import differences
 
-    if name is not None and name not in MODELS:
-        raise UserError(f"unknown model {name!r}{suggestion(name, MODELS)}; choose from {', '.join(MODELS)}")
-    shown = [known for known in MODELS if name in (None, known)]
+    if name is not None and name not in EVERY_MODEL:
+        raise UserError(f"unknown model {name!r}{suggestion(name, EVERY_MODEL)}; choose from {', '.join(EVERY_MODEL)}")
+    shown = [known for known in EVERY_MODEL if name in (None, known)]
     if json is not None:
-        facts = [{"model": known, "recipe": SMALLEST, **MODELS[known].described()} for known in shown]
-        write_json(json, facts)
+        smallest = {known: SMALLEST if known in MODELS else SMALLEST_IMAGES for known in shown}
+        write_json(
+            json, [{"model": known, "recipe": smallest[known], **EVERY_MODEL[known].described()} for known in shown]
+        )
     if name is None:
-        width = max(map(len, MODELS))
+        width = max(map(len, EVERY_MODEL))
         for known in shown:
-            out_console.print(f"{known:{width}}  {MODELS[known].about}", soft_wrap=True, highlight=False)
-            out_console.print(f"{'':{width}}  {MODELS[known].paper}", soft_wrap=True, highlight=False, style="dim")
+            out_console.print(f"{known:{width}}  {EVERY_MODEL[known].about}", soft_wrap=True, highlight=False)
+            out_console.print(f"{'':{width}}  {EVERY_MODEL[known].paper}", soft_wrap=True, highlight=False, style="dim")
         hint = f"\nThe smallest training of each: vadd train {SMALLEST} model=NAME. Other data: vadd recipes"
         out_console.print(hint, soft_wrap=True, highlight=False)
         return
-    facts_of = MODELS[shown[0]]
+    facts_of = EVERY_MODEL[shown[0]]
     out_console.print(f"{facts_of.label}: {facts_of.about}\n{facts_of.paper}", soft_wrap=True, highlight=False)
+    if name in COMPARED_ONLY:
+        command = f"vadd reproduce baselines --data {SMALLEST_IMAGES} --models mdlm,vadd,{name}"
+        out_console.print(f"{command}    # pip install 'vadd[{name}]'", soft_wrap=True, highlight=False)
+        return
     out_console.print(f"{facts_of.command(shown[0], SMALLEST)}", soft_wrap=True, highlight=False)
     plain = load_recipe(SMALLEST).with_overrides(["model=mdlm"])
     brought = differences(plain, plain.with_overrides([f"model={name}"]))

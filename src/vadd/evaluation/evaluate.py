@@ -13,7 +13,8 @@ from vadd.data.dataset import Array
 from vadd.errors import UserError
 from vadd.evaluation.divergence import entropy, histogram
 from vadd.evaluation.imputation import judge_imputation
-from vadd.evaluation.judges import Judge, choose_judge
+from vadd.evaluation.judge import Judge
+from vadd.evaluation.judges import choose_judge
 from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.likelihood import BoundSettings, has_latent, judge_latent, measure_bounds, true_distribution
 from vadd.evaluation.nearest import COMPARED, nearest_report

@@ -21,7 +21,7 @@ from vadd.recipe.data import (
 from vadd.recipe.diffusion import Diffusion
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.loading import load_recipe
-from vadd.recipe.models import MODELS, ModelFacts
+from vadd.recipe.models import COMPARED_ONLY, EVERY_MODEL, MODELS, ModelFacts
 from vadd.recipe.network import (
     MlpNetwork,
     Network,
@@ -56,7 +56,9 @@ from vadd.recipe.training import Training
 from vadd.words import suggestion
 
 __all__ = [
+    "COMPARED_ONLY",
     "COMPUTING",
+    "EVERY_MODEL",
     "MODELS",
     "ArrayData",
     "Cifar10Data",

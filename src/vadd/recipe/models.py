@@ -146,6 +146,18 @@ MODELS: dict[ModelName, ModelFacts] = {
 
 assert tuple(MODELS) == get_args(ModelName), "every model has an entry"
 
+COMPARED_ONLY: dict[str, ModelFacts] = {
+    "ddpm": ModelFacts(
+        label="DDPM",
+        about="continuous images, rounded to the data's values: a UNet of diffusers; trained by `vadd reproduce "
+        "baselines` alone",
+        paper="Ho et al. 2020, arXiv 2006.11239; with few steps DDIM, Song et al. 2020, arXiv 2010.02502",
+    )
+}
+"""What no recipe trains, because it is no model of discrete data; tables show it beside those that are."""
+
+EVERY_MODEL = {str(name): facts for name, facts in MODELS.items()} | COMPARED_ONLY
+
 
 def with_model(content: Mapping[str, Any], model: str) -> dict[str, Any]:
     """The ``content`` of a recipe with the settings that ``model`` brings; unknown names are left to validation."""

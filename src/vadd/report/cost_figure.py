@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from matplotlib import colormaps
 from matplotlib.figure import Figure
+from matplotlib.ticker import FormatStrFormatter, NullFormatter
 
 MARKERS = "osD^v<>PX*hd"
 
@@ -11,23 +13,42 @@ MARKERS = "osD^v<>PX*hd"
 @dataclass(frozen=True)
 class CostPoint:
     name: str
+    evaluations: float
+    """Calls of the network, for a chunk of samples."""
     sequences: float
     """Shown to networks for each sample."""
     quality: float
 
 
 def quality_by_cost(points: Sequence[CostPoint], label: str) -> Figure:
-    """A model with one number of steps is a point, the others are lines from few steps to many."""
-    figure = Figure(figsize=(7.5, 4.6), layout="constrained")
-    axis = figure.subplots()
-    for number, name in enumerate(dict.fromkeys(point.name for point in points)):
-        mine = sorted((point.sequences, point.quality) for point in points if point.name == name)
-        style = "--" if number >= 10 else "-"
-        axis.plot(*zip(*mine, strict=True), marker=MARKERS[number % len(MARKERS)], linestyle=style, label=name)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_xlabel("sequences shown to networks, for each sample")
-    axis.set_ylabel(label)
-    axis.grid(alpha=0.25)
-    axis.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    """Against evaluations and against sequences; a model with one number of steps is a point, the others are lines
+    from few steps to many.
+    """
+    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    names = list(dict.fromkeys(point.name for point in points))
+    colours = colormaps["tab10"].colors  # type: ignore[attr-defined]
+    for number, name in enumerate(names):
+        mine = sorted((point for point in points if point.name == name), key=lambda point: point.sequences)
+        for axis, costs in ((left, [p.evaluations for p in mine]), (right, [p.sequences for p in mine])):
+            axis.plot(
+                costs,
+                [point.quality for point in mine],
+                marker=MARKERS[number % len(MARKERS)],
+                markersize=5,
+                linestyle="--" if number >= len(colours) else "-",
+                color=colours[number % len(colours)],
+                label=name,
+            )
+    left.set_xlabel("network evaluations")
+    right.set_xlabel("sequences shown to networks, for each sample")
+    left.set_ylabel(label)
+    left.set_yscale("log")
+    for axis in (left, right):
+        axis.set_xscale("log")
+        axis.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+        axis.grid(alpha=0.25, which="both")
+    left.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+    left.yaxis.set_minor_formatter(NullFormatter())
+    figure.legend(*left.get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right center")
     return figure

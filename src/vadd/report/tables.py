@@ -11,11 +11,11 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from vadd.evaluation.reports import LikelihoodReport, NegativeLogLikelihood, RunReport
-from vadd.recipe.models import MODELS
+from vadd.recipe.models import EVERY_MODEL
 
 Cell = str | float | int | None
 
-MODEL_LABELS: dict[str, str] = {name: facts.label for name, facts in MODELS.items()}
+MODEL_LABELS: dict[str, str] = {name: facts.label for name, facts in EVERY_MODEL.items()}
 
 
 def model_label(model: str) -> str:

@@ -1,0 +1,273 @@
+r"""DDPM: images as continuous numbers, by the networks and schedulers of diffusers, beside the discrete models.
+
+The values 0..V-1 become numbers in [-1, 1], a UNet learns to predict the Gaussian noise in them at 1000 levels, and
+what it draws is rounded to the nearest value. With as many steps as levels it samples as DDPM does, with fewer as DDIM.
+There is no likelihood to report: its bound is a density of continuous images, which is not comparable with a
+probability of discrete ones.
+
+Needs the extra ``ddpm``. A training is a folder with ``ddpm.json`` and a checkpoint as those of runs: safetensors, and
+what was interrupted goes on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vadd.building import build_dataset, build_model
+from vadd.core.randomness import MASKS, SAMPLING, ShuffledBatches, step_generator
+from vadd.core.sampling import Samples
+from vadd.data import DiscreteDataset
+from vadd.errors import Interrupted, UserError
+from vadd.files import write_json
+from vadd.parallel import Processes, held_by_main_process
+from vadd.parsing import read_json
+from vadd.progress import Progress
+from vadd.recipe import Recipe
+from vadd.runs.checkpoint import TrainingState, checkpoint_bytes, read_checkpoint, write_checkpoint
+from vadd.runs.layout import RunDirectory
+from vadd.studies.equal_time import steps_of, timed_recipe
+from vadd.training.display import TrainingDisplay
+from vadd.training.ema import Ema
+from vadd.training.interrupt import StopRequest
+from vadd.training.optimizer import Stepper
+from vadd.words import size_in_memory
+
+LEVELS = 1000
+"""Of the noise, in training."""
+BATCH = 64
+"""At most: a UNet takes long for an image, and small batches learn more in little time."""
+MOST_WEIGHTS = 500_000
+"""Beside a network that is no UNet, at most: a convolution uses each weight at every pixel, a perceptron once."""
+CHANNEL_STEP = 4
+"""The UNet's channels are a multiple of it; also its groups of channels that are normalised together."""
+ROWS_AT_ONCE = 256
+DESCRIPTION, CHECKPOINT = "ddpm.json", "checkpoint"
+
+
+def check_installed() -> None:
+    if find_spec("diffusers") is None:
+        raise UserError("DDPM needs the package diffusers: pip install 'vadd[ddpm]'")
+
+
+def build_unet(shape: Sequence[int], channels: int) -> nn.Module:
+    """For images of (height, width, planes): halved down to 8 pixels or less, attention at the smallest size only."""
+    from diffusers import UNet2DModel
+
+    height, width, planes = shape
+    sizes = 2
+    while min(height, width) >> (sizes - 1) > 8:
+        sizes += 1
+    if height % 2 ** (sizes - 1) or width % 2 ** (sizes - 1):
+        raise UserError(f"a UNet halves images {sizes - 1} times; {height} x {width} pixels cannot be")
+    network: nn.Module = UNet2DModel(
+        sample_size=(height, width),
+        in_channels=planes,
+        out_channels=planes,
+        layers_per_block=1,
+        block_out_channels=tuple(channels * 2**level for level in range(sizes)),
+        down_block_types=("DownBlock2D",) * (sizes - 1) + ("AttnDownBlock2D",),
+        up_block_types=("AttnUpBlock2D",) + ("UpBlock2D",) * (sizes - 1),
+        norm_num_groups=CHANNEL_STEP,
+        attention_head_dim=CHANNEL_STEP * 2 ** (sizes - 1),
+    )
+    return network
+
+
+def weights_of(network: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def channels_for(shape: Sequence[int], wanted: int) -> int:
+    """So that the UNet's number of weights is nearest to the one that is ``wanted``."""
+    best, error = CHANNEL_STEP, float("inf")
+    for channels in range(CHANNEL_STEP, 1024, CHANNEL_STEP):
+        with torch.device("meta"):
+            off = weights_of(build_unet(shape, channels)) - wanted
+        if abs(off) < error:
+            best, error = channels, abs(off)
+        if off > 0:
+            break
+    return best
+
+
+def wanted_weights(recipe: Recipe, data: DiscreteDataset) -> int:
+    """As many as the recipe's denoiser has without a latent, see :data:`MOST_WEIGHTS`."""
+    with torch.device("meta"):
+        count = weights_of(build_model(recipe.with_overrides(["model=mdlm"]), data.format))
+    return count if recipe.network.kind == "unet" else min(count, MOST_WEIGHTS)
+
+
+def to_numbers(tokens: Tensor, data: DiscreteDataset) -> Tensor:
+    """(n, N) values -> (n, planes, height, width) in [-1, 1]."""
+    images = tokens.view(-1, *data.shape).movedim(-1, 1).float()
+    return images * (2 / (data.vocab_size - 1)) - 1
+
+
+def to_values(images: Tensor, data: DiscreteDataset) -> Tensor:
+    """The nearest values, (n, N) int64."""
+    spread = (images.clamp(-1, 1) + 1) * ((data.vocab_size - 1) / 2)
+    return spread.round().long().movedim(1, -1).flatten(1).cpu()
+
+
+@dataclass(frozen=True)
+class Ddpm:
+    """A trained UNet, and how it is sampled."""
+
+    network: nn.Module
+    data: DiscreteDataset
+    training_steps: int
+
+    @torch.no_grad()
+    def sample(self, count: int, steps: int, *, seed: int, progress: Progress) -> Samples:
+        """``count`` images as values of the data, in ``steps`` evaluations of the network; each has random numbers of
+        its own, so that the first of them do not depend on how many are drawn.
+        """
+        if not 1 <= steps <= LEVELS:
+            raise UserError(f"DDPM samples in 1 to {LEVELS} steps, not {steps}")
+        if count < 1:
+            raise UserError(f"the number of samples must be at least 1, not {count}")
+        height, width, planes = self.data.shape
+        device = next(self.network.parameters()).device
+        drawn = []
+        for first in range(0, count, ROWS_AT_ONCE):
+            rows = range(first, min(first + ROWS_AT_ONCE, count))
+            generators = [step_generator(seed, SAMPLING, row) for row in rows]
+            x = torch.stack([torch.randn(planes, height, width, generator=each) for each in generators]).to(device)
+            scheduler = _sampling_scheduler(steps)
+            scheduler.set_timesteps(steps)
+            for number, level in enumerate(scheduler.timesteps):
+                progress(f"sampling in {steps} steps", first * steps + number * len(rows), count * steps)
+                found = self.network(x, level).sample
+                x = scheduler.step(found, level, x, generator=generators).prev_sample
+            drawn.append(to_values(x, self.data))
+        return Samples(torch.cat(drawn), evaluations=steps, sequences=count * steps)
+
+
+def _sampling_scheduler(steps: int) -> Any:
+    from diffusers import DDIMScheduler, DDPMScheduler
+
+    if steps == LEVELS:
+        return DDPMScheduler(num_train_timesteps=LEVELS)
+    # Trailing: the first step is at the last level, which is noise and nothing else, also where there is one only.
+    return DDIMScheduler(num_train_timesteps=LEVELS, timestep_spacing="trailing")
+
+
+class DdpmTrainer:
+    """One step after the other, each a function of the seed and its number."""
+
+    def __init__(self, recipe: Recipe, data: DiscreteDataset, channels: int) -> None:
+        from diffusers import DDPMScheduler
+
+        self.recipe, self.data = recipe, data
+        processes = Processes()
+        self.device = processes.device
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(recipe.seed)
+            self.network = build_unet(data.shape, channels).to(self.device)
+        self.batch = min(recipe.training.batch, BATCH)
+        self.batches = ShuffledBatches(len(data.train), self.batch, recipe.seed)
+        self.noising = DDPMScheduler(num_train_timesteps=LEVELS)
+        self.ema = Ema(self.network, recipe.training.ema)
+        self.stepper = Stepper(self.network, recipe.training, processes)
+
+    def step(self, step: int) -> None:
+        """Predict the noise in images that are noised at random levels."""
+        generator = step_generator(self.recipe.seed, MASKS, step)
+        x0 = to_numbers(self.data.train[self.batches[step]], self.data)
+        noise = torch.randn(x0.shape, generator=generator)
+        levels = torch.randint(LEVELS, (len(x0),), generator=generator)
+        noised = self.noising.add_noise(x0, noise, levels)
+        self.stepper.zero_grad()
+        found = self.network(noised.to(self.device), levels.to(self.device)).sample
+        loss = F.mse_loss(found, noise.to(self.device))
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.ema.update(step, self.stepper.step(step, loss.detach()))
+
+    def state(self, step: int) -> TrainingState:
+        optimizer = dict(self.stepper.tensors())
+        return TrainingState(step, self.network.state_dict(), self.ema.averaged.state_dict(), optimizer)
+
+    def restore(self, state: TrainingState) -> None:
+        self.network.load_state_dict(state.model)
+        self.ema.averaged.load_state_dict(state.ema)
+        self.stepper.restore(state.optimizer)
+
+
+def ddpm_trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progress) -> Ddpm:
+    """The finished training in ``path``; one that was begun before keeps its number of steps and goes on."""
+    check_installed()
+    data = build_dataset(recipe)
+    if len(data.shape) != 3:
+        raise UserError(f"DDPM is for images; the examples of {recipe.name} have the shape {data.shape}")
+    described = _described(recipe, data)
+    known = _known(path, described)
+    channels = channels_for(data.shape, wanted_weights(recipe, data)) if known is None else int(known["channels"])
+    if known is None:
+        progress(f"how fast {recipe.name} ddpm is")
+        steps = steps_of(DdpmTrainer(recipe, data, channels).step, seconds)
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(path / DESCRIPTION, {**described, "channels": channels, "steps": steps})
+    else:
+        steps = int(known["steps"])
+    with held_by_main_process(RunDirectory(path).lock):
+        return _finished(DdpmTrainer(timed_recipe(recipe, steps), data, channels), steps, path)
+
+
+def _finished(trainer: DdpmTrainer, steps: int, path: Path) -> Ddpm:
+    """The rest of the training."""
+    start = 0
+    if (path / CHECKPOINT).is_dir():
+        state = read_checkpoint(path / CHECKPOINT)
+        trainer.restore(state)
+        start = state.step
+    about = (
+        f"{weights_of(trainer.network):,} parameters; {steps:,} steps of batch {trainer.batch}; "
+        f"{size_in_memory(checkpoint_bytes(trainer.network))} a checkpoint"
+    )
+    with StopRequest() as stop, TrainingDisplay(f"{trainer.recipe.name} ddpm", about, start, steps) as display:
+        step = start
+        while step < steps and not stop.asked:
+            trainer.step(step)
+            step += 1
+            display.advance(step)
+    if step > start:
+        write_checkpoint(path / CHECKPOINT, trainer.state(step))
+    if step < steps:
+        raise Interrupted(f"stopped at step {step}, saved in {path}")
+    return Ddpm(trainer.ema.averaged, trainer.data, steps)
+
+
+def _described(recipe: Recipe, data: DiscreteDataset) -> dict[str, Any]:
+    """What a training depends on, as JSON gives it back; its length is measured."""
+    training = recipe.training.model_dump(mode="json", exclude={"steps"})
+    return {
+        "seed": recipe.seed,
+        "data": recipe.data.model_dump(mode="json"),
+        "data_sha256": data.fingerprint(),
+        "training": training,
+        "levels": LEVELS,
+    }
+
+
+def _known(path: Path, described: dict[str, Any]) -> dict[str, Any] | None:
+    """What is said of a training that was begun in ``path``, which must be of the same kind."""
+    file = path / DESCRIPTION
+    if not file.exists():
+        if RunDirectory(path).is_run():
+            raise UserError(f"{path} is a run of another model; choose another --out")
+        return None
+    try:
+        known = dict(read_json(file))
+        int(known["channels"]), int(known["steps"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(f"{file} is damaged; remove {path} to train anew") from None
+    for key, value in described.items():
+        if known.get(key) != value:
+            raise UserError(f"{path} was trained with another {key}; choose another --out")
+    return known
