@@ -83,7 +83,7 @@ def test_a_unet_is_trained_kept_sampled_and_judged(tmp_path: Path, monkeypatch: 
     for count, taken in ((4, 1), (4, 6)):
         drawn = trained.sample(count, taken, seed=3, progress=silent)
         assert drawn.tokens.shape == (count, 64)
-        assert set(drawn.tokens.unique().tolist()) <= {0, 1}
+        assert set(drawn.tokens.flatten().tolist()) <= {0, 1}
         assert (drawn.evaluations, drawn.sequences) == (taken, count * taken)
         assert torch.equal(again.sample(count, taken, seed=3, progress=silent).tokens, drawn.tokens)
         assert torch.equal(again.sample(2, taken, seed=3, progress=silent).tokens, drawn.tokens[:2])
