@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from tests.helpers.studio import PATIENCE, Studio
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 
 def note(page: "Page", text: str) -> None:
@@ -61,6 +61,35 @@ def test_a_text_that_is_a_script_is_shown_and_not_run(page: "Page") -> None:
     assert page.locator("#draw-shown script").count() == 0
 
 
+def test_the_newest_choice_counts_whatever_is_answered_last(page: "Page") -> None:
+    """What used to go wrong by chance: the answer to "no run" is held back until the next choice has been answered."""
+    held: list[Route] = []
+
+    def hold_back(route: "Route") -> None:
+        asked = (route.request.post_data_json or {}).get("data", [])
+        held.append(route) if [] in asked else route.continue_()
+
+    page.route("**/queue/join**", hold_back)
+    for run in ("digits-mdlm", "digits-vadd"):
+        page.get_by_label(run).uncheck()
+    page.locator("#runs").get_by_label("script").check()
+    page.locator("#draw-shown pre").first.wait_for()
+    page.evaluate(
+        """() => new MutationObserver(() => { window.late ||= document.body.innerText.includes("Choose a run above"); })
+                 .observe(document.body, {childList: true, subtree: true, characterData: true})"""
+    )
+    with page.expect_response("**/queue/join**"):
+        held[0].continue_()
+    page.locator("#draw-steps input[type=number]").fill("2")
+    page.locator("#draw-button").click()
+    note(page, "2 steps")
+    assert page.evaluate("window.late") is not True
+    page.unroute("**/queue/join**")
+    page.locator("#runs").get_by_label("script").uncheck()
+    page.get_by_text("Choose a run above").wait_for()
+    assert page.locator(".toast-body").count() == 0
+
+
 def test_two_visitors_do_not_disturb_each_other(page: "Page", browser: "Browser", open_studio: Studio) -> None:
     other = browser.new_page()
     other.set_default_timeout(1000 * PATIENCE)
@@ -81,7 +110,7 @@ def test_a_mistake_is_a_message_and_the_server_lives(page: "Page") -> None:
     page.get_by_label("Sampler").click()
     page.get_by_role("option", name="first-hitting").click()
     page.locator("#draw-button").click()
-    page.locator(".toast-body").get_by_text("first-hitting", exact=False).first.wait_for()
+    page.locator("#draw-shown .problem", has_text="first-hitting").wait_for()
     page.get_by_label("Sampler").click()
     page.get_by_role("option", name="parallel").click()
     page.locator("#draw-button").click()

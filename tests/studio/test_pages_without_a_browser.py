@@ -11,6 +11,7 @@ import torch
 from vadd.errors import UserError
 from vadd.runs.run import load
 from vadd.studio.draw import Choices, draw, draw_all, show, show_step, write_files
+from vadd.studio.infill import How as Filling
 from vadd.studio.infill import fill_numbers, fill_picture, fill_point, fill_text, held_out, painting_of
 from vadd.studio.latent import SPAN, How, dimensions_of, moved, point_of_example, show_path, show_point
 from vadd.studio.opened import OpenRuns
@@ -18,10 +19,12 @@ from vadd.studio.problems import described
 from vadd.studio.views import ImageView, NumberView, PointView, TextView, view_of
 
 HOW = How(1, 1.0)
+ONCE = Filling(1, 0)
 
 
 def choices(**changes: object) -> Choices:
     plain = {"steps": 2, "count": 5, "sampler": None, "grid": None, "latent": None, "temperature": 1.0, "seed": 0}
+    plain |= {"label": None}
     return cast(Choices, plain | changes)
 
 
@@ -73,8 +76,9 @@ def test_at_most_three_runs_are_drawn_at_once(vadd_run: Path) -> None:
     runs = OpenRuns([vadd_run])
     with pytest.raises(UserError, match="at most 3"):
         draw_all(runs, ["vadd"] * 4, choices())
-    with pytest.raises(UserError, match="choose a run"):
-        draw_all(runs, [], choices())
+    assert draw_all(runs, [], choices()) == []
+    with pytest.raises(UserError, match="a seed is 0 or more"):
+        draw_all(runs, ["vadd"], choices(seed=-1))
 
 
 def test_every_kind_of_data_has_a_view_and_files(
@@ -120,7 +124,7 @@ def test_what_is_known_of_a_picture_stays(digits_runs: list[Path], monkeypatch: 
         return seen[-1]
 
     monkeypatch.setattr(run, "infill", watched)
-    assert fill_picture(run, painting, 2, 0).count("<img") == 2
+    assert fill_picture(run, painting, Filling(2, 0)).count("<img") == 2
     assert seen[0].shape == (1, 8, 64)
     assert (seen[0][0, :, 32:] == torch.from_numpy(held_out(run, 2))[32:]).all()
 
@@ -137,18 +141,18 @@ def test_what_is_known_of_a_picture_stays(digits_runs: list[Path], monkeypatch: 
 )
 def test_a_picture_that_is_none_is_refused(digits_runs: list[Path], cells: object, told: str) -> None:
     with pytest.raises(UserError, match=told):
-        fill_picture(load(digits_runs[1]), {"cells": cells}, 1, 0)
+        fill_picture(load(digits_runs[1]), {"cells": cells}, ONCE)
 
 
 def test_texts_points_and_numbers_are_filled(script_run: Path, vadd_run: Path, array_run: Path) -> None:
-    assert fill_text(load(script_run), "<scr__t>", 1, 0).count("<mark>") == 8
-    assert fill_point(load(vadd_run), "second", 3, 1, 0).count("<img") == 2
-    assert fill_numbers(load(array_run), "0 1, 2 -1 -1 -1", 1, 0).count("<pre") == 8
+    assert fill_text(load(script_run), "<scr__t>", ONCE).count("<mark>") == 8
+    assert fill_point(load(vadd_run), "second", 3, ONCE).count("<img") == 2
+    assert fill_numbers(load(array_run), "0 1, 2 -1 -1 -1", ONCE).count("<pre") == 8
     with pytest.raises(UserError, match="there is no gap"):
-        fill_text(load(script_run), "<script>", 1, 0)
+        fill_text(load(script_run), "<script>", ONCE)
     for wrong in ("0 1", "a b c d e f", "1" * 40 + " 0 0 0 0 0"):
         with pytest.raises(UserError, match="numbers"):
-            fill_numbers(load(array_run), wrong, 1, 0)
+            fill_numbers(load(array_run), wrong, ONCE)
     with pytest.raises(UserError, match="no held-out example 999999"):
         held_out(load(vadd_run), 999999)
 

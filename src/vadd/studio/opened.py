@@ -38,6 +38,11 @@ class OpenRuns:
         with self._lock:
             return [name for name, path in self._paths.items() if _has_weights(path)]
 
+    def offered(self, name: str | None) -> str | None:
+        """This one, or the first that there is: runs may have come since the page was opened."""
+        names = self.names()
+        return name if name in names else next(iter(names), None)
+
     def path(self, name: str) -> Path:
         with self._lock:
             if name not in self._paths:

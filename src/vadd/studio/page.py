@@ -1,14 +1,13 @@
 """The page: a choice of runs, and a tab for everything that can be done with them."""
 
-from collections.abc import Callable
 from importlib import resources
 
 import gradio as gr
 
 from vadd.studio.compare import Comparisons, compare_page
-from vadd.studio.draw import draw_page
-from vadd.studio.infill import infill_page
-from vadd.studio.latent import latent_page
+from vadd.studio.draw_page import draw_page
+from vadd.studio.infill_page import infill_page
+from vadd.studio.latent_page import latent_page
 from vadd.studio.opened import OpenRuns
 from vadd.studio.train import train_page
 from vadd.studio.trainings import Trainings
@@ -59,27 +58,14 @@ def build_page(runs: OpenRuns, trainings: Trainings) -> gr.Blocks:
             with gr.Tab("Draw", id="draw"):
                 draw = draw_page(runs, chosen)
             with gr.Tab("Infill", id="infill") as infill:
-                filling, paint = infill_page(runs)
+                infill_page(runs, infill)
             with gr.Tab("Latent", id="latent") as latent:
-                walking, begin = latent_page(runs)
+                latent_page(runs, latent)
             with gr.Tab("Compare", id="compare"):
                 compare_page(Comparisons(runs, trainings.place), chosen)
             with gr.Tab("Train", id="train"):
                 train_page(runs, trainings, chosen)
-        for tab, choice, then in ((infill, filling, paint), (latent, walking, begin)):
-            event = {"inputs": choice, "outputs": choice, "api_visibility": "private", "show_progress": "hidden"}
-            tab.select(_offer(runs), **event).then(**then)
         if names:
             page.load(**draw)
     page.queue(max_size=QUEUE_LENGTH, default_concurrency_limit=AT_ONCE)
     return page
-
-
-def _offer(runs: OpenRuns) -> Callable[[str | None], gr.Dropdown]:
-    """Runs may have come since the page was opened."""
-
-    def offered(name: str | None) -> gr.Dropdown:
-        names = runs.names()
-        return gr.Dropdown(choices=names, value=name if name in names else next(iter(names), None))
-
-    return offered

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 import gradio as gr
-from markupsafe import escape
+from markupsafe import Markup, escape
 
 from vadd.errors import UserError
 
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 def told(work: Callable[Given, Result]) -> Callable[Given, Result]:
-    """An event's function whose mistakes are shown where its answer would have been."""
+    """An event's function whose mistakes are shown in a corner of the page, for a while."""
 
     @wraps(work)
     def guarded(*given: Given.args, **named: Given.kwargs) -> Result:
@@ -31,6 +31,26 @@ def told(work: Callable[Given, Result]) -> Callable[Given, Result]:
             raise gr.Error(str(escape(described(error))), print_exception=False) from None
 
     return guarded
+
+
+def told_here(work: Callable[Given, str]) -> Callable[Given, str]:
+    """An event's function that gives HTML, and whose mistakes are shown instead. Not as an error: Gradio forgets what
+    waits behind an event that fails.
+    """
+
+    @wraps(work)
+    def guarded(*given: Given.args, **named: Given.kwargs) -> str:
+        try:
+            return work(*given, **named)
+        except Exception as error:
+            return problem(error)
+
+    return guarded
+
+
+def problem(error: Exception) -> str:
+    """For the place on the page where the answer would have been."""
+    return str(Markup('<p class="problem" role="alert">{}</p>').format(described(error)))
 
 
 def described(error: Exception) -> str:

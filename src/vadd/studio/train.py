@@ -173,8 +173,10 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
         names = runs.names()
         if names == known:
             return page, busy, known, gr.skip()
+        if len(marked) >= 2:
+            return page, busy, names, gr.CheckboxGroup(choices=names)
         # New runs are chosen as long as there is room: whoever waits for them sees them.
-        marked = [*marked, *(name for name in names if name not in known)][:2] if len(marked) < 2 else marked
+        marked = [*marked, *(name for name in names if name not in known)][:2]
         return page, busy, names, gr.CheckboxGroup(choices=names, value=marked)
 
     quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}

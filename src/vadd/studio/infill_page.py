@@ -1,0 +1,136 @@
+"""The page "Infill": its controls, and what happens when they are used."""
+
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+import gradio as gr
+
+from vadd.errors import UserError
+from vadd.runs.run import Run
+from vadd.studio.infill import How, fill_numbers, fill_picture, fill_point, fill_text, painting_of
+from vadd.studio.opened import OpenRuns
+from vadd.studio.turns import Turn, Turns
+from vadd.studio.views import ImageView, NumberView, PointView, TextView, view_of
+
+PAINTER = """
+<div class="painter"><canvas tabindex="0" role="application"
+ aria-label="picture to paint on; arrow keys move, space paints"></canvas>
+<div class="brushes">
+<label><input type="radio" name="brush" value="forget" checked> forget</label>
+<label><input type="radio" name="brush" value="light"> light</label>
+<label><input type="radio" name="brush" value="dark"> dark</label>
+</div></div>"""
+
+
+def infill_page(runs: OpenRuns, tab: gr.Tab) -> None:
+    """The first picture reads data: it waits until somebody looks at the ``tab``."""
+    names = runs.names()
+    first = runs.get(names[0]) if names else None
+    with gr.Row():
+        with gr.Column(scale=1, min_width=280):
+            name = gr.Dropdown(names, value=names[0] if names else None, label="Run", info="Which model fills in.")
+            with gr.Group(visible=_is(first, ImageView), elem_id="infill-images") as images:
+                example = gr.Number(
+                    0, precision=0, minimum=0, label="Held-out example", info="The picture to begin with, by number."
+                )
+                painter = gr.HTML(
+                    html_template=PAINTER,
+                    js_on_load=resources.files("vadd").joinpath("studio", "painter.js").read_text(),
+                    elem_id="painter",
+                )
+                blank = gr.Button("Forget everything", size="sm", elem_id="infill-blank")
+            with gr.Group(visible=_is(first, TextView), elem_id="infill-text") as texts:
+                text = gr.Textbox(
+                    "the ____ sat",
+                    label="Text with gaps",
+                    info="Two or more underscores are a gap; where tokens are characters, one for each.",
+                    lines=3,
+                    max_length=20_000,
+                )
+            with gr.Group(visible=_is(first, PointView), elem_id="infill-points") as points:
+                coordinate = gr.Radio(
+                    ["first", "second"], value="first", label="Known coordinate", info="The model draws the other."
+                )
+                value = gr.Slider(
+                    0, _last_value(first), value=0, step=1, label="Its value", info="Moving it fills in anew."
+                )
+            with gr.Group(visible=_is(first, NumberView), elem_id="infill-numbers") as numbers:
+                row = gr.Textbox(label="Numbers", info="-1 where the model is to fill.", lines=3, max_length=100_000)
+            button = gr.Button("Fill in", variant="primary", elem_id="infill-button")
+            steps = gr.Slider(
+                1, 64, value=8, step=1, label="Steps T", info="With one step all gaps are filled at once."
+            )
+            seed = gr.Number(0, precision=0, minimum=0, label="Seed", info="Another seed, other completions.")
+        with gr.Column(scale=2, min_width=280):
+            shown = gr.HTML(elem_id="infill-shown", min_height=200)
+
+    paintings, fillings = Turns(), Turns()
+
+    @paintings.newest(place=6, of=7)
+    def on_run(turn: Turn, name: str | None) -> tuple[object, ...]:
+        run = None if name is None else runs.get(name)
+        kinds = (ImageView, TextView, PointView, NumberView)
+        groups = [gr.Group(visible=_is(run, kind)) for kind in kinds]
+        painting = painting_of(run, 0) if run is not None and _is(run, ImageView) else None
+        return *groups, painting, gr.Slider(maximum=_last_value(run), value=0), ""
+
+    @paintings.newest(place=2, of=3)
+    def on_open(turn: Turn, name: str | None, painting: dict[str, Any] | None) -> tuple[object, ...]:
+        name = runs.offered(name)
+        run = None if name is None else runs.get(name)
+        first = not painting and run is not None and _is(run, ImageView)
+        choice = gr.Dropdown(choices=runs.names(), value=name)
+        return choice, painting_of(run, 0) if run is not None and first else gr.skip(), gr.skip()
+
+    @paintings.newest(place=1, of=2)
+    def on_example(turn: Turn, name: str, number: int | None) -> tuple[object, ...]:
+        return painting_of(runs.get(name), number or 0), ""
+
+    @paintings.newest(place=1, of=2)
+    def on_blank(turn: Turn, name: str) -> tuple[object, ...]:
+        return painting_of(runs.get(name), None), ""
+
+    @fillings.newest()
+    def on_fill(
+        turn: Turn,
+        name: str | None,
+        painting: Mapping[str, Any] | None,
+        text: str,
+        coordinate: str,
+        value: int,
+        row: str,
+        steps: int,
+        seed: int | None,
+    ) -> str:
+        if name is None:
+            raise UserError("choose a run")
+        run, how = runs.get(name), How(int(steps), int(seed or 0), turn.progress)
+        match view_of(run):
+            case ImageView():
+                return fill_picture(run, painting, how)
+            case TextView():
+                return fill_text(run, text, how)
+            case PointView():
+                return fill_point(run, coordinate, int(value), how)
+            case _:
+                return fill_numbers(run, row, how)
+
+    def asks(*inputs: Any) -> dict[str, Any]:
+        return paintings.event(inputs, [painter, shown]) | {"show_progress": "hidden"}
+
+    groups = [images, texts, points, numbers]
+    tab.select(on_open, **asks(name, painter) | {"outputs": [name, painter, shown]})
+    name.change(on_run, **asks(name) | {"outputs": [*groups, painter, value, shown]})
+    example.change(on_example, **asks(name, example))
+    blank.click(on_blank, **asks(name))
+    filled = fillings.event([name, painter, text, coordinate, value, row, steps, seed], shown)
+    gr.on([button.click, text.submit, value.release], on_fill, **filled, show_progress="minimal")
+
+
+def _is(run: Run | None, kind: type) -> bool:
+    return run is not None and isinstance(view_of(run), kind)
+
+
+def _last_value(run: Run | None) -> int:
+    return 1 if run is None else run.model.vocab_size - 1

@@ -1,0 +1,88 @@
+"""Of what a visitor asks for only the newest counts."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import gradio as gr
+import pytest
+
+from vadd.errors import UserError
+from vadd.studio.turns import MOST_VISITORS, Turn, Turns
+
+HERE, THERE = (cast(gr.Request, SimpleNamespace(session_hash=name)) for name in ("here", "there"))
+SKIPPED = gr.skip()
+
+
+class Bar:
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+
+    def __call__(self, done: object, unit: str) -> None:
+        self.said.append((done, unit))
+
+
+def bar() -> gr.Progress:
+    return cast(gr.Progress, Bar())
+
+
+def test_an_answer_is_given_and_a_problem_is_told_in_its_place() -> None:
+    turns = Turns()
+
+    @turns.newest(place=1, of=2)
+    def half(turn: Turn, number: int) -> tuple[int, str]:
+        turn.progress("halves", 1, 2)
+        if number % 2:
+            raise UserError(f"{number} is <odd>")
+        return number // 2, ""
+
+    told = bar()
+    assert half(HERE, told, 1.0, 8) == [4, ""]
+    assert cast(Bar, told).said == [((1, 2), "halves")]
+    assert half(HERE, bar(), 2.0, 7) == [SKIPPED, '<p class="problem" role="alert">7 is &lt;odd&gt;</p>']
+
+
+@pytest.mark.parametrize("ended", ["asked", "cancelled"])
+def test_what_is_worked_on_ends_when_something_newer_comes_or_nothing_is_wanted(ended: str) -> None:
+    turns = Turns()
+    steps: list[int] = []
+
+    @turns.newest()
+    def quick(turn: Turn) -> str:
+        return "quick"
+
+    @turns.newest()
+    def slow(turn: Turn) -> str:
+        for step in range(10):
+            steps.append(step)
+            if step == 3:
+                assert quick(THERE, bar(), 9.0) == "quick"  # somebody else does not disturb
+            if step == 5:
+                turns.cancel("here") if ended == "cancelled" else quick(HERE, bar(), 2.0)
+            turn.progress("steps", step, 10)
+        return "slow"
+
+    assert slow(HERE, bar(), 1.0) == SKIPPED
+    assert steps == [0, 1, 2, 3, 4, 5]
+    assert quick(HERE, bar(), 3.0) == "quick"
+
+
+def test_what_comes_too_late_changes_nothing() -> None:
+    turns = Turns()
+
+    @turns.newest()
+    def echo(turn: Turn, text: str) -> str:
+        return text
+
+    assert echo(HERE, bar(), 2.0, "second") == "second"
+    assert echo(HERE, bar(), 1.0, "first") == SKIPPED
+    assert echo(HERE, bar(), 2.0, "at the same moment") == "at the same moment"
+    assert echo(THERE, bar(), 1.0, "another visitor") == "another visitor"
+
+
+def test_visitors_of_long_ago_are_forgotten() -> None:
+    turns = Turns()
+    echo = turns.newest()(lambda turn: "here")
+    for number in range(MOST_VISITORS + 5):
+        visitor = cast(gr.Request, SimpleNamespace(session_hash=str(number)))
+        assert echo(visitor, bar(), 1.0) == "here"
+    assert len(turns._newest) == MOST_VISITORS
