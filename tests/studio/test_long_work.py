@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.studio import PATIENCE, Studio, studio
 from vadd.errors import UserError
 from vadd.runs.status import read_status
-from vadd.studio.compare import MOST_WAITING, CancelledError, Comparisons, Job, show_job
+from vadd.studio.compare import MOST_WAITING, RESULTS, CancelledError, Comparisons, Job, show_job
 from vadd.studio.opened import OpenRuns
 from vadd.studio.train import Watch
 from vadd.studio.trainings import Trainings, changes_of, recipe_of, tell_plan
@@ -74,6 +74,23 @@ def test_a_comparison_can_be_cancelled_and_the_queue_has_an_end(vadd_run: Path, 
     with pytest.raises(CancelledError):
         running.progress("samples", 2, 2)
     assert threading.active_count() < 50
+
+
+def test_of_a_cancelled_comparison_nothing_is_left(
+    vadd_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = Job.progress
+
+    def cancelled_once_something_is_kept(job: Job, what: str, done: int = 0, total: int | None = None) -> None:
+        if (job.out / RESULTS).is_file():
+            job.cancel()
+        report(job, what, done, total)
+
+    monkeypatch.setattr(Job, "progress", cancelled_once_something_is_kept)
+    comparisons = Comparisons(OpenRuns([vadd_run]), tmp_path)
+    job = finished(comparisons.find(comparisons.start(["vadd"], [1, 2], 200, 20)))
+    assert (job.state, job.out.exists()) == ("cancelled", False)
+    assert "not kept" in show_job(job)
 
 
 def test_what_was_not_started_here_cannot_be_stopped_or_resumed(tmp_path: Path) -> None:

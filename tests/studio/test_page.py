@@ -175,8 +175,10 @@ def test_a_latent_slider_and_the_map_move_the_picture(page: "Page") -> None:
     label = page.locator("#latent-slider-0").inner_text()
     assert "nats" in label
     for end in ("-3", "3"):
-        with page.expect_response(lambda answer: "/gradio_api/" in answer.url and answer.request.method == "POST"):
+        with page.expect_response("**/live/latent") as answer:
             page.locator("#latent-slider-0 input[type=range]").fill(end)
+        picture = answer.value.text().split('src="')[1].split('"')[0]
+        page.wait_for_function("src => document.querySelector('#latent-shown img').src === src", arg=picture)
     page.locator("#latent-pad canvas").focus()
     page.keyboard.press("ArrowLeft")
     page.wait_for_function("document.querySelector('#latent-slider-0 input[type=number]').value < 3")

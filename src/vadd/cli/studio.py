@@ -77,7 +77,7 @@ def studio(
         try:
             if not runs:
                 trainings.start_demo()
-            serve(build_page(opened, trainings), listening, host=host, token=token, ready=ready)
+            serve(build_page(opened, trainings), opened, listening, host=host, token=token, ready=ready)
         except KeyboardInterrupt:
             pass
         finally:

@@ -4,6 +4,7 @@ disk.
 
 import hashlib
 import json
+import shutil
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -118,8 +119,10 @@ class Comparisons:
                     progress=job.progress,
                 )
             except CancelledError:
+                shutil.rmtree(job.out, ignore_errors=True)
                 job.state, job.said = "cancelled", "cancelled; what was computed until then is not kept"
             except Exception as error:
+                shutil.rmtree(job.out, ignore_errors=True)
                 job.state, job.said = "failed", described(error)
             else:
                 job.state = "done"

@@ -15,14 +15,13 @@ from vadd.studio.latent import (
     How,
     dimensions_of,
     map_of,
-    moved,
     point_card,
     point_of_example,
     show_path,
     with_latent,
 )
 from vadd.studio.opened import OpenRuns
-from vadd.studio.problems import told, told_here
+from vadd.studio.problems import told
 from vadd.studio.turns import Turn, Turns
 
 PAD = """<div class="pad"><canvas tabindex="0" width="320" height="320" role="application"
@@ -51,7 +50,7 @@ def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
                 0, 1.5, value=0, step=0.05, label="Temperature", info="0 shows the likeliest that z says."
             )
             begin = gr.Button("Begin there", variant="primary", elem_id="latent-begin")
-        with gr.Column(scale=1, min_width=280):
+        with gr.Column(scale=1, min_width=280, elem_id="latent-sliders"):
             sliders = [
                 gr.Slider(
                     -SPAN,
@@ -61,12 +60,18 @@ def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
                     label=f"z{number}",
                     info="Move it, and nothing else changes.",
                     visible=False,
+                    interactive=True,  # what they do, Gradio does not see
                     elem_id=f"latent-slider-{number}",
                 )
                 for number in range(SLIDERS)
             ]
         with gr.Column(scale=1, min_width=280):
-            shown = gr.HTML(elem_id="latent-shown", min_height=200)
+            shown = gr.HTML(
+                html_template='<div class="live"></div>',
+                js_on_load=resources.files("vadd").joinpath("studio", "live.js").read_text(),
+                elem_id="latent-shown",
+                min_height=200,
+            )
             gr.Markdown("**Map** of the two dimensions that carry most: drag over it, or use the arrow keys.")
             pad = gr.HTML(
                 html_template=PAD,
@@ -88,24 +93,22 @@ def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
             )
             vary = gr.Button("Vary it", elem_id="latent-vary")
             varied = gr.HTML(elem_id="latent-varied")
-    centre = gr.State([], time_to_live=3600)
+    turns = Turns()
 
-    beginnings, drags = Turns(), Turns()
-
-    @beginnings.newest(place=SLIDERS + 2, of=SLIDERS + 4)
+    @turns.newest(place=SLIDERS + 1, of=SLIDERS + 3)
     def on_begin(turn: Turn, name: str | None, *wishes: Any) -> list[object]:
         return begun(name, *wishes)
 
-    @beginnings.newest(place=SLIDERS + 3, of=SLIDERS + 5)
-    def on_open(turn: Turn, here: list[float], name: str | None, *wishes: Any) -> list[object]:
+    @turns.newest(place=SLIDERS + 2, of=SLIDERS + 4)
+    def on_open(turn: Turn, here: object, name: str | None, *wishes: Any) -> list[object]:
         name = runs.offered(name)
         choice = gr.Dropdown(choices=runs.names(), value=name)
         # Who comes back from another tab finds everything as it was.
-        return [choice, *([gr.skip()] * (SLIDERS + 4) if here else begun(name, *wishes))]
+        return [choice, *([gr.skip()] * (SLIDERS + 3) if here else begun(name, *wishes))]
 
     def begun(name: str | None, example: int | None, steps: int, temperature: float) -> list[object]:
         if name is None:  # the page was opened before there is a run
-            return [gr.skip()] * (SLIDERS + 4)
+            return [gr.skip()] * (SLIDERS + 3)
         run, how = with_latent(runs, name), How(int(steps), temperature)
         found = dimensions_of(run)
         z = point_of_example(run, example or 0)
@@ -115,26 +118,12 @@ def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
             gr.Slider(visible=True, value=value, label=label) for value, label in zip(values, labels, strict=True)
         ]
         updates += [gr.Slider(visible=False)] * (SLIDERS - len(updates))
-        here = z.tolist()
-        place = {"x": values[0] / SPAN, "y": (values[1] if len(values) > 1 else 0) / SPAN}
-        picture = {**place, "picture": map_of(run, here, found, how)}
+        place = {"x": values[0] / SPAN, "y": (values[1] if len(values) > 1 else 0) / SPAN, "span": SPAN}
+        picture = {**place, "picture": map_of(run, z.tolist(), found, how)}
         most = run.model.latent.dim - 1
         dimension = gr.Slider(maximum=max(1, most), value=found.numbers[0])
-        return [here, *updates, picture, point_card(run, z, how), dimension]
-
-    @told_here
-    def on_slide(name: str, here: list[float], steps: int, temperature: float, *values: float) -> str:
-        run = with_latent(runs, name)
-        return point_card(run, moved(here, dimensions_of(run).numbers, values), How(int(steps), temperature))
-
-    @drags.newest(place=2, of=3)
-    def on_drag(
-        turn: Turn, name: str, here: list[float], steps: int, temperature: float, place: dict[str, Any], *values: float
-    ) -> tuple[object, ...]:
-        run = with_latent(runs, name)
-        x, y = (SPAN * max(-1.0, min(1.0, float(place[axis]))) for axis in ("x", "y"))
-        z = moved(here, dimensions_of(run).numbers, (x, y, *values[2:]))
-        return round(x, 2), round(y, 2), point_card(run, z, How(int(steps), temperature))
+        wish = {"run": name, "example": example or 0, "steps": how.steps, "temperature": how.temperature}
+        return [*updates, picture, {"shown": point_card(run, z, how), **wish}, dimension]
 
     @told
     def on_walk(name: str, source: int | None, target: int | None, steps: int, temperature: float) -> str:
@@ -152,14 +141,9 @@ def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
         return str(show_path(run, z, How(int(steps), temperature)))
 
     quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-    live: dict[str, Any] = quiet | {"queue": False, "trigger_mode": "always_last"}
-    wishes, answers = [name, example, steps, temperature], [centre, *sliders, pad, shown, dimension]
-    tab.select(on_open, **beginnings.event([centre, *wishes], [name, *answers]), show_progress="hidden")
+    wishes, answers = [name, example, steps, temperature], [*sliders, pad, shown, dimension]
+    tab.select(on_open, **turns.event([pad, *wishes], [name, *answers]), show_progress="hidden")
     changes = [begin.click, name.change, example.submit, steps.release, temperature.release]
-    gr.on(changes, on_begin, **beginnings.event(wishes, answers), show_progress="hidden")
-    place = [name, centre, steps, temperature]
-    for slider in sliders:
-        slider.input(on_slide, [*place, *sliders], shown, **live)
-    pad.input(on_drag, **drags.event([*place, pad, *sliders], [sliders[0], sliders[1], shown]) | live)
+    gr.on(changes, on_begin, **turns.event(wishes, answers), show_progress="hidden")
     walk.click(on_walk, [name, source, target, steps, temperature], path, **quiet)
     vary.click(on_vary, [name, example, dimension, steps, temperature], varied, **quiet)

@@ -1,4 +1,5 @@
-// A map to drag over: the value is {x, y, picture}, x and y between -1 and 1, the picture what lies below.
+// A map to drag over: the value is {x, y, span, picture}, x and y between -1 and 1, the picture what lies below. Where
+// one is on the map, the first two sliders say: dragging moves them.
 const canvas = element.querySelector("canvas");
 const paper = canvas.getContext("2d");
 let below = null;
@@ -27,11 +28,16 @@ function fetch_picture() {
   picture.src = props.value.picture;
 }
 
-function move(x, y) {
-  const inside = (number) => Math.min(1, Math.max(-1, number));
-  props.value = { ...props.value, x: inside(x), y: inside(y) };
-  draw();
-  trigger("input");
+function slider(number) {
+  return document.querySelector(`#latent-slider-${number} input[type=range]`);
+}
+
+function move(...place) {
+  place.forEach((where, axis) => {
+    if (!slider(axis)) return;
+    slider(axis).value = Math.min(1, Math.max(-1, where)) * props.value.span;
+    slider(axis).dispatchEvent(new Event("input", { bubbles: true }));
+  });
 }
 
 function follow(event) {
@@ -54,6 +60,12 @@ canvas.addEventListener("keydown", (event) => {
     move(props.value.x + right, props.value.y + up);
     event.preventDefault();
   }
+});
+document.addEventListener("input", (event) => {
+  if (!element.isConnected || !props.value || !event.target.closest("#latent-sliders")) return;
+  const [x, y] = [0, 1].map((axis) => (slider(axis) ? Number(slider(axis).value) / props.value.span : 0));
+  props.value = { ...props.value, x, y };
+  draw();
 });
 watch("value", () => {
   fetch_picture();

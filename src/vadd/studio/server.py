@@ -13,6 +13,8 @@ from vadd.errors import UserError
 if TYPE_CHECKING:
     import gradio as gr
 
+    from vadd.studio.opened import OpenRuns
+
 PORTS_TRIED = 50
 GRACE = 1
 """Seconds that open connections are given when the server stops."""
@@ -50,7 +52,13 @@ def private_folder() -> Iterator[None]:
 
 
 def serve(
-    page: "gr.Blocks", listening: socket.socket, *, host: str, token: str | None, ready: Callable[[], object]
+    page: "gr.Blocks",
+    runs: "OpenRuns",
+    listening: socket.socket,
+    *,
+    host: str,
+    token: str | None,
+    ready: Callable[[], object],
 ) -> None:
     """Until somebody presses Ctrl-C; ``ready`` is called when the page can be opened."""
     import gradio as gr
@@ -58,10 +66,12 @@ def serve(
     from fastapi import FastAPI
 
     from vadd.studio.gate import Gate
+    from vadd.studio.live import live_routes
     from vadd.studio.page import style, theme
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Gate, host=host, token=token, largest=LARGEST_REQUEST)
+    app.include_router(live_routes(runs))
     gr.mount_gradio_app(
         app,
         page,
