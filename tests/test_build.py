@@ -33,6 +33,7 @@ from vadd.core import (
     EvenWeights,
     ExactCount,
     GaussianLatent,
+    IidTimes,
     LinearSchedule,
     MaskedBatch,
     Masking,
@@ -40,12 +41,14 @@ from vadd.core import (
     PartlyExplained,
     PolynomialSchedule,
     ScoreEntropy,
+    StepTimes,
 )
 from vadd.data import ExampleFormat
 from vadd.data.dataset import Array
 from vadd.errors import UserError
 from vadd.networks import CouplingFlow, SequenceFlow, ShortTransformerDenoiser
 from vadd.recipe import ArrayData, Data, Diffusion, Network, Recipe, Sampling
+from vadd.recipe.diffusion import MaskDrawName
 
 TWO_OF_TEN = ExampleFormat((2,), 10)
 
@@ -80,7 +83,7 @@ def test_there_is_one_entry_for_everything_that_a_recipe_can_name() -> None:
     assert set(DATASETS) == kinds(Data)
     assert set(NETWORKS) == kinds(Network) == {*SMALL, "own"}
     assert set(SCHEDULES) == literals(Diffusion, "schedule")
-    assert set(MASK_DRAWS) == literals(Diffusion, "mask_draw")
+    assert set(MASK_DRAWS) == set(get_args(MaskDrawName))
     assert set(WEIGHT_POWERS) == literals(Diffusion, "weighting")
     assert {*SAMPLERS, *ScoreEntropy.samplers, *EnergyDiffusion.samplers} == literals(Sampling, "sampler")
     assert set(KERNELS) == literals(Diffusion, "noise")
@@ -244,6 +247,13 @@ def test_examples_are_partly_explained_to_models_with_a_latent_only() -> None:
     assert build_mask_draw(asked) == PartlyExplained(EvenWeights(ExactCount(), 0.5), 0.3)
     assert build_mask_draw(asked.with_overrides(["model=mdlm"])) == EvenWeights(ExactCount(), 0.5)
     assert build_mask_draw(tiny_recipe()) == ExactCount()
+
+
+def test_a_shared_latent_is_trained_on_steps_as_they_weigh_and_other_models_are_not() -> None:
+    recipe = tiny_recipe("latent.kind=shared", "latent.particles=1", "diffusion.weighting=even")
+    assert build_mask_draw(recipe) == StepTimes(tuple(recipe.diffusion.steps.items()))
+    assert build_mask_draw(recipe.with_overrides(["model=mdlm"])) == EvenWeights(ExactCount(), 0.0)
+    assert build_mask_draw(recipe.with_overrides(["diffusion.mask_draw=iid"])) == EvenWeights(IidTimes(), 0.0)
 
 
 def test_the_share_from_which_the_latent_is_heard_reaches_model_and_masks() -> None:

@@ -10,6 +10,7 @@ from torch.testing import assert_close
 
 from tests.helpers.exact import seeded
 from tests.helpers.networks import awaken
+from vadd.core import check
 from vadd.errors import UserError
 from vadd.networks import PyramidDenoiser, PyramidRecognizer
 from vadd.networks.pyramid import halvings
@@ -130,3 +131,9 @@ def test_images_are_halved_until_four_pixels_are_left_or_an_odd_number(shape: tu
 def test_what_cannot_be_halved_is_refused(shape: tuple[int, ...], said: str) -> None:
     with pytest.raises(UserError, match=said):
         PyramidDenoiser(shape, 2)
+
+
+def test_it_keeps_the_contract_of_a_denoiser() -> None:
+    recognizer = PyramidRecognizer(SHAPE, VALUES, latent_dim=LATENT, channels=4, width=16)
+    found = check(denoiser().float(), drawn(recognizer).float())
+    assert found.ok, found

@@ -132,7 +132,7 @@ def expected_positions(positions: int, share: float, least: float) -> float:
 @pytest.mark.parametrize(("share", "least"), [(0.0, 0.0), (1.0, 0.0), (0.5, 0.0), (1.0, 0.5), (1.0, 0.9)])
 def test_logits_are_counted_for_the_positions_that_training_explains(share: float, least: float) -> None:
     """256 examples; 5 standard errors, false alarm 6e-7 each."""
-    recipe = load_recipe("text8-small").with_overrides(
+    recipe = load_recipe("text8-per-state").with_overrides(
         ["training.batch=256", f"diffusion.partly_explained={share}", f"latent.heard_from={least}"]
     )
     positions, shown = counted(recipe)
@@ -147,13 +147,13 @@ def test_logits_are_counted_for_the_positions_that_training_explains(share: floa
 
 
 def test_without_a_latent_all_masked_positions_are_counted() -> None:
-    positions, shown = counted(load_recipe("text8-small").with_overrides(["training.batch=256", "model=mdlm"]))
+    positions, shown = counted(load_recipe("text8-per-state").with_overrides(["training.batch=256", "model=mdlm"]))
     assert float(positions.float().mean()) == 32.5
     assert shown == []
 
 
 def test_hearing_the_latent_less_often_and_explaining_less_cost_less() -> None:
-    plain = load_recipe("text8-small").with_overrides(["diffusion.partly_explained=0", "latent.heard_from=0"])
+    plain = load_recipe("text8-per-state").with_overrides(["diffusion.partly_explained=0", "latent.heard_from=0"])
     costs = [
         training_cost(on_meta(recipe), recipe)
         for recipe in (

@@ -43,7 +43,7 @@ def test_a_recipe_that_has_to_be_counted_and_fits_is_let_through(monkeypatch: py
 
 
 def test_padded_and_partly_explained_examples_can_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = load_recipe("pydocs")
+    recipe = load_recipe("text8-per-state")
     assert recipe.diffusion.partly_explained > 0
     monkeypatch.setattr(fitting, "upper_bound", lambda *_: 10**12)
     monkeypatch.setattr(fitting, "available_memory", lambda device: 10**10)

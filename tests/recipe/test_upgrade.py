@@ -20,7 +20,10 @@ from vadd.recipe.network import ShortTransformerNetwork
 from vadd.recipe.upgrade import upgraded
 
 OLD = Path(__file__).with_name("version-0.1.0")
-PRESETS = sorted(file.stem for file in (OLD / "presets").glob("*.yaml"))
+RENAMED = {"digits": "digits-per-state", "text8-small": "text8-per-state"}
+REPLACED = {"mnist-small", "cifar10-small", "pydocs"}
+"""Have another latent or network today, and nothing else has their settings."""
+PRESETS = sorted({file.stem for file in (OLD / "presets").glob("*.yaml")} - REPLACED)
 RUNS = sorted((OLD / "runs").glob("*.yaml"))
 
 MOVED = [
@@ -60,8 +63,12 @@ def minimal(section: str, kind: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_presets_are_the_same_but_for_the_steps_of_sampling(name: str) -> None:
-    """Those that extend another one extend today's."""
-    assert set(differences(load_recipe(str(OLD / "presets" / f"{name}.yaml")), load_recipe(name))) <= {"sampling.steps"}
+    """Those that extend another one extend today's. The paper's latent has had recipes of its own since others had
+    better ones.
+    """
+    old, today = load_recipe(str(OLD / "presets" / f"{name}.yaml")), load_recipe(RENAMED.get(name, name))
+    apart = {key for key in differences(old, today) if not key.startswith("latent.flow.")}
+    assert apart <= ({"sampling.steps", "about", "name"} if name in RENAMED else {"sampling.steps"})
 
 
 @pytest.mark.parametrize("file", RUNS, ids=lambda file: file.stem)

@@ -38,7 +38,10 @@ def test_recognition_with_and_without_the_state(vadd_command: Command, tmp_path:
     options = ("--steps", "1", "--samples", 100, "--json", file, *LITTLE)
     result = vadd_command("reproduce", "recognition", *TINY_IMAGES, "--out", out, *options)
     assert result.code == 0, result.err
-    assert [report["recipe"] for report in json.loads(file.read_text())] == ["digits", "digits-blind"]
+    assert [report["recipe"] for report in json.loads(file.read_text())] == [
+        "digits-per-state",
+        "digits-per-state-blind",
+    ]
     for part in ("with x_t", "without", "active"):
         assert part in result.out
     assert "vadd reproduce recognition" in (out / "report.html").read_text()

@@ -58,7 +58,7 @@ def test_mnist_from_nothing_to_the_report(vadd_command: Command, tmp_path: Path)
     assert all(report["published_recipe"] == "mnist" for report in reports)
     for part in ("DELBO", "0.063", "1000", "all of the"):
         assert part in result.out
-    assert load_recipe(str(out / "mnist-small-vadd" / "recipe.yaml")).data.directory == str(data)  # type: ignore[union-attr]
+    assert load_recipe(str(out / "mnist-per-state-vadd" / "recipe.yaml")).data.directory == str(data)  # type: ignore[union-attr]
 
 
 class Means(nn.Module):
@@ -155,7 +155,7 @@ def test_an_inception_network_that_cannot_be_read_is_told_before_anything_is_tra
 @pytest.mark.parametrize("data", ["mnist", "cifar10"])
 def test_both_scales_have_a_recipe(data: str) -> None:
     small, paper = (load_recipe(images.recipe_name(data, scale)) for scale in ("small", "paper"))
-    assert small.network.kind == "residual"
+    assert small.network.kind == "pyramid"
     assert paper.network.kind == "unet"
 
 

@@ -33,12 +33,12 @@ def test_the_study_compares_every_way_to_draw_z(out: Path) -> None:
     comparison = reproduce_latents("digits", out, silent, overrides=TINY, samples=200, limit=20)
     reports = comparison.reports
     assert [(r.recipe, r.model, r.latent_policy, r.prior) for r in reports] == [
-        ("digits", "mdlm", None, None),
-        ("digits", "vadd", "resample", None),
+        ("digits-per-state", "mdlm", None, None),
+        ("digits-per-state", "vadd", "resample", None),
+        ("digits-per-state", "vadd", "fixed", None),
+        ("digits-per-state", "vadd", "fixed", "flow"),
         ("digits", "vadd", "fixed", None),
         ("digits", "vadd", "fixed", "flow"),
-        ("digits-shared", "vadd", "fixed", None),
-        ("digits-shared", "vadd", "fixed", "flow"),
     ]
     for report in reports:
         assert report.likelihood is not None
@@ -53,6 +53,6 @@ def test_the_study_compares_every_way_to_draw_z(out: Path) -> None:
 
 
 def test_the_priors_lie_beside_the_weights(out: Path) -> None:
-    for name in ("digits-vadd", "digits-shared-vadd"):
+    for name in ("digits-per-state-vadd", "digits-vadd"):
         (checkpoint,) = RunDirectory(out / name).checkpoints()
         assert set(prior_records(checkpoint)) == {"flow"}

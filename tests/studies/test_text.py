@@ -43,8 +43,23 @@ def book(tmp_path: Path) -> Path:
 
 def test_text_from_nothing_to_the_report(vadd_command: Command, tmp_path: Path, book: Path) -> None:
     out, file, judge = tmp_path / "out", tmp_path / "numbers.json", save_judge(tmp_path / "tiny-judge")
-    options = ("--recipe", "pydocs", "--data", book, "--steps", "1,4", "--samples", 5, "--judge", judge, *LITTLE)
-    result = vadd_command("reproduce", "text", *TINY, "--out", out, "--json", file, "--float32", *options)
+    options = (
+        "--recipe",
+        "text8-per-state",
+        "--data",
+        book,
+        "--steps",
+        "1,4",
+        "--samples",
+        5,
+        "--judge",
+        judge,
+        *LITTLE,
+    )
+    always_heard = ("latent.heard_from=0", "diffusion.partly_explained=0.15")
+    result = vadd_command(
+        "reproduce", "text", *TINY, *always_heard, "--out", out, "--json", file, "--float32", *options
+    )
     assert result.code == 0, result.err
     reports = json.loads(file.read_text())
     assert reports == json.loads((out / "results.json").read_text())

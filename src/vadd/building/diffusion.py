@@ -32,6 +32,7 @@ MASK_DRAWS: dict[str, Callable[[Diffusion], MaskDraw]] = {
     "levels": lambda diffusion: Levels(diffusion.levels, diffusion.auxiliary),
 }
 
+DRAWS_OF_THE_INTEGRAL = ("iid", "stratified", "exact-count")
 WEIGHT_POWERS = {"integral": 1.0, "root": 0.5, "even": 0.0}
 
 
@@ -42,8 +43,8 @@ def build_schedule(diffusion: Diffusion) -> Schedule:
 def build_mask_draw(recipe: Recipe) -> MaskDraw:
     """How training draws masks, and what they weigh."""
     diffusion = recipe.diffusion
-    draw = MASK_DRAWS[diffusion.mask_draw](diffusion)
-    if diffusion.weighting != "integral":
+    draw = MASK_DRAWS[recipe.mask_draw](diffusion)
+    if diffusion.weighting != "integral" and recipe.mask_draw in DRAWS_OF_THE_INTEGRAL:
         draw = EvenWeights(draw, WEIGHT_POWERS[diffusion.weighting])
     if recipe.has_latent and diffusion.partly_explained:
         draw = PartlyExplained(draw, diffusion.partly_explained, recipe.latent.heard_from)

@@ -31,7 +31,7 @@ def text(
     overrides: OverridesArgument = None,
     out: OutOption = Path("runs/text"),
     scale: Annotated[
-        Scale, typer.Option(help="small: text8-small, for a CPU; paper: openwebtext, 1M iterations on GPUs.")
+        Scale, typer.Option(help="small: text8-per-state, for a CPU; paper: openwebtext, 1M iterations on GPUs.")
     ] = Scale.small,
     recipe: Annotated[
         str | None, typer.Option(help="Another recipe for text, like pydocs or mine.yaml.", show_default=False)
@@ -135,7 +135,9 @@ def zero_shot(
         typer.Option("--run", help="Judge this run, and others named likewise, instead of those of the study."),
     ] = None,
     out: OutOption = Path("runs/text"),
-    scale: Annotated[Scale, typer.Option(help="small: text8-small; paper: openwebtext, 1M iterations.")] = Scale.small,
+    scale: Annotated[
+        Scale, typer.Option(help="small: text8-per-state; paper: openwebtext, 1M iterations.")
+    ] = Scale.small,
     data: DataOption = None,
     measuring: StudyOptions,
     json: JsonOption = None,
@@ -181,7 +183,7 @@ def speed(
     overrides: OverridesArgument = None,
     out: OutOption = Path("runs/speed"),
     scale: Annotated[
-        Scale, typer.Option(help="small: text8-small; paper: openwebtext with batch 512, for GPUs.")
+        Scale, typer.Option(help="small: text8-per-state; paper: openwebtext with batch 512, for GPUs.")
     ] = Scale.small,
     recipe: Annotated[str | None, typer.Option(help="Another recipe.", show_default=False)] = None,
     steps: Annotated[int, typer.Option(min=2, help="Steps that are timed, of each model.")] = 20,

@@ -9,6 +9,7 @@ Tokens come flattened in (height, width, channel) order. Activations and filters
 planes are: on a CPU a fifth faster.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -129,6 +130,7 @@ class PyramidDenoiser(nn.Module):
     ) -> None:
         super().__init__()
         self.image = image_shape(shape)
+        self.positions = math.prod(shape)
         self.vocab_size = vocab_size
         self.uses_time = time_features > 0
         self.planes = OneHotPlanes(shape, vocab_size)

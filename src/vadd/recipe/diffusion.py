@@ -6,6 +6,8 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from vadd.recipe.section import CountingSection, Fraction
 
+MaskDrawName = Literal["iid", "stratified", "exact-count", "steps", "levels"]
+
 
 class Diffusion(CountingSection):
     noise: Literal["mask", "uniform"] = Field(
@@ -13,10 +15,10 @@ class Diffusion(CountingSection):
     )
     schedule: Literal["linear", "cosine", "polynomial"] = "linear"
     power: PositiveFloat = Field(2.0, description="of the polynomial schedule")
-    mask_draw: Literal["iid", "stratified", "exact-count", "steps", "levels"] = Field(
-        "exact-count",
+    mask_draw: MaskDrawName | None = Field(
+        None,
         description="the first three draw the integral over t; steps: the states of few-step samplers; levels: those "
-        "of one with many steps, as D3PM",
+        "of one with many steps, as D3PM; by default steps for a shared latent, else exact-count",
     )
     steps: dict[PositiveInt, PositiveFloat] = Field(
         {1: 0.3, 2: 0.2, 4: 0.15, 8: 0.15, 16: 0.1, 32: 0.1},
@@ -28,7 +30,9 @@ class Diffusion(CountingSection):
         0.01, ge=0, description="for mask_draw=levels: weight of D3PM's cross-entropy of x0 beside the bound"
     )
     weighting: Literal["integral", "root", "even"] = Field(
-        "integral", description="how masks count in training: by w(t) as in the paper, by its root, or all alike"
+        "integral",
+        description="how masks count in training: by w(t) as in the paper, by its root, or all alike; of no meaning "
+        "for mask_draw=steps and levels, which train on a bound as it is",
     )
     partly_explained: Fraction = Field(
         0.0,

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from vadd.errors import UserError
 from vadd.parsing import parse_yaml
 from vadd.recipe.data import Data
-from vadd.recipe.diffusion import Diffusion
+from vadd.recipe.diffusion import Diffusion, MaskDrawName
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.models import MODELS, ModelName, with_model
 from vadd.recipe.network import MlpNetwork, Network, sees_time
@@ -57,6 +57,12 @@ class Recipe(Section):
         """Whether the section ``latent`` counts."""
         return MODELS[self.model].latent
 
+    @property
+    def mask_draw(self) -> MaskDrawName:
+        """How training draws masks: what the recipe says, or what goes with its latent."""
+        shared = self.has_latent and self.latent.kind == "shared"
+        return self.diffusion.mask_draw or ("steps" if shared else "exact-count")
+
     @model_validator(mode="after")
     def _network_fits_the_model(self) -> "Recipe":
         kinds = MODELS[self.model].network_kinds
@@ -82,7 +88,7 @@ class Recipe(Section):
             return self
         if MODELS[self.model].settings.get("diffusion", {}).get("noise", "mask") == "mask":
             raise ValueError("diffusion.noise=uniform goes with model=udlm or model=vadd-uniform")
-        if self.diffusion.schedule != "linear" or self.diffusion.mask_draw not in ("levels", "steps"):
+        if self.diffusion.schedule != "linear" or self.mask_draw not in ("levels", "steps"):
             raise ValueError(
                 "diffusion.noise=uniform goes with diffusion.schedule=linear and diffusion.mask_draw=levels or steps"
             )
@@ -135,10 +141,15 @@ class Recipe(Section):
         for key, value in values:
             if key == "model" and value != self.model:
                 content = with_model(content, str(value))
+            if key == "network.kind" and value != self.network.kind:  # what the other kind was told says nothing here
+                content["network"] = {"kind": value}
         content = _with_defaults(content)
         known = _known_keys(content)
         for key, value in values:
             if key not in known:
+                section = key.partition(".")[0]
+                if section in ("data", "network") and key in (name for name, _ in _all_fields(Recipe)):
+                    raise UserError(f"{key} does not go with {section}.kind={content[section]['kind']}")
                 today = name_today(content, key)
                 hint = f", did you mean {today!r}?" if today in known else suggestion(key, known)
                 raise UserError(f"unknown key {key!r}{hint}")

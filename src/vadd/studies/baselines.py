@@ -53,10 +53,10 @@ class Setting:
 
 SETTINGS: dict[BaselineData, Setting] = {
     "toys": Setting("checkerboard", 1.5, 20_000, (1, 2, 5, 20), 500, energy_steps=(1, 2, 5, 20)),
-    "digits": Setting("digits", 2.0, 1_000, (1, 2, 5, 20), 200, energy_steps=(1, 5)),
-    "mnist": Setting("mnist-small", 2.0, 500, (1, 5, 20), 50, particles=16, candidates=4),
-    "cifar10": Setting("cifar10-small", 2.0, 200, (1, 5, 20), 20, particles=16, candidates=2),
-    "text": Setting("text8-small", 2.5, 64, (1, 4, 16, 64), 32, particles=16, energy_steps=(1, 4, 16)),
+    "digits": Setting("digits-per-state", 2.0, 1_000, (1, 2, 5, 20), 200, energy_steps=(1, 5)),
+    "mnist": Setting("mnist-per-state", 2.0, 500, (1, 5, 20), 50, particles=16, candidates=4),
+    "cifar10": Setting("cifar10-per-state", 2.0, 200, (1, 5, 20), 20, particles=16, candidates=2),
+    "text": Setting("text8-per-state", 2.5, 64, (1, 4, 16, 64), 32, particles=16, energy_steps=(1, 4, 16)),
 }
 IMAGES = ("digits", "mnist", "cifar10")
 TRAINED = tuple(name for name in MODELS if name != "edlm")

@@ -74,3 +74,8 @@ def _finished(recipe: Recipe, directory: RunDirectory) -> Run | None:
     on_main_process(complete)
     run = load(directory.path)
     return run if run.step == steps else None  # the last checkpoint may be damaged: then there is more to train
+
+
+def one_latent_beside(run: Run) -> list[Run]:
+    """The same run drawn with one z for all steps, where that is not what its recipe says already."""
+    return [] if run.recipe.sampling.latent_policy == "fixed" else [run.with_sampling(latent_policy="fixed")]

@@ -12,7 +12,7 @@ from vadd.report.page import PageSection
 from vadd.report.tables import Cell, Table, model_label
 from vadd.studies.beside import BITS, kinship_notes, likelihood_table
 from vadd.studies.comparison import Comparison, compare
-from vadd.studies.ensure import both_models, ensure_trained
+from vadd.studies.ensure import both_models, ensure_trained, one_latent_beside
 from vadd.studies.measuring import Changes, Measuring, Scale, as_the_paper, command_line
 from vadd.studies.paper import BITS_PER_DIMENSION, CIFAR10_FID, DDPM_FID, FID_IMAGES
 
@@ -30,7 +30,7 @@ BITS_ITERATIONS = 2_000_000
 
 
 def recipe_name(data: str, scale: Scale) -> str:
-    return data if scale == "paper" else f"{data}-small"
+    return data if scale == "paper" else f"{data}-per-state"
 
 
 def reproduce_mnist(
@@ -48,7 +48,7 @@ def reproduce_mnist(
     runs = [
         ensure_trained(recipe, out / f"{name}-{recipe.model}", fit=fit) for recipe in _recipes(name, data, overrides)
     ]
-    runs.append(runs[-1].with_sampling(latent_policy="fixed"))
+    runs += one_latent_beside(runs[-1])
     return compare(
         runs,
         out,

@@ -39,12 +39,12 @@ class Rows:
 
 
 ROWS: dict[LatentData, Rows] = {
-    "digits": Rows("digits", "digits-shared", mdlm_steps=2.4, per_state_steps=1.13, samples=5_000),
-    "mnist": Rows("mnist-small", "mnist-shared", mdlm_steps=1.8, per_state_steps=0.94, samples=10_000),
-    "cifar10": Rows("cifar10-small", "cifar10-shared", mdlm_steps=2.4, per_state_steps=0.95, samples=1_000),
+    "digits": Rows("digits-per-state", "digits", mdlm_steps=2.4, per_state_steps=1.13, samples=5_000),
+    "mnist": Rows("mnist-per-state", "mnist-small", mdlm_steps=1.5, per_state_steps=0.93, samples=10_000),
+    "cifar10": Rows("cifar10-per-state", "cifar10-small", mdlm_steps=1.8, per_state_steps=1.0, samples=1_000),
     "text8": Rows(
+        "text8-per-state",
         "text8-small",
-        "text8-shared",
         mdlm_steps=1.25,
         per_state_steps=1.1,
         samples=256,
@@ -112,7 +112,7 @@ def _runs(data: LatentData, out: Path, place: Path | None, control: bool, overri
     mdlm = recipe(rows.per_state, rows.mdlm_steps, "model=mdlm")
     latents = [recipe(rows.per_state, rows.per_state_steps, *flow), recipe(rows.shared, 1.0)]
     if control:
-        masks = [f"name={rows.per_state}-few-step-masks", "diffusion.mask_draw=steps", "diffusion.weighting=integral"]
+        masks = [f"name={rows.per_state}-few-step-masks", "diffusion.mask_draw=steps"]
         latents.insert(1, recipe(rows.per_state, rows.per_state_steps, *masks, *flow))
     runs = [ensure_trained(mdlm, out / f"{rows.per_state}-mdlm")]
     for each in latents:

@@ -13,7 +13,7 @@ from vadd.studies.comparison import Comparison, compare
 from vadd.studies.ensure import COMPARED, check_overrides, ensure_trained
 from vadd.studies.measuring import Changes, Measuring, Scale, as_the_paper, command_line
 
-RECIPES: dict[Scale, str] = {"small": "digits", "paper": "mnist"}
+RECIPES: dict[Scale, str] = {"small": "digits-per-state", "paper": "mnist"}
 STEPS = (1, 2, 5)
 MEASURING: dict[Scale, Measuring] = {
     "small": Measuring(steps=STEPS, samples=5000, bound_steps=STEPS, particles=64, draws=10, limit=297),

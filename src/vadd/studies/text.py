@@ -16,13 +16,13 @@ from vadd.report.tables import Cell, Table, model_label
 from vadd.report.text_tables import judge_note
 from vadd.studies.beside import BITS_PER_TOKEN, PERPLEXITIES, kinship_notes, likelihood_table
 from vadd.studies.comparison import Comparison, compare
-from vadd.studies.ensure import both_models, ensure_trained
+from vadd.studies.ensure import both_models, ensure_trained, one_latent_beside
 from vadd.studies.measuring import Changes, Measuring, Scale, as_the_paper, command_line
 from vadd.studies.paper import GENERATIVE_JUDGE, GENERATIVE_SAMPLES, OPENWEBTEXT_GENERATIVE_PERPLEXITY, PERPLEXITY
 
 TextStudy = Literal["text", "lm1b"]
 RECIPES: dict[TextStudy, dict[Scale, str]] = {
-    "text": {"small": "text8-small", "paper": "openwebtext"},
+    "text": {"small": "text8-per-state", "paper": "openwebtext"},
     "lm1b": {"small": "lm1b-small", "paper": "lm1b"},
 }
 BOUND_STEPS = (1, 2, 4, 8)
@@ -66,7 +66,7 @@ def reproduce_text(
     recipes = text_recipes(name, data, overrides)
     runs = [ensure_trained(each, out / f"{each.name}-{each.model}", fit=fit) for each in recipes]
     single = [run.with_draws(TokenSampler(precision="float32")) for run in runs] if float32 else []
-    runs += [runs[-1].with_sampling(latent_policy="fixed"), *single]
+    runs += [*one_latent_beside(runs[-1]), *single]
     judge = None if language is None else language.name
     return compare(
         runs,
