@@ -26,7 +26,7 @@ def ar_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-OTHERS = ("md4", "radd", "d3pm", "sedd", "udlm", "vadd-uniform")
+OTHERS = ("md4", "genmd4", "radd", "d3pm", "sedd", "udlm", "vadd-uniform")
 
 
 @pytest.mark.parametrize("model", OTHERS)
@@ -113,6 +113,8 @@ MISFITS = {
     "masks": (("model=udlm", "diffusion.mask_draw=iid"), "diffusion.mask_draw=levels or steps"),
     "blind": (("model=udlm", "network.time_features=0"), "time_features above 0"),
     "deaf": (("model=vadd-uniform", "latent.heard_from=0.5"), "counts masked positions"),
+    "counts": (("model=genmd4", "diffusion.mask_draw=exact-count"), "diffusion.mask_draw=iid or stratified"),
+    "weights": (("model=genmd4", "diffusion.weighting=even"), "diffusion.weighting=integral"),
     "auxiliary": (("model=d3pm", "diffusion.auxiliary=-1"), "diffusion.auxiliary"),
 }
 

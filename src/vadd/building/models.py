@@ -17,6 +17,7 @@ from vadd.core import (
     NoLatent,
     ScoreEntropy,
     UniformDiffusion,
+    ValueRates,
 )
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
@@ -90,6 +91,11 @@ def _scores(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
     return ScoreEntropy(denoiser, build_schedule(recipe.diffusion), pad=format.pad)
 
 
+def _value_rates(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
+    denoiser = build_denoiser(recipe.network, format, None)
+    return ValueRates(denoiser, build_schedule(recipe.diffusion), pad=format.pad)
+
+
 def _energy(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
     """The energy is a network like the recognition model: it reads x0 and xt, and writes one number."""
     denoiser = build_denoiser(recipe.network, format, None)
@@ -110,6 +116,7 @@ MODEL_BUILDERS: dict[str, Callable[[Recipe, ExampleFormat], MaskedDiffusion]] = 
     "vadd": _with_latent,
     "mdlm": _without_latent,
     "md4": _without_latent,
+    "genmd4": _value_rates,
     "radd": _without_latent,
     "d3pm": _without_latent,
     "sedd": _scores,

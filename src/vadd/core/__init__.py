@@ -55,6 +55,7 @@ from vadd.core.score_entropy import ScoreEntropy
 from vadd.core.token_sampler import TokenSampler
 from vadd.core.transitions import Analytic, Euler, UniformSteps
 from vadd.core.uniform_noise import UniformDiffusion
+from vadd.core.value_rates import ValueRates, ValueSteps
 
 __all__ = [
     "Analytic",
@@ -111,6 +112,8 @@ __all__ = [
     "TokenSampler",
     "UniformDiffusion",
     "UniformSteps",
+    "ValueRates",
+    "ValueSteps",
     "check",
     "elbo",
     "k_sample_delbo",

@@ -241,8 +241,11 @@ def _integral(
     model: MaskedDiffusion, x0: Tensor, draws: int, particles: Particles, generator: torch.Generator
 ) -> Tensor:
     """The mean over ``draws`` masks of w(t) log p(x_S | x_t), all masked positions that are scored at once."""
-    if not model.shows_mask:
-        raise UserError("the ELBO and the DELBO are integrals over masks, and this model's noise is none")
+    if not model.counts_masks:
+        raise UserError(
+            "the ELBO and the DELBO are sums over numbers of masked positions, which are not enough for this "
+            "model's noise; use the step bound"
+        )
     if draws < 1:
         raise UserError(f"the number of masks drawn for each example must be at least 1, not {draws}")
     total = torch.zeros(len(x0), dtype=torch.float64)

@@ -71,6 +71,8 @@ class MaskedDiffusion(nn.Module):
     """Of the sampler that bounds are about, for a model whose own sampler has none."""
     shows_mask: ClassVar[bool] = True
     """Whether what is hidden shows as the mask, so that masks alone make a state."""
+    counts_masks: ClassVar[bool] = True
+    """Whether all masks of as many positions are alike, so that the integral over t is a sum over their numbers."""
     held_out_draw: ClassVar[MaskDraw] = ExactCount()
     """The states that held-out examples are judged in during training."""
     outside: Tensor | None

@@ -35,6 +35,7 @@ class UniformDiffusion(MaskedDiffusion):
 
     samplers: ClassVar[Mapping[str, Sampler]] = {"ancestral": UniformSteps()}
     shows_mask: ClassVar[bool] = False
+    counts_masks: ClassVar[bool] = False
     held_out_draw: ClassVar[MaskDraw] = StepTimes()
 
     def noised(self, batch: MaskedBatch, generator: torch.Generator) -> MaskedBatch:

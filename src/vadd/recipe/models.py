@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from vadd.recipe.network import TIME_FEATURES, TIME_KEYS
 
-ModelName = Literal["vadd", "mdlm", "md4", "radd", "d3pm", "sedd", "edlm", "udlm", "vadd-uniform", "ar"]
+ModelName = Literal["vadd", "mdlm", "md4", "genmd4", "radd", "d3pm", "sedd", "edlm", "udlm", "vadd-uniform", "ar"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +28,8 @@ class ModelFacts:
     """Whether the number of sampling steps is a choice."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Sections and what they hold, laid over those of a recipe."""
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Keys of the section ``diffusion`` that must have one of these values."""
     sees_time: bool | None = None
     """Whether the denoiser is to see t; None: what the recipe says."""
     networks: Mapping[str, Any] | None = None
@@ -63,6 +65,22 @@ MODELS: dict[ModelName, ModelFacts] = {
         about="MDLM with a cosine schedule, evenly spread times and time input",
         paper="Shi et al. 2024, arXiv 2406.04329",
         settings={"diffusion": {"schedule": "cosine", "mask_draw": "stratified", "weighting": "integral"}},
+        sees_time=True,
+    ),
+    "genmd4": ModelFacts(
+        label="GenMD4",
+        about="MD4 with a schedule learned for each value: 1 - t^w with a w of its own",
+        paper="Shi et al. 2024, arXiv 2406.04329",
+        settings={
+            "diffusion": {
+                "schedule": "polynomial",
+                "power": 1.0,
+                "mask_draw": "stratified",
+                "weighting": "integral",
+                "partly_explained": 0.0,
+            }
+        },
+        needs={"mask_draw": ("iid", "stratified"), "weighting": ("integral",)},
         sees_time=True,
     ),
     "radd": ModelFacts(

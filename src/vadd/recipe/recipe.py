@@ -83,6 +83,16 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
+    def _diffusion_fits_the_model(self) -> "Recipe":
+        for key, allowed in MODELS[self.model].needs.items():
+            if (value := getattr(self.diffusion, key)) not in allowed:
+                raise ValueError(
+                    f"model={self.model} goes with diffusion.{key}={' or '.join(allowed)}, not {value}; "
+                    f"`vadd train RECIPE model={self.model}` brings it along"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _noise_fits(self) -> "Recipe":
         if self.diffusion.noise == "mask":
             return self
