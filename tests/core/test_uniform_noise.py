@@ -136,7 +136,7 @@ def test_what_is_known_stays() -> None:
 def test_what_it_does_not_have_is_refused() -> None:
     model = UniformDiffusion(TableOfStates(), LinearSchedule())
     x0 = all_sequences(POSITIONS, VALUES)
-    with pytest.raises(UserError, match="integrals over masks"):
+    with pytest.raises(UserError, match="numbers of masked positions"):
         elbo(model, x0, 2)
     masking = Masking(torch.ones_like(x0, dtype=torch.bool), torch.ones(len(x0)), torch.ones(len(x0)))
     with pytest.raises(UserError, match=r"diffusion.mask_draw is levels or steps"):
