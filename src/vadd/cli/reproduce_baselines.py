@@ -6,17 +6,11 @@ from typing import Annotated
 
 import typer
 
-from vadd.cli.console import Narrator, out_console
+from vadd.cli.comparisons import show_results
+from vadd.cli.console import Narrator
 from vadd.cli.judging import JudgeOptions
-from vadd.cli.options import (
-    JsonOption,
-    OverridesArgument,
-    OverwriteOption,
-    check_json,
-    check_there,
-    grouped,
-    parse_steps,
-)
+from vadd.cli.options import OverridesArgument, check_there, grouped, parse_steps
+from vadd.cli.study_options import NumbersOptions
 from vadd.errors import UserError
 
 
@@ -62,12 +56,12 @@ def baselines(
         ),
     ] = None,
     judging: JudgeOptions,
-    json: JsonOption = None,
-    overwrite: OverwriteOption = False,
+    numbers: NumbersOptions,
 ) -> None:
     """Every model of the zoo on the same data for the same processor time: quality, likelihood and cost of samples.
 
-    Finished trainings are kept and interrupted ones continued. On two cores no data set takes more than 40 minutes.
+    Finished trainings are kept and interrupted ones continued. The defaults aim at 40 minutes for a data set on two
+    cores.
 
     \b
     Examples:
@@ -77,14 +71,13 @@ def baselines(
       vadd reproduce baselines --data text --judge judge.gguf
       vadd reproduce baselines --data digits --models mdlm,ddpm --steps 5,20,1000 training.batch=64
     """
-    check_json(json, overwrite)
+    numbers.check()
     check_there(inception)
     if judging.judge is not None and data is not BaselineData.text:
         raise UserError(f"--judge reads texts; --data {data.value} has none")
     if inception is not None and data in (BaselineData.text, BaselineData.toys):
         raise UserError(f"--inception judges images; --data {data.value} has none")
     wanted = None if steps is None else parse_steps(steps)
-    from vadd.files import write_json
     from vadd.studies.baseline_page import baselines_table
     from vadd.studies.baselines import reproduce_baselines
 
@@ -101,7 +94,4 @@ def baselines(
         language=judging.open((), narrator) if data is BaselineData.text else None,
         inception=inception,
     )
-    baselines_table(found.rows).print(out_console)
-    if json is not None:
-        write_json(json, found.to_json())
-    out_console.print(f"report: {found.page.resolve()}", soft_wrap=True)
+    show_results([baselines_table(found.rows)], found.to_json(), found.page, numbers.json)

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vadd.cli.comparisons import show_comparison
-from vadd.cli.console import Narrator, out_console
+from vadd.cli.comparisons import show_comparison, show_results
+from vadd.cli.console import Narrator
 from vadd.cli.judging import JudgeOptions
-from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, check_json, check_run, check_there, grouped
-from vadd.cli.study_options import DataOption, OutOption, Scale, StudyOptions
+from vadd.cli.options import OverridesArgument, check_run, grouped
+from vadd.cli.study_options import DataStudyOptions, NumbersOptions, OutOption, Scale
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ Float32Option = Annotated[
 @grouped
 def text(
     *,
-    overrides: OverridesArgument = None,
     out: OutOption = Path("runs/text"),
     scale: Annotated[
         Scale, typer.Option(help="small: text8-per-state, for a CPU; paper: openwebtext, 1M iterations on GPUs.")
@@ -36,12 +35,9 @@ def text(
     recipe: Annotated[
         str | None, typer.Option(help="Another recipe for text, like pydocs or mine.yaml.", show_default=False)
     ] = None,
-    data: DataOption = None,
     float32: Float32Option = None,
     judging: JudgeOptions,
-    measuring: StudyOptions,
-    json: JsonOption = None,
-    overwrite: OverwriteOption = False,
+    study: DataStudyOptions,
 ) -> None:
     """Text: both models, bounds, generative perplexity with entropy by steps and their ratio, samples side by side.
 
@@ -54,23 +50,19 @@ def text(
       vadd reproduce text --recipe pydocs --steps 1,4,16 --samples 64
       vadd reproduce text --scale paper --judge gpt2-large --out runs/openwebtext
     """
-    _text("text", overrides or [], out, scale, recipe, data, float32, judging, measuring, json, overwrite)
+    _text("text", out, scale, recipe, float32, judging, study)
 
 
 @grouped
 def lm1b(
     *,
-    overrides: OverridesArgument = None,
     out: OutOption = Path("runs/lm1b"),
     scale: Annotated[
         Scale, typer.Option(help="small: lm1b-small, for a CPU; paper: sentences padded to 128 tokens, 1M iterations.")
     ] = Scale.small,
-    data: DataOption = None,
     float32: Float32Option = None,
     judging: JudgeOptions,
-    measuring: StudyOptions,
-    json: JsonOption = None,
-    overwrite: OverwriteOption = False,
+    study: DataStudyOptions,
 ) -> None:
     """One Billion Word: perplexities of both models beside all rows that the paper quotes.
 
@@ -79,25 +71,19 @@ def lm1b(
       vadd reproduce lm1b --data sentences.txt
       vadd reproduce lm1b --scale paper --out runs/lm1b-paper
     """
-    _text("lm1b", overrides or [], out, scale, None, data, float32, judging, measuring, json, overwrite)
+    _text("lm1b", out, scale, None, float32, judging, study)
 
 
 def _text(
-    study: "TextStudy",
-    overrides: list[str],
+    name: "TextStudy",
     out: Path,
     scale: Scale,
     recipe: str | None,
-    data: Path | None,
     float32: bool | None,
     judging: JudgeOptions,
-    measuring: StudyOptions,
-    json: Path | None,
-    overwrite: bool,
+    study: DataStudyOptions,
 ) -> None:
-    check_json(json, overwrite)
-    check_there(data)
-    changes = measuring.changes()
+    settings = study.settings(scale)
     from vadd.report.text_tables import text_table
     from vadd.studies.text import ratio_table, reproduce_text, text_likelihoods
 
@@ -106,23 +92,20 @@ def _text(
         out,
         scale.value,
         narrator,
-        study=study,
+        study=name,
         recipe=recipe,
-        data=data,
         language=judging.open((), narrator),
         float32=scale is Scale.paper if float32 is None else float32,
-        overrides=overrides,
-        changes=changes,
-        fit=measuring.fits(scale),
+        **settings,
     )
     ratios = [] if judging.judge is None else [ratio_table(comparison.reports)]
-    show_comparison(comparison, [text_table(comparison.reports), *ratios, text_likelihoods(comparison.reports)], json)
+    tables = [text_table(comparison.reports), *ratios, text_likelihoods(comparison.reports)]
+    show_comparison(comparison, tables, study.json)
 
 
 @grouped
 def zero_shot(
     *,
-    overrides: OverridesArgument = None,
     corpora: Annotated[
         Path,
         typer.Option(help="The folder with copies of the corpora; files whose names begin like lambada, lm1b, ..."),
@@ -138,10 +121,7 @@ def zero_shot(
     scale: Annotated[
         Scale, typer.Option(help="small: text8-per-state; paper: openwebtext, 1M iterations.")
     ] = Scale.small,
-    data: DataOption = None,
-    measuring: StudyOptions,
-    json: JsonOption = None,
-    overwrite: OverwriteOption = False,
+    study: DataStudyOptions,
 ) -> None:
     """Zero-shot perplexities of both models on the paper's six corpora, beside its rows.
 
@@ -153,13 +133,11 @@ def zero_shot(
       vadd reproduce zero-shot --corpora corpora/ --run runs/a --run runs/b
       vadd reproduce zero-shot --scale paper --corpora corpora/ --out runs/openwebtext
     """
-    check_json(json, overwrite)
-    check_there(data)
     for path in run or []:
         check_run(path)
-    if run and overrides:
+    if run and study.overrides:
         raise UserError("changes to a recipe are for runs that the study trains, not for --run")
-    changes = measuring.changes()
+    settings = study.settings(scale)
     from vadd.studies.zero_shot import reproduce_zero_shot, zero_shot_tables
 
     comparison = reproduce_zero_shot(
@@ -169,12 +147,9 @@ def zero_shot(
         Narrator(),
         only=None if only is None else only.split(","),
         given=run or [],
-        data=data,
-        overrides=overrides or [],
-        changes=changes,
-        fit=measuring.fits(scale),
+        **settings,
     )
-    show_comparison(comparison, zero_shot_tables(comparison.reports), json)
+    show_comparison(comparison, zero_shot_tables(comparison.reports), study.json)
 
 
 @grouped
@@ -187,8 +162,7 @@ def speed(
     ] = Scale.small,
     recipe: Annotated[str | None, typer.Option(help="Another recipe.", show_default=False)] = None,
     steps: Annotated[int, typer.Option(min=2, help="Steps that are timed, of each model.")] = 20,
-    json: JsonOption = None,
-    overwrite: OverwriteOption = False,
+    numbers: NumbersOptions,
 ) -> None:
     """Training speed of MDLM and VADD in iterations per second, measured in turns, beside the paper's.
 
@@ -200,12 +174,8 @@ def speed(
       vadd reproduce speed --recipe digits --steps 50
       torchrun --nproc-per-node 8 -m vadd reproduce speed --scale paper training.precision=bfloat16
     """
-    check_json(json, overwrite)
-    from vadd.files import write_json
+    numbers.check()
     from vadd.studies.speed import reproduce_speed, speed_table
 
     found = reproduce_speed(out, scale.value, Narrator(), recipe=recipe, steps=steps, overrides=overrides or [])
-    speed_table(found.speeds).print(out_console)
-    if json is not None:
-        write_json(json, found.to_json())
-    out_console.print(f"report: {found.page.resolve()}", soft_wrap=True)
+    show_results([speed_table(found.speeds)], found.to_json(), found.page, numbers.json)

@@ -1,4 +1,6 @@
-"""How a study of ``vadd reproduce`` measures; what is not said is what its scale says."""
+"""What the studies of ``vadd reproduce`` are told: how they measure, what is not said is what their scale says; changes
+to their recipes; where the numbers go.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vadd.cli.options import parse_steps
+from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, check_json, check_there, parse_steps
 
 
 class Scale(StrEnum):
@@ -23,9 +25,22 @@ DataOption = Annotated[
 
 
 @dataclass(frozen=True)
-class StudyOptions:
-    """What to change of what the scale says."""
+class NumbersOptions:
+    """The numbers, for programs."""
 
+    json: JsonOption = None
+    overwrite: OverwriteOption = False
+
+    def check(self) -> None:
+        """Before hours of work."""
+        check_json(self.json, self.overwrite)
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """Changes to the recipes, and to what the scale says of measuring."""
+
+    overrides: OverridesArgument = None
     steps: Annotated[
         str | None, typer.Option("--steps", help="Numbers of sampling steps. [default: as --scale says]", metavar="T,T")
     ] = None
@@ -68,6 +83,13 @@ class StudyOptions:
             show_default=False,
         ),
     ] = None
+    json: JsonOption = None
+    overwrite: OverwriteOption = False
+
+    def settings(self, scale: StrEnum) -> dict[str, Any]:
+        """As every study takes them in Python, once it is sure that its numbers can be written."""
+        check_json(self.json, self.overwrite)
+        return {"overrides": self.overrides or [], "changes": self.changes(), "fit": self.fits(scale)}
 
     def fits(self, scale: StrEnum) -> bool:
         return scale.value == "paper" if self.fit is None else self.fit
@@ -89,3 +111,14 @@ class StudyOptions:
         if self.particles is not None and self.delbo_particles is None:
             said["delbo_particles"] = [self.particles]
         return {name: value for name, value in said.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class DataStudyOptions(StudyOptions):
+    """The same for a study whose data may lie somewhere else."""
+
+    data: DataOption = None
+
+    def settings(self, scale: StrEnum) -> dict[str, Any]:
+        check_there(self.data)
+        return {"data": self.data, **super().settings(scale)}

@@ -5,7 +5,7 @@ Here the image is read once into a vector, a few residual blocks work on that ve
 some 15 MFLOP at width 768. The latent is one more thing that is read into the vector, and costs next to nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -95,8 +95,29 @@ class ResidualDenoiser(nn.Module):
         return weights
 
 
-class ResidualRecognizer(nn.Module):
-    """(x0, xt) -> mean and log standard deviation of r(z | x0, xt), each (B, d); one pass over both."""
+class SummedRecognizer(nn.Module):
+    """(x0, xt) -> mean and log standard deviation of r(z | x0, xt), each (B, d): both are read into one vector, each by
+    an embedding of its own that ``read`` makes, and residual blocks work on that.
+    """
+
+    def __init__(
+        self, read: Callable[[], nn.Module], *, latent_dim: int, width: int, blocks: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.clean = read()
+        self.masked = read()
+        self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
+        self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * latent_dim))
+
+    def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = self.clean(x0) + self.masked(xt)
+        for block in self.blocks:
+            hidden = block(hidden)
+        return mean_and_log_std(self.readout(hidden))
+
+
+class ResidualRecognizer(SummedRecognizer):
+    """The recognition model of whole images."""
 
     def __init__(
         self,
@@ -109,14 +130,7 @@ class ResidualRecognizer(nn.Module):
         dropout: float = 0.0,
         value_embedding: int | None = None,
     ) -> None:
-        super().__init__()
-        self.clean = token_embedding(positions, vocab_size, width, value_embedding)
-        self.masked = token_embedding(positions, vocab_size, width, value_embedding)
-        self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
-        self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * latent_dim))
+        def read() -> nn.Module:
+            return token_embedding(positions, vocab_size, width, value_embedding)
 
-    def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        hidden = self.clean(x0) + self.masked(xt)
-        for block in self.blocks:
-            hidden = block(hidden)
-        return mean_and_log_std(self.readout(hidden))
+        super().__init__(read, latent_dim=latent_dim, width=width, blocks=blocks, dropout=dropout)

@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vadd.networks.posterior import mean_and_log_std
-from vadd.networks.residual import ResidualBlock
+from vadd.networks.residual import ResidualBlock, SummedRecognizer
 
 
 class ColumnEmbedding(nn.Module):
@@ -93,8 +92,8 @@ class TableDenoiser(nn.Module):
         return weights
 
 
-class TableRecognizer(nn.Module):
-    """(x0, xt) -> mean and log standard deviation of r(z | x0, xt), each (B, d); one pass over both."""
+class TableRecognizer(SummedRecognizer):
+    """The recognition model of rows."""
 
     def __init__(
         self,
@@ -107,15 +106,7 @@ class TableRecognizer(nn.Module):
         blocks: int = 2,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__()
         known = sizes_of(positions, vocab_size, sizes)
-        self.clean = ColumnEmbedding(known, width)
-        self.masked = ColumnEmbedding(known, width)
-        self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
-        self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * latent_dim))
-
-    def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        hidden = self.clean(x0) + self.masked(xt)
-        for block in self.blocks:
-            hidden = block(hidden)
-        return mean_and_log_std(self.readout(hidden))
+        super().__init__(
+            lambda: ColumnEmbedding(known, width), latent_dim=latent_dim, width=width, blocks=blocks, dropout=dropout
+        )

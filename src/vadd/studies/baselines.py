@@ -119,6 +119,8 @@ def reproduce_baselines(
         f"Every model learned the same examples for {seconds / 60:.1f} minutes of processor time. The likelihood of AR "
         "is exact; all others are bounds for the sampler with T steps, and those of EDLM are its proposal's."
     )
+    if any(recipe.has_latent and recipe.latent.prior != "normal" for recipe in recipes.values()):
+        introduction += " The prior of a latent is fitted afterwards, and takes its time besides."
     section = baselines_section(rows, out, command, quoted=data == "toys")
     numbers = [_json(row) for row in rows]
     return Baselines(rows, publish(out, f"The zoo on {data}", introduction, [section], numbers))
