@@ -1,10 +1,10 @@
 """How fast the studio is: until the demonstration has learnt, until the page opens, for a draw, and under a slider.
 
-    python benchmarks/studio.py [--chromium /usr/bin/chromium] [--clicks 10] [--seconds 5] [--json FILE]
+    python benchmarks/studio.py [RUN ...] [--chromium /usr/bin/chromium] [--clicks 10] [--seconds 5] [--json FILE]
 
 `vadd studio` is started as somebody would, without a run, and watched until both models have learnt; then it is started
-again with the two runs, and a browser clicks and drags. Needs Playwright and Chromium. The load average stands beside
-the numbers: on a machine that has other work they are worse.
+again with the two runs, and a browser clicks and drags. With runs of one's own the first part is left out. Needs
+Playwright and Chromium. The load average stands beside the numbers: on a machine that has other work they are worse.
 """
 
 import argparse
@@ -130,6 +130,7 @@ def seconds_of_imports() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="*", type=Path, help="trained on images, at least one with a latent")
     parser.add_argument("--chromium", default=os.environ.get("VADD_CHROMIUM") or shutil.which("chromium"))
     parser.add_argument("--clicks", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=5)
@@ -140,8 +141,9 @@ def main() -> None:
     result: dict[str, object] = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        result["learnt_after_seconds"] = until_learnt(place)
-        runs = [place / f"digits-{model}" for model in MODELS]
+        runs = options.runs or [place / f"digits-{model}" for model in MODELS]
+        if not options.runs:
+            result["learnt_after_seconds"] = until_learnt(place)
         result["imports_seconds"] = [seconds_of_imports() for _ in range(options.starts)]
         starts = []
         for _ in range(options.starts - 1):

@@ -14,6 +14,13 @@ from vadd.building import recipe_for
 from vadd.cli import main
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests in a browser first: one worker gets them all, so the studio is started once, and nobody waits for them at
+    the end.
+    """
+    items.sort(key=lambda item: "browser" not in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def data_in_a_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing that tests fetch or cache goes to the user's own data directory."""

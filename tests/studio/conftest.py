@@ -12,7 +12,7 @@ from tests.helpers.tiny import train_in
 from vadd.recipe import load_recipe
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 TINY_DIGITS = ("training.steps=20", "training.batch=32", "network.width=32", "training.evaluate_every=20")
 HOSTILE = "<script>document.title='taken'</script>${document.title='taken'}{{#each value}}\n" * 60
@@ -63,13 +63,20 @@ def open_studio(
         yield running
 
 
-@pytest.fixture
-def page(browser: "Browser", open_studio: Studio) -> "Iterator[Page]":
-    """A visitor of their own, with the requests they have made."""
+@pytest.fixture(scope="session")
+def visitors(browser: "Browser") -> "Iterator[BrowserContext]":
+    """They share what the browser has fetched before."""
     context = browser.new_context(viewport={"width": 1200, "height": 900})
     context.set_default_timeout(1000 * PATIENCE)
-    opened = context.new_page()
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(visitors: "BrowserContext", open_studio: Studio) -> "Iterator[Page]":
+    """A visitor who has just come."""
+    opened = visitors.new_page()
     opened.goto(open_studio.url)
     opened.wait_for_selector("#draw-shown img")
     yield opened
-    context.close()
+    opened.close()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from tests.helpers.studio import PATIENCE, Studio
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page, Route
+    from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 
 def note(page: "Page", text: str) -> None:
@@ -37,14 +37,11 @@ def test_both_runs_are_drawn_side_by_side_and_again_with_more_steps(page: "Page"
     assert page.locator("#draw-shown img").last.get_attribute("src") != first
 
 
-def test_the_scrubber_goes_back_to_all_masked(page: "Page") -> None:
+def test_the_scrubber_goes_back_to_all_masked_and_files_can_be_kept(page: "Page") -> None:
     page.locator("#draw-scrubber input[type=range]").fill("0")
     note(page, "step 0 of 1 · 4,096 of 4,096 positions masked")
     page.locator("#draw-scrubber input[type=range]").fill("1")
     note(page, "step 1 of 1 · 0 of 4,096 positions masked")
-
-
-def test_files_can_be_kept(page: "Page") -> None:
     page.locator("#draw-files").click()
     with page.expect_download() as download:
         page.locator("a[download$='.npy']").first.click()
@@ -90,9 +87,8 @@ def test_the_newest_choice_counts_whatever_is_answered_last(page: "Page") -> Non
     assert page.locator(".toast-body").count() == 0
 
 
-def test_two_visitors_do_not_disturb_each_other(page: "Page", browser: "Browser", open_studio: Studio) -> None:
-    other = browser.new_page()
-    other.set_default_timeout(1000 * PATIENCE)
+def test_two_visitors_do_not_disturb_each_other(page: "Page", visitors: "BrowserContext", open_studio: Studio) -> None:
+    other = visitors.new_page()
     other.goto(open_studio.url)
     other.wait_for_selector("#draw-shown img")
     page.locator("#draw-steps input[type=number]").fill("4")
@@ -128,7 +124,7 @@ def test_it_fits_a_telephone_in_the_dark(browser: "Browser", open_studio: Studio
     context.close()
 
 
-def test_what_is_painted_over_is_filled_in(page: "Page") -> None:
+def test_what_is_painted_over_is_filled_in_with_the_mouse_and_with_the_keyboard(page: "Page") -> None:
     page.get_by_role("tab", name="Infill").click()
     canvas = page.locator("#painter canvas")
     # The picture comes when somebody looks; an empty canvas is 300 wide.
@@ -143,13 +139,12 @@ def test_what_is_painted_over_is_filled_in(page: "Page") -> None:
     page.locator("#infill-button").click()
     page.locator("#infill-shown .note", has_text="8 of 64 values filled").wait_for()
     assert page.locator("#infill-shown img").count() == 2
-
-
-def test_a_pixel_is_drawn_with_the_keyboard(page: "Page") -> None:
-    page.get_by_role("tab", name="Infill").click()
-    page.wait_for_function("document.querySelector('#painter canvas')?.width === 320")
+    # And with the keyboard: everything is forgotten, one pixel is drawn.
     page.locator("#infill-blank").click()
-    page.wait_for_timeout(500)
+    page.wait_for_function(
+        """() => document.querySelector('#painter canvas').getContext('2d').getImageData(0, 0, 320, 320).data
+                 .every((level, place) => level === [118, 128, 148, 255][place % 4])"""
+    )
     page.locator("#painter").get_by_label("light").check()
     page.locator("#painter canvas").focus()
     for key in ("ArrowRight", "ArrowRight", " "):

@@ -186,7 +186,7 @@ def compare_page(comparisons: Comparisons, chosen: gr.CheckboxGroup) -> None:
         )
     with gr.Row():
         start = gr.Button("Compare", variant="primary", elem_id="compare-button")
-        stop = gr.Button("Cancel", variant="stop", elem_id="compare-cancel")
+        stop = gr.Button("Cancel", elem_id="compare-cancel")
     shown = gr.HTML(elem_id="compare-shown", min_height=80)
     key = gr.State(None)
     clock = gr.Timer(1.0, active=False)

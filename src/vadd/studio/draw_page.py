@@ -45,7 +45,7 @@ def draw_page(runs: OpenRuns, chosen: gr.CheckboxGroup) -> dict[str, Any]:
             )
             with gr.Row():
                 button = gr.Button("Draw", variant="primary", elem_id="draw-button", min_width=80)
-                stop = gr.Button("Cancel", variant="stop", elem_id="draw-cancel", min_width=80)
+                stop = gr.Button("Cancel", elem_id="draw-cancel", min_width=80)
             said = gr.HTML(elem_id="draw-said")
             label = gr.Dropdown(
                 [(ANY, ""), *labels],

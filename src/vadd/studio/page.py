@@ -64,7 +64,8 @@ def build_page(runs: OpenRuns, trainings: Trainings) -> gr.Blocks:
             with gr.Tab("Compare", id="compare"):
                 compare_page(Comparisons(runs, trainings.place), chosen)
             with gr.Tab("Train", id="train"):
-                train_page(runs, trainings, chosen)
+                watch = train_page(runs, trainings, chosen)
+        page.load(**watch)
         if names:
             page.load(**draw)
     page.queue(max_size=QUEUE_LENGTH, default_concurrency_limit=AT_ONCE)

@@ -89,7 +89,8 @@ def _figure(png: bytes) -> Markup:
     return Markup('<img class="figure" alt="training curves" src="{}">').format(source)
 
 
-def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -> None:
+def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -> dict[str, Any]:
+    """Build it; gives back the event that looks at the trainings, for the moment when the page is opened."""
     watch = Watch(runs, trainings)
     with gr.Row():
         with gr.Column(scale=1, min_width=280):
@@ -97,10 +98,10 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
                 recipe_names(), value="digits", label="Recipe", info="What to learn; digits needs no download."
             )
             upload = gr.File(
-                label="Or your own data: integers as .npy, a table as .csv, text as .txt, a .zip of images",
+                label="Or your own .npy, .csv, .txt, .zip of images",
                 file_types=list(READERS),
                 file_count="single",
-                height=140,
+                height=150,
                 elem_id="train-upload",
             )
             model = gr.Radio(
@@ -167,6 +168,11 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
         return watch.show(), gr.Timer(active=True)
 
     @told
+    def on_open(known: list[str], marked: list[str]) -> tuple[object, ...]:
+        names = trainings.names()
+        return gr.Dropdown(choices=names, value=names[-1] if names else None), *on_tick(known, marked)
+
+    @told
     def on_tick(known: list[str], marked: list[str]) -> tuple[object, ...]:
         busy = gr.Timer(active=bool(trainings.running()))  # before looking: the last look is at what has ended
         page = watch.show()
@@ -186,3 +192,4 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
     stop.click(on_stop, name, shown, **quiet)
     resume.click(on_resume, name, [shown, clock], **quiet)
     clock.tick(on_tick, [known, chosen], [shown, clock, known, chosen], **quiet)
+    return {"fn": on_open, "inputs": [known, chosen], "outputs": [name, shown, clock, known, chosen], **quiet}
