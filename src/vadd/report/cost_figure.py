@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from matplotlib import colormaps
 from matplotlib.figure import Figure
-from matplotlib.ticker import FormatStrFormatter, NullFormatter
+from matplotlib.ticker import FormatStrFormatter, LogFormatter
 
-MARKERS = "osD^v<>PX*hd"
+MARKERS = "osD^v<>PX*hdp"
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,6 @@ def quality_by_cost(points: Sequence[CostPoint], label: str) -> Figure:
         axis.xaxis.set_major_formatter(FormatStrFormatter("%g"))
         axis.grid(alpha=0.25, which="both")
     left.yaxis.set_major_formatter(FormatStrFormatter("%g"))
-    left.yaxis.set_minor_formatter(NullFormatter())
+    left.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
     figure.legend(*left.get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right center")
     return figure
