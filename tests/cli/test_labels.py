@@ -72,8 +72,7 @@ def test_a_baseline_without_a_latent_learns_from_labels_too(tmp_path: Path, vadd
         (("sample", "RUN", "--label", "7", "--guidance", "-1"), "guidance must be at least 0"),
         (("sample", "PLAIN", "--label", "7"), "has not learnt from labels"),
         (("eval", "PLAIN", "--bound", "1", "--given-label"), "has not learnt from labels"),
-        (("fit-prior", "RUN"), "is given labels"),
-        (("train", "digits-shared", "data.labels=true", "--out", "new"), "latent.prior=normal"),
+        (("train", "digits", "data.labels=true", "latent.codes=4", "--out", "new"), "latent.codes=0"),
         (("train", "checkerboard", "data.labels=true", "--out", "new"), "unknown key 'data.labels'"),
     ],
 )
@@ -85,3 +84,102 @@ def test_bad_input(
     assert ended.code == 2
     assert said in ended.err
     assert len(ended.err.strip().splitlines()) == 1
+
+
+SMALL = (
+    "training.steps=10",
+    "training.batch=8",
+    "training.evaluate_every=10",
+    "network.width=16",
+    "latent.dim=2",
+)
+
+
+def test_labels_of_somebodys_own_images(tmp_path: Path, vadd_command: Command) -> None:
+    image = pytest.importorskip("PIL.Image", reason="Pillow, the extra `images`, is not installed")
+    for name, value in (("dark", 0), ("light", 255)):
+        (tmp_path / "mine" / name).mkdir(parents=True)
+        for number in range(20):
+            image.fromarray(np.full((4, 4), value, np.uint8)).save(tmp_path / "mine" / name / f"{number}.png")
+    mentioned = vadd_command("train", "--data", tmp_path / "mine", *SMALL, "--out", tmp_path / "plain")
+    assert mentioned.code == 0, mentioned.err
+    assert "2 folders (dark, light) could be labels" in mentioned.err
+    run = tmp_path / "run"
+    done = vadd_command("train", "--data", tmp_path / "mine", "data.labels=true", *SMALL, "--out", run)
+    assert done.code == 0, done.err
+    assert "could be labels" not in done.err
+    assert vadd_command("sample", run, "-n", "3", "--label", "dark", "--out", tmp_path / "dark.npy").code == 0
+    assert torch.equal(
+        vadd.load(run).sample(3, label="dark"), torch.from_numpy(np.load(tmp_path / "dark.npy").reshape(3, -1))
+    )
+    wrong = vadd_command("sample", run, "--label", "drak")
+    assert wrong.code == 2
+    assert "unknown label 'drak', did you mean 'dark'" in wrong.err
+
+
+def test_labels_of_somebodys_own_array_and_a_learned_prior(tmp_path: Path, vadd_command: Command) -> None:
+    values = np.arange(200) % 3
+    np.save(tmp_path / "codes.npy", np.repeat(values[:, None], 4, axis=1))
+    np.save(tmp_path / "labels.npy", np.array(["low", "mid", "high"])[values])
+    run, flow = tmp_path / "run", ("latent.flow.transforms=2", "latent.flow.components=4", "latent.flow.steps=5")
+    arguments = ("data.labels=true", "latent.prior=flow", *flow, "latent.flow.width=8", *SMALL)
+    done = vadd_command("train", "--data", tmp_path / "codes.npy", *arguments, "--out", run)
+    assert done.code == 0, done.err
+    assert "flow prior" in done.out
+    assert json.loads((run / "data.json").read_text())["labels"] == ["high", "low", "mid"]
+    for given in (("--given-label",), ()):
+        bound = vadd_command("eval", run, "--bound", "1", "--limit", "5", "--particles", "4", *given)
+        assert bound.code == 0, bound.err
+    # Where the run goes its labels and its prior go too.
+    assert vadd_command("export", run, tmp_path / "exported").code == 0
+    assert torch.equal(vadd.load(tmp_path / "exported").sample(8, seed=1), vadd.load(run).sample(8, seed=1))
+    assert vadd.load(tmp_path / "exported").format.label_shares == vadd.load(run).format.label_shares
+
+
+def test_labels_of_documents(tmp_path: Path, vadd_command: Command) -> None:
+    rows = [{"text": f"{'ball' if n % 2 else 'vote'} {n}", "topic": ["politics", "sports"][n % 2]} for n in range(40)]
+    (tmp_path / "news.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    narrow = ("network.denoiser.width=16", "network.denoiser.blocks=1", "network.recognizer.width=16")
+    tiny = ("training.steps=3", "training.batch=4", "network.heads=2", *narrow)
+    labelled = ("data.labels=true", "data.label_field=topic")
+    for model in ("vadd", "mdlm"):
+        run = tmp_path / model
+        arguments = ("--data", tmp_path / "news.jsonl", *labelled, f"model={model}", *tiny, "--out", run)
+        done = vadd_command("train", *arguments)
+        assert done.code == 0, done.err
+        drawn = vadd_command("sample", run, "-n", "2", "--steps", "4", "--label", "sports")
+        assert drawn.code == 0, drawn.err
+    refused = vadd_command("train", "--data", tmp_path / "news.jsonl", *labelled, "data.wrap=packed", "--out", "new")
+    assert refused.code == 2
+    assert "data.wrap=padded" in refused.err
+
+
+def test_the_label_of_a_table_is_one_of_its_columns(tmp_path: Path, vadd_command: Command) -> None:
+    (tmp_path / "people.csv").write_text("age,label\n" + "30,a\n40,b\n" * 10)
+    refused = vadd_command("train", "--data", tmp_path / "people.csv", "data.labels=true", "--out", "new")
+    assert refused.code == 2
+    assert "--where COLUMN=VALUE" in refused.err
+    assert len(refused.err.strip().splitlines()) == 1
+
+
+def test_samples_of_all_labels(labelled_run: Path, tmp_path: Path, vadd_command: Command) -> None:
+    image = pytest.importorskip("PIL.Image", reason="Pillow, the extra `images`, is not installed")
+    for name in ("all.png", "all.npy"):
+        done = vadd_command("sample", labelled_run, "-n", "3", "--label", "all", "--out", tmp_path / name)
+        assert done.code == 0, done.err
+        assert "30 samples" in done.out
+    with image.open(tmp_path / "all.png") as picture:
+        # Ten rows of three images of 8 pixels, each a square of 8, with lines between; names stand before them.
+        assert picture.height == 8 * (10 * 9 + 1)
+        assert picture.width > 8 * (3 * 9 + 1)
+    drawn = np.load(tmp_path / "all.npy").reshape(10, 3, 64)
+    run = vadd.load(labelled_run)
+    for label in (0, 7):
+        assert torch.equal(torch.from_numpy(drawn[label]), run.sample(3, label=label))
+    printed = vadd_command("sample", labelled_run, "-n", "3", "--label", "all")
+    assert printed.code == 0, printed.err
+    assert printed.out.count("7: ") == 2
+    assert "... 10 more" in printed.out
+    assert (
+        vadd_command("sample", labelled_run, "-n", "2", "--label", "all", "--trajectory", tmp_path / "t.npz").code == 0
+    )

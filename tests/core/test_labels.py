@@ -1,4 +1,5 @@
-"""Labels beside z: what the denoiser and the recognition model are given, dropping, guidance, and bounds given a label.
+"""Labels beside z: what the denoiser, the recognition model and a learned prior are given, dropping, guidance, bounds
+given a label, and the mixture over labels that a model is without one.
 
 Frequencies are compared by chi-square tests at level 1e-5, fewer than 10, with fixed seeds.
 """
@@ -18,6 +19,7 @@ from vadd.core import (
     MaskedBatch,
     MaskedDiffusion,
     NoLatent,
+    elbo,
     sample,
     step_bound,
 )
@@ -26,6 +28,8 @@ from vadd.errors import UserError
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 
 CLASSES = 3
+SHARES = (0.5, 0.1, 0.4)
+ODDS = (-1.0, 0.5, 2.0)
 
 
 class LabelDenoiser(nn.Module):
@@ -45,28 +49,58 @@ class LabelDenoiser(nn.Module):
 
 def model_of(latent: bool) -> MaskedDiffusion:
     inner = GaussianLatent(ConstantRecognizer(0.0, 0.0), dim=1) if latent else NoLatent()
-    network = LabelDenoiser([-1.0, 0.5, 2.0], dim=int(latent))
-    return MaskedDiffusion(network, LinearSchedule(), LabelledLatent(CLASSES, inner))
+    network = LabelDenoiser(list(ODDS), dim=int(latent))
+    return MaskedDiffusion(network, LinearSchedule(), LabelledLatent(CLASSES, inner, shares=SHARES))
+
+
+def law(odds: float) -> Tensor:
+    """Of both positions, (2, 2)."""
+    one = torch.tensor([0.0, odds], dtype=torch.float64).softmax(0)
+    return torch.outer(one, one)
+
+
+MIXTURE = sum((share * law(odds) for share, odds in zip(SHARES, ODDS, strict=True)), torch.zeros(2, 2))
 
 
 @pytest.mark.parametrize("latent", [False, True], ids=["mdlm", "vadd"])
 @pytest.mark.parametrize(
-    ("label", "guidance", "odds"), [(None, 1.0, 0.0), (2, 1.0, 2.0), (0, 1.0, -1.0), (2, 1.5, 3.0)]
+    ("label", "guidance", "exact"),
+    [(None, 1.0, MIXTURE), (2, 1.0, law(2.0)), (0, 1.0, law(-1.0)), (2, 1.5, law(3.0))],
+    ids=["mixture", "2", "0", "guided"],
 )
-def test_samples_follow_the_law_of_their_label(latent: bool, label: int | None, guidance: float, odds: float) -> None:
-    tokens = sample(model_of(latent).labelled(label, guidance), 4000, 2, seeded(1)).tokens
-    one = torch.tensor([0.0, odds], dtype=torch.float64).softmax(0)
-    exact = torch.outer(one, one).flatten()
-    assert chi_square_p_value(index_of(tokens, 2).bincount(minlength=4).numpy(), exact.numpy()) > 1e-5
+def test_samples_follow_the_law_of_their_label(latent: bool, label: int | None, guidance: float, exact: Tensor) -> None:
+    for policy in ("resample", "fixed"):
+        tokens = sample(model_of(latent).labelled(label, guidance), 4000, 2, seeded(1), latent=policy).tokens
+        assert chi_square_p_value(index_of(tokens, 2).bincount(minlength=4).numpy(), exact.flatten().numpy()) > 1e-5
+
+
+def test_completions_without_a_label_have_none_and_samples_beside_them_draw_theirs() -> None:
+    start = torch.tensor([[1, 2], [2, 2]]).repeat_interleave(4000, dim=0)
+    tokens = sample(model_of(latent=False), start, 1, seeded(1)).tokens
+    # What is known would tell the label; this denoiser does not look, and without a label its odds are 0.
+    completed = tokens[:4000, 1].bincount(minlength=2).numpy()
+    assert chi_square_p_value(completed, torch.tensor([0.5, 0.5]).double().numpy()) > 1e-5
+    drawn = index_of(tokens[4000:], 2).bincount(minlength=4).numpy()
+    assert chi_square_p_value(drawn, MIXTURE.flatten().numpy()) > 1e-5
 
 
 @pytest.mark.parametrize("latent", [False, True], ids=["mdlm", "vadd"])
 def test_bounds_given_a_label_are_its_likelihood(latent: bool) -> None:
     x0 = torch.tensor([[1, 1], [0, 1]])
-    for label, odds in ((None, 0.0), (1, 0.5), (2, 2.0)):
-        log_one = torch.tensor([0.0, odds], dtype=torch.float64).log_softmax(0)
-        found = step_bound(model_of(latent).labelled(label), x0, 2, 16)
-        assert found.tolist() == pytest.approx(log_one[x0].sum(1).tolist(), abs=1e-6)
+    for label, exact in ((None, MIXTURE), (1, law(0.5)), (2, law(2.0))):
+        for policy in ("resample", "fixed"):
+            found = step_bound(model_of(latent).labelled(label), x0, 2, 16, latent=policy)
+            assert found.tolist() == pytest.approx(exact[x0[:, 0], x0[:, 1]].log().tolist(), abs=1e-6)
+
+
+def test_the_elbo_of_a_mixture_is_a_bound_of_it() -> None:
+    x0 = torch.cartesian_prod(torch.arange(2), torch.arange(2)).repeat(2000, 1)
+    found = elbo(model_of(latent=False), x0, 8, seeded(0)).view(2000, 4)
+    exact = MIXTURE.flatten().log()
+    error = found.std(dim=0) / 2000**0.5
+    # Not above by 5 standard errors; below by what weighing labels with other masks costs.
+    assert (found.mean(dim=0) <= exact + 5 * error + 1e-6).all()
+    assert (found.mean(dim=0) >= exact - 0.2).all()
 
 
 def network_model(dropout: float = 0.5) -> MaskedDiffusion:

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def folder_of(path: Path, count: int, *shape: int) -> np.ndarray:
     return pixels
 
 
-def refusal(folder: Path, **options: int) -> str:
+def refusal(folder: Path, **options: Any) -> str:
     with pytest.raises(UserError) as caught:
         load_image_folder(folder, **options)
     assert "\n" not in str(caught.value)

@@ -20,10 +20,13 @@ from vadd.data import (
     load_toy,
     read_array,
 )
+from vadd.data.array import labels_beside
+from vadd.data.image_folder import folder_labels
+from vadd.data.labels import read_labels
 from vadd.data.text import Tokenizer, pad_value
 from vadd.errors import UserError
 from vadd.progress import Progress, silent
-from vadd.recipe import ArrayData, GivenData, Recipe, TableData, TextData
+from vadd.recipe import ArrayData, FolderData, GivenData, Recipe, TableData, TextData
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,14 @@ def _array_format(data: ArrayData) -> ExampleFormat:
         array, vocab_size = read_array(Path(data.path), data.vocab_size)
     except UserError as error:
         raise UserError(f"only the data can tell the shape of these examples, and {error}") from None
-    return ExampleFormat(array.shape[1:], vocab_size)
+    place = labels_beside(Path(data.path), data.labels_path)
+    names = read_labels(place, len(array)).names if data.labels else None
+    return ExampleFormat(array.shape[1:], vocab_size, labels=names)
+
+
+def _folder_format(data: FolderData) -> ExampleFormat:
+    names = folder_labels(Path(data.path)).names if data.labels else None
+    return ExampleFormat((data.size, data.size, data.channels), data.levels, labels=names)
 
 
 def _text_format(data: TextData) -> ExampleFormat:
@@ -59,20 +69,25 @@ def _text_format(data: TextData) -> ExampleFormat:
     known = {"gpt2": 50_257, "bert": 30_521, "bytes": 256, "bpe": data.vocabulary}
     if data.corpus == "text8":
         known["characters"] = 27
-    if data.tokenizer in known:
+    if data.tokenizer in known and not data.labels:
         return ExampleFormat((data.length,), known[data.tokenizer])
     return _load_text(data, 0, None, silent).format
 
 
 def _load_table(data: TableData, seed: int, *_: object) -> DiscreteDataset:
-    settings = data.model_dump(exclude={"kind", "path", "schema_path"})
+    settings = data.model_dump(exclude={"kind", "path", "schema_path", "labels"})
     path, schema = (None if place is None else Path(place) for place in (data.path, data.schema_path))
     return load_table(path, schema_path=schema, **settings, seed=seed)
 
 
 def _settings(data: Any) -> dict[str, Any]:
     """All keys of a section but those that name its kind and its place."""
-    return {name: value for name, value in data if name not in ("kind", "path", "directory", "labels")}
+    return {name: value for name, value in data if name not in ("kind", "path", "directory")}
+
+
+def _but_labels(data: Any) -> dict[str, Any]:
+    """The same for data sets that have their labels in any case."""
+    return {name: value for name, value in _settings(data).items() if name != "labels"}
 
 
 def _directory(data: Any) -> Path | None:
@@ -100,7 +115,7 @@ DATASETS: dict[str, DataKind] = {
     "array": DataKind(lambda data, seed, *_: load_array(Path(data.path), **_settings(data), seed=seed), _array_format),
     "given": DataKind(_load_given, lambda data: load_dataset(Path(data.path)).format),
     "digits": DataKind(
-        lambda data, seed, *_: _with_labels(load_digits(**_settings(data), seed=seed), data, DIGITS),
+        lambda data, seed, *_: _with_labels(load_digits(**_but_labels(data), seed=seed), data, DIGITS),
         lambda data: ExampleFormat((8, 8, 1), data.levels, labels=DIGITS if data.labels else None),
     ),
     "mnist": DataKind(
@@ -108,12 +123,11 @@ DATASETS: dict[str, DataKind] = {
         lambda data: ExampleFormat((32, 32, 1), 2, labels=DIGITS if data.labels else None),
     ),
     "cifar10": DataKind(
-        lambda data, *_: _with_labels(load_cifar10(_directory(data), **_settings(data)), data, CIFAR10_CLASSES),
+        lambda data, *_: _with_labels(load_cifar10(_directory(data), **_but_labels(data)), data, CIFAR10_CLASSES),
         lambda data: ExampleFormat((32, 32, 3), data.levels, labels=CIFAR10_CLASSES if data.labels else None),
     ),
     "folder": DataKind(
-        lambda data, seed, *_: load_image_folder(Path(data.path), **_settings(data), seed=seed),
-        lambda data: ExampleFormat((data.size, data.size, data.channels), data.levels),
+        lambda data, seed, *_: load_image_folder(Path(data.path), **_settings(data), seed=seed), _folder_format
     ),
     "text": DataKind(_load_text, _text_format),
     "table": DataKind(_load_table, lambda data: _load_table(data, 0).format),

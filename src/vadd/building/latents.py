@@ -47,6 +47,8 @@ def build_prior(recipe: Recipe, format: ExampleFormat, *, informed: bool) -> Flo
     if section.per == "position":
         sequence_flow = SequenceFlow(dim // section.dim, section.dim, context=2 * section.dim * informed, **size)
         return FlowPrior(sequence_flow, reader(dim, section.dim))
-    half = -(-settings.context // 2)
-    flow = CouplingFlow(dim, context=2 * half * informed, components=settings.components, **size)
-    return FlowPrior(flow, reader(half))
+    half, classes = -(-settings.context // 2), len(format.labels or ())
+    # Labels are one more thing to read, with a place for none.
+    context = 2 * half * informed + (classes + 1 if classes else 0)
+    flow = CouplingFlow(dim, context=context, components=settings.components, **size)
+    return FlowPrior(flow, reader(half), classes)

@@ -69,7 +69,10 @@ def _labelled(latent: Latent, recipe: Recipe, format: ExampleFormat) -> Latent:
     """With the labels of the format beside it, where there are any."""
     if format.labels is None:
         return latent
-    return LabelledLatent(len(format.labels), latent, recipe.training.label_dropout)
+    # A z of each position says what is there and nothing of the whole; where a value is known it says nothing at all.
+    recognized = recipe.latent.per == "example"
+    dropout = recipe.training.label_dropout
+    return LabelledLatent(len(format.labels), latent, dropout, format.label_shares, recognized=recognized)
 
 
 def _of_own_networks(recipe: Recipe, format: ExampleFormat, own: OwnNetworks) -> MaskedDiffusion:

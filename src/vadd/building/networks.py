@@ -43,6 +43,8 @@ class NetworkKind:
     """The same as the denoiser for one that reads from left to right, where there is one."""
     takes_sizes: bool = False
     """Whether it is told how many values each position has, ``sizes``."""
+    takes_labels: bool = False
+    """Whether its denoiser is told how many of the numbers beside z say which label it is, ``labels``."""
 
 
 def _of_sequences(network: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
@@ -58,7 +60,7 @@ def _sized(network: Callable[..., nn.Module], size: type[Any], *others: str) -> 
     """A network whose settings, but for the ``others``, are those of a ``size``."""
 
     def build(first: Any, vocab_size: int, *, latent_dim: int | None, **settings: Any) -> nn.Module:
-        own = {name: settings.pop(name) for name in others}
+        own = {name: settings.pop(name) for name in others if name in settings}
         return network(first, vocab_size, size(**settings), latent_dim=latent_dim, **own)
 
     return build
@@ -86,10 +88,13 @@ NETWORKS: dict[str, NetworkKind] = {
         causal=_causal("condition", "time_features"),
     ),
     "short-transformer": NetworkKind(
-        _of_sequences(_sized(ShortTransformerDenoiser, TransformerSize, "latent_everywhere", "time_features")),
+        _of_sequences(
+            _sized(ShortTransformerDenoiser, TransformerSize, "latent_everywhere", "time_features", "labels")
+        ),
         _of_sequences(_sized(ShortTransformerRecognizer, TransformerSize)),
         rows_at_once=64,
         causal=_causal("latent_everywhere", "time_features", short=True),
+        takes_labels=True,
     ),
     "table": NetworkKind(
         _of_sequences(TableDenoiser), _of_sequences(TableRecognizer), rows_at_once=8192, takes_sizes=True
@@ -130,6 +135,8 @@ def rows_at_once(network: Network) -> int:
 
 def build_denoiser(network: Network, format: ExampleFormat, latent_dim: int | None) -> nn.Module:
     settings = network.denoiser_settings() | _sizes(network, format)
+    if format.labels is not None and NETWORKS[network.kind].takes_labels:
+        settings["labels"] = len(format.labels)
     return NETWORKS[network.kind].denoiser(format.shape, format.vocab_size, latent_dim=latent_dim, **settings)
 
 

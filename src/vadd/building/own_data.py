@@ -3,10 +3,14 @@
 from pathlib import Path
 
 from vadd.data import read_array
+from vadd.data.array import labels_beside
 from vadd.data.image_folder import SUFFIXES as IMAGE_SUFFIXES
-from vadd.data.image_folder import look_at
+from vadd.data.image_folder import folder_labels, look_at
+from vadd.data.labels import BESIDE
 from vadd.data.tables.reading import TABLE_SUFFIXES, header_of, read_table
-from vadd.data.text.documents import items_in, text_files
+from vadd.data.text.documents import ROW_SUFFIXES, TextFiles, first_fields, items_in, text_files
+from vadd.data.text.known import DEFAULT_FIELD, LABEL_FIELD
+from vadd.errors import UserError
 from vadd.progress import note
 from vadd.recipe import (
     ArrayData,
@@ -35,14 +39,18 @@ def kind_of_data(path: Path) -> type[ArrayData] | type[FolderData] | type[TextDa
     return ArrayData if path.suffix in (".npy", ".npz") else TextData
 
 
-def recipe_for(path: Path, *, as_text: bool = False) -> Recipe:
-    """A recipe for somebody's own data, for minutes on a laptop; ``as_text`` where a .csv is known to hold text."""
-    kind = TextData if as_text else kind_of_data(path)
+def recipe_for(path: Path, *, field: str | None = None, labels: bool = False) -> Recipe:
+    """A recipe for somebody's own data, for minutes on a laptop. A ``field`` says that a .csv holds text, and where.
+    ``labels`` that are there and not asked for are mentioned.
+    """
+    kind = TextData if field is not None else kind_of_data(path)
     if kind is ArrayData:
         array, vocab_size = read_array(path)
+        if not labels and path.name != BESIDE and labels_beside(path).is_file():
+            _mention(f"{labels_beside(path)} could be labels of the examples")
         return recipe_for_array(path, len(array), array.shape[1:], vocab_size)
     if kind is TextData:
-        return _recipe_for_text(path)
+        return _recipe_for_text(path, field, labels)
     if kind is TableData:
         table = read_table(path)
         return recipe_for_table(path, table.rows, len(table.columns))
@@ -51,12 +59,31 @@ def recipe_for(path: Path, *, as_text: bool = False) -> Recipe:
         f"{path}: {found.side} x {found.side} pixels in {'grey' if found.channels == 1 else 'colour'}, {found.levels} "
         "values per channel; data.size, data.channels and data.levels change that"
     )
+    if not labels:
+        _mention_folders(path)
     return recipe_for_folder(path, found.side, found.channels, found.levels)
 
 
-def _recipe_for_text(path: Path) -> Recipe:
-    """Of a text with one item a line each item is a sequence."""
+def _mention(what: str) -> None:
+    note(f"{what}: left out; with data.labels=true they are learnt, and vadd sample RUN --label NAME draws of one")
+
+
+def _mention_folders(path: Path) -> None:
+    try:
+        names = folder_labels(path).names
+    except UserError:  # no labels then
+        return
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    _mention(f"{path}: the names of {len(names)} folders ({shown}) could be labels")
+
+
+def _recipe_for_text(path: Path, field: str | None, labels: bool) -> Recipe:
+    """Of a text with one item a line each item is a sequence; of documents with labels each document is one."""
     files = text_files(path)
+    if labels:
+        return _recipe_for_documents(TextFiles(files, "line", field or DEFAULT_FIELD), path)
+    if path.suffix in ROW_SUFFIXES and LABEL_FIELD in first_fields(path):
+        _mention(f"{path}: the field {LABEL_FIELD!r} could be the label of each document")
     items = items_in(path, LONGEST_ITEM) if path.is_file() else None
     if items is None:
         return recipe_for_text(path, sum(file.stat().st_size for file in files))
@@ -64,3 +91,17 @@ def _recipe_for_text(path: Path) -> Recipe:
     running = "data.documents=file data.wrap=packed data.length=64"
     note(f"{path}: {count:,} lines, read as one item each; as a running text with {running}")
     return recipe_for_items(path, count, longest, documents="line")
+
+
+def _recipe_for_documents(documents: TextFiles, path: Path) -> Recipe:
+    lengths = [len(document) for document in documents]
+    if not lengths:
+        raise UserError(f"{path} holds no text")
+    longest = max(lengths)
+    if longest > LONGEST_ITEM:
+        cut = sum(length > LONGEST_ITEM for length in lengths)
+        note(
+            f"{path}: {cut:,} of {len(lengths):,} documents are cut after {LONGEST_ITEM} characters; a larger "
+            "data.length reads more"
+        )
+    return recipe_for_items(path, len(lengths), min(longest, LONGEST_ITEM))

@@ -1,6 +1,7 @@
 """``vadd sample``."""
 
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,16 +26,19 @@ from vadd.cli.options import (
 from vadd.cli.trajectories import RECORDED, TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
 from vadd.errors import UserError
 from vadd.files import writing
+from vadd.progress import Progress, named
 from vadd.words import plural
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from vadd.core import Samples
     from vadd.data.tables.conditions import Condition
     from vadd.generation.options import SamplingSettings
     from vadd.parallel import Processes
     from vadd.runs.run import Run
 
+ALL_LABELS = "all"
 FORMATS = (".npy", ".csv", ".png", ".txt", ".jsonl", ".parquet")
 SHOWN = 20
 """Samples that are printed where no file is named."""
@@ -67,7 +71,10 @@ def sample(
     ] = None,
     label: Annotated[
         str | None,
-        typer.Option(help="Of a run trained with data.labels=true: only samples of this class.", show_default=False),
+        typer.Option(
+            help="Of a run trained with data.labels=true: only samples of this label; all: -n of each label.",
+            show_default=False,
+        ),
     ] = None,
     guidance: Annotated[
         float | None,
@@ -95,6 +102,7 @@ def sample(
       vadd sample runs/digits --steps 4 --energy runs/digits-ar --energy-candidates 16 --out grid.png
       vadd sample runs/book --grid 0,0.1,0.4,1
       vadd sample runs/digits --label 7 --guidance 1.5 --out sevens.png
+      vadd sample runs/digits --label all -n 12 --out digits.png
       vadd sample runs/people -n 10000 --out synthetic.csv
       vadd sample runs/people -n 1000 --where age=40-49 --where sex=F --out women.csv
       torchrun --nproc-per-node 4 -m vadd sample runs/book -n 5000 --steps 64 --out texts.jsonl
@@ -116,14 +124,15 @@ def sample(
         run, None if processes is None else processes.device, checkpoint=which, prior=parse_prior(drawing.prior)
     )
     loaded = with_energy(loaded, drawing.energy, drawing.energy_candidates)
-    if label is not None or guidance is not None:
-        loaded = loaded.labelled(label, 1.0 if guidance is None else guidance)
-    count = _default_count(loaded, out) if n is None else n
+    labels = labels_to_draw(loaded, label)
+    if labels or guidance is not None:
+        loaded = loaded.labelled(labels[0] if labels else None, 1.0 if guidance is None else guidance)
+    count = _default_count(loaded, out, len(labels)) if n is None else n * max(1, len(labels))
     settings = resolve(loaded.model, loaded.recipe.sampling, **options)  # refused before a file is begun
     refuse_strip(loaded, trajectory)
     if out is not None:
         check_format(loaded, out, count)
-    plan = _plan(loaded, count, where or [], drawing)
+    plan = _plan(loaded, count, where or [], labels, drawing)
     drawn = _draw(loaded, plan, drawing, out, processes, record=0 if trajectory is None else RECORDED)
     if trajectory is not None and drawn.states:
         with writing(trajectory):
@@ -143,10 +152,19 @@ def _check_files(out: Path | None, trajectory: Path | None, overwrite: bool) -> 
     check_trajectory(trajectory, overwrite)
 
 
-def _default_count(run: "Run", out: Path | None) -> int:
+def labels_to_draw(run: "Run", label: str | None) -> tuple[str, ...]:
+    """One after the other: the label that was asked for, or all there are."""
+    names = run.format.labels or ()
+    # A label may be called that itself.
+    return names if label == ALL_LABELS and names and ALL_LABELS not in names else () if label is None else (label,)
+
+
+def _default_count(run: "Run", out: Path | None, labels: int) -> int:
     if run.tokenizer is not None:
-        return 8
-    return 64 if out is not None and out.suffix == ".png" and len(run.shape) == 3 else 1000
+        return max(8, 2 * labels)
+    if out is not None and out.suffix == ".png" and len(run.shape) == 3:
+        return 8 * labels if labels > 1 else 64
+    return 1000 - 1000 % max(1, labels) or labels
 
 
 @dataclass(frozen=True)
@@ -156,11 +174,13 @@ class Plan:
     n: int
     start: "int | Tensor"
     conditions: "dict[int, Condition]"
+    labels: tuple[str, ...] = ()
+    """Equally many of each."""
 
 
-def _plan(run: "Run", n: int, where: list[str], drawing: DrawingOptions) -> Plan:
+def _plan(run: "Run", n: int, where: list[str], labels: tuple[str, ...], drawing: DrawingOptions) -> Plan:
     if not where:
-        return Plan(n, n, {})
+        return Plan(n, n // max(1, len(labels)), {}, labels)
     from vadd.runs.tables import conditions_of, starts_given
 
     conditions = conditions_of(run, where)
@@ -174,11 +194,22 @@ class Drawn:
     """What is printed about the samples."""
 
     shown: list[str] = field(default_factory=list)
+    labels_shown: dict[str | None, int] = field(default_factory=dict)
+    """How many samples of each label are among them."""
     evaluations: int = 0
     sequences: int = 0
     seconds: float = 0.0
     states: "list[Tensor]" = field(default_factory=list)
     """How the first samples came about."""
+
+    def show(self, run: "Run", tokens: "Tensor", label: str | None, seed: int, plan: Plan) -> None:
+        """Samples to be printed, as texts, as rows of a table or as they are; some of each label."""
+        begun = self.labels_shown.setdefault(label, 0)
+        tokens = tokens[: max(1, SHOWN // max(1, len(plan.labels))) - begun]
+        self.labels_shown[label] += len(tokens)
+        if len(tokens):
+            lines = _lines(run, tokens, len(self.shown) + 1, seed, plan.conditions)
+            self.shown += lines if label is None else [f"{label}: {line}" for line in lines]
 
 
 def _draw(
@@ -190,23 +221,41 @@ def _draw(
     drawn, began = Drawn(), time.perf_counter()
     is_main = processes is None or processes.is_main
     with ExitStack() as stack:
-        to_file = partial(sample_file, run, n=plan.n, seed=drawing.seed, conditions=plan.conditions)
+        to_file = partial(sample_file, run, n=plan.n, seed=drawing.seed, conditions=plan.conditions, labels=plan.labels)
         file = stack.enter_context(to_file(out)) if out is not None and is_main else None
         progress = stack.enter_context(progress_bar())
-        memory = drawing.bytes_at_once()
-        for part in run.stream(
-            plan.start, record=record, memory=memory, processes=processes, progress=progress, **drawing.sampling()
-        ):
+        for label, part in _parts(run, plan, drawing, processes, record, progress):
             drawn.evaluations += part.evaluations
             drawn.sequences += part.sequences
             drawn.states += [] if part.trajectory is None else [part.trajectory]
             if file is not None:
                 file.write(part.tokens.numpy())
-            elif len(drawn.shown) < SHOWN:
-                shown = part.tokens[: SHOWN - len(drawn.shown)]
-                drawn.shown += _lines(run, shown, len(drawn.shown) + 1, drawing.seed, plan.conditions)
+            else:
+                drawn.show(run, part.tokens, label, drawing.seed, plan)
     drawn.seconds = time.perf_counter() - began
     return drawn
+
+
+def _parts(
+    run: "Run",
+    plan: Plan,
+    drawing: DrawingOptions,
+    processes: "Processes | None",
+    record: int,
+    progress: Progress,
+) -> "Iterator[tuple[str | None, Samples]]":
+    """Chunk by chunk, with the label that they are drawn of. Every label has the noise that it has alone."""
+    drawn = partial(run.stream, plan.start, memory=drawing.bytes_at_once(), processes=processes)
+    if len(plan.labels) < 2:
+        whole = drawn(record=record, progress=progress, **drawing.sampling())
+        yield from ((None, part) for part in whole)
+        return
+    for number, label in enumerate(plan.labels):
+        told = named(progress, label)
+        options = drawing.sampling()
+        options["label"], options["guidance"] = label, run.model.guidance
+        parts = drawn(record=int(number < record), progress=told, **options)
+        yield from ((label, part) for part in parts)
 
 
 def _lines(run: "Run", tokens: "Tensor", first: int, seed: int, conditions: "dict[int, Condition]") -> list[str]:
@@ -225,9 +274,10 @@ def _lines(run: "Run", tokens: "Tensor", first: int, seed: int, conditions: "dic
 def _show(run: "Run", drawn: Drawn, n: int, out: Path | None, settings: "SamplingSettings", sampler: str) -> None:
     for line in drawn.shown:
         out_console.out(line, highlight=False)
-    if out is None and n > SHOWN:
+    if out is None and n > sum(drawn.labels_shown.values()):
         file = "FILE.csv" if run.table is not None else "FILE.npy" if run.tokenizer is None else "FILE.txt"
-        out_console.out(f"... {n - SHOWN} more; write them all with --out {file}")
+        shown = sum(drawn.labels_shown.values())
+        out_console.out(f"... {n - shown} more; write them all with --out {file}")
     summary = [
         f"{plural(n, 'sample')} in {plural(settings.steps, 'step')}" + ("" if out is None else f": {out}"),
         f"{drawn.seconds:.1f} s, {n / drawn.seconds:.3g} samples/s",

@@ -152,33 +152,45 @@ class NumberedTexts(SampleFile):
 class JsonLines(SampleFile):
     """For programs: one JSON object a line, with the ids that the tokenizer is known by."""
 
-    def __init__(self, out: Path, run: "Run") -> None:
+    def __init__(self, out: Path, run: "Run", labels: "Sequence[str]", each: int) -> None:
         super().__init__(out)
-        self.run = run
+        self.run, self.labels, self.each = run, labels, each
+        self.count = 0
 
     def write(self, tokens: "Array") -> None:
         assert self.run.tokenizer is not None
         ids = self.run.tokenizer.to_ids(tokens).tolist()
-        rows = ({"text": text, "ids": row} for text, row in zip(self.run.texts(tokens), ids, strict=True))
+        pairs = zip(self.run.texts(tokens), ids, strict=True)
+        rows = [
+            {"text": text, "ids": row, **self._label(number)} for number, (text, row) in enumerate(pairs, self.count)
+        ]
+        self.count += len(rows)
         self.append("".join(f"{dumps(row, ensure_ascii=False)}\n" for row in rows).encode())
+
+    def _label(self, number: int) -> dict[str, str]:
+        return {"label": self.labels[number // self.each]} if self.labels else {}
 
 
 class ImageGrid(SampleFile):
-    """All images in one picture."""
+    """All images in one picture; of several labels a row for each."""
 
-    def __init__(self, out: Path, shape: tuple[int, ...], values: int) -> None:
+    def __init__(self, out: Path, shape: tuple[int, ...], values: int, labels: "Sequence[str]" = ()) -> None:
         super().__init__(out)
-        self.shape, self.values = shape, values
+        self.shape, self.values, self.labels = shape, values, labels
         self.kept: list[Array] = []
 
     def write(self, tokens: "Array") -> None:
         self.kept.append(tokens)
 
     def finish(self) -> None:
-        from vadd.report.images import save_image, square_grid, tokens_to_images
+        from vadd.report.images import grid_with_names, save_image, square_grid, tokens_to_images
 
         images = tokens_to_images(np.concatenate(self.kept), self.shape, self.values)
-        save_image(square_grid(images), self.beside, scale=max(1, 64 // self.shape[0]))
+        scale = max(1, 64 // self.shape[0])
+        if len(self.labels) > 1:
+            save_image(grid_with_names(images, self.labels, scale=scale), self.beside)
+        else:
+            save_image(square_grid(images), self.beside, scale=scale)
         super().finish()
 
 
@@ -238,10 +250,15 @@ def check_disk(out: Path, n: int, positions: int) -> None:
 
 
 def sample_file(
-    run: "Run", out: Path, n: int, seed: int = 0, conditions: "Mapping[int, Condition] | None" = None
+    run: "Run",
+    out: Path,
+    n: int,
+    seed: int = 0,
+    conditions: "Mapping[int, Condition] | None" = None,
+    labels: "Sequence[str]" = (),
 ) -> SampleFile:
-    """Of ``n`` samples, in the format that the name ends in. Rows of a table are drawn back by the ``seed`` so that
-    the ``conditions`` hold.
+    """Of ``n`` samples, in the format that the name ends in; with ``labels`` equally many of each, one after the other.
+    Rows of a table are drawn back by the ``seed`` so that the ``conditions`` hold.
     """
     check_format(run, out, n)
     if run.table is not None and out.suffix != ".npy":
@@ -255,7 +272,7 @@ def sample_file(
         case ".txt":
             return NumberedTexts(out, run)
         case ".jsonl":
-            return JsonLines(out, run)
+            return JsonLines(out, run, labels, n // max(1, len(labels)))
     if len(run.shape) == 3:
-        return ImageGrid(out, run.shape, run.model.vocab_size)
+        return ImageGrid(out, run.shape, run.model.vocab_size, labels)
     return HistogramPicture(out, run.model.vocab_size)

@@ -59,6 +59,8 @@ def train(
       vadd train --data people.csv --out runs/people
       vadd train --data people.csv data.skip=[id] data.schema_path=people.yaml --out runs/people
       vadd train --data my_codes.npy --out runs/mine
+      vadd train --data photos/ data.labels=true --out runs/photos
+      vadd train --data news.jsonl data.labels=true data.label_field=topic --out runs/news
       vadd train --data book.txt data.tokenizer=bpe --out runs/book
       vadd train --out runs/checkers --resume
       vadd train digits --start-from runs/digits-mdlm training.steps=1500 --out runs/upgraded
@@ -114,8 +116,8 @@ class Asked:
         from vadd.building import recipe_for
 
         assert self.data is not None
-        says_field = any(change.startswith("data.field=") for change in self.changes)
-        return recipe_for(self.data, as_text=says_field)
+        said = dict(change.split("=", 1) for change in self.changes if "=" in change)
+        return recipe_for(self.data, field=said.get("data.field"), labels=said.get("data.labels") == "true")
 
     def _named(self, name: str) -> "Recipe":
         check_recipe_name(name)

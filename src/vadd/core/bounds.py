@@ -24,11 +24,18 @@ For a model with a pad all three count the other positions only: of what is reve
 revealed and seen all the same. The step bound is then one of a sampler that is given the pads instead of drawing
 them, and no longer of the likelihood of the sequence; ``model.scoring_pads()`` has a bound of that.
 
+**Labels.** Without a label a model that knows some is the mixture over them. One draw of the step bound is the
+logarithm of an unbiased estimate of the likelihood, so :math:`\log \sum_y \pi_y e^{b_y}` of the draws b_y given each
+label is again one that does not exceed :math:`\log \sum_y \pi_y p(x_0 \mid y)` in expectation. One draw of the ELBO is
+not: there the labels are weighed by other masks than those that count.
+
 All functions return one draw of the estimate for each example, (B,) float64 nats; average over examples.
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -79,6 +86,15 @@ def step_bound(
     if (at_once := model.log_likelihood_in_one_pass(x0)) is not None:
         return at_once.cpu().double()
     particles, generator = _with_defaults(particles, generator)
+    if (shares := model.label_shares) is not None:
+        # The same plan for every label, and the same particles.
+        seed = int(torch.randint(2**62, (), generator=generator))
+        bound = partial(step_bound, grid=grid, sampler=sampler, latent=latent)
+
+        def given(label: int) -> Tensor:
+            return bound(model.labelled(label), x0, steps, particles, torch.Generator().manual_seed(seed))
+
+        return torch.logsumexp(_each_label(given, shares), dim=0)
     if not sampler.planned:
         return _transition_bound(model, x0, step_grid(steps, grid), particles, generator, latent)
     everything = torch.ones_like(x0, dtype=torch.bool)
@@ -218,7 +234,21 @@ def elbo(model: MaskedDiffusion, x0: Tensor, draws: int, generator: torch.Genera
         raise UserError("with a latent the ELBO's integral is not a bound of the likelihood; use the step bound")
     if (at_once := model.log_likelihood_in_one_pass(x0)) is not None:
         return at_once.cpu().double()
-    return _integral(model, x0, draws, *_with_defaults(1, generator))
+    particles, generator = _with_defaults(1, generator)
+    if (shares := model.label_shares) is None:
+        return _integral(model, x0, draws, particles, generator)
+
+    def given(label: int) -> Tensor:
+        return _integral(model.labelled(label), x0, draws, particles, generator)
+
+    # sum_y q_y (log pi_y + b_y - log q_y) is linear in the draws b_y, and q does not depend on them.
+    log_q = _each_label(given, shares).log_softmax(dim=0)
+    return (log_q.exp() * (_each_label(given, shares) - log_q)).nan_to_num(0.0).sum(dim=0)
+
+
+def _each_label(given: Callable[[int], Tensor], shares: Tensor) -> Tensor:
+    """log pi_y + given(y) for all labels y that there are, (labels, B)."""
+    return torch.stack([shares[label].log() + given(label) for label in shares.nonzero()[:, 0].tolist()])
 
 
 @torch.no_grad()

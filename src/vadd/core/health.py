@@ -1,7 +1,7 @@
 """Is the latent alive? What the recognition model puts into z, dimension by dimension."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -40,12 +40,22 @@ class LatentHealth:
 
 
 def latent_health(
-    model: MaskedDiffusion, x0: Tensor, generator: torch.Generator, rows_at_once: int | None = None
+    model: MaskedDiffusion,
+    x0: Tensor,
+    generator: torch.Generator,
+    rows_at_once: int | None = None,
+    labels: Tensor | None = None,
 ) -> LatentHealth | None:
-    """For examples x0 (B, N), all at once by default; None for a model without a recognition model."""
+    """For examples x0 (B, N), all at once by default, given their ``labels`` (B,) if any; None for a model without a
+    recognition model.
+    """
     some_masked = ExactCount()(len(x0), x0.shape[1], model.schedule, generator).to(x0.device)
     parts = torch.split(torch.arange(len(x0), device=x0.device), rows_at_once or len(x0))
-    found = [both for rows in parts if (both := posteriors(model, x0[rows], some_masked[rows])) is not None]
+
+    def read(rows: Tensor) -> tuple[DiagonalGaussian, DiagonalGaussian] | None:
+        return posteriors(model, x0[rows], some_masked[rows], None if labels is None else labels.to(x0.device)[rows])
+
+    found = [both for rows in parts if (both := read(rows)) is not None]
     return health_of(*(_joined(part) for part in zip(*found, strict=True))) if found else None
 
 
@@ -55,11 +65,11 @@ def _joined(parts: Sequence[DiagonalGaussian]) -> DiagonalGaussian:
 
 @torch.no_grad()
 def posteriors(
-    model: MaskedDiffusion, x0: Tensor, some_masked: Masking
+    model: MaskedDiffusion, x0: Tensor, some_masked: Masking, labels: Tensor | None = None
 ) -> tuple[DiagonalGaussian, DiagonalGaussian] | None:
-    """r(z | x0, xt) when everything is masked (t = 1), and under the given masks."""
-    at_one = model.posterior(MaskedBatch.all_masked(x0, model.mask_value))
-    anywhere = model.posterior(MaskedBatch.of(x0, some_masked, model.mask_value))
+    """r(z | x0, xt) when everything is masked (t = 1), and under the given masks, given the ``labels`` (B,) if any."""
+    at_one = model.posterior(replace(MaskedBatch.all_masked(x0, model.mask_value), labels=labels))
+    anywhere = model.posterior(replace(MaskedBatch.of(x0, some_masked, model.mask_value), labels=labels))
     return None if at_one is None or anywhere is None else (at_one, anywhere)
 
 

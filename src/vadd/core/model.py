@@ -138,8 +138,9 @@ class MaskedDiffusion(nn.Module):
         return other
 
     def labelled(self, label: int | None, guidance: float = 1.0) -> "MaskedDiffusion":
-        """The same networks, given a label. With ``guidance`` other than 1 predictions are those without the label
-        plus so many times what it changes: classifier-free guidance, which is no longer the model's own distribution.
+        """The same networks, given a label; without one samples draw theirs. With ``guidance`` other than 1 predictions
+        are those without the label plus so many times what it changes: classifier-free guidance, which is no longer the
+        model's own distribution.
         """
         if not isinstance(self.latent, LabelledLatent):
             raise UserError("this model has not learnt from labels: train it with data.labels=true")
@@ -150,6 +151,20 @@ class MaskedDiffusion(nn.Module):
         other = copy.copy(self)
         other._modules = {**self._modules, "latent": self.latent.with_label(label)}
         other.guidance = guidance
+        return other
+
+    @property
+    def label_shares(self) -> Tensor | None:
+        """(C,), where the model is a mixture over labels: how much of each. None for one label, and without labels."""
+        latent = self.latent
+        return latent.shares if isinstance(latent, LabelledLatent) and latent.given is None else None
+
+    def with_drawn_labels(self, hidden: Tensor, noise: Noise) -> "MaskedDiffusion":
+        """For samples whose ``hidden`` positions are (n, N): each has a label if nothing of it is known."""
+        if not isinstance(self.latent, LabelledLatent) or self.latent.given is not None:
+            return self
+        other = copy.copy(self)
+        other._modules = {**self._modules, "latent": self.latent.with_drawn_labels(hidden.all(dim=1), noise)}
         return other
 
     def check_values(self, x: Tensor, what: str, *, also_masks: bool = False) -> None:
@@ -232,7 +247,7 @@ class MaskedDiffusion(nn.Module):
 
     def with_prior(self, prior: Prior) -> "MaskedDiffusion":
         """The same networks, with z drawn from another prior."""
-        if not isinstance(self.latent, GaussianLatent):
+        if not isinstance(self.latent, GaussianLatent | LabelledLatent):
             raise UserError("this model has no Gaussian latent: there is no prior to change")
         other = copy.copy(self)
         other._modules = {**self._modules, "latent": self.latent.with_prior(prior)}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vadd.core.gaussian import DiagonalGaussian, standard_normal_log_prob
@@ -102,19 +103,31 @@ class Flow(Protocol):
 
 
 class FlowPrior(Prior):
-    """A learned prior: a flow, and for an informed one a ``reader`` that turns states (B, N) into contexts (B, c)."""
+    """A learned prior: a flow, and for an informed one a ``reader`` that turns states (B, N) into contexts (B, c).
+
+    With ``classes`` it is p(z | label), and one density more for z without a label: the context ends with which it is.
+    """
 
     flow: Flow
 
-    def __init__(self, flow: nn.Module, reader: nn.Module | None = None) -> None:
+    def __init__(self, flow: nn.Module, reader: nn.Module | None = None, classes: int = 0) -> None:
         super().__init__()
+        self.classes = classes
+        self.labels: Tensor | None = None
+        """(B,), of the examples or samples that z is about to be for; whoever asks sets them. ``classes`` is none."""
         self.flow = flow  # type: ignore[assignment]  # a Module that satisfies the protocol
         self.reader = reader
         self.dim = self.flow.dim
         self.informed = reader is not None
 
     def context(self, xt: Tensor) -> Tensor | None:
-        return None if self.reader is None else self.reader(xt)
+        read = None if self.reader is None else self.reader(xt)
+        if not self.classes:
+            return read
+        none = torch.full((len(xt),), self.classes, device=xt.device)
+        labels = none if self.labels is None else self.labels.to(xt.device)
+        one_hot = F.one_hot(labels, self.classes + 1).float()
+        return one_hot if read is None else torch.cat([read, one_hot], dim=-1)
 
     def start_at(self, z: Tensor) -> None:
         """Before a fit: begin near examples z (n, d)."""

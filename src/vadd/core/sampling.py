@@ -85,9 +85,11 @@ def sample(
         raise ValueError(f"noise for {noise.rows} rows, but {len(x)} samples")
     hidden = hidden_at_start = x == model.mask_value
     model.check_start(hidden)
+    # The order of the draws is part of what a seed means: labels, of a model that draws them; the plan; then at each
+    # step z, the sampler's own numbers for choosing positions, the numbers for the values, and the sampler's numbers
+    # for masking again.
+    model = model if isinstance(latent, Tensor) else model.with_drawn_labels(hidden, noise)
     predict = model.predictions()
-    # The order of the draws is part of what a seed means: the plan; then at each step z, the sampler's own numbers for
-    # choosing positions, the numbers for the values, and the sampler's numbers for masking again.
     plan = sampler.plan(hidden, steps, model.schedule, grid, noise)
     x = model.begun(x, hidden, noise)
     z: Tensor | None = None

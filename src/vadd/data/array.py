@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from vadd.data.dataset import Array, DiscreteDataset
+from vadd.data.labels import BESIDE, Labels, read_labels
 from vadd.errors import UserError, check_range
 from vadd.parsing import regular_file
 
@@ -69,15 +70,44 @@ def examples_from(path: Path) -> Tensor:
 
 
 def load_array(
-    path: Path, *, vocab_size: int | None = None, test_fraction: float = 0.1, seed: int = 0
+    path: Path,
+    *,
+    vocab_size: int | None = None,
+    labels: bool = False,
+    labels_path: str | None = None,
+    test_fraction: float = 0.1,
+    seed: int = 0,
 ) -> DiscreteDataset:
-    """Examples are shuffled by ``seed`` and the last ``test_fraction`` of them (at least one) held out."""
+    """Examples are shuffled by ``seed`` and the last ``test_fraction`` of them (at least one) held out. ``labels`` lie
+    in ``labels.npy`` beside the file, or in ``labels_path``.
+    """
     array = read_integers(path)
-    return split_array(array, str(path), name=path.stem, vocab_size=vocab_size, test_fraction=test_fraction, seed=seed)
+    found = read_labels(labels_beside(path, labels_path), len(array)) if labels and array.ndim else None
+    return split_array(
+        array,
+        str(path),
+        name=path.stem,
+        vocab_size=vocab_size,
+        test_fraction=test_fraction,
+        seed=seed,
+        labels=found,
+    )
+
+
+def labels_beside(path: Path, labels_path: str | None = None) -> Path:
+    """Where the labels of an array lie."""
+    return path.parent / BESIDE if labels_path is None else Path(labels_path)
 
 
 def split_array(
-    array: Array, source: str, *, name: str, vocab_size: int | None, test_fraction: float, seed: int
+    array: Array,
+    source: str,
+    *,
+    name: str,
+    vocab_size: int | None,
+    test_fraction: float,
+    seed: int,
+    labels: Labels | None = None,
 ) -> DiscreteDataset:
     """The same for an array in memory, which errors call ``source``."""
     known = values_of(array, vocab_size, source)
@@ -87,10 +117,16 @@ def split_array(
         raise UserError(f"{source} holds {count} example(s); at least 2 are needed to train and to test")
     order = np.random.default_rng(seed).permutation(count)
     flat = torch.from_numpy(array.reshape(count, -1)[order].astype(np.int64))
+    train_labels, test_labels = (
+        (None, None) if labels is None else labels.parts(order[:-held_out], order[-held_out:], source)
+    )
     return DiscreteDataset(
         name=name,
         vocab_size=known,
         shape=array.shape[1:],
         train=flat[:-held_out],
         test=flat[-held_out:],
+        train_labels=train_labels,
+        test_labels=test_labels,
+        label_names=None if labels is None else labels.names,
     )

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +42,8 @@ class ExampleFormat:
     """The names of the labels, for data that a model learns from with their labels."""
     unknowns: bool = False
     """Whether examples may hold V, the mask, at positions that nobody knows: they stay hidden and are not scored."""
+    label_shares: tuple[float, ...] | None = field(default=None, compare=False)
+    """How frequent each label is among the training examples; not known of runs made before it was kept."""
 
     @property
     def positions(self) -> int:
@@ -98,7 +100,15 @@ class DiscreteDataset:
     @property
     def format(self) -> ExampleFormat:
         sizes = None if self.table is None else self.table.sizes
-        return ExampleFormat(self.shape, self.vocab_size, self.pad, sizes, self.label_names, self.unknowns)
+        return ExampleFormat(
+            self.shape, self.vocab_size, self.pad, sizes, self.label_names, self.unknowns, self._label_shares()
+        )
+
+    def _label_shares(self) -> tuple[float, ...] | None:
+        if self.label_names is None or self.train_labels is None:
+            return None
+        counts = torch.bincount(self.train_labels, minlength=len(self.label_names)).double()
+        return tuple((counts / counts.sum()).tolist())
 
 
 def _spread(total: int, most: int) -> Tensor:

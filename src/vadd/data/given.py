@@ -1,6 +1,6 @@
 """A data set that somebody made in Python, kept in a folder so that its run can go on and be judged without them.
 
-    examples.json        name, shape of an example, vocabulary size, pad
+    examples.json        name, shape of an example, vocabulary size, pad, names of the labels
     train.npy  test.npy  the examples, flattened
     train_labels.npy  test_labels.npy  distribution.npy    where there are any
 
@@ -14,7 +14,7 @@ import torch
 
 from vadd.data.array import read_integers
 from vadd.data.dataset import DiscreteDataset
-from vadd.errors import UserError
+from vadd.errors import UserError, check_range
 from vadd.files import write_json
 from vadd.parsing import read_json
 
@@ -26,7 +26,8 @@ LARGEST_DISTRIBUTION = 1 << 24
 def save_dataset(data: DiscreteDataset, folder: Path) -> None:
     """Into a folder that is there already."""
     about = {"name": data.name, "shape": list(data.shape), "vocab_size": data.vocab_size, "pad": data.pad}
-    write_json(folder / ABOUT, about)
+    names = {} if data.label_names is None else {"labels": list(data.label_names)}
+    write_json(folder / ABOUT, about | names)
     for name in ("train", "test", "train_labels", "test_labels"):
         if (tensor := getattr(data, name)) is not None:
             np.save(folder / f"{name}.npy", tensor.cpu().numpy())
@@ -39,7 +40,8 @@ def load_dataset(folder: Path) -> DiscreteDataset:
     try:
         about = read_json(folder / ABOUT)
         name, shape, pad = str(about["name"]), tuple(map(int, about["shape"])), about["pad"]
-        vocab_size = int(about["vocab_size"])
+        vocab_size, labels = int(about["vocab_size"]), about.get("labels")
+        names = None if labels is None else tuple(map(str, labels))
     except FileNotFoundError:
         raise UserError(f"there is no data set in {folder}") from None
     except (OSError, ValueError, KeyError, TypeError):
@@ -62,6 +64,7 @@ def load_dataset(folder: Path) -> DiscreteDataset:
         test=tensors["test"],
         train_labels=tensors.get("train_labels"),
         test_labels=tensors.get("test_labels"),
+        label_names=names,
     )
 
 
@@ -80,3 +83,12 @@ def check_dataset(data: DiscreteDataset) -> None:
         if low < 0 or high >= data.vocab_size:
             wrong = low if low < 0 else high
             raise UserError(f"the {part} part holds the value {wrong}, outside 0..{data.vocab_size - 1}")
+        if data.label_names is not None:
+            _check_labels(part, getattr(data, f"{part}_labels"), len(examples), len(data.label_names))
+
+
+def _check_labels(part: str, labels: torch.Tensor | None, examples: int, names: int) -> None:
+    if labels is None or tuple(labels.shape) != (examples,):
+        found = "none" if labels is None else f"{tuple(labels.shape)}"
+        raise UserError(f"with label_names every example has a label: {part}_labels is ({examples},), not {found}")
+    check_range(int(labels.min()), int(labels.max()), names, f"the {part} part holds the label")

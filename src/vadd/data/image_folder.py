@@ -1,6 +1,7 @@
 """A folder of images as a data set. Needs Pillow, the extra ``images``."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 
 from vadd.data.dataset import Array, DiscreteDataset, quantize
+from vadd.data.labels import Labels
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,12 +21,20 @@ SIZES = range(1, 1025)
 
 
 def load_image_folder(
-    folder: Path, *, size: int = 32, channels: int = 3, levels: int = 256, test_fraction: float = 0.1, seed: int = 0
+    folder: Path,
+    *,
+    size: int = 32,
+    channels: int = 3,
+    levels: int = 256,
+    labels: bool = False,
+    test_fraction: float = 0.1,
+    seed: int = 0,
 ) -> DiscreteDataset:
     """Every image in ``folder`` and its subfolders, in grey (1 channel) or colour (3), ``levels`` values per channel.
 
     Images are cut to the largest square in their middle and resized to ``size`` a side. They are shuffled by ``seed``
-    and the last ``test_fraction`` of them (at least one) held out.
+    and the last ``test_fraction`` of them (at least one) held out. With ``labels`` the folders in ``folder`` are the
+    labels of the images in them and below.
     """
     if size not in SIZES:
         raise UserError(f"size must be in {SIZES[0]}..{SIZES[-1]}, not {size}")
@@ -35,17 +45,38 @@ def load_image_folder(
     held_out = max(1, math.floor(test_fraction * len(files)))
     if held_out >= len(files):
         raise UserError(f"{folder} holds {len(files)} image(s); at least 2 are needed to train and to test")
+    found = folder_labels(folder, files) if labels else None
     pixels = np.empty((len(files), size * size * channels), np.uint8)
-    for row, index in enumerate(np.random.default_rng(seed).permutation(len(files))):
+    order = np.random.default_rng(seed).permutation(len(files))
+    for row, index in enumerate(order):
         pixels[row] = quantize(read_image(files[index], size, channels).reshape(-1), levels)
     images = torch.from_numpy(pixels)
+    train_labels, test_labels = (
+        (None, None) if found is None else found.parts(order[:-held_out], order[-held_out:], str(folder))
+    )
     return DiscreteDataset(
         name=folder.resolve().name,
         vocab_size=levels,
         shape=(size, size, channels),
         train=images[:-held_out],
         test=images[-held_out:],
+        train_labels=train_labels,
+        test_labels=test_labels,
+        label_names=None if found is None else found.names,
     )
+
+
+def folder_labels(folder: Path, files: Sequence[Path] | None = None) -> Labels:
+    """Of all its images: the names of the folders in ``folder`` that they lie in, or below."""
+    found = []
+    for file in image_files(folder) if files is None else files:
+        first, *below = file.relative_to(folder).parts
+        if not below:
+            raise UserError(
+                f"{file} lies in no folder of {folder}; with data.labels=true each image lies in one named as its label"
+            )
+        found.append(first)
+    return Labels.of(found, str(folder))
 
 
 LOOKED_AT = 50

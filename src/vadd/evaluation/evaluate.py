@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Unpack
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vadd.core import GaussianLatent, StandardNormal
+from vadd.core import GaussianLatent, LabelledLatent, StandardNormal
 from vadd.data.dataset import Array
 from vadd.errors import UserError
 from vadd.evaluation.divergence import entropy, histogram
@@ -32,6 +33,7 @@ DEFAULT_SAMPLES, MOST_SAMPLES = 100_000, 1_000_000_000
 TEXT_SAMPLES = 256
 """For text: as many as the field uses; judging them takes long."""
 SHOWN_IMAGES = 64
+SHOWN_LABELS = 16
 SHOWN_TEXTS = 4
 
 
@@ -88,13 +90,13 @@ def evaluate(
         for count in steps:
             named_progress = named(progress, plural(count, "step"))
             drawn = drawn_samples(run, judge, count, seed, named_progress).numpy()
-            first_samples[count] = torch.from_numpy(drawn[:COMPARED])
+            first_samples[count] = torch.from_numpy(of_all_labels(drawn, judge)[:COMPARED])
             report = replace(report, results=(*report.results, StepResult(count, judge(drawn, count))))
             grown(report)
             if run.model.positions == 2:
                 histograms[count] = histogram(drawn, run.format.vocab_size)
             if len(run.shape) == 3:
-                images[count] = drawn[:SHOWN_IMAGES]
+                images[count] = shown_images(drawn, judge)
             if run.tokenizer is not None:
                 texts[count] = run.texts(torch.from_numpy(drawn[:SHOWN_TEXTS]))
             if run.table is not None:
@@ -118,20 +120,31 @@ def evaluate(
 
 
 def drawn_samples(run: Run, judge: Judge, steps: int, seed: int, progress: Progress) -> Tensor:
-    """As many as the judge wants; of a run with labels, where it looks at them, equally many of each, one label after
-    the other.
+    """As many as the judge wants; of a run with labels, where it looks at them, so many of each, one label after the
+    other.
     """
-    classes = judge.classes
-    if not classes:
+    if not judge.of_labels:
         return divided_samples(run, judge.samples, progress, steps=steps, seed=seed)
-    each = judge.samples // classes
-    names = run.format.labels or ()
     # Seeds of their own: else the samples of two labels would share their noise.
     parts = [
-        divided_samples(run, each, progress, steps=steps, seed=seed + 1000 * number, label=name)
-        for number, name in enumerate(names)
+        divided_samples(run, count, progress, steps=steps, seed=seed + 1000 * number, label=name)
+        for number, (name, count) in enumerate(zip(run.format.labels or (), judge.of_labels, strict=True))
     ]
     return torch.cat(parts)
+
+
+def of_all_labels(drawn: Array, judge: Judge) -> Array:
+    """Samples that come one label after the other, mixed: the first of them are of all labels."""
+    return np.random.default_rng(0).permutation(drawn) if judge.of_labels else drawn
+
+
+def shown_images(drawn: Array, judge: Judge) -> Array:
+    """A few samples (n, N); of labels as many of each as there are labels, so that a square has a row for each."""
+    if not judge.of_labels:
+        return drawn[:SHOWN_IMAGES]
+    side = min(len(judge.of_labels), SHOWN_LABELS)
+    parts = np.split(drawn, np.cumsum(judge.of_labels)[:-1])
+    return np.concatenate([part[:side] for part in parts[:side]])
 
 
 def divided_samples(run: Run, n: int, progress: Progress, **options: Unpack[SamplingOptions]) -> Tensor:
@@ -146,6 +159,7 @@ def divided_samples(run: Run, n: int, progress: Progress, **options: Unpack[Samp
 def prior_name(run: Run) -> str | None:
     """What the reports call a learned prior."""
     latent = run.model.latent
+    latent = latent.inner if isinstance(latent, LabelledLatent) else latent
     if not isinstance(latent, GaussianLatent) or isinstance(latent.prior, StandardNormal):
         return None
     return "informed" if latent.prior.informed else "flow"

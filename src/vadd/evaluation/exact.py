@@ -62,7 +62,11 @@ class ExactDistributions:
 
     @staticmethod
     def known_for(model: MaskedDiffusion) -> bool:
-        """Whether the model's own sampler reveals masked positions, or its likelihood is exact."""
+        """Whether the model's own sampler reveals masked positions, or its likelihood is exact. A label that is drawn
+        once and kept is more than a state tells.
+        """
+        if model.label_shares is not None:
+            return False
         pair = torch.zeros(1, 2, dtype=torch.int64, device=model.device)
         return model.positions == 2 and (model.samplers is None or model.log_likelihood_in_one_pass(pair) is not None)
 

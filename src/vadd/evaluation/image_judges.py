@@ -46,24 +46,26 @@ class FrechetJudge(Judge):
         )
         self.truth = feature_statistics(self.features, data.train, batch=1000, progress=progress)
         self.floor = frechet_distance(self.truth, feature_statistics(self.features, data.test, batch=1000))
-        self.classes = len(data.label_names or ())
-        if self.classes:
-            # As many of each label, one label after the other.
-            self.samples = max(2, self.samples // self.classes) * self.classes
-            parts = [data.train[data.train_labels == label] for label in range(self.classes)]
-            self.truths = [feature_statistics(self.features, part, batch=1000) for part in parts]
+        if data.label_names is not None:
+            # As frequent as in the training set: together they are what the model draws without a label.
+            shares = torch.bincount(data.train_labels, minlength=len(data.label_names)) / len(data.train_labels)
+            self.of_labels = tuple(max(2, round(share * self.samples)) for share in shares.tolist())
+            self.samples = sum(self.of_labels)
+            parts = [data.train[data.train_labels == label] for label in range(len(self.of_labels))]
+            self.truths = [
+                feature_statistics(self.features, part, batch=1000) if len(part) > 1 else None for part in parts
+            ]
 
     def __call__(self, drawn: Array, steps: int) -> FrechetDistance:
         tokens = torch.from_numpy(drawn)
         found = feature_statistics(self.features, tokens, batch=1000)
         distance = FrechetDistance(frechet_distance(self.truth, found), self.floor, self.features.accuracy)
-        if not self.classes:
+        if not self.of_labels:
             return distance
-        each = tokens.view(self.classes, -1, tokens.shape[1])
-        wanted = torch.arange(self.classes).repeat_interleave(each.shape[1])
+        wanted = torch.arange(len(self.of_labels)).repeat_interleave(torch.tensor(self.of_labels))
         by_label = [
-            frechet_distance(truth, feature_statistics(self.features, part, batch=1000))
-            for truth, part in zip(self.truths, each, strict=True)
+            None if truth is None else frechet_distance(truth, feature_statistics(self.features, part, batch=1000))
+            for truth, part in zip(self.truths, torch.split(tokens, self.of_labels), strict=True)
         ]
         obeyed = float((self.features.classes(tokens).cpu() == wanted).double().mean())
         return replace(distance, labels_obeyed=obeyed, frechet_by_label=tuple(by_label))

@@ -13,8 +13,8 @@ class Judge(ABC):
 
     samples: int
     """How many samples it wants to see."""
-    classes: int = 0
-    """How many labels there are, if it wants equally many samples of each, one label after the other."""
+    of_labels: tuple[int, ...] = ()
+    """How many samples of each label, one label after the other, if it wants to know their labels."""
     limit: str = "this comparison takes"
     """Why these are fewer than somebody asked for."""
     reader: JudgeReport | None = None

@@ -60,7 +60,8 @@ def judge_of_data(
         return InceptionJudge(data, samples, inception, progress, device)
     if data.table is not None:
         return TableJudge(data, samples, seed)
-    if data.train_labels is not None and data.shape[-1] == 1:
+    channels = data.shape[-1] if len(data.shape) == 3 else 0
+    if data.train_labels is not None and (channels == 1 or (channels == 3 and data.label_names is not None)):
         return FrechetJudge(data, samples, progress)
     return PairJudge(data, samples, seed)
 

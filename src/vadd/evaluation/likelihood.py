@@ -281,7 +281,9 @@ def judge_latent(run: Run, examples: Tensor) -> LatentHealth | None:
     """The health of the latent on the first examples; None for a model without a latent."""
     most = HEALTH_EXAMPLES if run.tokenizer is None else HEALTH_TEXTS
     x0 = check_examples(run, examples[:most]).to(run.model.device)
-    return latent_health(run.model, x0, step_generator(0, HEALTH), 2 * rows_at_once(run.recipe.network))
+    labels = run.data.test_labels if run.format.labels is not None and examples is run.data.test else None
+    labels = None if labels is None else labels[:most]
+    return latent_health(run.model, x0, step_generator(0, HEALTH), 2 * rows_at_once(run.recipe.network), labels)
 
 
 def has_latent(run: Run) -> bool:

@@ -60,8 +60,10 @@ class FrechetDistance(Distance):
     classifier_accuracy: float
     labels_obeyed: float | None = None
     """For samples that were drawn of given labels: in how many the classifier finds the label."""
-    frechet_by_label: tuple[float, ...] | None = None
-    """Likewise: the distance of the samples of each label from the training images of that label."""
+    frechet_by_label: tuple[float | None, ...] | None = None
+    """Likewise: the distance of the samples of each label from the training images of that label; None of a label with
+    a single one.
+    """
 
     def to_json(self) -> dict[str, Any]:
         """What is about labels is missing where none were given."""

@@ -31,7 +31,8 @@ class ShortTransformerDenoiser(nn.Module):
     see t.
 
     ``latent_dim=None`` is the MDLM denoiser: the same network without the linear map that reads the latent.
-    ``latent_everywhere`` reads z_i also where x_i is known: of use where z_i may say something of its neighbours.
+    ``latent_everywhere`` reads z_i also where x_i is known: of use where z_i may say something of its neighbours. The
+    last ``labels`` numbers beside z belong to no position: they are read everywhere.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class ShortTransformerDenoiser(nn.Module):
         latent_dim: int | None = None,
         latent_everywhere: bool = False,
         time_features: int = 0,
+        labels: int = 0,
     ) -> None:
         super().__init__()
         self.uses_time = time_features > 0
@@ -52,16 +54,23 @@ class ShortTransformerDenoiser(nn.Module):
         self.latent_everywhere = latent_everywhere
         self.places = nn.Parameter(0.02 * torch.randn(positions, size.width))
         self.latent: nn.Linear | None = None
-        if latent_dim is not None:
-            share = share_of_each(latent_dim, positions)
+        if latent_dim is not None and latent_dim > labels:
+            share = share_of_each(latent_dim - labels, positions)
             self.latent = nn.Linear(share, size.width, bias=False)
             nn.init.normal_(self.latent.weight, std=share**-0.5)
         self.body = unit_variance_body(positions, vocab_size, size)
         self.readout = nn.Linear(size.width, vocab_size)
         self.time = TimeEmbedding(time_features, size.width) if time_features else None
+        self.label = nn.Linear(labels, size.width, bias=False) if labels else None
+        if self.label is not None:
+            nn.init.normal_(self.label.weight)
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         added: Tensor = self.places
+        if self.label is not None:
+            assert z is not None, "a denoiser built for labels is given one, or zeros"
+            own = z.shape[1] - self.label.in_features
+            z, added = z[:, :own], added + self.label(z[:, own:])[:, None]
         if self.latent is not None:
             assert z is not None, "a denoiser built for a latent is given one"
             read = self.latent(z.view(-1, self.positions, self.latent.in_features))
@@ -73,7 +82,7 @@ class ShortTransformerDenoiser(nn.Module):
         return logits
 
     def latent_input_weights(self) -> list[nn.Parameter]:
-        return [] if self.latent is None else list(self.latent.parameters())
+        return [parameter for map in (self.latent, self.label) if map is not None for parameter in map.parameters()]
 
     def translated(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         return weights

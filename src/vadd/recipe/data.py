@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from vadd.recipe.section import CountingSection, Fraction
 
@@ -35,6 +35,11 @@ class ArrayData(CountingSection):
 
     kind: Literal["array"] = "array"
     path: str
+    labels: bool = Field(False, description=LABELS)
+    labels_path: str | None = Field(
+        None,
+        description="an .npy file with a label for each example, integers or text; by default labels.npy beside it",
+    )
     vocab_size: int | None = Field(None, ge=2, description="V; by default one more than the largest value in the file")
     test_fraction: float = Field(0.1, gt=0, lt=1)
 
@@ -78,6 +83,7 @@ class FolderData(CountingSection):
 
     kind: Literal["folder"] = "folder"
     path: str
+    labels: bool = Field(False, description=f"{LABELS}; the folders in it are the classes")
     size: int = Field(32, ge=1, le=1024)
     channels: Literal[1, 3] = 3
     levels: int = Field(256, ge=2, le=256, description="values per channel")
@@ -104,6 +110,8 @@ class TextData(CountingSection):
     field: str | None = Field(
         None, description="the key in .jsonl or column in .csv that holds the text; by default 'text'"
     )
+    labels: bool = Field(False, description=f"{LABELS}; one for each document, with wrap: padded")
+    label_field: str = Field("label", description="the key in .jsonl or column in .csv that holds the label")
     tokenizer: Literal["characters", "bytes", "bpe", "gpt2", "bert", "file"] = Field(
         "characters", description="characters and bpe are learnt from the text; file: any tokenizer.json"
     )
@@ -121,6 +129,12 @@ class TextData(CountingSection):
         0.1, gt=0, lt=1, description="of the documents; the published corpora have splits of their own"
     )
 
+    @model_validator(mode="after")
+    def _one_label_a_sequence(self) -> "TextData":
+        if self.labels and self.wrap != "padded":
+            raise ValueError("labels go with data.wrap=padded: one document a sequence, and so one label")
+        return self
+
 
 class TableData(CountingSection):
     """Rows of a table: categories, numbers, dates, with cells missing."""
@@ -134,11 +148,21 @@ class TableData(CountingSection):
         None, description="what the columns are, as `vadd data inspect FILE --schema` writes it; else it is inferred"
     )
     skip: tuple[str, ...] = Field((), description="columns to leave out")
+    labels: bool = Field(False, description="never: a label of a table is one of its columns")
     missing: Literal["value", "unknown"] = Field(
         "value",
         description="missing cells without a schema: a value of their own, drawn like others, or unknown: never scored",
     )
     test_fraction: float = Field(0.1, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _label_is_a_column(self) -> "TableData":
+        if self.labels:
+            raise ValueError(
+                "a label of a table is one of its columns: leave data.labels out, and draw rows that have it with "
+                "`vadd sample RUN --where COLUMN=VALUE`"
+            )
+        return self
 
 
 Data = Annotated[

@@ -122,11 +122,13 @@ class Recipe(Section):
     def _labels_fit(self) -> "Recipe":
         if not getattr(self.data, "labels", False):
             return self
-        if self.network.kind == "short-transformer" or self.latent.per == "position":
-            raise ValueError("data.labels does not go with a latent that is divided among positions")
-        for name, value in {"prior": "normal", "codes": 0, "heard_from": 0}.items():
+        if not self.has_latent:
+            return self
+        for name, value in {"codes": 0, "heard_from": 0}.items():
             if getattr(self.latent, name) != value:
                 raise ValueError(f"data.labels goes with latent.{name}={value}, not {getattr(self.latent, name)}")
+        if self.latent.per == "position" and self.latent.prior != "normal":
+            raise ValueError("data.labels and latent.per=position go with latent.prior=normal")
         return self
 
     def to_yaml(self) -> str:

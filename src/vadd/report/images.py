@@ -22,6 +22,8 @@ MASK_COLOUR = (118, 128, 148)
 SEPARATOR = 160
 MOST_STATES = 11
 GIF_SIDE = 256
+NAME_SIZE, NAME_MARGIN, LONGEST_NAME = 14, 12, 24
+"""Of the names before rows, in pixels and characters."""
 
 
 def tokens_to_images(tokens: Array, shape: Sequence[int], vocab_size: int, *, masks: bool = False) -> Array:
@@ -58,6 +60,36 @@ def image_grid(images: Array, columns: int, *, separator: int = 1) -> Array:
         top, left = separator + number // columns * tall, separator + number % columns * wide
         grid[top : top + height, left : left + width] = image
     return grid
+
+
+def grid_with_names(images: Array, names: Sequence[str], *, scale: int = 1) -> Array:
+    """A row of equally many images for each of the ``names``, which stand before their rows; every pixel a square of
+    ``scale``.
+    """
+    columns = len(images) // len(names)
+    picture = as_pillow(enlarged(image_grid(images, columns), scale))
+    from PIL import Image, ImageDraw
+
+    spelled = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..." for name in names]
+    writing = ImageDraw.Draw(picture)
+    left = NAME_MARGIN + max(round(writing.textlength(_plain(name), font_size=NAME_SIZE)) for name in spelled)
+    whole = Image.new(
+        picture.mode, (left + picture.width, picture.height), SEPARATOR if picture.mode == "L" else (SEPARATOR,) * 3
+    )
+    whole.paste(picture, (left, 0))
+    writing, height = ImageDraw.Draw(whole), picture.height / len(names)
+    for row, name in enumerate(spelled):
+        place = (left - NAME_MARGIN / 2, (row + 0.5) * height)
+        writing.text(
+            place, _plain(name), fill=0 if picture.mode == "L" else (0, 0, 0), anchor="rm", font_size=NAME_SIZE
+        )
+    pixels = np.asarray(whole)
+    return pixels[..., None] if pixels.ndim == 2 else pixels
+
+
+def _plain(name: str) -> str:
+    """On one line."""
+    return " ".join(name.split())
 
 
 def square_grid(images: Array) -> Array:

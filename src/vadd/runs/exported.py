@@ -13,9 +13,10 @@ reads.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vadd.errors import UserError
 from vadd.parsing import read_json
@@ -62,6 +63,7 @@ class ExportedModel:
     unknowns: bool = False
     data_sha256: str | None = None
     """Of the data that the model learned from."""
+    label_shares: tuple[float, ...] | None = None
 
     def weights(self) -> "dict[str, Tensor]":
         """After their checksum has been verified."""
@@ -115,6 +117,7 @@ def read_exported(path: Path) -> ExportedModel:
         sha256, pad = str(content["sha256"]), content.get("pad")
         data_sha256 = None if content.get("data_sha256") is None else str(content["data_sha256"])
         sizes = None if content.get("sizes") is None else tuple(map(int, content["sizes"]))
+        labels, shares = read_labels(content)
         if not shape or min(shape) < 1 or vocab_size < 2 or not (pad is None or isinstance(pad, int)):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
@@ -124,6 +127,20 @@ def read_exported(path: Path) -> ExportedModel:
     if newer:
         raise UserError(f"{path} was exported by a newer version, vadd {content.get('vadd')}: upgrade with pip")
     unknowns = bool(content.get("unknowns"))
-    labels = None if content.get("labels") is None else tuple(map(str, content["labels"]))
     recipe = load_recipe(str(path / RECIPE))
-    return ExportedModel(path, recipe, shape, vocab_size, pad, step, sha256, sizes, labels, unknowns, data_sha256)
+    return ExportedModel(
+        path, recipe, shape, vocab_size, pad, step, sha256, sizes, labels, unknowns, data_sha256, shares
+    )
+
+
+def read_labels(about: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, tuple[float, ...] | None]:
+    """The names of labels and how frequent each is, where runs and exports tell; ValueError where they contradict."""
+    if about.get("labels") is None:
+        return None, None
+    names = tuple(map(str, about["labels"]))
+    if about.get("label_shares") is None:
+        return names, None
+    shares = tuple(map(float, about["label_shares"]))
+    if len(shares) != len(names) or not all(0 <= share <= 1 for share in shares) or abs(sum(shares) - 1) > 1e-6:
+        raise ValueError
+    return names, shares

@@ -28,7 +28,7 @@ from vadd.progress import Progress, silent
 from vadd.recipe import OwnNetwork, Recipe
 from vadd.runs.archive import Archive
 from vadd.runs.checkpoint import read_weights
-from vadd.runs.exported import ExportedModel, find_exported
+from vadd.runs.exported import ExportedModel, find_exported, read_labels
 from vadd.runs.layout import CheckpointName, PriorChoice, RunDirectory, step_of
 from vadd.runs.priors import prior_records, read_prior
 from vadd.words import suggestion
@@ -329,7 +329,15 @@ def exported_format(exported: ExportedModel, tokenizer: Tokenizer | None) -> Exa
     pad = exported.pad
     if pad is None and tokenizer is not None:
         pad = example_format(exported.recipe, tokenizer).pad
-    return ExampleFormat(exported.shape, exported.vocab_size, pad, exported.sizes, exported.labels, exported.unknowns)
+    return ExampleFormat(
+        exported.shape,
+        exported.vocab_size,
+        pad,
+        exported.sizes,
+        exported.labels,
+        exported.unknowns,
+        exported.label_shares,
+    )
 
 
 def read_format(directory: RunDirectory, recipe: Recipe, tokenizer: Tokenizer | None) -> ExampleFormat:
@@ -342,8 +350,8 @@ def read_format(directory: RunDirectory, recipe: Recipe, tokenizer: Tokenizer | 
         shape, vocab_size, pad = tuple(map(int, about["shape"])), int(about["vocab_size"]), about.get("pad")
         if not shape or min(shape) < 1 or vocab_size < 2 or type(pad) not in (int, type(None)):
             raise ValueError
-        labels = None if about.get("labels") is None else tuple(map(str, about["labels"]))
-        return ExampleFormat(shape, vocab_size, pad, sizes, labels, bool(about.get("unknowns")))
+        labels, shares = read_labels(about)
+        return ExampleFormat(shape, vocab_size, pad, sizes, labels, bool(about.get("unknowns")), shares)
     except (KeyError, TypeError, ValueError, OverflowError):
         raise UserError(f"{directory.data_file} is damaged") from None
 
@@ -363,7 +371,9 @@ def read_fingerprint(directory: RunDirectory) -> str | None:
 def varying(format: ExampleFormat) -> dict[str, Any]:
     """What is said only of formats that have it: positions of different sizes, labels, unknown values."""
     sizes = {} if format.sizes is None else {"sizes": list(format.sizes)}
-    labels = {} if format.labels is None else {"labels": list(format.labels)}
+    labels: dict[str, Any] = {} if format.labels is None else {"labels": list(format.labels)}
+    if format.label_shares is not None:
+        labels["label_shares"] = list(format.label_shares)
     return sizes | labels | ({"unknowns": True} if format.unknowns else {})
 
 

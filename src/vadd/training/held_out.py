@@ -1,6 +1,6 @@
 """How good the averaged weights are on held-out examples, always with the same masks and latents."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -23,8 +23,17 @@ class HeldOut:
 
 
 @torch.no_grad()
-def judge(model: MaskedDiffusion, test: Tensor, seed: int, rows_at_once: int, processes: Processes) -> HeldOut:
-    """On the first of the ``test`` examples (m, N), divided among the processes; all get the whole answer."""
+def judge(
+    model: MaskedDiffusion,
+    test: Tensor,
+    seed: int,
+    rows_at_once: int,
+    processes: Processes,
+    labels: Tensor | None = None,
+) -> HeldOut:
+    """On the first of the ``test`` examples (m, N), divided among the processes; all get the whole answer. A model that
+    is given labels is judged given theirs (m,).
+    """
     total = min(EXAMPLES, len(test))
     # The same at every evaluation, so that differences are those of the weights.
     noise = step_generator(seed, TEST)
@@ -34,9 +43,10 @@ def judge(model: MaskedDiffusion, test: Tensor, seed: int, rows_at_once: int, pr
     for rows in torch.split(processes.padded_share(total), rows_at_once):
         x0 = test[rows].to(processes.device, torch.int64)
         batch = MaskedBatch.of(x0, masking[rows].to(x0.device), model.mask_value, BatchPart(rows, total))
+        batch = batch if labels is None else replace(batch, labels=labels[rows].to(x0.device))
         # A copy for every chunk: each draws the latents of all examples and takes its own rows.
         evidences.append(model(batch, 1.0, noise.clone_state()))
-        both = posteriors(model, x0, batch.masking)
+        both = posteriors(model, x0, batch.masking, batch.labels)
         if both is not None:
             found.append(both)
 

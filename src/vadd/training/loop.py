@@ -330,7 +330,8 @@ class Trainer:
         """The averaged weights on held-out examples."""
         with self.window.paused():
             rows = rows_at_once(self.recipe.network)
-            found = judge(self.ema.averaged, self.data.test, self.recipe.seed, rows, self.processes)
+            labels = None if self.data.label_names is None else self.data.test_labels
+            found = judge(self.ema.averaged, self.data.test, self.recipe.seed, rows, self.processes, labels)
         loss, reconstruction, kl = (
             value.item() for value in (found.objective.loss, found.objective.reconstruction, found.objective.kl)
         )

@@ -1,13 +1,15 @@
 r"""Fitting a prior to what a trained recognition model writes, by maximum likelihood; the model is not touched.
 
 ``flow``: p(z), fitted to draws of r(z | x0, everything masked) over the training examples. ``informed``: p(z | x_t),
-fitted to the same draws, given states in which random parts, beginnings, ends, halves and blocks are hidden. Random
-numbers are functions of (seed, step): a fit that was interrupted goes on where it was.
+fitted to the same draws, given states in which random parts, beginnings, ends, halves and blocks are hidden. A model
+that is given labels has p(z | label), and a density for no label: each example serves with its label and, in the share
+that training dropped, without. Random numbers are functions of (seed, step): a fit that was interrupted goes on where
+it was.
 """
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -59,8 +61,11 @@ def fit_prior(
     """Fit a prior to the weights that the run was loaded with and write it beside them; see :mod:`vadd.runs.priors`."""
     if run.model.latent.dim == 0:
         raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM), and needs no prior")
-    if isinstance(run.model.latent, LabelledLatent):
-        raise UserError(f"{run.directory.path} is given labels: a prior that is learned does not go with them yet")
+    if isinstance(run.model.latent, LabelledLatent) and run.recipe.latent.per == "position":
+        raise UserError(
+            f"{run.directory.path} is given labels, and its latent is divided among positions: a prior that is learned "
+            "does not go with both"
+        )
     if isinstance(run.model.latent, CodedLatent):
         raise UserError(f"{run.directory.path} has codes: its prior is learnt already, with the model")
     directory = RunDirectory.open(run.directory.path)  # an exported model is none
@@ -91,6 +96,8 @@ class _Fit:
         )
         self.stepper = Stepper(self.prior, training, Processes())
         self.masks = InfillMasks(run.shape)
+        labelled = isinstance(self.model.latent, LabelledLatent)
+        self.train_labels = run.data.train_labels if labelled else None
         self.first = 0
         if partial.is_dir():
             try:
@@ -110,12 +117,14 @@ class _Fit:
     def run_steps(self) -> FittedPrior:
         began = saved = time.perf_counter()
         train = self.run.data.train[:ENCODED]
-        posterior = posteriors_of(self.model, train, rows_at_once(self.run.recipe.network), self.progress)
+        rows = rows_at_once(self.run.recipe.network)
+        posterior = posteriors_of(self.model, train, rows, self.train_labels, self.progress)
+        unlabelled = None if self.train_labels is None else posteriors_of(self.model, train, rows, None, self.progress)
         if self.first == 0:
             self._start(posterior)
         with StopRequest() as stop:
             for step in range(self.first, self.steps):
-                self._step(step, train, posterior)
+                self._step(step, train, posterior, unlabelled)
                 self.progress(f"fitting the {self.name} prior", step + 1, self.steps)
                 if stop.asked or time.perf_counter() - saved > SAVE_SECONDS:
                     self._save(step + 1)
@@ -123,9 +132,8 @@ class _Fit:
                 if stop.asked:
                     raise Interrupted(f"stopped at step {step + 1} of {self.steps} of the fit, saved")
         held_out = self.run.data.test[:JUDGED]
-        kl_normal, kl = divergence_from_priors(
-            self.model, self.ema.averaged, held_out, rows_at_once(self.run.recipe.network)
-        )
+        held_out_labels = None if self.train_labels is None else self.run.data.test_labels
+        kl_normal, kl = divergence_from_priors(self.model, self.ema.averaged, held_out, rows, held_out_labels)
         if not math.isfinite(kl):
             raise UserError("the prior's density is not finite; lower latent.flow.learning_rate")
         return FittedPrior(self.name, kl_normal, kl, self.steps, time.perf_counter() - began)
@@ -136,24 +144,30 @@ class _Fit:
         """
         generator = step_generator(self.seed, PRIOR, self.steps)  # not that of any step
         rows = torch.randint(len(posterior.mean), (self.settings.components,), generator=generator)
-        noise = 0.1 * torch.randn(len(rows), self.model.latent.dim, generator=generator)
+        noise = 0.1 * torch.randn(len(rows), self.prior.dim, generator=generator)
         z = posterior.mean[rows] + posterior.log_std[rows].exp() * noise
         self.prior.start_at(z.to(self.model.device))
         self.ema.averaged.load_state_dict(self.prior.state_dict())
 
-    def _step(self, step: int, train: Tensor, posterior: DiagonalGaussian) -> None:
+    def _step(self, step: int, train: Tensor, posterior: DiagonalGaussian, unlabelled: DiagonalGaussian | None) -> None:
         seed_dropout(self.seed, step, 0, self.model.device)
         generator = step_generator(self.seed, PRIOR, step)
         # The recognition model has read every example once, before the fit; z is drawn anew at every step.
         rows = torch.randint(len(train), (self.settings.batch,), generator=generator)
-        noise = torch.randn(self.settings.batch, self.model.latent.dim, generator=generator)
-        z = (posterior.mean[rows] + posterior.log_std[rows].exp() * noise).to(self.model.device)
+        noise = torch.randn(self.settings.batch, self.prior.dim, generator=generator)
+        mean, log_std = posterior.mean[rows], posterior.log_std[rows]
+        if unlabelled is not None and self.train_labels is not None:
+            dropped = torch.rand(len(rows), generator=generator) < self.run.recipe.training.label_dropout
+            mean = torch.where(dropped[:, None], unlabelled.mean[rows], mean)
+            log_std = torch.where(dropped[:, None], unlabelled.log_std[rows], log_std)
+            self.prior.labels = torch.where(dropped, self.prior.classes, self.train_labels[rows])
+        z = (mean + log_std.exp() * noise).to(self.model.device)
         xt = torch.full((len(rows), self.model.positions), self.model.mask_value)
         if self.prior.informed:
             masking = self.masks(len(rows), self.model.positions, self.model.schedule, generator)
             xt = train[rows].long().masked_fill(masking.masked, self.model.mask_value)
         # Per dimension, so that clipping and the learning rate mean the same for every size of z.
-        loss = -self.prior.log_prob(z[None], xt.to(self.model.device)).mean() / self.model.latent.dim
+        loss = -self.prior.log_prob(z[None], xt.to(self.model.device)).mean() / self.prior.dim
         self.stepper.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.ema.update(step, self.stepper.step(step, loss))
@@ -166,11 +180,16 @@ class _Fit:
 
 
 @torch.no_grad()
-def posteriors_of(model: MaskedDiffusion, x0: Tensor, rows: int, progress: Progress = silent) -> DiagonalGaussian:
-    """r(z | x0, everything masked) for examples (n, N), on the CPU."""
+def posteriors_of(
+    model: MaskedDiffusion, x0: Tensor, rows: int, labels: Tensor | None = None, progress: Progress = silent
+) -> DiagonalGaussian:
+    """r(z | x0, everything masked) for examples (n, N), given their ``labels`` (n,) if any, on the CPU."""
     means, log_stds, done = [], [], 0
-    for part in torch.split(x0, rows):
-        found = model.posterior(MaskedBatch.all_masked(part.to(model.device, torch.int64), model.mask_value))
+    for first in range(0, len(x0), rows):
+        part = x0[first : first + rows]
+        batch = MaskedBatch.all_masked(part.to(model.device, torch.int64), model.mask_value)
+        told = None if labels is None else labels[first : first + rows].to(model.device)
+        found = model.posterior(replace(batch, labels=told))
         assert found is not None, "a latent that can be fitted has a recognition model"
         means.append(found.mean.cpu())
         log_stds.append(found.log_std.cpu())
@@ -180,20 +199,22 @@ def posteriors_of(model: MaskedDiffusion, x0: Tensor, rows: int, progress: Progr
 
 
 @torch.no_grad()
-def divergence_from_priors(model: MaskedDiffusion, prior: FlowPrior, x0: Tensor, rows: int) -> tuple[float, float]:
-    """KL(r || N(0, I)) and KL(r || prior) with everything masked, in nats, averaged over held-out examples (n, N)."""
-    posterior = posteriors_of(model, x0, rows)
+def divergence_from_priors(
+    model: MaskedDiffusion, prior: FlowPrior, x0: Tensor, rows: int, labels: Tensor | None = None
+) -> tuple[float, float]:
+    """KL(r || N(0, I)) and KL(r || prior) with everything masked, in nats, averaged over held-out examples (n, N),
+    given their ``labels`` (n,) if any.
+    """
+    posterior = posteriors_of(model, x0, rows, labels)
     # One draw for each example is enough: the mean over thousands of examples is what is reported.
     z = posterior.draws(1, step_generator(0, PRIOR))
     nothing_known = torch.full((len(x0), model.positions), model.mask_value)
-    log_prior = torch.cat(
-        [
-            prior.log_prob(part.to(model.device), xt.to(model.device)).cpu()
-            for part, xt in zip(torch.split(z, rows, dim=1), torch.split(nothing_known, rows), strict=True)
-        ],
-        dim=1,
-    )
-    kl = (posterior.log_prob(z) - log_prior).mean()
+    log_priors = []
+    for first in range(0, len(x0), rows):
+        some = slice(first, first + rows)
+        prior.labels = None if labels is None else labels[: len(x0)][some].to(model.device)
+        log_priors.append(prior.log_prob(z[:, some].to(model.device), nothing_known[some].to(model.device)).cpu())
+    kl = (posterior.log_prob(z) - torch.cat(log_priors, dim=1)).mean()
     return float(posterior.kl_to_standard_normal().sum(-1).mean()), float(kl)
 
 

@@ -5,17 +5,18 @@ import json
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from filelock import FileLock
 from torch import Tensor
 
 from vadd.data.dataset import DiscreteDataset
+from vadd.data.labels import Labels
 from vadd.data.places import data_directory
-from vadd.data.text.corpora import Corpus
-from vadd.data.text.documents import Documents
-from vadd.data.text.known import CorpusName, open_corpus, open_for_judging
+from vadd.data.text.corpora import Corpus, SplitDocuments
+from vadd.data.text.documents import Documents, TextFiles
+from vadd.data.text.known import LABEL_FIELD, CorpusName, open_corpus, open_for_judging
 from vadd.data.text.saved_tokenizers import load_tokenizer
 from vadd.data.text.store import Request, sequences
 from vadd.data.text.subwords import published, read_tokenizer_json, train_bpe
@@ -43,6 +44,8 @@ def load_text(
     vocabulary: int = 4096,
     length: int = 128,
     wrap: Wrap = "packed",
+    labels: bool = False,
+    label_field: str = LABEL_FIELD,
     test_fraction: float = 0.1,
     seed: int = 0,
     workers: int | None = None,
@@ -51,12 +54,14 @@ def load_text(
     """Sequences of ``length`` tokens; with the name of a tokenizer that learns, it learns from this text.
 
     See :mod:`vadd.data.text.known` for the corpora, :mod:`vadd.data.text.wrapping` for how documents become sequences.
+    With ``labels`` each document has one, under ``label_field`` of its row.
     """
     opened = open_corpus(corpus, path, documents=documents, field=field, test_fraction=test_fraction, seed=seed)
     if not isinstance(tokenizer, Tokenizer):
         specials = needed_specials(wrap, running=opened.running)
         tokenizer = make_tokenizer(tokenizer, opened, specials, vocabulary, tokenizer_path, progress)
     check_wrapping(tokenizer, wrap, length, running=opened.running)
+    found = document_labels(opened, label_field, wrap) if labels else None
     train, test = (
         torch.from_numpy(sequences(Request(opened, part, tokenizer, wrap, length), workers=workers, progress=progress))
         for part in ("train", "test")
@@ -69,7 +74,26 @@ def load_text(
         test=test,
         tokenizer=tokenizer,
         pad=pad_value(tokenizer) if wrap == "padded" else None,
+        train_labels=None if found is None else found.train,
+        test_labels=None if found is None else found.test,
+        label_names=None if found is None else found.names,
     )
+
+
+class DocumentLabels(NamedTuple):
+    names: tuple[str, ...]
+    train: Tensor
+    test: Tensor
+
+
+def document_labels(corpus: Corpus, field: str, wrap: Wrap) -> DocumentLabels:
+    """The labels of the documents of both parts, in the order of their sequences."""
+    if wrap != "padded":
+        raise UserError("data.labels goes with data.wrap=padded: one document a sequence, and so one label")
+    if not isinstance(corpus, SplitDocuments) or not isinstance(corpus.source, TextFiles):
+        raise UserError(f"{corpus.name} has no labels: they are read from .jsonl and .csv files, one for each document")
+    found = Labels.of(list(corpus.source.labels(field)), corpus.name)
+    return DocumentLabels(found.names, *found.parts(*corpus.split(), corpus.name))
 
 
 def judging_text(

@@ -155,6 +155,10 @@ class SplitDocuments(Corpus):
     def total(self, part: Part) -> int:
         return int((self._in_test if part == "test" else ~self._in_test).sum())
 
+    def split(self) -> tuple[Array, Array]:
+        """The numbers of the documents to train on and of those held out."""
+        return np.flatnonzero(~self._in_test), np.flatnonzero(self._in_test)
+
 
 class DividedDocuments(Corpus):
     """Documents that come divided, or of which only one part is wanted."""

@@ -8,10 +8,12 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 from vadd.errors import UserError
+from vadd.words import shortened
 
 Documents = Literal["file", "line", "paragraph"]
 
@@ -52,6 +54,22 @@ class TextFiles:
     def __iter__(self) -> Iterator[str]:
         for file in self.files:
             yield from (document for document in self._read(file) if document.strip())
+
+    def labels(self, field: str) -> Iterator[str]:
+        """Of the documents, in the same order: what stands under the key or in the column ``field`` of their rows."""
+        for file in self.files:
+            if file.suffix not in ROW_SUFFIXES:
+                raise UserError(f"{file} has no labels: they are read from .jsonl and .csv, one for each document")
+            if file.suffix == ".csv" and _by_number(field) != _by_number(self.field):
+                raise UserError(
+                    f"{file}: data.field={self.field} and data.label_field={field} are both names or both numbers"
+                )
+            read = partial(read_jsonl, spelled=True) if file.suffix == ".jsonl" else read_csv
+            for document, label in zip(self._read(file), read(file, field), strict=True):
+                if document.strip():
+                    if not label.strip():
+                        raise UserError(f"{file}: the text {shortened(document)!r} has an empty {field!r}")
+                    yield label.strip()
 
     def _read(self, file: Path) -> Iterator[str]:
         if file.suffix == ".jsonl":
@@ -126,8 +144,8 @@ def read_paragraphs(file: Path) -> Iterator[str]:
         yield "".join(lines).strip("\n")
 
 
-def read_jsonl(file: Path, field: str) -> Iterator[str]:
-    """The texts under the key ``field``, one object a line."""
+def read_jsonl(file: Path, field: str, *, spelled: bool = False) -> Iterator[str]:
+    """The texts under the key ``field``, one object a line; with ``spelled`` integers and booleans too, as text."""
     for number, line in enumerate(read_lines(file), start=1):
         if not line.strip():
             continue
@@ -139,9 +157,20 @@ def read_jsonl(file: Path, field: str) -> Iterator[str]:
             raise UserError(f"{file}, line {number} is not a JSON object")
         if field not in row:
             raise UserError(f"{file}, line {number} has no field {field!r}; it has {', '.join(map(repr, row))}")
-        if not isinstance(row[field], str):
-            raise UserError(f"{file}, line {number}: the field {field!r} is not text")
-        yield row[field]
+        if not isinstance(row[field], str | int if spelled else str):
+            kind = "neither text nor an integer" if spelled else "not text"
+            raise UserError(f"{file}, line {number}: the field {field!r} is {kind}")
+        yield str(row[field])
+
+
+def first_fields(file: Path) -> list[str]:
+    """What the first row of a ``.jsonl`` or ``.csv`` calls its fields; none where it cannot be read."""
+    try:
+        first = next((line for line in read_lines(file) if line.strip()), "")
+        row = json.loads(first) if file.suffix == ".jsonl" else next(csv.reader([first]), [])
+    except (UserError, ValueError, csv.Error):
+        return []
+    return list(row) if isinstance(row, dict | list) else []
 
 
 def read_csv(file: Path, field: str) -> Iterator[str]:
@@ -150,10 +179,9 @@ def read_csv(file: Path, field: str) -> Iterator[str]:
     """
     csv.field_size_limit(LARGEST_CSV_FIELD)
     rows = csv.reader(read_lines(file), strict=True)
-    parts = field.split("+")
     try:
-        if all(part.isdigit() for part in parts):
-            columns = [int(part) - 1 for part in parts]
+        if _by_number(field):
+            columns = [int(part) - 1 for part in field.split("+")]
         else:
             header = next(rows, [])
             if field not in header:
@@ -167,6 +195,11 @@ def read_csv(file: Path, field: str) -> Iterator[str]:
             yield " ".join(row[column] for column in columns)
     except csv.Error as error:
         raise UserError(f"{file}, line {rows.line_num} is not CSV: {error}") from None
+
+
+def _by_number(field: str) -> bool:
+    """Whether a column is meant by its number."""
+    return all(part.isdigit() for part in field.split("+"))
 
 
 def read_running(file: Path, start: int, stop: int) -> Iterator[tuple[str, int]]:

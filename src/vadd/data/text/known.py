@@ -25,7 +25,7 @@ CorpusName = Literal[
     "files", "pydocs", "text8", "lm1b", "openwebtext", "lambada", "wikitext", "ag_news", "pubmed", "arxiv"
 ]
 
-DEFAULT_FIELD = "text"
+DEFAULT_FIELD, LABEL_FIELD = "text", "label"
 HELD_OUT_OPENWEBTEXT = 100_000
 
 
