@@ -65,7 +65,7 @@ class FrechetJudge(Judge):
         wanted = torch.arange(len(self.of_labels)).repeat_interleave(torch.tensor(self.of_labels))
         by_label = [
             None if truth is None else frechet_distance(truth, feature_statistics(self.features, part, batch=1000))
-            for truth, part in zip(self.truths, torch.split(tokens, self.of_labels), strict=True)
+            for truth, part in zip(self.truths, torch.split(tokens, list(self.of_labels)), strict=True)
         ]
         obeyed = float((self.features.classes(tokens).cpu() == wanted).double().mean())
         return replace(distance, labels_obeyed=obeyed, frechet_by_label=tuple(by_label))

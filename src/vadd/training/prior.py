@@ -98,6 +98,8 @@ class _Fit:
         self.masks = InfillMasks(run.shape)
         labelled = isinstance(self.model.latent, LabelledLatent)
         self.train_labels = run.data.train_labels if labelled else None
+        self.unlabelled: DiagonalGaussian | None = None
+        """What the recognition model writes of the training examples without their labels, where they have some."""
         self.first = 0
         if partial.is_dir():
             try:
@@ -119,12 +121,13 @@ class _Fit:
         train = self.run.data.train[:ENCODED]
         rows = rows_at_once(self.run.recipe.network)
         posterior = posteriors_of(self.model, train, rows, self.train_labels, self.progress)
-        unlabelled = None if self.train_labels is None else posteriors_of(self.model, train, rows, None, self.progress)
+        if self.train_labels is not None:
+            self.unlabelled = posteriors_of(self.model, train, rows, None, self.progress)
         if self.first == 0:
             self._start(posterior)
         with StopRequest() as stop:
             for step in range(self.first, self.steps):
-                self._step(step, train, posterior, unlabelled)
+                self._step(step, train, posterior)
                 self.progress(f"fitting the {self.name} prior", step + 1, self.steps)
                 if stop.asked or time.perf_counter() - saved > SAVE_SECONDS:
                     self._save(step + 1)
@@ -149,17 +152,17 @@ class _Fit:
         self.prior.start_at(z.to(self.model.device))
         self.ema.averaged.load_state_dict(self.prior.state_dict())
 
-    def _step(self, step: int, train: Tensor, posterior: DiagonalGaussian, unlabelled: DiagonalGaussian | None) -> None:
+    def _step(self, step: int, train: Tensor, posterior: DiagonalGaussian) -> None:
         seed_dropout(self.seed, step, 0, self.model.device)
         generator = step_generator(self.seed, PRIOR, step)
         # The recognition model has read every example once, before the fit; z is drawn anew at every step.
         rows = torch.randint(len(train), (self.settings.batch,), generator=generator)
         noise = torch.randn(self.settings.batch, self.prior.dim, generator=generator)
         mean, log_std = posterior.mean[rows], posterior.log_std[rows]
-        if unlabelled is not None and self.train_labels is not None:
+        if self.unlabelled is not None and self.train_labels is not None:
             dropped = torch.rand(len(rows), generator=generator) < self.run.recipe.training.label_dropout
-            mean = torch.where(dropped[:, None], unlabelled.mean[rows], mean)
-            log_std = torch.where(dropped[:, None], unlabelled.log_std[rows], log_std)
+            mean = torch.where(dropped[:, None], self.unlabelled.mean[rows], mean)
+            log_std = torch.where(dropped[:, None], self.unlabelled.log_std[rows], log_std)
             self.prior.labels = torch.where(dropped, self.prior.classes, self.train_labels[rows])
         z = (mean + log_std.exp() * noise).to(self.model.device)
         xt = torch.full((len(rows), self.model.positions), self.model.mask_value)
