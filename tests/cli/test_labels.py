@@ -72,8 +72,8 @@ def test_a_baseline_without_a_latent_learns_from_labels_too(tmp_path: Path, vadd
         (("sample", "RUN", "--label", "7", "--guidance", "-1"), "guidance must be at least 0"),
         (("sample", "PLAIN", "--label", "7"), "has not learnt from labels"),
         (("eval", "PLAIN", "--bound", "1", "--given-label"), "has not learnt from labels"),
-        (("train", "digits", "data.labels=true", "latent.codes=4", "--out", "new"), "latent.codes=0"),
-        (("train", "checkerboard", "data.labels=true", "--out", "new"), "unknown key 'data.labels'"),
+        (("train", "digits-per-state", "data.labels=true", "latent.codes=4", "--out", "new"), "latent.codes=0"),
+        (("train", "checkerboard", "data.labels=true", "--out", "new"), "data.labels does not go with data.kind=toy"),
     ],
 )
 def test_bad_input(
@@ -140,7 +140,8 @@ def test_labels_of_documents(tmp_path: Path, vadd_command: Command) -> None:
     rows = [{"text": f"{'ball' if n % 2 else 'vote'} {n}", "topic": ["politics", "sports"][n % 2]} for n in range(40)]
     (tmp_path / "news.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     narrow = ("network.denoiser.width=16", "network.denoiser.blocks=1", "network.recognizer.width=16")
-    tiny = ("training.steps=3", "training.batch=4", "network.heads=2", *narrow)
+    flow = ("latent.flow.steps=2", "latent.flow.transforms=2", "latent.flow.width=8", "latent.flow.batch=8")
+    tiny = ("training.steps=3", "training.batch=4", "network.heads=2", *narrow, *flow)
     labelled = ("data.labels=true", "data.label_field=topic")
     for model in ("vadd", "mdlm"):
         run = tmp_path / model

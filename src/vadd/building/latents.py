@@ -44,11 +44,13 @@ def build_prior(recipe: Recipe, format: ExampleFormat, *, informed: bool) -> Flo
             return None
         return StateReader(build_recognizer(recipe.network, format, numbers), share)
 
-    if section.per == "position":
-        sequence_flow = SequenceFlow(dim // section.dim, section.dim, context=2 * section.dim * informed, **size)
-        return FlowPrior(sequence_flow, reader(dim, section.dim))
-    half, classes = -(-settings.context // 2), len(format.labels or ())
     # Labels are one more thing to read, with a place for none.
-    context = 2 * half * informed + (classes + 1 if classes else 0)
-    flow = CouplingFlow(dim, context=context, components=settings.components, **size)
+    classes = len(format.labels or ())
+    labels = classes + 1 if classes else 0
+    if section.per == "position":
+        positions, read = dim // section.dim, 2 * section.dim * informed
+        sequence_flow = SequenceFlow(positions, section.dim, context=read + labels, **size)
+        return FlowPrior(sequence_flow, reader(dim, section.dim), classes, positions=positions)
+    half = -(-settings.context // 2)
+    flow = CouplingFlow(dim, context=2 * half * informed + labels, components=settings.components, **size)
     return FlowPrior(flow, reader(half), classes)

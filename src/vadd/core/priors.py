@@ -105,14 +105,17 @@ class Flow(Protocol):
 class FlowPrior(Prior):
     """A learned prior: a flow, and for an informed one a ``reader`` that turns states (B, N) into contexts (B, c).
 
-    With ``classes`` it is p(z | label), and one density more for z without a label: the context ends with which it is.
+    With ``classes`` it is p(z | label), and one density more for z without a label: the context ends with which it is,
+    and where the flow has contexts of ``positions`` of z, each of them does.
     """
 
     flow: Flow
 
-    def __init__(self, flow: nn.Module, reader: nn.Module | None = None, classes: int = 0) -> None:
+    def __init__(
+        self, flow: nn.Module, reader: nn.Module | None = None, classes: int = 0, *, positions: int = 1
+    ) -> None:
         super().__init__()
-        self.classes = classes
+        self.classes, self.positions = classes, positions
         self.labels: Tensor | None = None
         """(B,), of the examples or samples that z is about to be for; whoever asks sets them. ``classes`` is none."""
         self.flow = flow  # type: ignore[assignment]  # a Module that satisfies the protocol
@@ -126,8 +129,9 @@ class FlowPrior(Prior):
             return read
         none = torch.full((len(xt),), self.classes, device=xt.device)
         labels = none if self.labels is None else self.labels.to(xt.device)
-        one_hot = F.one_hot(labels, self.classes + 1).float()
-        return one_hot if read is None else torch.cat([read, one_hot], dim=-1)
+        one_hot = F.one_hot(labels, self.classes + 1).float()[:, None].expand(-1, self.positions, -1)
+        parts = [one_hot] if read is None else [read.view(len(xt), self.positions, -1), one_hot]
+        return torch.cat(parts, dim=-1).flatten(1)
 
     def start_at(self, z: Tensor) -> None:
         """Before a fit: begin near examples z (n, d)."""

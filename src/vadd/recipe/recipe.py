@@ -127,8 +127,6 @@ class Recipe(Section):
         for name, value in {"codes": 0, "heard_from": 0}.items():
             if getattr(self.latent, name) != value:
                 raise ValueError(f"data.labels goes with latent.{name}={value}, not {getattr(self.latent, name)}")
-        if self.latent.per == "position" and self.latent.prior != "normal":
-            raise ValueError("data.labels and latent.per=position go with latent.prior=normal")
         return self
 
     def to_yaml(self) -> str:

@@ -61,11 +61,6 @@ def fit_prior(
     """Fit a prior to the weights that the run was loaded with and write it beside them; see :mod:`vadd.runs.priors`."""
     if run.model.latent.dim == 0:
         raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM), and needs no prior")
-    if isinstance(run.model.latent, LabelledLatent) and run.recipe.latent.per == "position":
-        raise UserError(
-            f"{run.directory.path} is given labels, and its latent is divided among positions: a prior that is learned "
-            "does not go with both"
-        )
     if isinstance(run.model.latent, CodedLatent):
         raise UserError(f"{run.directory.path} has codes: its prior is learnt already, with the model")
     directory = RunDirectory.open(run.directory.path)  # an exported model is none
