@@ -130,7 +130,8 @@ class _Fit:
                 if stop.asked:
                     raise Interrupted(f"stopped at step {step + 1} of {self.steps} of the fit, saved")
         held_out = self.run.data.test[:JUDGED]
-        held_out_labels = None if self.train_labels is None else self.run.data.test_labels
+        known = self.run.data.test_labels
+        held_out_labels = None if self.train_labels is None or known is None else known[:JUDGED]
         kl_normal, kl = divergence_from_priors(self.model, self.ema.averaged, held_out, rows, held_out_labels)
         if not math.isfinite(kl):
             raise UserError("the prior's density is not finite; lower latent.flow.learning_rate")
@@ -210,7 +211,7 @@ def divergence_from_priors(
     log_priors = []
     for first in range(0, len(x0), rows):
         some = slice(first, first + rows)
-        prior.labels = None if labels is None else labels[: len(x0)][some].to(model.device)
+        prior.labels = None if labels is None else labels[some].to(model.device)
         log_priors.append(prior.log_prob(z[:, some].to(model.device), nothing_known[some].to(model.device)).cpu())
     kl = (posterior.log_prob(z) - torch.cat(log_priors, dim=1)).mean()
     return float(posterior.kl_to_standard_normal().sum(-1).mean()), float(kl)
