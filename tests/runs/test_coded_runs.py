@@ -161,7 +161,7 @@ def test_what_codes_do_not_go_with_is_refused_in_one_line(
 
 def test_a_network_that_divides_z_among_positions_takes_no_codes() -> None:
     with pytest.raises(UserError, match="kind=short-transformer"):
-        load_recipe("text8-small").with_overrides(["latent.per=example", "latent.codes=4", "latent.heard_from=0"])
+        load_recipe("text8-per-state").with_overrides(["latent.per=example", "latent.codes=4", "latent.heard_from=0"])
 
 
 @for_both_runs
