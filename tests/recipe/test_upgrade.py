@@ -77,7 +77,7 @@ def test_the_recipe_of_a_run_means_the_same_key_by_key(file: Path) -> None:
     found = dict(flatten(load_recipe(str(file)).model_dump(mode="json")))
     expected = {place_of(key, content): value for key, value in flatten(content)}
     assert {key: found[key] for key in expected} == expected
-    defaults = {}
+    defaults: dict[str, Any] = {}
     for section in ("data", "network"):
         smallest = validate(minimal(section, content[section]["kind"]), "new")
         defaults |= dict(flatten(smallest.model_dump(mode="json")))
