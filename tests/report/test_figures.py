@@ -1,5 +1,6 @@
 """Figures: PNG files that show what they are given."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,14 @@ def test_the_divergence_figure_has_a_line_per_run_and_one_per_floor() -> None:
     assert vadd.get_xydata() == pytest.approx(np.array([(1, 0.1), (2, 0.08)]))
     assert np.asarray(floor.get_ydata()) == pytest.approx(0.01)
     assert mdlm.get_color() != vadd.get_color()
+
+
+def test_runs_of_one_data_set_share_a_panel_whatever_their_recipes_are_called() -> None:
+    two = [replace(report("mdlm", 1.4, 0.5), data="digits"), replace(report("vadd", 0.1, 0.08), data="digits")]
+    renamed = [two[0], replace(two[1], recipe="another")]
+    assert len(divergence_by_steps(renamed, ["a", "b"], DistributionDistance).axes) == 1
+    elsewhere = [two[0], replace(two[1], data="mnist")]
+    assert len(divergence_by_steps(elsewhere, ["a", "b"], DistributionDistance).axes) == 2
 
 
 def test_models_have_their_names_and_others_keep_their_own() -> None:

@@ -23,7 +23,7 @@ from vadd.evaluation.reports import RunReport, StepResult
 from vadd.generation.options import SamplingOptions
 from vadd.parallel import Processes, process_count
 from vadd.progress import Progress, named, silent, warn
-from vadd.recipe import how_computed, published_recipe, unlike
+from vadd.recipe import Recipe, how_computed, published_recipe, unlike
 from vadd.runs.metrics import training_seconds
 from vadd.runs.run import Run
 from vadd.words import plural
@@ -170,6 +170,13 @@ def _parameters(run: Run) -> int | None:
     return sum(parameter.numel() for parameter in denoiser.parameters()) if isinstance(denoiser, nn.Module) else None
 
 
+def _data_of(recipe: Recipe) -> str:
+    """The kind of the data, and what they are called."""
+    section = recipe.data
+    called = [getattr(section, key, None) for key in ("name", "corpus", "path")]
+    return " ".join([section.kind, *(Path(name).name for name in called if name)])
+
+
 def report_of(run: Run) -> RunReport:
     """What every report begins with: which run it is about, and no results yet."""
     published = published_recipe(run.recipe)
@@ -177,6 +184,7 @@ def report_of(run: Run) -> RunReport:
         run=str(run.directory.path),
         recipe=run.recipe.name,
         model=run.recipe.model,
+        data=_data_of(run.recipe),
         vocab_size=run.format.vocab_size,
         parameters=_parameters(run),
         training_steps=run.recipe.training.steps,

@@ -223,6 +223,8 @@ class RunReport:
     recipe: str
     """The recipe's name."""
     model: str
+    data: str | None = None
+    """What it learnt from; None for reports of version 0.1.0."""
     vocab_size: int | None = None
     parameters: int | None = None
     """Of the denoiser, all that sampling uses."""
@@ -275,6 +277,7 @@ class RunReport:
             "run": self.run,
             "recipe": self.recipe,
             "model": self.model,
+            "data": self.data,
             "values": self.vocab_size,
             "parameters": self.parameters,
             "training_steps": self.training_steps,
@@ -310,6 +313,7 @@ class RunReport:
             run=json.get("run", ""),
             recipe=json["recipe"],
             model=json["model"],
+            data=json.get("data"),
             vocab_size=json.get("values"),
             parameters=json.get("parameters"),
             training_steps=json.get("training_steps"),

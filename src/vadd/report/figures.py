@@ -13,6 +13,8 @@ from vadd.evaluation.reports import LikelihoodReport, RunReport
 
 MODEL_COLOURS = {"mdlm": "#c1543a", "vadd": "#2a6f97"}
 TRUTH_LABEL = "data"
+MOST_INSIDE = 5
+"""Runs whose names find room between the lines of a panel."""
 
 Panel = tuple[str, np.ndarray[Any, np.dtype[Any]]]
 """A title and a two-dimensional histogram (V, V)."""
@@ -71,16 +73,17 @@ def training_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     return figure
 
 
-def _panels_by_recipe(
+def _panels_by_data(
     reports: Sequence[RunReport], names: Sequence[str]
 ) -> tuple[Figure, list[tuple[Axes, list[tuple[str, RunReport]]]]]:
-    """An axis for each recipe, with the reports that belong to it under their names."""
-    by_recipe: dict[str, list[tuple[str, RunReport]]] = {}
+    """An axis for each data set, with the reports that belong to it under their names."""
+    by_data: dict[str, list[tuple[str, RunReport]]] = {}
     for name, report in zip(names, reports, strict=True):
-        by_recipe.setdefault(report.recipe, []).append((name, report))
-    figure = Figure(figsize=(1.2 + 4.2 * len(by_recipe), 3.7), layout="constrained")
-    axes = figure.subplots(1, len(by_recipe), squeeze=False)[0]
-    return figure, list(zip(axes, by_recipe.values(), strict=True))
+        by_data.setdefault(report.data or report.recipe, []).append((name, report))
+    beside = 4.2 if max(map(len, by_data.values())) > MOST_INSIDE else 0.0
+    figure = Figure(figsize=(1.2 + (4.2 + beside) * len(by_data), 3.7), layout="constrained")
+    axes = figure.subplots(1, len(by_data), squeeze=False)[0]
+    return figure, list(zip(axes, by_data.values(), strict=True))
 
 
 def _colour(report: RunReport, runs_in_panel: int, number: int) -> str:
@@ -96,12 +99,15 @@ def label_step_axis(axis: Axes, steps: Iterable[int], y_label: str) -> None:
     axis.set_xlabel("sampling steps T")
     axis.set_ylabel(y_label)
     axis.grid(alpha=0.25)
-    axis.legend(frameon=False, fontsize=8)
+    where: dict[str, Any] = (
+        {"loc": "upper left", "bbox_to_anchor": (1, 1)} if len(axis.get_lines()) > MOST_INSIDE + 1 else {}
+    )
+    axis.legend(frameon=False, fontsize=8, **where)
 
 
 def divergence_by_steps(reports: Sequence[RunReport], names: Sequence[str], kind: type[Distance]) -> Figure:
     """A kind of distance against the number of sampling steps, a line per run, the sampling floor dashed below."""
-    figure, panels = _panels_by_recipe(reports, names)
+    figure, panels = _panels_by_data(reports, names)
     for axis, members in panels:
         steps_shown: set[int] = set()
         for number, (name, report) in enumerate(members):
@@ -121,7 +127,7 @@ def bound_by_steps(reports: Sequence[RunReport], names: Sequence[str]) -> Figure
 
     A report that has the paper's DELBO shows it as a dotted line, named for what it is.
     """
-    figure, panels = _panels_by_recipe(reports, names)
+    figure, panels = _panels_by_data(reports, names)
     for axis, members in panels:
         shown = [(name, report, report.likelihood) for name, report in members if report.likelihood is not None]
         for number, (name, report, likelihood) in enumerate(shown):
