@@ -33,7 +33,7 @@ def test_texts_are_judged_beside_as_many_real_ones(
     report = json.loads(file.read_text())
     assert report["samples"] == report["real_text"]["texts"] == 6
     assert report["judge"]["convention"].startswith("corpus")
-    assert report["latent_policy"] == "fixed"
+    assert report["latent_policy"] == "resample"
     for found in [*report["results"], report["real_text"]]:
         assert found["gen_ppl"] > 1
         assert found["judged_tokens"] > 0

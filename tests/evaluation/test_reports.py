@@ -36,7 +36,7 @@ def test_a_recorded_report_is_read_and_written_as_it_was(name: str) -> None:
     assert json.dumps(RunReport.from_json(RECORDED[name]).to_json()) == json.dumps(RECORDED[name])
 
 
-JOINED = ("parameters",)
+JOINED = ("parameters", "data")
 """Keys that reports have had since."""
 
 

@@ -15,8 +15,19 @@ SENTENCES = "".join(f"{'ab' * (number % 5)} c{'d' * (number % 3)}\n" for number 
 """Of 3 to 13 characters, EOS and BOS not counted; they fit into 12 positions but for a few."""
 
 
+PER_STATE = (
+    "latent.kind=per-state",
+    "latent.prior=normal",
+    "network.denoiser.latent_everywhere=false",
+    "diffusion.partly_explained=0.15",
+    "sampling.latent_policy=resample",
+)
+"""The paper's latent, about which there is more to test."""
+
+
 def text_recipe(path: Path, *overrides: str) -> Recipe:
-    return recipe_for(path).with_overrides([*TINY_NETWORK, *SHORT_TRAINING, "training.steps=10", *overrides])
+    short = [*TINY_NETWORK, *PER_STATE, *SHORT_TRAINING, "training.steps=10"]
+    return recipe_for(path).with_overrides([*short, *overrides])
 
 
 def train_on_text(folder: Path, text: str, *overrides: str) -> Run:

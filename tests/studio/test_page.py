@@ -51,7 +51,7 @@ def test_the_scrubber_goes_back_to_all_masked_and_files_can_be_kept(page: "Page"
 
 def test_a_text_that_is_a_script_is_shown_and_not_run(page: "Page") -> None:
     for run in ("digits-mdlm", "digits-vadd"):
-        page.get_by_label(run).uncheck()
+        page.locator("#runs").get_by_label(run, exact=True).uncheck()
     page.locator("#runs").get_by_label("script").check()
     page.locator("#draw-shown pre").first.wait_for()
     assert page.title() == "vadd studio"
@@ -68,7 +68,7 @@ def test_the_newest_choice_counts_whatever_is_answered_last(page: "Page") -> Non
 
     page.route("**/queue/join**", hold_back)
     for run in ("digits-mdlm", "digits-vadd"):
-        page.get_by_label(run).uncheck()
+        page.locator("#runs").get_by_label(run, exact=True).uncheck()
     page.locator("#runs").get_by_label("script").check()
     page.locator("#draw-shown pre").first.wait_for()
     page.evaluate(

@@ -8,7 +8,7 @@ import typer
 from vadd.cli.comparisons import show_comparison, show_results
 from vadd.cli.console import Narrator
 from vadd.cli.judging import JudgeOptions
-from vadd.cli.options import OverridesArgument, check_run, grouped
+from vadd.cli.options import OverridesArgument, check_run, check_there, grouped
 from vadd.cli.study_options import DataStudyOptions, NumbersOptions, OutOption, Scale
 from vadd.errors import UserError
 
@@ -83,6 +83,7 @@ def _text(
     judging: JudgeOptions,
     study: DataStudyOptions,
 ) -> None:
+    check_there(study.data)
     settings = study.settings(scale)
     from vadd.report.text_tables import text_table
     from vadd.studies.text import ratio_table, reproduce_text, text_likelihoods

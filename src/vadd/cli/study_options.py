@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, check_json, check_there, parse_steps
+from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, check_json, parse_steps
 
 
 class Scale(StrEnum):
@@ -120,5 +120,4 @@ class DataStudyOptions(StudyOptions):
     data: DataOption = None
 
     def settings(self, scale: StrEnum) -> dict[str, Any]:
-        check_there(self.data)
         return {"data": self.data, **super().settings(scale)}
