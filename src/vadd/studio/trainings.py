@@ -23,7 +23,7 @@ from vadd.words import duration, size_in_memory
 AT_ONCE = 2
 FAREWELL = 20
 """Seconds that trainings are given to save when the studio ends."""
-QUIET_ENDS = (None, 0, 130, -signal.SIGINT)
+QUIET_ENDS = (None, 0, 130, 143, -signal.SIGINT, -signal.SIGTERM)
 """Exit codes of what runs, is done or was stopped, the last before Python had begun."""
 LOOKED_AT = ("training.checkpoint_every=100", "training.evaluate_every=100", "training.log_every=20")
 """For those who watch: something new every few seconds."""
@@ -79,7 +79,7 @@ class Trainings:
         process = self._processes[name]
         if process.poll() is not None:
             raise UserError(f"{name} is not running")
-        process.send_signal(signal.SIGINT if os.name != "nt" else signal.SIGTERM)
+        process.terminate()  # not SIGINT, which children of a background job ignore
 
     def start_demo(self) -> None:
         """Both models on the digits; finished ones are opened, begun ones gone on with."""
