@@ -32,7 +32,7 @@ def studio(
 ) -> None:
     """Open a page in the browser: draw from models, fill in, walk through the latent, compare, train. Ctrl-C ends it.
 
-    Without a run both models learn digits while you watch; on two shared CPU cores that took 74 and 96 seconds.
+    Without a run both models learn digits while you watch, in about two minutes.
 
     The page is for this machine alone and needs no internet. It can open the runs that are named here, and no others.
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from vadd.errors import UserError
 from vadd.networks.mlp import TimeEmbedding
 from vadd.networks.posterior import mean_and_log_std
-from vadd.networks.residual import ResidualBlock
+from vadd.networks.residual import ResidualBlock, latent_entrance
 from vadd.networks.unet import image_shape
 from vadd.networks.unet_blocks import Layer, zeroed
 
@@ -135,11 +135,7 @@ class PyramidDenoiser(nn.Module):
         self.uses_time = time_features > 0
         self.planes = OneHotPlanes(shape, vocab_size)
         self.down = WayDown([self.planes.planes], shape, channels, width)
-        self.latent = (
-            None
-            if latent_dim is None
-            else nn.Sequential(nn.Linear(latent_dim, 4 * latent_dim), nn.SiLU(), nn.Linear(4 * latent_dim, width))
-        )
+        self.latent = None if latent_dim is None else latent_entrance(latent_dim, width)
         self.time = TimeEmbedding(time_features, width) if time_features else None
         self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
         logits = self.image[2] * vocab_size

@@ -28,6 +28,11 @@ class ResidualBlock(nn.Sequential):
         return changed
 
 
+def latent_entrance(dim: int, width: int) -> nn.Sequential:
+    """Latents (B, d) -> (B, width): what is added to the vector that the blocks work on."""
+    return nn.Sequential(nn.Linear(dim, 4 * dim), nn.SiLU(), nn.Linear(4 * dim, width))
+
+
 class ResidualDenoiser(nn.Module):
     """(xt, z, t) -> logits at the positions asked for; see :class:`vadd.core.model.Denoiser`. By default it does not
     see t.
@@ -52,11 +57,7 @@ class ResidualDenoiser(nn.Module):
         self.differences_only = True
         """Whether only the differences of logits count, as they do for probabilities and not for scores."""
         self.tokens = token_embedding(positions, vocab_size, width, value_embedding)
-        self.latent = (
-            None
-            if latent_dim is None
-            else nn.Sequential(nn.Linear(latent_dim, 4 * latent_dim), nn.SiLU(), nn.Linear(4 * latent_dim, width))
-        )
+        self.latent = None if latent_dim is None else latent_entrance(latent_dim, width)
         self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
         writing = (
             nn.Linear(width, positions * vocab_size)

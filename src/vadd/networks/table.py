@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vadd.networks.residual import ResidualBlock, SummedRecognizer
+from vadd.networks.residual import ResidualBlock, SummedRecognizer, latent_entrance
 
 
 class ColumnEmbedding(nn.Module):
@@ -63,11 +63,7 @@ class TableDenoiser(nn.Module):
         self.vocab_size = vocab_size
         known = sizes_of(positions, vocab_size, sizes)
         self.tokens = ColumnEmbedding(known, width)
-        self.latent = (
-            None
-            if latent_dim is None
-            else nn.Sequential(nn.Linear(latent_dim, 4 * latent_dim), nn.SiLU(), nn.Linear(4 * latent_dim, width))
-        )
+        self.latent = None if latent_dim is None else latent_entrance(latent_dim, width)
         self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
         self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, sum(known)))
         value, begin = torch.arange(vocab_size), torch.tensor([0, *accumulate(known)][:-1])
