@@ -33,7 +33,7 @@ SMALL: dict[str, Any] = {
     "progress": False,
 }
 """Keywords that say what TINY_ARRAY says on the command line."""
-SHORT_TEXT: dict[str, Any] = {"steps": 2, "batch": 8, "progress": False}
+SHORT_TEXT: dict[str, Any] = {"steps": 2, "batch": 8, "latent": {"prior": "normal"}, "progress": False}
 
 
 def stop_at(step: int) -> Callable[[Event], None]:

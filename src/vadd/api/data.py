@@ -5,19 +5,21 @@ What lies in memory is written into the run, so that the run can be resumed and 
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from vadd.building import build_dataset, recipe_for
+from vadd.building import build_dataset, recipe_for, recipe_for_documents
 from vadd.data import DiscreteDataset, check_dataset, save_dataset, split_array, values_of
 from vadd.data.dataset import Array
+from vadd.data.labels import Labels, given_labels
 from vadd.data.tables import schema_for, table_dataset
 from vadd.data.tables.reading import RawTable, from_frame, is_frame, read_table
 from vadd.data.tables.writing import write_cells
+from vadd.data.text.known import LABEL_FIELD
 from vadd.errors import UserError
 from vadd.files import whole_file, whole_path
 from vadd.progress import Progress
@@ -38,8 +40,8 @@ from vadd.recipe import (
 from vadd.recipe.own_data import LONGEST_ITEM
 from vadd.runs.layout import RunDirectory
 
-IN_MEMORY = "the array"
-"""What errors call it."""
+IN_MEMORY, TEXTS = "the array", "the texts"
+"""What errors call them."""
 
 
 class Source(ABC):
@@ -83,12 +85,15 @@ class Named(Source):
 class InMemoryArray(Source):
     name = "array"
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: Array, labels: Any = None) -> None:
         self.array = array
         self.vocab_size = values_of(array, None, IN_MEMORY)
+        self.names = None if labels is None else given_labels(labels, len(array), IN_MEMORY)
+        self.labels = None if self.names is None else Labels.of(self.names, IN_MEMORY)
 
     def recipe(self, directory: RunDirectory) -> Recipe:
-        data = ArrayData(path=str(directory.examples(".npy").resolve()), vocab_size=self.vocab_size)
+        path, labelled = directory.examples(".npy").resolve(), self.labels is not None
+        data = ArrayData(path=str(path), vocab_size=self.vocab_size, labels=labelled)
         return recipe_for_examples(data, directory.path.name, len(self.array), self.array.shape[1:], self.vocab_size)
 
     def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
@@ -102,35 +107,55 @@ class InMemoryArray(Source):
             vocab_size=data.vocab_size,
             test_fraction=data.test_fraction,
             seed=recipe.seed,
+            labels=self.labels if data.labels else None,
         )
 
     def keep(self, directory: RunDirectory) -> None:
         with whole_file(directory.examples(".npy")) as file:
             np.save(file, self.array, allow_pickle=False)
+        if self.names is not None:
+            with whole_file(directory.example_labels) as file:
+                np.save(file, np.array(self.names), allow_pickle=False)
 
     def check_same(self, directory: RunDirectory) -> None:
-        kept = directory.examples(".npy")
+        kept, labels = directory.examples(".npy"), directory.example_labels
         if not kept.exists() or not np.array_equal(np.load(kept, mmap_mode="r", allow_pickle=False), self.array):
             raise UserError(f"{directory.path} has learnt from other data than the array that was given")
+        names = np.load(labels, allow_pickle=False).tolist() if labels.exists() else None
+        if names != self.names:
+            told = "without labels" if names is None else "from other labels than were given"
+            raise UserError(f"{directory.path} has learnt {told}")
 
 
 class Texts(Source):
     name = "texts"
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        self.content = "".join(json.dumps({"text": text}) + "\n" for text in texts)
-        self.count, self.longest = len(texts), max(map(len, texts))
+    def __init__(self, texts: Sequence[str], labels: Any = None) -> None:
+        names = None if labels is None else given_labels(labels, len(texts), TEXTS)
+        rows = [{"text": text} for text in texts]
+        if names is not None:
+            rows = [row | {LABEL_FIELD: name} for row, name in zip(rows, names, strict=True)]
+        kept = [row for row in rows if row["text"].strip()]
+        if len(kept) < 2:
+            raise UserError(f"there are {len(kept)} texts that are not blank; at least 2 are needed")
+        self.labelled = names is not None
+        if self.labelled:
+            Labels.of([row[LABEL_FIELD] for row in kept], TEXTS)
+        self.content = "".join(json.dumps(row) + "\n" for row in kept)
+        self.lengths = [len(row["text"]) for row in kept]
 
     def recipe(self, directory: RunDirectory) -> Recipe:
         with TemporaryDirectory() as folder:
             file = self._written(Path(folder))
-            items = self.longest <= LONGEST_ITEM
-            found = (
-                recipe_for_items(file, self.count, self.longest) if items else recipe_for_text(file, len(self.content))
-            )
+            if self.labelled:
+                found = recipe_for_documents(file, self.lengths, TEXTS)
+            elif max(self.lengths) <= LONGEST_ITEM:
+                found = recipe_for_items(file, len(self.lengths), max(self.lengths))
+            else:
+                found = recipe_for_text(file, len(self.content))
         path = str(directory.examples(".jsonl").resolve())
-        changed = {"name": directory.path.name, "data": found.data.model_copy(update={"path": path})}
-        return found.model_copy(update=changed)
+        data = found.data.model_copy(update={"path": path, "labels": self.labelled})
+        return found.model_copy(update={"name": directory.path.name, "data": data})
 
     def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
         if not isinstance(recipe.data, TextData):
@@ -209,30 +234,43 @@ class InMemoryDataset(Source):
             raise UserError(f"{directory.path} has learnt from other data than the data set that was given")
 
 
-def source_of(data: Any) -> Source:
-    """What ``data`` are."""
-    if isinstance(data, Recipe):
-        return Named(data)
-    if isinstance(data, str | Path):
-        return Named(_named(data))
+def source_of(data: Any, labels: Any = None, reading: Mapping[str, Any] | None = None) -> Source:
+    """What ``data`` are. ``labels`` are those of data in memory; ``reading`` says how a file is to be read, as
+    :func:`vadd.building.recipe_for` takes it.
+    """
+    if isinstance(data, Recipe | str | Path):
+        if labels is not None:
+            raise UserError(
+                "labels=[...] are for data in memory; for a recipe or a file labels=True takes those that the data have"
+            )
+        return Named(data if isinstance(data, Recipe) else _named(data, reading or {}))
     if isinstance(data, DiscreteDataset):
+        if labels is not None:
+            raise UserError("a DiscreteDataset has its labels in train_labels, test_labels and label_names")
         return InMemoryDataset(data)
     if is_frame(data):
+        if labels is not None:
+            raise UserError(
+                "a label of a table is one of its columns: leave labels out, and draw rows that have it with "
+                "sample_frame(n, {COLUMN: VALUE})"
+            )
         return Rows(from_frame(data))
-    return _in_memory(data)
+    if labels is None and reading is not None and reading["labels"]:
+        raise UserError("the labels of data in memory are given with them: labels=[...], one for each example")
+    return _in_memory(data, labels)
 
 
-def _named(name: str | Path) -> Recipe:
+def _named(name: str | Path, reading: Mapping[str, Any]) -> Recipe:
     """A recipe by its name or file, or one for the data at this path."""
     if str(name) in recipe_names() or Path(name).suffix in (".yaml", ".yml"):
         return load_recipe(str(name))
     if Path(name).exists():
-        return recipe_for(Path(name))
+        return recipe_for(Path(name), **reading)
     hint = suggestion(str(name), recipe_names())
     raise UserError(f"{str(name)!r} is neither a recipe nor a file or folder that is there{hint}")
 
 
-def _in_memory(data: Any) -> Source:
+def _in_memory(data: Any, labels: Any) -> Source:
     if hasattr(data, "detach"):  # a tensor, on whatever device
         data = data.detach().cpu()
     try:
@@ -240,13 +278,10 @@ def _in_memory(data: Any) -> Source:
     except ValueError:  # rows of different lengths
         raise UserError("the data are rows of different lengths; an array of integers is needed, or texts") from None
     if array.dtype.kind in "UOT" and array.ndim == 1:
-        texts = [str(text) for text in array.tolist() if isinstance(text, str) and text.strip()]
         others = {type(text).__name__ for text in array.tolist() if not isinstance(text, str)}
         if others:
             raise UserError(f"a list of texts holds {', '.join(sorted(others))} too; give text only")
-        if len(texts) < 2:
-            raise UserError(f"there are {len(texts)} texts that are not blank; at least 2 are needed")
-        return Texts(texts)
+        return Texts([str(text) for text in array.tolist()], labels)
     if array.dtype.kind == "f":
         raise UserError(
             f"the array holds {array.dtype} values; integers are needed: cut them into levels first, or "
@@ -257,4 +292,4 @@ def _in_memory(data: Any) -> Source:
             f"vadd.train takes arrays and tensors of integers, DataFrames, texts, a DiscreteDataset, a path or the "
             f"name of a recipe, not {type(data).__name__}"
         )
-    return InMemoryArray(array.astype(np.uint8) if array.dtype.kind == "b" else array)
+    return InMemoryArray(array.astype(np.uint8) if array.dtype.kind == "b" else array, labels)

@@ -34,6 +34,7 @@ def train(
     out: str | Path | None = None,
     model: ModelName | None = None,
     *,
+    labels: Any = None,
     denoiser: nn.Module | None = None,
     recognizer: nn.Module | None = None,
     resume: bool = False,
@@ -53,6 +54,9 @@ def train(
     ``out`` is the run's directory, by default ``runs/NAME-MODEL``; a run that is there is never replaced without
     ``overwrite``. ``model`` is "vadd" unless the recipe says otherwise, or "mdlm" for the same without a latent, or
     another of :mod:`vadd.recipe.models`.
+
+    ``labels`` are those of an array or of texts, one integer or text for each example: the run then draws of one of
+    them, ``run.sample(16, label="cat")``. For a file, a folder or a recipe ``labels=True`` takes those that are there.
 
     A ``denoiser`` (:class:`vadd.Denoiser`) and, for "vadd", a ``recognizer`` (:class:`vadd.Recognizer`) of your own
     take the place of the recipe's networks. They are checked (:func:`vadd.check`) and stay as they are: the run has
@@ -75,7 +79,11 @@ def train(
         raise UserError("resume and overwrite exclude each other")
     if model is not None:
         settings["model"] = model
-    source = None if data is None else source_of(data)
+    if isinstance(labels, bool):
+        labels, settings = None, settings | {"data.labels": labels}
+    source = None if data is None else source_of(data, labels, _reading(settings))
+    if source is None and labels is not None:
+        raise UserError("labels are given beside their data: vadd.train(data, labels=labels)")
     own = given_networks(denoiser, recognizer)
     make = _job_to_resume if resume else _new_job
     job = make(source, out, _Wanted(settings, own), overwrite)
@@ -85,6 +93,12 @@ def train(
     if outcome.finished and is_main():
         fit_priors_of_recipe(job.directory.path, own=own)
     return load(job.directory.path, denoiser=denoiser, recognizer=recognizer)
+
+
+def _reading(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What the keywords say of how a file is read, which decides what recipe it gets."""
+    field = settings.get("data.field", settings.get("field"))
+    return {"field": field, "labels": bool(settings.get("data.labels"))}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from vadd.building.diffusion import MASK_DRAWS, SCHEDULES, WEIGHT_POWERS, build_
 from vadd.building.latents import LATENTS, build_latent, build_prior
 from vadd.building.models import KERNELS, MODEL_BUILDERS, build_model
 from vadd.building.networks import NETWORKS, OwnNetworks, build_denoiser, build_recognizer, rows_at_once
-from vadd.building.own_data import kind_of_data, recipe_for
+from vadd.building.own_data import kind_of_data, recipe_for, recipe_for_documents
 from vadd.building.samplers import SAMPLERS, sampler_named
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "example_format",
     "kind_of_data",
     "recipe_for",
+    "recipe_for_documents",
     "rows_at_once",
     "sampler_named",
 ]

@@ -1,5 +1,6 @@
 """A recipe for somebody's own data, by looking at them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from vadd.data import read_array
@@ -81,7 +82,10 @@ def _recipe_for_text(path: Path, field: str | None, labels: bool) -> Recipe:
     """Of a text with one item a line each item is a sequence; of documents with labels each document is one."""
     files = text_files(path)
     if labels:
-        return _recipe_for_documents(TextFiles(files, "line", field or DEFAULT_FIELD), path)
+        lengths = [len(document) for document in TextFiles(files, "line", field or DEFAULT_FIELD)]
+        if not lengths:
+            raise UserError(f"{path} holds no text")
+        return recipe_for_documents(path, lengths, str(path))
     if path.suffix in ROW_SUFFIXES and LABEL_FIELD in first_fields(path):
         _mention(f"{path}: the field {LABEL_FIELD!r} could be the label of each document")
     items = items_in(path, LONGEST_ITEM) if path.is_file() else None
@@ -93,15 +97,13 @@ def _recipe_for_text(path: Path, field: str | None, labels: bool) -> Recipe:
     return recipe_for_items(path, count, longest, documents="line")
 
 
-def _recipe_for_documents(documents: TextFiles, path: Path) -> Recipe:
-    lengths = [len(document) for document in documents]
-    if not lengths:
-        raise UserError(f"{path} holds no text")
+def recipe_for_documents(path: Path, lengths: Sequence[int], source: str) -> Recipe:
+    """For documents of so many characters each, one a sequence; ``source`` is what the user calls them."""
     longest = max(lengths)
     if longest > LONGEST_ITEM:
         cut = sum(length > LONGEST_ITEM for length in lengths)
         note(
-            f"{path}: {cut:,} of {len(lengths):,} documents are cut after {LONGEST_ITEM} characters; a larger "
+            f"{source}: {cut:,} of {len(lengths):,} documents are cut after {LONGEST_ITEM} characters; a larger "
             "data.length reads more"
         )
     return recipe_for_items(path, len(lengths), min(longest, LONGEST_ITEM))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +31,8 @@ class Labels:
     def of(cls, found: Sequence[str], source: str) -> "Labels":
         """Of one name for each example; ``source`` is what errors call them."""
         names, codes, counts = np.unique(np.asarray(found, dtype=np.str_), return_inverse=True, return_counts=True)
+        if not all(name.strip() for name in names.tolist()):
+            raise UserError(f"{source}: a label is blank; every example needs one that can be named")
         if len(names) < 2:
             raise UserError(f"{source}: all examples have the label {str(names[0])!r}; at least 2 labels are needed")
         if len(names) > MOST_LABELS:
@@ -77,10 +80,33 @@ def read_labels(path: Path, examples: int) -> Labels:
     return labels_of(array, examples, str(path))
 
 
+def given_labels(labels: Any, examples: int, source: str) -> list[str]:
+    """One name for each of ``examples`` examples, of whatever Python holds labels in: a list, an array, a tensor or a
+    column of a DataFrame, of integers or text.
+    """
+    if hasattr(labels, "detach"):  # a tensor, on whatever device
+        labels = labels.detach().cpu()
+    try:
+        array = np.asarray(labels)
+    except ValueError:  # lists of different lengths
+        raise UserError(f"{source}: labels are one integer or text for each example, not lists of them") from None
+    if array.dtype.kind == "O" and array.ndim == 1:
+        wrong = [label for label in array.tolist() if not isinstance(label, str | int)]
+        if wrong:
+            raise UserError(f"{source}: the label {wrong[0]!r} is neither text nor an integer; every example needs one")
+        array = np.array([str(label) for label in array.tolist()])
+    _check_labels(array, examples, source)
+    return [str(label) for label in array.tolist()]
+
+
 def labels_of(array: Array, examples: int, source: str) -> Labels:
     """The same for an array in memory."""
+    _check_labels(array, examples, source)
+    return Labels.of([str(label) for label in array.tolist()], source)
+
+
+def _check_labels(array: Array, examples: int, source: str) -> None:
     if array.ndim != 1 or array.dtype.kind not in "iubUT":
         raise UserError(f"{source}: labels are (n,) integers or text, not {array.dtype} of the shape {array.shape}")
     if len(array) != examples:
         raise UserError(f"{source}: {plural(len(array), 'label')} for {plural(examples, 'example')}")
-    return Labels.of([str(label) for label in array.tolist()], source)

@@ -98,7 +98,7 @@ def evaluate(
             if len(run.shape) == 3:
                 images[count] = shown_images(drawn, judge)
             if run.tokenizer is not None:
-                texts[count] = run.texts(torch.from_numpy(drawn[:SHOWN_TEXTS]))
+                texts[count] = run.texts(torch.from_numpy(of_all_labels(drawn, judge)[:SHOWN_TEXTS]))
             if run.table is not None:
                 rows[count] = drawn
         if run.table is not None:

@@ -14,7 +14,7 @@ from vadd.errors import UserError
 from vadd.evaluation.classifier import classifier_features, data_checksum
 from vadd.evaluation.frechet import FeatureStatistics, feature_statistics, frechet_distance, kept_statistics
 from vadd.evaluation.inception import InceptionFeatures
-from vadd.evaluation.judge import Judge
+from vadd.evaluation.judge import Judge, labels_in_order, shares_of_labels
 from vadd.evaluation.metrics import FrechetDistance, InceptionDistance
 from vadd.parallel import default_device
 from vadd.progress import Progress
@@ -47,9 +47,7 @@ class FrechetJudge(Judge):
         self.truth = feature_statistics(self.features, data.train, batch=1000, progress=progress)
         self.floor = frechet_distance(self.truth, feature_statistics(self.features, data.test, batch=1000))
         if data.label_names is not None:
-            # As frequent as in the training set: together they are what the model draws without a label.
-            shares = torch.bincount(data.train_labels, minlength=len(data.label_names)) / len(data.train_labels)
-            self.of_labels = tuple(max(2, round(share * self.samples)) for share in shares.tolist())
+            self.of_labels = shares_of_labels(data, self.samples, least=2)
             self.samples = sum(self.of_labels)
             parts = [data.train[data.train_labels == label] for label in range(len(self.of_labels))]
             self.truths = [
@@ -62,12 +60,11 @@ class FrechetJudge(Judge):
         distance = FrechetDistance(frechet_distance(self.truth, found), self.floor, self.features.accuracy)
         if not self.of_labels:
             return distance
-        wanted = torch.arange(len(self.of_labels)).repeat_interleave(torch.tensor(self.of_labels))
         by_label = [
             None if truth is None else frechet_distance(truth, feature_statistics(self.features, part, batch=1000))
             for truth, part in zip(self.truths, torch.split(tokens, list(self.of_labels)), strict=True)
         ]
-        obeyed = float((self.features.classes(tokens).cpu() == wanted).double().mean())
+        obeyed = float((self.features.classes(tokens).cpu() == labels_in_order(self.of_labels)).double().mean())
         return replace(distance, labels_obeyed=obeyed, frechet_by_label=tuple(by_label))
 
 

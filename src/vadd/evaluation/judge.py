@@ -2,7 +2,9 @@
 
 from abc import ABC, abstractmethod
 
-from vadd.data.dataset import Array
+import torch
+
+from vadd.data.dataset import Array, DiscreteDataset
 from vadd.evaluation.metrics import Metrics
 from vadd.evaluation.reports import JudgeReport, RealText
 from vadd.runs.run import Run
@@ -29,3 +31,21 @@ class Judge(ABC):
     def beside(self, run: Run) -> "Judge":
         """The same for another model of the same data."""
         return self
+
+
+def shares_of_labels(data: DiscreteDataset, samples: int, least: int) -> tuple[int, ...]:
+    """How many of ``samples`` samples to draw of each label: as frequent as in the training set, so that together they
+    are what the model draws without a label, but ``least`` of each, if that makes them more.
+    """
+    assert data.train_labels is not None
+    assert data.label_names is not None
+    wanted = torch.bincount(data.train_labels, minlength=len(data.label_names)) * (samples / len(data.train_labels))
+    numbers = wanted.floor()
+    # What rounding down leaves goes to those that it took most from.
+    numbers[(wanted - numbers).argsort(descending=True, stable=True)[: samples - int(numbers.sum())]] += 1
+    return tuple(max(least, int(number)) for number in numbers.tolist())
+
+
+def labels_in_order(of_labels: tuple[int, ...]) -> torch.Tensor:
+    """Of samples that come one label after the other, so many of each: the number of each one's label."""
+    return torch.arange(len(of_labels)).repeat_interleave(torch.tensor(of_labels))

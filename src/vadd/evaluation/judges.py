@@ -17,12 +17,13 @@ from vadd.errors import UserError
 from vadd.evaluation.divergence import draw_histogram, histogram, jsd, paper_js, sampling_floor
 from vadd.evaluation.exact import ExactDistributions
 from vadd.evaluation.image_judges import FrechetJudge, InceptionJudge
-from vadd.evaluation.judge import Judge
+from vadd.evaluation.judge import Judge, labels_in_order, shares_of_labels
 from vadd.evaluation.language_judge import LanguageJudge, Scores
 from vadd.evaluation.metrics import DistributionDistance, PairDistance, TableDistance, TextMetrics
 from vadd.evaluation.pairs import pair_jsd, position_pairs
 from vadd.evaluation.reports import RealText
 from vadd.evaluation.table_rows import RowComparison
+from vadd.evaluation.text_labels import LabelReader
 from vadd.evaluation.text_statistics import text_statistics
 from vadd.progress import Progress
 from vadd.runs.run import Run
@@ -107,7 +108,9 @@ class DistributionJudge(Judge):
 
 
 class TextJudge(Judge):
-    """How varied texts are, beside as many held-out ones; with a language model also their generative perplexity."""
+    """How varied texts are, beside as many held-out ones; with a language model also their generative perplexity, and
+    of a run with labels whether they obey them.
+    """
 
     def __init__(self, run: Run, samples: int, seed: int, language: LanguageJudge | None, progress: Progress) -> None:
         if run.tokenizer is None:
@@ -118,7 +121,14 @@ class TextJudge(Judge):
         chosen = np.random.default_rng([seed, 2]).permutation(len(held_out))[:samples]
         real = held_out[torch.from_numpy(np.sort(chosen))].long()
         self.reader = None if language is None else language.about()
-        self.real_text = RealText(len(real), self._measure(real, "the judge reads real text"))
+        metrics = self._measure(real, "the judge reads real text")
+        self.labels: LabelReader | None = None
+        if run.format.labels is not None:
+            self.labels = LabelReader(run, seed, progress)
+            self.of_labels = shares_of_labels(run.data, samples, least=1)
+            self.samples = sum(self.of_labels)
+            metrics = replace(metrics, classifier_accuracy=self.labels.accuracy)
+        self.real_text = RealText(len(real), metrics)
 
     def _measure(self, tokens: Tensor, what: str) -> TextMetrics:
         texts = self.run.texts(tokens)
@@ -129,7 +139,18 @@ class TextJudge(Judge):
         return with_scores(metrics, scores, texts, self.language)
 
     def __call__(self, drawn: Array, steps: int) -> TextMetrics:
-        return self._measure(torch.from_numpy(drawn), f"the judge reads samples, T = {steps}")
+        tokens = torch.from_numpy(drawn)
+        metrics = self._measure(tokens, f"the judge reads samples, T = {steps}")
+        if self.labels is None:
+            return metrics
+        obeyed = self.labels.labels(self.run.texts(tokens)) == labels_in_order(self.of_labels).numpy()
+        by_label = [float(part.mean()) for part in np.split(obeyed, np.cumsum(self.of_labels)[:-1])]
+        return replace(
+            metrics,
+            classifier_accuracy=self.labels.accuracy,
+            labels_obeyed=float(obeyed.mean()),
+            obeyed_by_label=tuple(by_label),
+        )
 
 
 def with_scores(metrics: TextMetrics, scores: Scores, texts: Sequence[str], language: LanguageJudge) -> TextMetrics:

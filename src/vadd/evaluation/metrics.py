@@ -130,13 +130,23 @@ class TextMetrics:
     distinct_1: float | None
     distinct_2: float | None
     distinct_3: float | None
+    classifier_accuracy: float | None = None
+    """Of a run with labels: how often a classifier of texts finds the label of a held-out document."""
+    labels_obeyed: float | None = None
+    """For samples that were drawn of given labels: in how many it finds the label."""
+    obeyed_by_label: tuple[float, ...] | None = None
+    """The same of the samples of each label."""
 
     def to_json(self) -> dict[str, Any]:
-        """The judge's entries are missing where there was no judge."""
-        left_out = JUDGED if self.judged_tokens is None else ()
+        """The judge's entries are missing where there was no judge, those about labels where there were none."""
+        left_out = {
+            *(JUDGED if self.judged_tokens is None else ()),
+            *(n for n in OF_LABELS if getattr(self, n) is None),
+        }
         return {key: value for key, value in asdict(self).items() if key not in left_out}
 
 
+OF_LABELS = ("classifier_accuracy", "labels_obeyed", "obeyed_by_label")
 JUDGED = ("gen_ppl", "gen_ppl_stderr", "judge_bits", "judged_tokens", "empty_texts", "cut_texts")
 
 Metrics = Distance | TextMetrics

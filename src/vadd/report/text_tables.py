@@ -15,6 +15,10 @@ STATISTICS_NOTE = (
     "has a low one. distinct-2: distinct pairs of neighbouring words over all of them. The closer to real text the "
     "better, all of them at once."
 )
+LABELS_NOTE = (
+    " Labels obeyed: the share of samples, as many of each label as the training set has, in which a small classifier "
+    "of texts finds the label; beside real texts how often it is right about held-out documents."
+)
 WITHOUT_A_JUDGE = "No generative perplexity: that needs a judge, a causal language model."
 
 
@@ -30,11 +34,14 @@ def quality_table(reports: Sequence[RunReport]) -> Table:
 def text_table(reports: Sequence[RunReport]) -> Table:
     """One row per run and number of steps; last the same numbers of real text."""
     judged = any(report.judge for report in reports)
+    labelled = any(report.real_text and report.real_text.metrics.classifier_accuracy is not None for report in reports)
 
     def cells(metrics: TextMetrics) -> list[Cell]:
         distinct = "-" if metrics.distinct_2 is None else f"{metrics.distinct_2:.3f}"
         heard = [_perplexity(metrics), _bits(metrics)] if judged else []
-        return [*heard, f"{metrics.sample_entropy:.3f}", distinct]
+        obeyed = metrics.labels_obeyed if metrics.labels_obeyed is not None else metrics.classifier_accuracy
+        about_labels: list[Cell] = [None if obeyed is None else f"{obeyed:.3f}"] if labelled else []
+        return [*heard, f"{metrics.sample_entropy:.3f}", distinct, *about_labels]
 
     rows: list[list[Cell]] = [
         [name, steps, *cells(metrics)]
@@ -49,7 +56,9 @@ def text_table(reports: Sequence[RunReport]) -> Table:
             rows += [] if row in rows else [row]
     samples = " or ".join(dict.fromkeys(str(report.samples) for report in reports))
     note = f"{samples} samples for each number of steps. {judge_note(reports)}{_odd_texts(reports)} {STATISTICS_NOTE}"
+    note += LABELS_NOTE if labelled else ""
     columns = ["run", "steps", *(["gen. PPL", "bits/char"] if judged else []), "entropy", "distinct-2"]
+    columns += ["labels obeyed"] if labelled else []
     return Table("Texts by number of steps", columns, rows, note)
 
 

@@ -11,6 +11,7 @@ runs/checkerboard-vadd/
         prior-{flow,informed}.safetensors, priors.json    where priors were fitted
     tensorboard/         when TensorBoard is installed
     examples.npy, examples.jsonl or examples/    the data, when they were given in Python
+    labels.npy           the labels of examples.npy, when there are any
 
 An exported model is a folder with model.safetensors, recipe.yaml, config.json, README.md and perhaps tokenizer/ or
 table.json.
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 RECIPE, DATA, METRICS, CHECKPOINTS, TOKENIZER = "recipe.yaml", "data.json", "metrics.jsonl", "checkpoints", "tokenizer"
 MODEL, EMA, OPTIMIZER, MANIFEST = "model.safetensors", "ema.safetensors", "optimizer.safetensors", "checkpoint.json"
-PRIORS, EXAMPLES, TABLE = "priors.json", "examples", "table.json"
+PRIORS, EXAMPLES, LABELS, TABLE = "priors.json", "examples", "labels.npy", "table.json"
 EXPORTED_WEIGHTS, EXPORTED_CONFIG, EXPORTED_CARD = "model.safetensors", "config.json", "README.md"
 
 CheckpointName = Literal["latest", "best"] | int
@@ -138,6 +139,11 @@ class RunDirectory:
     def examples(self, suffix: str = "") -> Path:
         """Where the data lie that were given in Python: an array, texts, or a folder for a whole data set."""
         return self.path / f"{EXAMPLES}{suffix}"
+
+    @property
+    def example_labels(self) -> Path:
+        """Beside an array that was given in Python: where its labels are looked for, wherever the run goes."""
+        return self.path / LABELS
 
     def write_data(self, about: Mapping[str, object]) -> None:
         """What the model must know of its data, so that sampling never has to read them."""

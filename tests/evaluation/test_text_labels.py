@@ -1,0 +1,98 @@
+"""Whether texts obey their labels."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import vadd
+from tests.helpers.commands import Command
+from vadd.data import DiscreteDataset
+from vadd.evaluation.judge import labels_in_order, shares_of_labels
+from vadd.evaluation.metrics import TextMetrics, read_fields
+from vadd.evaluation.text_labels import LabelReader
+
+LETTERS = {"vowels": "aeiou", "consonants": "bcdfg", "digits": "01234"}
+TINY: dict[str, Any] = {
+    "steps": 300,
+    "batch": 32,
+    "learning_rate": 3e-3,
+    "latent": {"dim": 2, "prior": "normal"},
+    "network": {"denoiser": {"width": 32, "blocks": 1}, "recognizer": {"width": 32}, "heads": 2},
+    "progress": False,
+}
+
+
+def texts_with_labels() -> tuple[list[str], list[str]]:
+    """Of other letters for each label; consonants are twice as frequent."""
+    random = np.random.default_rng(0)
+    labels = ["vowels", "consonants", "consonants", "digits"] * 50
+    return ["".join(random.choice(list(LETTERS[label]), 6)) for label in labels], labels
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> vadd.Run:
+    texts, labels = texts_with_labels()
+    return vadd.train(texts, tmp_path_factory.mktemp("texts") / "run", labels=labels, **TINY)
+
+
+def test_the_classifier_learns_labels_from_training_documents(run: vadd.Run) -> None:
+    reader = LabelReader(run)
+    assert reader.accuracy == 1
+    assert reader.documents == len(run.data.test)
+    assert [run.format.labels[number] for number in reader.labels(["aeiaei", "gfdgfd", "012012"])] == list(LETTERS)  # type: ignore[index]
+    assert len(reader.labels(["", "ä"])) == 2
+
+
+def test_samples_obey_and_disobey(run: vadd.Run, tmp_path: Path, vadd_command: Command) -> None:
+    done = vadd_command("eval", run.directory.path, "--steps", "1,8", "--samples", "90", "--json", tmp_path / "e.json")
+    assert done.code == 0, done.err
+    assert "labels obeyed" in done.out
+    assert "samples are drawn" not in done.err.replace("of 90", "")
+    found = json.loads((tmp_path / "e.json").read_text())
+    assert found["samples"] == 90
+    assert found["real_text"]["classifier_accuracy"] == 1
+    assert "labels_obeyed" not in found["real_text"]
+    for result in found["results"]:
+        assert result["classifier_accuracy"] == 1
+        assert len(result["obeyed_by_label"]) == 3
+        assert result["labels_obeyed"] > 0.9
+    again = read_fields(TextMetrics, found["results"][0])
+    assert again.to_json() == {key: value for key, value in found["results"][0].items() if key != "steps"} | {
+        "obeyed_by_label": tuple(found["results"][0]["obeyed_by_label"])
+    }
+
+
+def test_a_run_that_does_not_listen_is_found_out(run: vadd.Run) -> None:
+    from vadd.evaluation.judges import TextJudge
+    from vadd.progress import silent
+
+    judge = TextJudge(run, 80, 0, None, silent)
+    deaf = run.sample(80, label="digits", steps=8)
+    metrics = judge(deaf.numpy(), 8)
+    assert metrics.labels_obeyed == pytest.approx(judge.of_labels[1] / 80, abs=0.1)
+    assert metrics.obeyed_by_label is not None
+    assert metrics.obeyed_by_label[0] < 0.1
+
+
+def test_without_labels_nothing_is_said_of_them(tmp_path: Path, vadd_command: Command) -> None:
+    texts, _ = texts_with_labels()
+    vadd.train(texts, tmp_path / "run", **{**TINY, "steps": 2})
+    done = vadd_command("eval", tmp_path / "run", "--steps", "1", "--samples", "8", "--json", tmp_path / "e.json")
+    assert done.code == 0, done.err
+    assert "obeyed" not in done.out + (tmp_path / "e.json").read_text()
+
+
+@pytest.mark.parametrize("samples", [3, 7, 10, 100, 101])
+def test_labels_are_drawn_as_frequent_as_they_were(samples: int) -> None:
+    labels = torch.tensor([0] * 5 + [1] * 3 + [2] * 2)
+    examples = torch.zeros(10, 1, dtype=torch.int64)
+    data = DiscreteDataset("d", 2, (1,), examples, examples, train_labels=labels, label_names=("a", "b", "c"))
+    found = shares_of_labels(data, samples, least=0)
+    assert sum(found) == samples
+    assert np.abs(np.array(found) - samples * np.array([0.5, 0.3, 0.2])).max() < 1
+    assert min(shares_of_labels(data, samples, least=2)) >= 2
+    assert labels_in_order(found).bincount(minlength=3).tolist() == list(found)
