@@ -137,6 +137,11 @@ def test_the_zoo_lists_every_model(vadd_command: Command, tmp_path: Path) -> Non
     assert "vadd reproduce baselines --data digits --models mdlm,vadd,ddpm" in vadd_command("zoo", "ddpm").out
     one = vadd_command("zoo", "md4")
     assert "diffusion.schedule: cosine" in one.out
+    for name in EVERY_MODEL:
+        shown = vadd_command("zoo", name)
+        assert (shown.code, shown.err) == (0, "")
+        assert "None" not in shown.out
+    assert "training.start_from: RUN" in vadd_command("zoo", "edlm").out
     wrong = vadd_command("zoo", "sed")
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)
     assert "did you mean 'sedd'" in wrong.err

@@ -1,21 +1,28 @@
 """All models side by side at equal processor time; the paper's numbers stand apart."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.helpers.commands import Command
 from tests.helpers.pictures import cifar_files, mnist_files
 from tests.helpers.text_runs import BOOK, TINY_NETWORK
-from vadd.progress import silent
-from vadd.recipe import MODELS, load_recipe
+from vadd.errors import UserError
+from vadd.progress import Progress, silent
+from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, load_recipe
 from vadd.report.tables import model_label
-from vadd.studies import equal_time
-from vadd.studies.baseline_page import Row, baselines_table, verdict
-from vadd.studies.baselines import SETTINGS, TRAINED, BaselineData, Baselines, reproduce_baselines
-from vadd.studies.equal_time import steps_in
+from vadd.runs.run import Run, load
+from vadd.studies import baselines, equal_time
+from vadd.studies.baseline_page import baselines_table, likelihood_table, summary_table, verdict
+from vadd.studies.baseline_rows import Row
+from vadd.studies.baselines import Baselines, reproduce_baselines
+from vadd.studies.contenders import Contender
+from vadd.studies.entrants import SETTINGS, TRAINED, BaselineData, entrants_of, takes_part
+from vadd.studies.equal_time import FIT_SHARE, lengths_in, trained_for
 
 SMALL = ("data.vocab_size=8", "data.train_size=200", "data.test_size=50", "training.batch=8", "training.log_every=10")
 
@@ -43,12 +50,14 @@ def test_runs_are_made_once_and_stand_side_by_side(tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / "results.json").read_text())) == len(found.rows)
     table = baselines_table(found.rows)
     assert [row[-1] for row in table.rows if row[0] == "AR"] == ["exact"]
+    assert weighed.nats == by_name["MDLM", 1].nats
+    assert [row[0] for row in likelihood_table(found.rows).rows] == ["MDLM", "AR"]
     page = found.page.read_text()
     assert "The paper, checkerboard" in page
     assert "VADD, the paper" in page
     assert page.count("data:image/png;base64,") == 1
     again = compared("ar")
-    assert again.rows[0].training_steps == by_name["AR", 2].training_steps
+    assert again.rows[0] == by_name["AR", 2]
 
 
 def test_what_is_said_of_the_best_is_true() -> None:
@@ -73,8 +82,11 @@ def test_what_is_said_of_the_best_is_true() -> None:
     rows = [row("mdlm", 1, 9.0, 20.0), row("mdlm", 5, 1.0, 10.0), row("vadd", 1, 2.0, 12.0), row("vadd", 5, 1.5, 11.0)]
     said = verdict([*rows, row("edlm", 5, 3.0, 5.0)])
     assert "T = 1: VADD 2. T = 5: MDLM 1, VADD 1.5." in said
-    assert "The best likelihood: MDLM, 10.00 nats at T = 5; VADD's is 11.00 at T = 5." in said
-    assert "behind" not in verdict(rows[2:])
+    assert "The best likelihood: MDLM, 10.00 nats at T = 5; VADD has 11.00 at T = 5." in said
+    assert ", VADD" not in verdict(rows[2:])
+    one_z = replace(row("vadd", 5, 1.2, 10.5), name="VADD, one z")
+    assert "T = 5: MDLM 1, VADD, one z 1.2." in verdict([*rows, one_z])
+    assert "; VADD, one z has 10.50 at T = 5." in verdict([*rows, one_z])
 
 
 TINY_IMAGES = ("network.width=16", "network.denoiser.blocks=1", "latent.dim=3", "training.batch=8")
@@ -110,16 +122,142 @@ def test_every_data_set_from_nothing_to_the_report(
     assert str(tmp_path) not in page
 
 
+ONE_Z = "vadd-one-z"
+
+
+def on_toys(
+    out: Path,
+    *models: str,
+    samples: int = 50,
+    steps: Sequence[int] = (1,),
+    minutes: float = 0.001,
+    more: Sequence[str] = (),
+) -> Baselines:
+    """In seconds."""
+    settings = replace(SETTINGS["toys"], limit=5, particles=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SETTINGS, "toys", settings)
+        changes = (*SMALL, *more)
+        return reproduce_baselines(
+            "toys", out, silent, models=models, minutes=minutes, overrides=changes, samples=samples, steps=steps
+        )
+
+
 def test_every_data_set_has_a_recipe_and_every_model_but_edlm_is_trained() -> None:
-    assert {*TRAINED, "edlm"} == set(MODELS)
-    for setting in SETTINGS.values():
-        for name in TRAINED:
-            assert load_recipe(setting.recipe).with_overrides([f"model={name}"]).model == name
+    assert {*TRAINED, "edlm"} == {*MODELS}
+    for data, setting in SETTINGS.items():
+        labels = takes_part(setting)
+        every, absent = entrants_of(data, setting, [key for key in labels if key not in COMPARED_ONLY], ())
+        recipes = {entrant.key: entrant.recipe for entrant in every}
+        named = {entrant.label for entrant in every} | {each.name for each in absent}
+        assert named == {*labels.values()} - {model_label(key) for key in COMPARED_ONLY}
+        found = {key: (recipes[key].latent, recipes[key].sampling.latent_policy) for key in ("vadd", ONE_Z)}
+        latent, policy = found[ONE_Z]
+        assert (latent.kind, latent.prior, policy) == ("shared", "flow", "fixed")
+        latent, policy = found["vadd"]
+        assert (latent.kind, latent.prior, policy) == ("per-state", "normal", "resample")
+    assert list(takes_part(SETTINGS["toys"]))[:4] == ["mdlm", "vadd", ONE_Z, "vadd-codes"]
+
+
+def test_models_that_are_one_training_share_it_and_the_table_says_so() -> None:
+    def absent(data: BaselineData) -> dict[str, str]:
+        return {each.name: each.why for each in entrants_of(data, SETTINGS[data], ["mdlm", "radd", "sedd"], ())[1]}
+
+    assert absent("digits") == {"RADD": "as MDLM: with this recipe the two are one training"}
+    assert absent("text") == {}  # MDLM's masks count by the root of their weights there
+
+
+def test_a_model_that_does_not_suit_is_named_unless_somebody_asked_for_it() -> None:
+    wider = ["network.width=32"]  # of a perceptron; AR is a transformer
+    every, absent = entrants_of("digits", SETTINGS["digits"], (), wider)
+    assert {entrant.key for entrant in every} >= {"mdlm", "vadd", ONE_Z}
+    assert "network.width" in {each.name: each.why for each in absent}["AR"]
+    with pytest.raises(UserError, match=r"network\.width"):
+        entrants_of("digits", SETTINGS["digits"], ("mdlm", "ar"), wider)
+    _, absent = entrants_of("toys", SETTINGS["toys"], (), ())
+    assert [each.name for each in absent if "is for images" in each.why] == [model_label(key) for key in COMPARED_ONLY]
+
+
+def test_a_model_that_fails_is_named_and_the_others_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(recipe: Recipe, *arguments: Any) -> Run:
+        if recipe.model == "sedd":
+            raise RuntimeError("no memory left\nand more")
+        return trained_for(recipe, *arguments)
+
+    monkeypatch.setattr(baselines, "trained_for", failing)
+    found = on_toys(tmp_path, "sedd", "mdlm")
+    assert {row.name for row in found.rows} == {"MDLM"}
+    assert [(each.name, each.why) for each in found.absent] == [("SEDD", "failed: no memory left")]
+    assert "SEDD: failed: no memory left." in (tmp_path / "tables.md").read_text()
+    assert ["SEDD", None, None, None, None] in summary_table(found.rows, found.absent).rows
+    assert json.loads((tmp_path / "results.json").read_text())[-1] == {"name": "SEDD", "absent": found.absent[0].why}
+    with pytest.raises(UserError, match="no memory left"):
+        on_toys(tmp_path / "none", "sedd")
+
+
+def test_rows_are_measured_once_and_again_where_something_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compared(samples: int, *models: str) -> list[Row]:
+        return on_toys(tmp_path, *models, samples=samples, steps=(1, 2)).rows
+
+    timed_draw = baselines.timed_draw
+    drawn: list[str] = []
+
+    def counting(contender: Contender, count: int, steps: int, progress: Progress) -> Any:
+        if len(drawn) == 1:
+            drawn.append("stopped")
+            raise KeyboardInterrupt
+        drawn.append(f"{contender.model} {count} {steps}")
+        return timed_draw(contender, count, steps, progress)
+
+    monkeypatch.setattr(baselines, "timed_draw", counting)
+    with pytest.raises(KeyboardInterrupt):
+        compared(50, "mdlm", "vadd")
+    assert len(json.loads((tmp_path / "results.json").read_text())) == 1
+    first = compared(50, "mdlm", "vadd")
+    assert drawn == ["mdlm 50 1", "stopped", "mdlm 50 2", "vadd 50 1", "vadd 50 2"]
+    assert compared(50, "mdlm", "vadd") == first
+    assert len(drawn) == 5
+    more = compared(60, "vadd")
+    assert drawn[5:] == ["vadd 60 1", "vadd 60 2"]
+    assert [row.training_steps for row in more] == [row.training_steps for row in first[2:]]
+
+
+def test_models_whose_samples_take_long_show_fewer_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SETTINGS, "toys", replace(SETTINGS["toys"], costly_samples=20))
+    found = on_toys(tmp_path, "mdlm", "ar")
+    assert {row.name: row.samples for row in found.rows} == {"MDLM": 50, "AR": 20, "EDLM on MDLM, k = 8": 20}
+    table = summary_table(found.rows)
+    assert "of 50 samples, 20 of AR, EDLM on MDLM, k = 8." in table.note
+    assert [row[0] for row in table.rows[-2:]] == ["held-out data, 50", "held-out data, 20"]
+
+
+def test_the_fit_of_a_learned_prior_has_its_share_of_the_time(tmp_path: Path) -> None:
+    few = ("latent.flow.transforms=2", "latent.flow.width=8", "latent.flow.components=4", "latent.flow.batch=16")
+    row = on_toys(tmp_path, ONE_Z, minutes=0.02, more=few).rows[0]
+    assert (row.name, row.model) == ("VADD, one z", "vadd")
+    assert row.training_seconds is not None
+    assert row.prior_seconds is not None
+    run = load(tmp_path / "checkerboard-vadd-one-z")
+    assert run.recipe.latent.flow.steps >= equal_time.FEWEST_FIT_STEPS
+    plain = load_recipe("checkerboard").with_overrides(["model=vadd", *SMALL])
+    assert lengths_in(plain, 10.0).fit_steps is None
+    flow = plain.with_overrides(["latent.kind=shared", "latent.particles=1", "latent.prior=flow", *few])
+    found = lengths_in(flow, 60.0)
+    assert found.fit_steps is not None
+    assert found.fit_examples is not None
+    twice = lengths_in(flow, 120.0)
+    assert twice.fit_steps is not None
+    assert twice.fit_steps > found.fit_steps > equal_time.FEWEST_FIT_STEPS
+    assert 0 < FIT_SHARE < 0.5
 
 
 def test_twice_the_time_is_about_twice_the_steps() -> None:
     recipe = load_recipe("checkerboard").with_overrides(["model=mdlm", *SMALL])
-    assert steps_in(recipe, 100.0) > steps_in(recipe, 1.0) > 1
+    assert lengths_in(recipe, 100.0).steps > lengths_in(recipe, 1.0).steps > 1
 
 
 @pytest.mark.parametrize(
@@ -131,6 +269,7 @@ def test_twice_the_time_is_about_twice_the_steps() -> None:
         (("--data", "text", "--inception", "."), "--inception judges images"),
         (("--steps", "0"), "at least 1, not 0"),
         (("training.steps=5",), "sets training.steps for each row itself"),
+        (("latent.flow.steps=5",), "sets latent.flow.steps for each row itself"),
         (("model=mdlm",), "sets model for each row itself"),
         (("network.widht=5",), "network.widht"),
     ],

@@ -69,7 +69,9 @@ def test_a_unet_is_trained_kept_sampled_and_judged(tmp_path: Path, monkeypatch: 
     # Random numbers are a function of the seed and the step: stopped and gone on is the same as never stopped.
     steps = trained.training_steps
     kept = read_weights(place / "checkpoint")
-    trainer = ddpm.DdpmTrainer(equal_time.timed_recipe(recipe, steps), trained.data, ddpm.CHANNEL_STEP)
+    trainer = ddpm.DdpmTrainer(
+        equal_time.timed_recipe(recipe, equal_time.Lengths(steps)), trained.data, ddpm.CHANNEL_STEP
+    )
     for step in range(steps):
         if step == steps // 2:
             state, trainer = trainer.state(step), ddpm.DdpmTrainer(trainer.recipe, trained.data, ddpm.CHANNEL_STEP)

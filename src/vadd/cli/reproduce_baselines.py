@@ -28,11 +28,18 @@ def baselines(
     overrides: OverridesArgument = None,
     data: Annotated[BaselineData, typer.Option("--data", help="What the models learn.")] = BaselineData.digits,
     models: Annotated[
-        str | None, typer.Option(help="Only these, like mdlm,vadd,ar. [default: all of `vadd zoo`]", show_default=False)
+        str | None,
+        typer.Option(
+            help="Only these, like mdlm,vadd,ar; vadd has the paper's latent, vadd-one-z one z for all steps and a "
+            "learned prior. [default: all of `vadd zoo`]",
+            show_default=False,
+        ),
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(min=0.001, help="Processor time of each training. [default: 1.5 to 2.5]", show_default=False),
+        typer.Option(
+            min=0.001, help="Processor time of each training. [default: 1 to 2, by the data]", show_default=False
+        ),
     ] = None,
     steps: Annotated[
         str | None,
@@ -60,8 +67,9 @@ def baselines(
 ) -> None:
     """Every model of the zoo on the same data for the same processor time: quality, likelihood and cost of samples.
 
-    Finished trainings are kept and interrupted ones continued. The defaults aim at 40 minutes for a data set on two
-    cores.
+    What was trained and measured before is kept, interrupted trainings are continued, and the report is written anew
+    after each model; one that fails is named there and does not stop the others. The defaults take about half an hour
+    of one core for a data set.
 
     \b
     Examples:
@@ -78,7 +86,7 @@ def baselines(
     if inception is not None and data in (BaselineData.text, BaselineData.toys):
         raise UserError(f"--inception judges images; --data {data.value} has none")
     wanted = None if steps is None else parse_steps(steps)
-    from vadd.studies.baseline_page import baselines_table
+    from vadd.studies.baseline_page import baselines_table, likelihood_table, summary_table
     from vadd.studies.baselines import reproduce_baselines
 
     narrator = Narrator()
@@ -94,4 +102,5 @@ def baselines(
         language=judging.open((), narrator) if data is BaselineData.text else None,
         inception=inception,
     )
-    show_results([baselines_table(found.rows)], found.to_json(), found.page, numbers.json)
+    tables = [summary_table(found.rows, found.absent), likelihood_table(found.rows), baselines_table(found.rows)]
+    show_results(tables, found.to_json(), found.page, numbers.json)

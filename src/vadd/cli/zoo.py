@@ -56,6 +56,10 @@ def zoo(
         return
     out_console.print(f"{facts_of.command(shown[0], SMALLEST)}", soft_wrap=True, highlight=False)
     plain = load_recipe(SMALLEST).with_overrides(["model=mdlm"])
-    brought = differences(plain, plain.with_overrides([f"model={name}"]))
-    for key, (_, value) in brought.items():
-        out_console.print(f"  {key}: {value}", soft_wrap=True, highlight=False)
+    # An energy cannot be learnt without the run that it is for.
+    needed = [] if not facts_of.options else ["training.start_from=RUN"]
+    recipe = plain.with_overrides([f"model={name}", *needed])
+    there = recipe.keys()
+    for key, (_, value) in differences(plain, recipe).items():
+        if key in there:  # of another network others are gone
+            out_console.print(f"  {key}: {value}", soft_wrap=True, highlight=False)

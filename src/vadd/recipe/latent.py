@@ -19,6 +19,9 @@ class FlowSection(CountingSection):
     )
     context: PositiveInt = Field(64, description="numbers that an informed prior reads off a state")
     steps: PositiveInt = Field(2000, description="of `vadd fit-prior`")
+    examples: PositiveInt = Field(
+        200_000, description="training examples that the fit reads before it begins, the first ones of more"
+    )
     batch: PositiveInt = 512
     learning_rate: PositiveFloat = 5e-3
 

@@ -1,77 +1,59 @@
 """Every model of the zoo on the same data, network and processor time: quality against what a sample costs.
 
 OUT/report.html  OUT/results.json  OUT/tables.md  OUT/figures/quality.png, and a run for each model
+
+All of it is written anew after each model. What was trained and measured before is kept, so a study that was stopped
+goes on where it was; a model that fails is named in the tables and does not stop the others.
 """
 
+import hashlib
+import json
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from vadd.core import Particles
+from vadd.building import build_dataset
+from vadd.core import Particles, Samples
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings
 from vadd.evaluation.judge import Judge
 from vadd.evaluation.language_judge import LanguageJudge
-from vadd.evaluation.metrics import Distance, Metrics, TextMetrics
+from vadd.evaluation.metrics import Distance, FrechetDistance, Metrics, TextMetrics
 from vadd.files import write_json
-from vadd.progress import Progress, named, note
-from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, load_recipe, suggestion
+from vadd.parallel import is_main
+from vadd.progress import Progress, named, note, warn
+from vadd.recipe import COMPARED_ONLY
 from vadd.report.tables import model_label
 from vadd.runs.run import Run, load
-from vadd.studies.baseline_page import Row, baselines_section
+from vadd.studies.baseline_page import baselines_section
+from vadd.studies.baseline_rows import Absent, Row, rows_kept, to_json
 from vadd.studies.contenders import Contender, DdpmContender, RunContender
-from vadd.studies.ddpm import check_installed, ddpm_trained_for
-from vadd.studies.ensure import COMPARED, check_overrides
-from vadd.studies.equal_time import trained_for
+from vadd.studies.ddpm import ddpm_trained_for
+from vadd.studies.entrants import SETTINGS, BaselineData, Entrant, Setting, entrants_of
+from vadd.studies.equal_time import FIT_SHARE, trained_for
 from vadd.studies.measuring import command_line
 from vadd.studies.publishing import publish
 
-BaselineData = Literal["toys", "digits", "mnist", "cifar10", "text"]
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What is compared on one kind of data."""
-
-    recipe: str
-    minutes: float
-    """Processor time of each training."""
-    samples: int
-    steps: tuple[int, ...]
-    limit: int
-    """Held-out examples whose likelihood is bounded."""
-    particles: int = 64
-    candidates: int = 8
-    """Of the energy's rows."""
-    energy_steps: tuple[int, ...] = (1,)
-    """Those of ``steps`` that are also weighed by an energy, which takes a hundred times as long."""
-
-
-SETTINGS: dict[BaselineData, Setting] = {
-    "toys": Setting("checkerboard", 1.5, 20_000, (1, 2, 5, 20), 500, energy_steps=(1, 2, 5, 20)),
-    "digits": Setting("digits-per-state", 2.0, 1_000, (1, 2, 5, 20), 200, energy_steps=(1, 5)),
-    "mnist": Setting("mnist-per-state", 2.0, 500, (1, 5, 20), 50, particles=16, candidates=4),
-    "cifar10": Setting("cifar10-per-state", 2.0, 200, (1, 5, 20), 20, particles=16, candidates=2),
-    "text": Setting("text8-per-state", 2.5, 64, (1, 4, 16, 64), 32, particles=16, energy_steps=(1, 4, 16)),
-}
-IMAGES = ("digits", "mnist", "cifar10")
-TRAINED = tuple(name for name in MODELS if name != "edlm")
-"""EDLM is two of these together."""
-SET_BY_TIME = ("steps", "evaluate_every", "checkpoint_every", "keep_checkpoints")
-FIXED = (*COMPARED, *(f"training.{key}" for key in SET_BY_TIME))
+WEIGHED = ("mdlm", "vadd")
+"""The masked models whose candidates are weighed by AR."""
+SHORT_DRAW, MOST_DRAWS = 0.5, 5
+"""Draws that take less than so many seconds are repeated so often, to time them."""
 
 
 @dataclass(frozen=True)
 class Baselines:
     rows: list[Row]
+    absent: list[Absent]
     page: Path
 
     def to_json(self) -> list[dict[str, Any]]:
-        return [_json(row) for row in self.rows]
+        return to_json(self.rows, self.absent)
 
 
 def reproduce_baselines(
@@ -104,115 +86,173 @@ def reproduce_baselines(
     if steps is not None:
         energy_steps = tuple(each for each in steps if each in setting.energy_steps) or tuple(steps)[:1]
         setting = replace(setting, steps=tuple(steps), energy_steps=energy_steps)
-    recipes = _recipes(data, setting, models, overrides)
-    seconds = 60 * (setting.minutes if minutes is None else minutes)
-    contenders = _trained(recipes, setting, seconds, out, progress)
-    rows: list[Row] = []
-    judge: Judge | None = None
-    for name, contender in contenders.items():
-        told = named(progress, name)
-        judge = judge or contender.judge(samples or setting.samples, inception, language, told)
-        for each in contender.steps:
-            rows.append(_row(name, contender, each, contender.judged_by(judge), setting, told))
-            write_json(out / "results.json", [_json(row) for row in rows])
-    introduction = (
-        f"Every model learned the same examples for {seconds / 60:.1f} minutes of processor time. The likelihood of AR "
-        "is exact; all others are bounds for the sampler with T steps, and those of EDLM are its proposal's."
-    )
-    if any(recipe.has_latent and recipe.latent.prior != "normal" for recipe in recipes.values()):
-        introduction += " The prior of a latent is fitted afterwards, and takes its time besides."
-    section = baselines_section(rows, out, command, quoted=data == "toys")
-    numbers = [_json(row) for row in rows]
-    return Baselines(rows, publish(out, f"The zoo on {data}", introduction, [section], numbers))
+    if samples is not None:
+        costly = None if setting.costly_samples is None else min(samples, setting.costly_samples)
+        setting = replace(setting, samples=samples, costly_samples=costly)
+    setting = replace(setting, minutes=setting.minutes if minutes is None else minutes)
+    entrants, absent = entrants_of(data, setting, models, overrides)
+    for each in absent:
+        note(f"{each.name} is left out: {each.why}")
+    # Data that are not there are nobody's failure in particular.
+    build_dataset(entrants[0].recipe)
+    study = _Study(data, setting, out, command, absent, progress, inception, language)
+    study.run(entrants)
+    if not study.rows:
+        raise UserError(f"no model could be trained and measured: {study.absent[-1].why}")
+    return Baselines(study.rows, study.absent, study.publish())
 
 
-def _recipes(
-    data: BaselineData, setting: Setting, models: Sequence[str], overrides: Sequence[str]
-) -> dict[str, Recipe]:
-    """By model, all of them before the first is trained: what is wrong shows at once."""
-    check_overrides(overrides, FIXED)
-    every = (*TRAINED, *COMPARED_ONLY)
-    for name in models:
-        if name not in every:
-            raise UserError(f"unknown model {name!r}{suggestion(name, every)}; choose from {', '.join(every)}")
-    chosen = list(models or every)
-    for name in COMPARED_ONLY:
-        if name not in chosen:
-            continue
+class _Study:
+    def __init__(
+        self,
+        data: BaselineData,
+        setting: Setting,
+        out: Path,
+        command: str,
+        absent: Sequence[Absent],
+        progress: Progress,
+        inception: Path | None,
+        language: LanguageJudge | None,
+    ) -> None:
+        self.data, self.setting, self.out, self.command, self.progress = data, setting, out, command, progress
+        self.inception, self.language = inception, language
+        self.absent = list(absent)
+        self.rows: list[Row] = []
+        self.kept = rows_kept(out / "results.json")
+        self.judges: dict[int, Judge] = {}
+        """By number of samples."""
+        self.references: dict[int, float | None] = {}
+        """What held-out examples score."""
+
+    def run(self, entrants: Sequence[Entrant]) -> None:
+        """One after the other, so that there is something to read early."""
+        runs: dict[str, Run] = {}
+        for entrant in entrants:
+            self._attempt(entrant.label, partial(self._trained, entrant, runs))
+        energy = runs.get("ar")
+        for key in WEIGHED:
+            if energy is not None and key in runs:
+                name = f"EDLM on {model_label(key)}, k = {self.setting.candidates}"
+                self._attempt(name, partial(self._weighed, runs[key], energy, key))
+
+    def _attempt(self, name: str, contender: Callable[[], Contender]) -> None:
+        """Its rows or, where it fails, why."""
         try:
-            if data not in IMAGES:
-                raise UserError(f"{model_label(name)} is for images; --data {data} has none")
-            check_installed()
-        except UserError as error:
-            if models:
-                raise
-            note(f"{model_label(name)} is left out: {error}")
-            chosen.remove(name)
-    return {
-        name: load_recipe(setting.recipe).with_overrides(
-            [f"model={'mdlm' if name in COMPARED_ONLY else name}", *overrides]
+            self._measure(name, contender())
+        except (UserError, RuntimeError, ArithmeticError, MemoryError) as error:
+            warn(f"{name} failed: {error}")
+            self.absent.append(Absent(name, f"failed: {str(error).splitlines()[0] if str(error) else repr(error)}"))
+        if self.rows:
+            self.publish()
+
+    def _trained(self, entrant: Entrant, runs: dict[str, Run]) -> Contender:
+        seconds, place = 60 * self.setting.minutes, self.out / entrant.folder
+        if entrant.key in COMPARED_ONLY:
+            return DdpmContender(ddpm_trained_for(entrant.recipe, seconds, place, self.progress), self.setting.steps)
+        run = trained_for(entrant.recipe, seconds, place, self.progress)
+        runs[entrant.key] = run
+        return RunContender(run, self.setting.steps)
+
+    def _weighed(self, run: Run, energy: Run, key: str) -> Contender:
+        weighed = run.with_energy(load(energy.directory.path), self.setting.candidates)
+        return RunContender(weighed, self.setting.energy_steps, model_label(key), energy)
+
+    def _measure(self, name: str, contender: Contender) -> None:
+        told = named(self.progress, name)
+        costly = self.setting.costly_samples if contender.costly else None
+        count = self.setting.samples if costly is None else costly
+        stamp = self._stamp(contender, count)
+        for steps in contender.steps:
+            kept = self.kept.get((name, steps))
+            row = kept if kept is not None and kept.stamp == stamp else None
+            self.rows.append(row or replace(self._row(name, contender, steps, count, told), stamp=stamp))
+            write_json(self.out / "results.json", to_json(self.rows, self.absent))
+
+    def _stamp(self, contender: Contender, count: int) -> str:
+        reader = None if self.language is None else repr(self.language.about())
+        decides = [contender.weights, count, self.setting.limit, self.setting.particles, str(self.inception), reader]
+        return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
+
+    def _row(self, name: str, contender: Contender, steps: int, count: int, progress: Progress) -> Row:
+        if count not in self.judges:
+            self.judges[count] = contender.judge(count, self.inception, self.language, progress)
+        judge = self.judges[count]
+        began = time.process_time()
+        parts, seconds = timed_draw(contender, judge.samples, steps, progress)
+        metrics = contender.judged_by(judge)(torch.cat([part.tokens for part in parts]).numpy(), steps)
+        if count not in self.references:
+            self.references[count] = reference_of(judge, metrics, contender.held_out)
+        nats, stderr, valid = self._bound(contender, steps, progress)
+        return Row(
+            model=contender.model,
+            name=name,
+            steps=steps,
+            evaluations=sum(part.evaluations for part in parts) / len(parts),
+            sequences=sum(part.sequences for part in parts) / judge.samples,
+            seconds=seconds / judge.samples,
+            metrics=metrics.to_json(),
+            measure=measure_of(metrics),
+            nats=nats,
+            nats_stderr=stderr,
+            bound_valid=valid,
+            training_steps=contender.training_steps,
+            parameters=contender.parameters,
+            exact_sampler=contender.exact,
+            samples=judge.samples,
+            reference=self.references[count],
+            training_seconds=contender.training_seconds,
+            prior_seconds=contender.prior_seconds,
+            measuring_seconds=time.process_time() - began,
         )
-        for name in chosen
-    }
 
+    def _bound(
+        self, contender: Contender, steps: int, progress: Progress
+    ) -> tuple[float | None, float | None, bool | None]:
+        """Nats, standard error, and whether they bound the likelihood of this sampler."""
+        for row in self.rows:  # that of a proposal is known
+            if (row.name, row.steps) == (contender.proposal, steps):
+                return row.nats, row.nats_stderr, False
+        particles = Particles(self.setting.particles)
+        found = contender.bound(BoundSettings(particles, steps=[steps], limit=self.setting.limit), progress)
+        return (None, None, None) if found is None else (found.nats, found.stderr, found.valid)
 
-def _trained(
-    recipes: dict[str, Recipe], setting: Setting, seconds: float, out: Path, progress: Progress
-) -> dict[str, Contender]:
-    runs: dict[str, Run] = {}
-    others: dict[str, Contender] = {}
-    for name, recipe in recipes.items():
-        place = out / f"{setting.recipe}-{name}"
-        if name in COMPARED_ONLY:
-            trained = ddpm_trained_for(recipe, seconds, place, progress)
-            others[model_label(name)] = DdpmContender(trained, setting.steps)
-        else:
-            runs[model_label(name)] = trained_for(recipe, seconds, place, progress)
-    weighed = _weighed(runs, setting.candidates)
-    return {
-        **{name: RunContender(run, setting.steps) for name, run in runs.items()},
-        **{name: RunContender(run, setting.energy_steps) for name, run in weighed.items()},
-        **others,
-    }
+    def publish(self) -> Path:
+        numbers, page = to_json(self.rows, self.absent), self.out / "report.html"
+        if not is_main():
+            return page
+        section = baselines_section(self.rows, self.absent, self.out, self.command, quoted=self.data == "toys")
+        return publish(self.out, f"The zoo on {self.data}", self._introduction(), [section], numbers)
 
-
-def _weighed(runs: dict[str, Run], candidates: int) -> dict[str, Run]:
-    """Masked runs with the autoregressive one as their energy."""
-    energy = runs.get(model_label("ar"))
-    bases = [name for name in ("mdlm", "vadd") if model_label(name) in runs]
-    if energy is None:
-        return {}
-    return {
-        f"EDLM on {model_label(name)}, k = {candidates}": runs[model_label(name)].with_energy(
-            load(energy.directory.path), candidates
+    def _introduction(self) -> str:
+        measuring = sum(row.measuring_seconds for row in self.rows)
+        reader = "" if self.language is None else f" Texts were read by {self.language.about().name}."
+        return (
+            f"Every model learned the same examples for {self.setting.minutes:.3g} minutes of processor time; where "
+            f"the prior of a latent is learned, its fit has {FIT_SHARE:.0%} of it. The likelihood of AR is exact; all "
+            f"others are bounds for the sampler with T steps, and those of EDLM are its proposal's. Drawing, judging "
+            f"and bounding took {measuring / 60:.1f} minutes of processor time besides.{reader}"
         )
-        for name in bases
-    }
 
 
-def _row(name: str, contender: Contender, steps: int, judge: Judge, setting: Setting, progress: Progress) -> Row:
-    began = time.process_time()
-    parts = contender.draw(judge.samples, steps, progress)
-    seconds = (time.process_time() - began) / judge.samples
-    metrics = judge(torch.cat([part.tokens for part in parts]).numpy(), steps)
-    settings = BoundSettings(Particles(setting.particles), steps=[steps], limit=setting.limit)
-    bound = contender.bound(settings, progress)
-    return Row(
-        model=contender.model,
-        name=name,
-        steps=steps,
-        evaluations=sum(part.evaluations for part in parts) / len(parts),
-        sequences=sum(part.sequences for part in parts) / judge.samples,
-        seconds=seconds,
-        metrics=metrics.to_json(),
-        measure=measure_of(metrics),
-        nats=None if bound is None else bound.nats,
-        nats_stderr=None if bound is None else bound.stderr,
-        bound_valid=None if bound is None else bound.valid,
-        training_steps=contender.training_steps,
-        parameters=contender.parameters,
-        exact_sampler=contender.exact,
-    )
+def timed_draw(contender: Contender, count: int, steps: int, progress: Progress) -> tuple[list[Samples], float]:
+    """Samples, and the processor time that they take; short draws are repeated and the fastest counts."""
+    fastest, spent, drawn = float("inf"), 0.0, 0
+    while not drawn or (spent < SHORT_DRAW and drawn < MOST_DRAWS):
+        began = time.process_time()
+        parts = contender.draw(count, steps, progress)
+        taken = time.process_time() - began
+        fastest, spent, drawn = min(fastest, taken), spent + taken, drawn + 1
+    return parts, fastest
+
+
+def reference_of(judge: Judge, metrics: Metrics, held_out: Tensor) -> float | None:
+    """What held-out examples score, as many as samples or all there are."""
+    if judge.real_text is not None:
+        return judge.real_text.metrics.judge_bits
+    if isinstance(metrics, FrechetDistance) and not judge.of_labels:  # whose floor is that of all held-out examples
+        found = judge(held_out[: judge.samples].numpy(), 0)
+        return found.value if isinstance(found, Distance) else None
+    return metrics.floor if isinstance(metrics, Distance) else None
 
 
 def measure_of(metrics: Metrics) -> str | None:
@@ -220,7 +260,3 @@ def measure_of(metrics: Metrics) -> str | None:
     if isinstance(metrics, TextMetrics):
         return None if metrics.judge_bits is None else "judge_bits"
     return metrics.name if isinstance(metrics, Distance) else None
-
-
-def _json(row: Row) -> dict[str, Any]:
-    return asdict(row) | {"quality": row.quality}

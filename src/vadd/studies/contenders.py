@@ -1,9 +1,12 @@
 """What `vadd reproduce baselines` asks of a model, be it a run or the continuous one of diffusers."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
+
+from torch import Tensor
 
 from vadd.core import Samples
 from vadd.evaluation import BoundSettings
@@ -14,6 +17,9 @@ from vadd.evaluation.likelihood import measure_bounds
 from vadd.evaluation.reports import NegativeLogLikelihood
 from vadd.generation.options import possible_steps
 from vadd.progress import Progress
+from vadd.recipe import MODELS
+from vadd.runs.layout import MANIFEST, PRIORS
+from vadd.runs.metrics import training_seconds
 from vadd.runs.run import Run
 from vadd.studies.ddpm import LEVELS, Ddpm, weights_of
 
@@ -26,6 +32,10 @@ class Contender(Protocol):
         """As recipes name it."""
 
     @property
+    def weights(self) -> str:
+        """A checksum of all that was trained."""
+
+    @property
     def parameters(self) -> int:
         """Of all its networks."""
 
@@ -33,8 +43,28 @@ class Contender(Protocol):
     def training_steps(self) -> int: ...
 
     @property
+    def training_seconds(self) -> float | None:
+        """What its steps took."""
+
+    @property
+    def prior_seconds(self) -> float | None:
+        """What the fit of its prior took besides, if it was learned."""
+
+    @property
     def exact(self) -> bool:
         """Whether samples follow the model's own distribution."""
+
+    @property
+    def costly(self) -> bool:
+        """Whether a sample takes many times as long as that of a masked model in a few steps."""
+
+    @property
+    def proposal(self) -> str | None:
+        """The contender whose bounds stand for its own, by name."""
+
+    @property
+    def held_out(self) -> Tensor:
+        """Examples that it has not learned from, (n, N)."""
 
     @property
     def steps(self) -> list[int]:
@@ -53,14 +83,31 @@ class Contender(Protocol):
         """That of another contender, for this one."""
 
 
+def checksum_of(checkpoint: Path) -> str:
+    """Of the weights in a checkpoint and the priors beside them, by what is written there of them."""
+    found = hashlib.sha256()
+    for name in (MANIFEST, PRIORS):
+        if (file := checkpoint / name).is_file():
+            found.update(file.read_bytes())
+    return found.hexdigest()
+
+
 @dataclass(frozen=True)
 class RunContender:
     run: Run
     wanted: Sequence[int]
+    proposal: str | None = None
+    energy: Run | None = None
+    """What weighs its samples, if anything does."""
 
     @property
     def model(self) -> str:
         return self.run.recipe.model
+
+    @property
+    def weights(self) -> str:
+        runs = [self.run, *([] if self.energy is None else [self.energy])]
+        return " ".join(checksum_of(run.directory.checkpoint(run.step or 0)) for run in runs)
 
     @property
     def parameters(self) -> int:
@@ -71,8 +118,24 @@ class RunContender:
         return self.run.recipe.training.steps
 
     @property
+    def training_seconds(self) -> float | None:
+        return training_seconds(self.run.directory.metrics())
+
+    @property
+    def prior_seconds(self) -> float | None:
+        return self.run.prior_seconds
+
+    @property
     def exact(self) -> bool:
         return self.run.model.ancestral.exact
+
+    @property
+    def costly(self) -> bool:
+        return not self.exact or not MODELS[self.run.recipe.model].chosen_steps
+
+    @property
+    def held_out(self) -> Tensor:
+        return self.run.data.test
 
     @property
     def steps(self) -> list[int]:
@@ -97,6 +160,13 @@ class DdpmContender:
     wanted: Sequence[int]
     model: ClassVar[str] = "ddpm"
     exact: ClassVar[bool] = False
+    costly: ClassVar[bool] = False
+    proposal: ClassVar[None] = None
+    prior_seconds: ClassVar[None] = None
+
+    @property
+    def weights(self) -> str:
+        return checksum_of(self.trained.place)
 
     @property
     def parameters(self) -> int:
@@ -105,6 +175,14 @@ class DdpmContender:
     @property
     def training_steps(self) -> int:
         return self.trained.training_steps
+
+    @property
+    def training_seconds(self) -> float:
+        return self.trained.training_seconds
+
+    @property
+    def held_out(self) -> Tensor:
+        return self.trained.data.test
 
     @property
     def steps(self) -> list[int]:

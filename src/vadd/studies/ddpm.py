@@ -9,6 +9,7 @@ Needs the extra ``ddpm``. A training is a folder with ``ddpm.json`` and a checkp
 what was interrupted goes on.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -31,7 +32,7 @@ from vadd.progress import Progress
 from vadd.recipe import Recipe
 from vadd.runs.checkpoint import TrainingState, checkpoint_bytes, read_checkpoint, write_checkpoint
 from vadd.runs.layout import RunDirectory
-from vadd.studies.equal_time import steps_of, timed_recipe
+from vadd.studies.equal_time import Lengths, steps_of, timed_recipe
 from vadd.training.display import TrainingDisplay
 from vadd.training.ema import Ema
 from vadd.training.interrupt import StopRequest
@@ -122,6 +123,10 @@ class Ddpm:
     network: nn.Module
     data: DiscreteDataset
     training_steps: int
+    training_seconds: float
+    """Of processor time."""
+    place: Path
+    """Its checkpoint."""
 
     @torch.no_grad()
     def sample(self, count: int, steps: int, *, seed: int, progress: Progress) -> Samples:
@@ -216,7 +221,7 @@ def ddpm_trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progr
     else:
         steps = int(known["steps"])
     with held_by_main_process(RunDirectory(path).lock):
-        return _finished(DdpmTrainer(timed_recipe(recipe, steps), data, channels), steps, path)
+        return _finished(DdpmTrainer(timed_recipe(recipe, Lengths(steps)), data, channels), steps, path)
 
 
 def _finished(trainer: DdpmTrainer, steps: int, path: Path) -> Ddpm:
@@ -230,17 +235,20 @@ def _finished(trainer: DdpmTrainer, steps: int, path: Path) -> Ddpm:
         f"{weights_of(trainer.network):,} parameters; {steps:,} steps of batch {trainer.batch}; "
         f"{size_in_memory(checkpoint_bytes(trainer.network))} a checkpoint"
     )
+    began, step = time.process_time(), start
     with StopRequest() as stop, TrainingDisplay(f"{trainer.recipe.name} ddpm", about, start, steps) as display:
-        step = start
         while step < steps and not stop.asked:
             trainer.step(step)
             step += 1
             display.advance(step)
+    description = dict(read_json(path / DESCRIPTION))
+    seconds = float(description.get("seconds", 0.0)) + time.process_time() - began
     if step > start:
         write_checkpoint(path / CHECKPOINT, trainer.state(step))
+        write_json(path / DESCRIPTION, {**description, "seconds": seconds})
     if step < steps:
         raise Interrupted(f"stopped at step {step}, saved in {path}")
-    return Ddpm(trainer.ema.averaged, trainer.data, steps)
+    return Ddpm(trainer.ema.averaged, trainer.data, steps, seconds, path / CHECKPOINT)
 
 
 def _described(recipe: Recipe, data: DiscreteDataset) -> dict[str, Any]:
@@ -264,7 +272,7 @@ def _known(path: Path, described: dict[str, Any]) -> dict[str, Any] | None:
         return None
     try:
         known = dict(read_json(file))
-        int(known["channels"]), int(known["steps"])
+        int(known["channels"]), int(known["steps"]), float(known.get("seconds", 0.0))
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{file} is damaged; remove {path} to train anew") from None
     for key, value in described.items():

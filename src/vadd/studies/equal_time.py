@@ -1,19 +1,30 @@
 """Trainings of equal length in processor time: how many steps a recipe takes in so much of it, measured before it
 starts. Seconds on the clock would depend on what else the machine is doing.
+
+A prior that is fitted after the training has its share of the time: see :data:`FIT_SHARE`.
 """
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from vadd.building import build_dataset
+import torch
+
+from vadd.building import build_dataset, build_prior, rows_at_once
+from vadd.core import MaskedDiffusion
+from vadd.data import DiscreteDataset
+from vadd.parallel import Processes
 from vadd.progress import Progress
-from vadd.recipe import Recipe
+from vadd.recipe import Recipe, Training
 from vadd.runs.layout import RunDirectory
 from vadd.runs.run import Run
 from vadd.studies.ensure import ensure_trained
+from vadd.training.ema import Ema
 from vadd.training.loop import Trainer
+from vadd.training.optimizer import Stepper
+from vadd.training.prior import JUDGED, posteriors_of
 
 WARM_UP, TIMED = 3, 20
 """Steps of the pilot; the first ones are slower."""
@@ -21,10 +32,17 @@ SECONDS_TIMED = 2.0
 """The pilot goes on until it has taken so long."""
 LONGEST_PILOT = 0.1
 """Of the training; slow networks are timed by fewer steps."""
+FIT_SHARE = 0.2
+"""Of the whole time, for a recipe whose prior is learned: reading the examples, and the steps of the fit."""
+READING_SHARE = 0.5
+"""Of the fit's time, at most: where there are many examples, only so many of them are read."""
+FEWEST_FIT_STEPS, FEWEST_EXAMPLES = 50, 1000
+READ_TIMED = 2
+"""Calls of the recognition model that tell how fast it reads."""
 
 
-def steps_of(step: Callable[[int], object], seconds: float) -> int:
-    """How many times ``step``, which is told its number, can be called in so much processor time."""
+def seconds_each(step: Callable[[int], object], seconds: float) -> float:
+    """Processor time of one call of ``step``, which is told its number; ``seconds`` are those of the whole work."""
     for number in range(WARM_UP):
         step(number)
     began, taken, spent = time.process_time(), 0, 0.0
@@ -32,30 +50,90 @@ def steps_of(step: Callable[[int], object], seconds: float) -> int:
         step(WARM_UP + taken)
         taken += 1
         spent = time.process_time() - began
-    return max(1, round(seconds * taken / spent))
+    return spent / taken
 
 
-def steps_in(recipe: Recipe, seconds: float) -> int:
-    """How many training steps take so much processor time here, from a pilot of a few."""
+def steps_of(step: Callable[[int], object], seconds: float) -> int:
+    """How many times ``step`` can be called in so much processor time."""
+    return max(1, round(seconds / seconds_each(step, seconds)))
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """What a recipe is given of the time."""
+
+    steps: int
+    fit_steps: int | None = None
+    """Of a learned prior."""
+    fit_examples: int | None = None
+
+
+def lengths_in(recipe: Recipe, seconds: float) -> Lengths:
+    """As much as takes so much processor time here, from a pilot of a few steps."""
+    data = build_dataset(recipe)
+    fits = recipe.has_latent and recipe.latent.prior != "normal"
     with TemporaryDirectory() as place:
         directory = RunDirectory(Path(place) / "pilot")
         directory.create(recipe)
-        return steps_of(Trainer(recipe, directory, build_dataset(recipe)).step, seconds)
+        trainer = Trainer(recipe, directory, data)
+        if not fits:
+            return Lengths(steps_of(trainer.step, seconds))
+        steps = steps_of(trainer.step, seconds * (1 - FIT_SHARE))
+        return Lengths(steps, *_fit_in(recipe, trainer.ema.averaged, data, seconds * FIT_SHARE))
 
 
-def timed_recipe(recipe: Recipe, steps: int) -> Recipe:
-    """With so many steps, judged and saved seldom: that takes time too."""
-    seldom = max(1, steps // 5)
-    changes = {"steps": steps, "evaluate_every": seldom, "checkpoint_every": seldom, "keep_checkpoints": 1}
-    return recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)})
+def _fit_in(recipe: Recipe, model: MaskedDiffusion, data: DiscreteDataset, seconds: float) -> tuple[int, int]:
+    """How many steps the fit of a prior takes in so much processor time, and how many examples it reads before."""
+    settings, rows = recipe.latent.flow, rows_at_once(recipe.network)
+    some = data.train[: READ_TIMED * rows]
+    posteriors_of(model, some[:1], rows)
+    began = time.process_time()
+    posteriors_of(model, some, rows)
+    each = (time.process_time() - began) / len(some)
+    judged = min(len(data.test), JUDGED)
+    affordable = max(FEWEST_EXAMPLES, round(READING_SHARE * seconds / each) - judged)
+    examples = min(affordable, settings.examples)
+    with torch.random.fork_rng(devices=[]):
+        prior = build_prior(recipe, data.format, informed=False).to(model.device)
+    stepper = Stepper(prior, Training(learning_rate=settings.learning_rate, clip=5.0), Processes())
+    ema = Ema(prior, 0.995)
+    hidden = torch.full((settings.batch, model.positions), model.mask_value, device=model.device)
+    generator = torch.Generator().manual_seed(recipe.seed)
+
+    def step(number: int) -> None:
+        z = torch.randn(1, settings.batch, prior.dim, generator=generator).to(model.device)
+        loss = -prior.log_prob(z, hidden).mean() / prior.dim
+        stepper.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        ema.update(number, stepper.step(0, loss))
+
+    left = seconds - each * (min(len(data.train), examples) + judged)
+    return max(FEWEST_FIT_STEPS, round(left / seconds_each(step, seconds))), examples
+
+
+def timed_recipe(recipe: Recipe, lengths: Lengths) -> Recipe:
+    """Of this length, saved seldom and judged at the end only: that takes time too."""
+    changes = {
+        "steps": lengths.steps,
+        "evaluate_every": lengths.steps,
+        "checkpoint_every": max(1, lengths.steps // 5),
+        "keep_checkpoints": 1,
+    }
+    timed = recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)})
+    if lengths.fit_steps is None:
+        return timed
+    flow = recipe.latent.flow.model_copy(update={"steps": lengths.fit_steps, "examples": lengths.fit_examples})
+    return timed.model_copy(update={"latent": recipe.latent.model_copy(update={"flow": flow})})
 
 
 def trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progress) -> Run:
-    """The finished run in ``path``. One that was begun before keeps its number of steps."""
+    """The finished run in ``path``. One that was begun before keeps its lengths."""
     directory = RunDirectory(path)
     if directory.is_run():
-        steps = directory.recipe().training.steps
+        known = directory.recipe()
+        flow = known.latent.flow
+        lengths = Lengths(known.training.steps, flow.steps, flow.examples)
     else:
         progress(f"how fast {recipe.name} {recipe.model} is")
-        steps = steps_in(recipe, seconds)
-    return ensure_trained(timed_recipe(recipe, steps), path)
+        lengths = lengths_in(recipe, seconds)
+    return ensure_trained(timed_recipe(recipe, lengths), path)

@@ -33,8 +33,6 @@ from vadd.training.ema import Ema
 from vadd.training.interrupt import StopRequest
 from vadd.training.optimizer import Stepper
 
-ENCODED = 200_000
-"""Training examples whose posterior is kept in memory; of more, the first so many serve."""
 JUDGED = 5_000
 """Held-out examples that the KL is reported on."""
 SAVE_SECONDS = 60.0
@@ -113,7 +111,7 @@ class _Fit:
 
     def run_steps(self) -> FittedPrior:
         began = saved = time.perf_counter()
-        train = self.run.data.train[:ENCODED]
+        train = self.run.data.train[: self.settings.examples]
         rows = rows_at_once(self.run.recipe.network)
         posterior = posteriors_of(self.model, train, rows, self.train_labels, self.progress)
         if self.train_labels is not None:
