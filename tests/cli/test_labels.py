@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,7 +143,7 @@ def test_labels_of_documents(tmp_path: Path, vadd_command: Command) -> None:
     narrow = ("network.denoiser.width=16", "network.denoiser.blocks=1", "network.recognizer.width=16")
     flow = ("latent.flow.steps=2", "latent.flow.transforms=2", "latent.flow.width=8", "latent.flow.batch=8")
     tiny = ("training.steps=3", "training.batch=4", "network.heads=2", *narrow, *flow)
-    labelled = ("data.labels=true", "data.label_field=topic")
+    labelled = ("data.labels=True", "data.label_field=topic")
     for model in ("vadd", "mdlm"):
         run = tmp_path / model
         arguments = ("--data", tmp_path / "news.jsonl", *labelled, f"model={model}", *tiny, "--out", run)
@@ -153,6 +154,16 @@ def test_labels_of_documents(tmp_path: Path, vadd_command: Command) -> None:
     refused = vadd_command("train", "--data", tmp_path / "news.jsonl", *labelled, "data.wrap=packed", "--out", "new")
     assert refused.code == 2
     assert "data.wrap=padded" in refused.err
+
+
+def test_columns_of_a_csv_without_names_are_numbered(tmp_path: Path) -> None:
+    (tmp_path / "news.csv").write_text(
+        "".join(f'"{n % 2 + 1}","{"ball" if n % 2 else "vote"} {n}"\n' for n in range(40))
+    )
+    tiny: dict[str, Any] = {"denoiser": {"width": 16, "blocks": 1}, "recognizer": {"width": 16}, "heads": 2}
+    told: dict[str, Any] = {"field": 2, "label_field": 1, "labels": True, "network": tiny, "prior": "normal"}
+    run = vadd.train(tmp_path / "news.csv", tmp_path / "run", steps=1, batch=4, progress=False, **told)
+    assert run.format.labels == ("1", "2")
 
 
 def test_the_label_of_a_table_is_one_of_its_columns(tmp_path: Path, vadd_command: Command) -> None:

@@ -129,7 +129,9 @@ def test_items_are_read_one_a_sequence_which_is_said_with_how_to_change_it(
 ) -> None:
     file = tmp_path / "names.txt"
     file.write_text(NAMES)
-    done = vadd_command("train", "--data", file, "--out", tmp_path / "run", *SHORT_TRAINING, "training.steps=2")
+    done = vadd_command(
+        "train", "--data", file, "--out", tmp_path / "run", *SHORT_TRAINING, "training.steps=2", "latent.prior=normal"
+    )
     assert done.code == 0
     assert "40 lines, read as one item each" in done.err
     run = vadd.load(tmp_path / "run")

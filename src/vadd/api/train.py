@@ -98,7 +98,7 @@ def train(
 def _reading(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What the keywords say of how a file is read, which decides what recipe it gets."""
     field = settings.get("data.field", settings.get("field"))
-    return {"field": field, "labels": bool(settings.get("data.labels"))}
+    return {"field": None if field is None else str(field), "labels": bool(settings.get("data.labels"))}
 
 
 @dataclass(frozen=True)

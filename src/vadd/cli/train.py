@@ -114,10 +114,12 @@ class Asked:
 
     def _of_data(self) -> "Recipe":
         from vadd.building import recipe_for
+        from vadd.recipe.recipe import parse_value
 
         assert self.data is not None
         said = dict(change.split("=", 1) for change in self.changes if "=" in change)
-        return recipe_for(self.data, field=said.get("data.field"), labels=said.get("data.labels") == "true")
+        labels = parse_value(said.get("data.labels", "false")) is True
+        return recipe_for(self.data, field=said.get("data.field"), labels=labels)
 
     def _named(self, name: str) -> "Recipe":
         check_recipe_name(name)

@@ -1,12 +1,20 @@
 """Section ``data``: which data set, and how it is read."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from vadd.recipe.section import CountingSection, Fraction
 
 LABELS = "whether the model is given the class of each example, to draw from a class: `vadd sample --label`"
+
+
+def _spelled(name: Any) -> Any:
+    """A column that is called 2024, or that has a number for want of a name."""
+    return str(name) if isinstance(name, int) and not isinstance(name, bool) else name
+
+
+ColumnName = Annotated[str, BeforeValidator(_spelled)]
 
 
 class ToyData(CountingSection):
@@ -107,11 +115,11 @@ class TextData(CountingSection):
         description="what a document is in plain text; by default a file, in local copies of named corpora a line. A "
         "single file as one document is split by position",
     )
-    field: str | None = Field(
+    field: ColumnName | None = Field(
         None, description="the key in .jsonl or column in .csv that holds the text; by default 'text'"
     )
     labels: bool = Field(False, description=f"{LABELS}; one for each document, with wrap: padded")
-    label_field: str = Field("label", description="the key in .jsonl or column in .csv that holds the label")
+    label_field: ColumnName = Field("label", description="the key in .jsonl or column in .csv that holds the label")
     tokenizer: Literal["characters", "bytes", "bpe", "gpt2", "bert", "file"] = Field(
         "characters", description="characters and bpe are learnt from the text; file: any tokenizer.json"
     )
@@ -147,7 +155,7 @@ class TableData(CountingSection):
     schema_path: str | None = Field(
         None, description="what the columns are, as `vadd data inspect FILE --schema` writes it; else it is inferred"
     )
-    skip: tuple[str, ...] = Field((), description="columns to leave out")
+    skip: tuple[ColumnName, ...] = Field((), description="columns to leave out")
     labels: bool = Field(False, description="never: a label of a table is one of its columns")
     missing: Literal["value", "unknown"] = Field(
         "value",
