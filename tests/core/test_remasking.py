@@ -14,7 +14,8 @@ from tests.helpers.exact import LINEAR, SQUARE, TableDenoiser, for_each_schedule
 from tests.helpers.exact import KnownSchedule as Known
 from tests.helpers.plans import ancestral, model_of, p_value, planned_law
 from vadd.core import Noise, Remask, sample
-from vadd.core.samplers import RevealPlan, Rule
+from vadd.core.adaptive_samplers import Rule
+from vadd.core.samplers import RevealPlan
 from vadd.errors import UserError
 
 

@@ -27,7 +27,8 @@ from vadd.core import (
     sample,
     step_grid,
 )
-from vadd.core.samplers import Grid, Order, RevealPlan
+from vadd.core.adaptive_samplers import Order
+from vadd.core.samplers import Grid, RevealPlan
 from vadd.errors import UserError
 
 PLANNED: list[Sampler] = [Ancestral(), Parallel(), FirstHitting()]

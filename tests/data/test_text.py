@@ -27,8 +27,8 @@ from vadd.data.text.detokenizers import lm1b
 from vadd.data.text.tokenizers import CharacterTokenizer
 from vadd.errors import UserError
 from vadd.recipe import TextData
+from vadd.runs.formats import keep_tokenizer
 from vadd.runs.layout import RunDirectory
-from vadd.runs.run import keep_tokenizer
 from vadd.training.loop import train
 
 

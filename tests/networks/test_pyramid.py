@@ -83,6 +83,25 @@ def test_logits_are_those_of_the_formula_at_the_positions_asked_for(values: int,
     assert_close(network(xt, z, torch.ones(3).double(), where), expected, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("latent_dim", [None, LATENT])
+@pytest.mark.parametrize("blank", [(0,), (1, 3), (0, 1, 2, 3)])
+def test_examples_that_are_masked_whole_are_read_once_and_predicted_each_by_its_z(
+    blank: tuple[int, ...], latent_dim: int | None
+) -> None:
+    """Logits and gradients are those of the formula, whichever rows of the batch are masked whole; to 1e-10."""
+    network, xt = denoiser(latent_dim=latent_dim), tokens_of(VALUES, rows=4)
+    xt[list(blank)] = VALUES
+    where = torch.rand(4, POSITIONS, generator=seeded(2)) < 0.6
+    z = None if latent_dim is None else torch.randn(4, latent_dim, generator=seeded(3), dtype=torch.float64)
+    state = {name: tensor.clone().requires_grad_() for name, tensor in network.state_dict().items()}
+    expected, found = by_hand(state, xt, z, VALUES)[where], network(xt, z, torch.ones(4).double(), where)
+    assert_close(found, expected, rtol=0, atol=1e-10)
+    found.square().sum().backward()
+    expected.square().sum().backward()
+    for name, parameter in network.named_parameters():
+        assert_close(parameter.grad, state[name].grad, rtol=0, atol=1e-9)
+
+
 def test_it_begins_with_even_odds() -> None:
     xt = tokens_of(2)
     logits = PyramidDenoiser(SHAPE, 2, latent_dim=LATENT)(xt, torch.randn(3, LATENT), torch.ones(3), xt == 2)

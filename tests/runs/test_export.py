@@ -24,8 +24,8 @@ from vadd.recipe import load_recipe
 from vadd.runs.checkpoint import read_weights
 from vadd.runs.export import export, without_paths
 from vadd.runs.exported import READ_FROM_HUB, read_exported
+from vadd.runs.formats import keep_tokenizer
 from vadd.runs.layout import CheckpointName, RunDirectory
-from vadd.runs.run import keep_tokenizer
 
 
 @pytest.fixture

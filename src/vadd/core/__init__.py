@@ -3,6 +3,7 @@
 Tensors only: no files, no configuration, no printing.
 """
 
+from vadd.core.adaptive_samplers import EntropyBounded, Ordered, Remask
 from vadd.core.autoregression import Autoregressive
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
 from vadd.core.checking import Findings, check
@@ -38,17 +39,7 @@ from vadd.core.model import Denoiser, MaskedDiffusion
 from vadd.core.noise import Noise
 from vadd.core.objective import Objective, objective
 from vadd.core.priors import FlowPrior, Prior, StandardNormal
-from vadd.core.samplers import (
-    Ancestral,
-    EntropyBounded,
-    FirstHitting,
-    LeftToRight,
-    Ordered,
-    Parallel,
-    Remask,
-    Sampler,
-    step_grid,
-)
+from vadd.core.samplers import Ancestral, FirstHitting, LeftToRight, Parallel, Sampler, step_grid
 from vadd.core.sampling import Samples, sample
 from vadd.core.schedule import CosineSchedule, LinearSchedule, PolynomialSchedule, Schedule
 from vadd.core.score_entropy import ScoreEntropy

@@ -11,6 +11,7 @@ from vadd.recipe import OwnNetwork, Recipe
 from vadd.runs.archive import Archive
 from vadd.runs.checkpoint import read_weights, save_tensors
 from vadd.runs.exported import FORMAT, ExportedModel, read_exported
+from vadd.runs.formats import read_fingerprint, read_format, read_tokenizer, varying
 from vadd.runs.layout import (
     EXPORTED_CARD,
     EXPORTED_CONFIG,
@@ -28,7 +29,7 @@ from vadd.runs.layout import (
 )
 from vadd.runs.model_card import CardResults, Measured, model_card
 from vadd.runs.priors import prior_records, read_prior
-from vadd.runs.run import check_fit, read_fingerprint, read_format, read_tokenizer, varying
+from vadd.runs.run import check_fit
 from vadd.version import __version__
 
 

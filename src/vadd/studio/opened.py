@@ -1,13 +1,29 @@
 """The runs that the page may open: those that were named when it was started, and those that it trains itself."""
 
+import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
+from vadd.data import ExampleFormat
 from vadd.errors import UserError
-from vadd.runs.exported import check_model
+from vadd.recipe import Recipe
+from vadd.runs.exported import check_model, find_exported
+from vadd.runs.formats import exported_format, read_format, read_tokenizer
 from vadd.runs.layout import RunDirectory
 from vadd.runs.run import Run, load
+from vadd.studio.views import View, kind_of
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a run before its weights are read, which takes a while."""
+
+    recipe: Recipe
+    format: ExampleFormat
+    kind: type[View]
 
 
 class OpenRuns:
@@ -15,8 +31,10 @@ class OpenRuns:
 
     def __init__(self, paths: Sequence[Path] = ()) -> None:
         self._paths: dict[str, Path] = {}
+        self._about: dict[str, About] = {}
         self._loaded: dict[str, tuple[Path | None, Run]] = {}
-        self._lock = threading.RLock()
+        # Two of them: who asks for names does not wait for weights that somebody else reads.
+        self._lock, self._loading = threading.RLock(), threading.Lock()
         for path in paths:
             self.add(path)
 
@@ -49,15 +67,51 @@ class OpenRuns:
                 raise UserError(f"no run of the name {name!r} is open here")
             return self._paths[name]
 
+    def about(self, name: str) -> About:
+        path = self.path(name)
+        if name not in self._about:
+            self._about[name] = _about(path)
+        return self._about[name]
+
     def get(self, name: str) -> Run:
         """With its newest weights: a run that is still training is followed."""
         path = self.path(name)
-        with self._lock:
+        with self._loading:
             newest = _newest(path)
             kept = self._loaded.get(name)
             if kept is None or kept[0] != newest:
                 kept = self._loaded[name] = (newest, load(path))
             return kept[1]
+
+    def own(self, name: str) -> Run:
+        """For work that takes long: one that nobody else waits for (see :func:`alone`)."""
+        run = self.get(name)
+        return run if run.format.labels is None else load(self.path(name))
+
+
+_taken: "WeakKeyDictionary[Run, threading.RLock]" = WeakKeyDictionary()
+_taking = threading.Lock()
+
+
+@contextlib.contextmanager
+def alone(run: Run) -> Iterator[None]:
+    """For as long as it is used: networks of a run with labels are told the label, and two visitors want two."""
+    if run.format.labels is None:
+        yield
+        return
+    with _taking:
+        taken = _taken.setdefault(run, threading.RLock())
+    with taken:
+        yield
+
+
+def _about(path: Path) -> About:
+    exported = find_exported(path)
+    directory = RunDirectory.open(path) if exported is None else RunDirectory(exported.path)
+    recipe, tokenizer = directory.recipe() if exported is None else exported.recipe, read_tokenizer(directory)
+    format = read_format(directory, recipe, tokenizer) if exported is None else exported_format(exported, tokenizer)
+    kind = kind_of(format, is_text=tokenizer is not None, is_table=directory.table_file.is_file())
+    return About(recipe, format, kind)
 
 
 def _newest(path: Path) -> Path | None:

@@ -23,9 +23,9 @@ from vadd.progress import warn
 from vadd.recipe import Recipe
 from vadd.runs.archive import Archive
 from vadd.runs.checkpoint import TrainingState, checkpoint_bytes, read_checkpoint
+from vadd.runs.formats import keep_table, keep_tokenizer, write_format
 from vadd.runs.layout import RunDirectory
-from vadd.runs.metrics import MetricsLog, forget_after
-from vadd.runs.run import Run, keep_table, keep_tokenizer, write_format
+from vadd.runs.run import Run
 from vadd.training.callbacks import Callbacks, Told
 from vadd.training.compile import compile_networks
 from vadd.training.display import TrainingDisplay
@@ -33,6 +33,7 @@ from vadd.training.ema import Ema
 from vadd.training.held_out import HeldOut, judge
 from vadd.training.interrupt import StopRequest
 from vadd.training.optimizer import Stepper, learning_rate
+from vadd.training.records import Records
 from vadd.training.sharding import shard, whole_state
 from vadd.training.start import freeze, start_from
 from vadd.training.trackers import Trackers
@@ -129,12 +130,12 @@ class Trainer:
             self.stepper.restore(state.optimizer)
         self.wrapped = self.model if sharded else self.processes.wrap(self.model)
         self.window = Window(self.processes, () if state is None else state.unlogged)
-        self.metrics = MetricsLog(directory.metrics_file)
+        self.records = Records(recipe, directory)
         run = Run(directory, self.ema.averaged, recipe, data.format, data.tokenizer)
         chosen = callbacks if self.processes.is_main else Callbacks()
         self.told = Told(chosen, run, self.settings.steps, self.stop_request.ask)
         if self.settings.compile:
-            compile_networks(self.model, self._trial, self.processes)
+            compile_networks(self.model, self.trial, self.processes)
 
     def _saved_state(self) -> TrainingState | None:
         newest = self.archive.newest(read_checkpoint)
@@ -158,8 +159,7 @@ class Trainer:
             ):
                 step = self._steps(stop, display)
         finally:
-            if self.processes.is_main:
-                self.trackers.finish()
+            self.records.finish()
         return Outcome(step, step >= self.settings.steps, time.perf_counter() - started)
 
     def _about(self) -> str:
@@ -210,8 +210,7 @@ class Trainer:
                 )
             self.directory.write_recipe(self.recipe)
             self.archive.sweep()
-            forget_after(self.directory.metrics_file, self.start)
-            self.trackers = Trackers(self.recipe, self.directory.path, self.start)
+            self.records.open(self.start)
 
     def step(self, step: int) -> Objective:
         """One optimisation step. All the mathematics of training is in these lines and those of ``_backward``."""
@@ -256,7 +255,7 @@ class Trainer:
         warmup = round(self.settings.kl_warmup * self.settings.steps)
         return kl_warmup(step, warmup, self.settings.kl_power)
 
-    def _trial(self) -> None:
+    def trial(self) -> None:
         """One pass forward and back that changes nothing."""
         x0 = self.data.train[self.batches[0][self.parts[0]]].to(self.device, torch.int64)
         generator = step_generator(self.recipe.seed, MASKS, 0)
@@ -292,7 +291,7 @@ class Trainer:
         unlogged = self.window.unlogged()
         saved = True
         if keep:
-            self.metrics.flush_to_disk()
+            self.records.flush_to_disk()
             test_loss = None if found is None else found.objective.loss.item()
             state = TrainingState(step, model, ema, optimizer, unlogged, test_loss)
             saved = self.archive.save(state, self.settings.keep_checkpoints)
@@ -313,7 +312,7 @@ class Trainer:
             )
         if math.isfinite(means.loss):
             display.show(self.window.speed)
-        self._record(
+        self.records.add(
             step,
             "train",
             loss=means.loss,
@@ -332,30 +331,9 @@ class Trainer:
             rows = rows_at_once(self.recipe.network)
             labels = None if self.data.label_names is None else self.data.test_labels
             found = judge(self.ema.averaged, self.data.test, self.recipe.seed, rows, self.processes, labels)
-        loss, reconstruction, kl = (
-            value.item() for value in (found.objective.loss, found.objective.reconstruction, found.objective.kl)
-        )
-        health = found.health
-        display.note(loss, health.verdict if health else "")
-        self._record(step, "test", loss=loss, reconstruction=reconstruction, kl=kl)
-        if health is not None:
-            self._record(
-                step,
-                "latent",
-                kl_all_masked=health.kl_all_masked,
-                kl_average=health.kl_average,
-                active_units=health.active_units,
-                dimensions=health.dimensions,
-            )
+        display.note(found.objective.loss.item(), found.health.verdict if found.health else "")
+        self.records.add_held_out(step, found)
         return found
-
-    def _record(self, step: int, split: str, **values: float) -> None:
-        """NaN, which JSON does not have, becomes null."""
-        if self.processes.is_main:
-            known = {name: value if math.isfinite(value) else None for name, value in values.items()}
-            self.metrics.append({"step": step, "split": split, **known})
-            # Trackers take NaN as it is.
-            self.trackers.log(step, {f"{split}/{name}": value for name, value in values.items()})
 
 
 def _mean(results: list[Objective]) -> Objective:

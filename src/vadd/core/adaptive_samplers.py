@@ -1,0 +1,147 @@
+r"""Samplers that look at the predictions before they reveal anything (:class:`Ordered`, :class:`EntropyBounded`), or
+mask again what was revealed (:class:`Remask`). They may give better samples, but from another distribution than the
+model's, and no bound holds for them.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from vadd.core.noise import Noise
+from vadd.core.precision import precise
+from vadd.core.samplers import Grid, RevealPlan, Sampler, on_the_grid, ranks, shares
+from vadd.core.schedule import Schedule
+from vadd.errors import UserError
+
+
+class _Adaptive(Sampler):
+    """Asks the network about everything that is hidden and decides then."""
+
+    exact: ClassVar[bool] = False
+
+    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
+        return on_the_grid(hidden, steps, schedule, grid)
+
+    def to_predict(self, step: int, plan: RevealPlan, hidden: Tensor, noise: Noise) -> Tensor:
+        return hidden
+
+
+Order = Literal["confidence", "margin", "entropy"]
+
+
+@dataclass(frozen=True)
+class Ordered(_Adaptive):
+    """ceil(left / steps left) positions at every step, the surest first.
+
+    Surest by the probability of the value drawn (``confidence``), by the lead of the likeliest value over the next
+    (``margin``), or by the lowest ``entropy``.
+    """
+
+    by: Order = "confidence"
+
+    def __post_init__(self) -> None:
+        if self.by not in get_args(Order):
+            raise UserError(f"unknown order {self.by!r}; choose from {', '.join(get_args(Order))}")
+
+    def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor:
+        if self.by == "entropy":
+            return entropies(logits)
+        probabilities = precise(logits).softmax(dim=-1)
+        if self.by == "confidence":
+            return -probabilities.gather(1, drawn[:, None])[:, 0]
+        likeliest = probabilities.topk(min(2, probabilities.shape[1]), dim=-1).values
+        return likeliest[:, -1] - likeliest[:, 0]
+
+    def revealed(self, step: int, where: Tensor, uncertainty: Tensor | None) -> Tensor:
+        allowed = shares(where.sum(dim=1, keepdim=True), step)
+        return where & (ranks(spread_out(where, uncertainty)) < allowed)
+
+
+@dataclass(frozen=True)
+class EntropyBounded(_Adaptive):
+    """As many of the surest positions as their dependence can be trusted not to matter: lowest entropy first, while
+    the entropies of all but the largest add up to at most ``budget`` nats, a bound of what drawing them independently
+    gets wrong. At least one at every step, whatever is left at the last.
+    """
+
+    budget: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not self.budget >= 0:
+            raise UserError(f"the entropy budget must be at least 0, not {self.budget}")
+
+    def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor:
+        return entropies(logits)
+
+    def revealed(self, step: int, where: Tensor, uncertainty: Tensor | None) -> Tensor:
+        if step == 1:
+            return where
+        ordered, places = spread_out(where, uncertainty).sort(dim=1, stable=True)
+        before = ordered.cumsum(dim=1).roll(1, dims=1)  # of all that are surer: the sum without the largest
+        before[:, 0] = 0
+        return where & torch.zeros_like(where).scatter_(1, places, before <= self.budget)
+
+
+def spread_out(where: Tensor, uncertainty: Tensor | None) -> Tensor:
+    """(M,) at the true entries of (n, N), infinite elsewhere."""
+    assert uncertainty is not None
+    return torch.full(where.shape, math.inf, dtype=uncertainty.dtype, device=where.device).masked_scatter_(
+        where, uncertainty
+    )
+
+
+def entropies(logits: Tensor) -> Tensor:
+    """(M, V) -> (M,), in nats, float64."""
+    log_probabilities = precise(logits).log_softmax(dim=-1)
+    # A probability that underflows to 0 gives 0 * -inf, which is to count as 0.
+    return -(log_probabilities.exp() * log_probabilities).nan_to_num(nan=0.0).sum(dim=-1)
+
+
+Rule = Literal["capped", "rescaled"]
+
+
+@dataclass(frozen=True)
+class Remask(Sampler):
+    r"""ReMDM (Wang et al. 2025): revealed positions may be masked again, so that mistakes can be corrected.
+
+    Between t and s a revealed position is masked with probability :math:`\sigma`, a masked one revealed with
+    probability :math:`(\alpha_s - (1 - \sigma) \alpha_t) / (1 - \alpha_t)`, which leaves the expected masked
+    fraction on the schedule. ``capped``: :math:`\sigma = \min(\eta, \sigma_{max})`; ``rescaled``:
+    :math:`\sigma = \eta\, \sigma_{max}`, where :math:`\sigma_{max} = \min(1, (1 - \alpha_s) / \alpha_t)`. Known
+    positions stay.
+    """
+
+    exact: ClassVar[bool] = False
+    rule: Rule = "capped"
+    eta: float = 0.02
+
+    def __post_init__(self) -> None:
+        if self.rule not in get_args(Rule):
+            raise UserError(f"unknown remasking rule {self.rule!r}; choose from {', '.join(get_args(Rule))}")
+        if not 0 <= self.eta <= 1:
+            raise UserError(f"eta lies in [0, 1], not {self.eta}")
+
+    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
+        return on_the_grid(hidden, steps, schedule, grid)
+
+    def to_predict(self, step: int, plan: RevealPlan, hidden: Tensor, noise: Noise) -> Tensor:
+        before, after = plan.left[:, step], plan.left[:, step - 1]
+        # Written with 1 - alpha, so that it is 1 and nothing less at the last step, where ``after`` and sigma are 0.
+        reveal = (before - after + self._sigma(before, after) * (1 - before)) / positive(before)
+        return hidden & (noise.uniform(hidden.shape[1]) < reveal[:, None]).to(hidden.device)
+
+    def remasked(self, step: int, plan: RevealPlan, revealed: Tensor, noise: Noise) -> Tensor:
+        sigma = self._sigma(plan.left[:, step], plan.left[:, step - 1])
+        return revealed & (noise.uniform(revealed.shape[1]) < sigma[:, None]).to(revealed.device)
+
+    def _sigma(self, before: Tensor, after: Tensor) -> Tensor:
+        most = (after / positive(1 - before)).clamp(max=1)
+        return most.clamp(max=self.eta) if self.rule == "capped" else self.eta * most
+
+
+def positive(tensor: Tensor) -> Tensor:
+    """To divide by: where it is 0, what it divides does not matter."""
+    return tensor.clamp(min=torch.finfo(tensor.dtype).tiny)
