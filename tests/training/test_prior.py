@@ -290,7 +290,7 @@ def test_an_export_without_priors_has_none(run_path: Path, tmp_path: Path) -> No
 def test_a_model_without_a_latent_needs_none(mdlm_run: Path) -> None:
     with pytest.raises(UserError) as refused:
         fit_prior(vadd.load(mdlm_run), "flow")
-    assert str(refused.value) == f"{mdlm_run} has no latent: it is a model without one (MDLM), and needs no prior"
+    assert str(refused.value) == f"{mdlm_run} has no latent: it is a model without one, like MDLM, and needs no prior"
 
 
 def test_damaged_priors_are_named(run_path: Path) -> None:

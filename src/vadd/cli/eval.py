@@ -27,6 +27,7 @@ from vadd.cli.options import (
     parse_checkpoint,
     parse_prior,
     parse_steps,
+    refuse_latent_policy,
     with_energy,
 )
 from vadd.errors import UserError
@@ -74,7 +75,7 @@ class MeasureOptions:
     ] = False
 
     energy: EnergyOption = None
-    energy_candidates: EnergyCandidatesOption = 8
+    energy_candidates: EnergyCandidatesOption = None
 
     def prior_choice(self) -> "PriorChoice":
         return parse_prior(self.prior)
@@ -152,6 +153,7 @@ def evaluate(
     Processes()
     loaded = load(run, checkpoint=which, prior=measures.prior_choice())
     loaded = with_energy(loaded, measures.energy, measures.energy_candidates)
+    refuse_latent_policy(loaded, measures.latent_policy)
     if measures.latent_policy is not None:
         loaded = loaded.with_sampling(latent_policy=measures.latent_policy)
     if measures.steps is None:

@@ -17,6 +17,7 @@ from vadd.cli.options import (
     check_there,
     grouped,
     parse_prior,
+    refuse_latent_policy,
     with_energy,
 )
 from vadd.cli.trajectories import RECORDED, TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
@@ -187,6 +188,7 @@ def infill(
 
     options = drawing.sampling()
     loaded = with_energy(load(run, prior=parse_prior(drawing.prior)), drawing.energy, drawing.energy_candidates)
+    refuse_latent_policy(loaded, drawing.latent_policy)
     refuse_strip(loaded, trajectory)
     task = gaps.task(loaded, drawing.seed)
     task.check_format(out)

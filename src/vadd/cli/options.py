@@ -113,22 +113,29 @@ EnergyOption = Annotated[
     ),
 ]
 EnergyCandidatesOption = Annotated[
-    int, typer.Option("--energy-candidates", help="With --energy: completions drawn at each step, one kept.")
+    int | None,
+    typer.Option(
+        "--energy-candidates",
+        help="With --energy: completions drawn at each step, one kept. [default: 8]",
+        show_default=False,
+    ),
 ]
 
 
-def check_energy(energy: Path | None, candidates: int) -> None:
-    if candidates < 1:
+def check_energy(energy: Path | None, candidates: int | None) -> None:
+    if candidates is not None and energy is None:
+        raise UserError("--energy-candidates goes with --energy AR_RUN, which weighs them")
+    if candidates is not None and candidates < 1:
         raise UserError(f"--energy-candidates must be at least 1, not {candidates}")
     if energy is not None:
         check_run(energy)
 
 
-def with_energy(run: "Run", energy: Path | None, candidates: int) -> "Run":
+def with_energy(run: "Run", energy: Path | None, candidates: int | None) -> "Run":
     """The run, with its candidates weighed by that of ``energy`` if there is one."""
     from vadd.runs.run import load
 
-    return run if energy is None else run.with_energy(load(energy), candidates)
+    return run if energy is None else run.with_energy(load(energy), 8 if candidates is None else candidates)
 
 
 @dataclass(frozen=True)
@@ -185,7 +192,7 @@ class DrawingOptions:
     ] = None
 
     energy: EnergyOption = None
-    energy_candidates: EnergyCandidatesOption = 8
+    energy_candidates: EnergyCandidatesOption = None
 
     def check(self) -> None:
         """Refuse names that do not exist."""
@@ -247,6 +254,12 @@ def check_latent_policy(name: str | None) -> None:
 
     if name is not None:
         check_name("latent policy", name, get_args(Sampling.model_fields["latent_policy"].annotation))
+
+
+def refuse_latent_policy(run: "Run", name: str | None) -> None:
+    """A policy for a model that has no latent."""
+    if name is not None and run.model.latent.absent:
+        raise UserError(f"{run.directory.path} has no latent; leave --latent-policy out")
 
 
 def check_name(kind: str, name: str, known: Sequence[str]) -> None:

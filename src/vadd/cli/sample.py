@@ -21,6 +21,7 @@ from vadd.cli.options import (
     grouped,
     parse_checkpoint,
     parse_prior,
+    refuse_latent_policy,
     with_energy,
 )
 from vadd.cli.trajectories import RECORDED, TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
@@ -124,6 +125,7 @@ def sample(
         run, None if processes is None else processes.device, checkpoint=which, prior=parse_prior(drawing.prior)
     )
     loaded = with_energy(loaded, drawing.energy, drawing.energy_candidates)
+    refuse_latent_policy(loaded, drawing.latent_policy)
     labels = labels_to_draw(loaded, label)
     if labels or guidance is not None:
         loaded = loaded.labelled(labels[0] if labels else None, 1.0 if guidance is None else guidance)

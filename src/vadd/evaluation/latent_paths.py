@@ -38,7 +38,7 @@ def encode(run: Run, x0: Tensor) -> Tensor:
     for part in torch.split(x0, rows_at_once(run.recipe.network)):
         found = point_of(run.model, part)
         if found is None:
-            raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM)")
+            raise UserError(f"{run.directory.path} has no latent: it is a model without one, like MDLM")
         points.append(found.cpu())
     return torch.cat(points)
 
@@ -46,7 +46,7 @@ def encode(run: Run, x0: Tensor) -> Tensor:
 def informative_dimensions(run: Run, count: int) -> list[int]:
     """The dimensions of z that say most about held-out examples, by the KL of the recognition model, largest first."""
     if run.model.latent.dim == 0:
-        raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM)")
+        raise UserError(f"{run.directory.path} has no latent: it is a model without one, like MDLM")
     posterior = posterior_of(run.model, run.data.test[:JUDGED])
     if posterior is None:
         raise UserError(f"{run.directory.path} has codes alone: there is no dimension to move along")

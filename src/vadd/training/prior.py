@@ -58,7 +58,7 @@ def fit_prior(
 ) -> FittedPrior:
     """Fit a prior to the weights that the run was loaded with and write it beside them; see :mod:`vadd.runs.priors`."""
     if run.model.latent.dim == 0:
-        raise UserError(f"{run.directory.path} has no latent: it is a model without one (MDLM), and needs no prior")
+        raise UserError(f"{run.directory.path} has no latent: it is a model without one, like MDLM, and needs no prior")
     if isinstance(run.model.latent, CodedLatent):
         raise UserError(f"{run.directory.path} has codes: its prior is learnt already, with the model")
     directory = RunDirectory.open(run.directory.path)  # an exported model is none
