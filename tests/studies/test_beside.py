@@ -1,5 +1,6 @@
 """Tables never mix conventions: every number says what it is, and with how many latents, masks and examples."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,14 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.reports import bits, run_report
-from vadd.evaluation.reports import LikelihoodReport, RunReport
+from vadd.core.health import LatentHealth
+from vadd.evaluation.metrics import InceptionDistance, TextMetrics
+from vadd.evaluation.reports import JudgedCorpus, JudgeReport, LikelihoodReport, RunReport, StepResult
 from vadd.report.tables import Table
 from vadd.studies.beside import kinship_notes
-from vadd.studies.images import bits_table
-from vadd.studies.text import text_likelihoods
+from vadd.studies.images import bits_table, fid_table
+from vadd.studies.paper import CORPORA, FID_IMAGES
+from vadd.studies.recognition import recognition_tables
+from vadd.studies.text import ratio_table, text_likelihoods
 from vadd.studies.toys import toy_tables
+from vadd.studies.zero_shot import zero_shot_tables
 
 COUNTS = st.integers(1, 5000)
+LATENT = LatentHealth(kl_all_masked=1.0, kl_average=0.5, kl_per_dimension=(1.0,), active_units=1)
 
 
 @st.composite
@@ -85,3 +92,75 @@ def test_what_was_computed_otherwise_or_learnt_otherwise_is_noted() -> None:
     assert first.startswith("Unlike the paper's recipe mnist, MDLM: key0=1 instead of 2")
     assert first.endswith("and 2 keys more.")
     assert second == "VADD computed with training.precision=bfloat16."
+
+
+@st.composite
+def images(draw: st.DrawFn, /, model: str) -> RunReport:
+    steps = draw(st.lists(st.sampled_from([1, 10, 20, 50, 100]), min_size=1, unique=True))
+    found = tuple(StepResult(count, InceptionDistance(draw(st.floats(1, 500)), 1.5, 500)) for count in steps)
+    return run_report(model, results=found, samples=draw(COUNTS))
+
+
+@given(data=st.data())
+def test_every_row_of_fid_says_of_how_many_images(data: st.DataObject) -> None:
+    found = [data.draw(images(model)) for model in ("mdlm", "vadd")]
+    for row in fid_table(found).rows:
+        assert str(row[0]).endswith(" images")
+        assert str(row[0]).endswith(f" {FID_IMAGES} images") is ("the paper" in str(row[0])) or FID_IMAGES in (
+            report.samples for report in found
+        )
+
+
+@given(data=st.data())
+def test_every_zero_shot_number_says_what_it_is(data: st.DataObject) -> None:
+    papers = data.draw(st.booleans())
+    found = []
+    for model in ("mdlm", "vadd"):
+        judged = data.draw(reports(model)).likelihood
+        assert judged is not None
+        corpora = tuple(JudgedCorpus(f"{name}.txt", name, 9, replace(judged, unit="token")) for name in CORPORA[:2])
+        more = {"published_recipe": "openwebtext"} if papers else {}
+        found.append(run_report(model, zero_shot=corpora, **more))
+    tables = zero_shot_tables(found)
+    assert len(tables) == (1 if papers else 2), "numbers of other tokens stand in a table of their own"
+    for table in tables:
+        for row in table.rows:
+            name = str(row[0])
+            assert ("DELBO" in name) is ("not a bound" in name)
+            assert ("DELBO" in name) <= ("K = " in name)
+    assert any(str(row[0]) == "sequences judged" for row in tables[0].rows)
+
+
+@given(data=st.data())
+def test_both_recognition_models_say_how_their_bits_were_found(data: st.DataObject) -> None:
+    found = [data.draw(reports("vadd", recipe=recipe, latent=LATENT)) for recipe in ("digits", "digits-blind")]
+    health, bits_found = recognition_tables(found)
+    assert [row[0] for row in health.rows] == ["with x_t", "without x_t"]
+    numbers = [
+        number
+        for report in found
+        if report.likelihood is not None
+        for number in (*report.likelihood.bounds, *report.likelihood.delbos)
+    ]
+    assert [(row[3], row[4], row[5]) for row in bits_found.rows] == [
+        (number.particles, number.draws, number.examples) for number in numbers
+    ]
+    assert {row[0] for row in bits_found.rows} == {"with x_t", "without x_t"}
+    assert all(("DELBO" in str(row[2])) <= ("not a likelihood bound" in str(row[2])) for row in bits_found.rows)
+
+
+@given(convention=st.sampled_from(["corpus: ...", "sedd: ..."]), judge=st.sampled_from(["gpt2-large", "gpt2"]))
+def test_the_papers_generative_perplexities_stand_beside_the_same_judge_and_convention_only(
+    convention: str, judge: str
+) -> None:
+    metrics = replace(TextMetrics(sample_entropy=1.0, distinct_1=0.5, distinct_2=0.5, distinct_3=0.5), gen_ppl=9.0)
+    more: dict[str, Any] = {
+        "judge": JudgeReport(judge, convention, "...", 1024),
+        "published_recipe": "openwebtext",
+        "results": (StepResult(16, metrics),),
+        "samples": 12,
+    }
+    table = ratio_table([run_report(model, **more) for model in ("mdlm", "vadd")])
+    beside = any("the paper" in str(row[0]) for row in table.rows)
+    assert beside is (convention.startswith("corpus") and judge == "gpt2-large")
+    assert table.note.startswith("12 samples for each number of steps.")

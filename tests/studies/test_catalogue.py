@@ -1,6 +1,7 @@
 """The studies that are not comparisons of samples, and the list of all, shrunk to seconds."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.helpers.text_runs import BOOK, TINY_NETWORK, train_on_text
 from vadd.evaluation.reports import CorpusReport, JudgedCorpus, LikelihoodReport, RunReport
 from vadd.runs.run import Run
 from vadd.studies import catalogue
-from vadd.studies.catalogue import TARGETS, made_here, planned_hours
+from vadd.studies.catalogue import TARGETS, made_here, planned_evaluation_hours, planned_hours
 from vadd.studies.paper import CORPORA
 from vadd.studies.zero_shot import zero_shot_tables
 
@@ -112,7 +113,7 @@ def test_the_papers_zero_shot_rows_stand_in_the_same_table_only_for_its_own_data
     assert one.columns == ["", *CORPORA]
     rows = {str(row[0]): list(row[1:]) for row in one.rows}
     assert rows["VADD, the paper: DELBO, K = 1000, not a bound"] == [47.30, 69.71, 34.78, 68.00, 40.62, 36.39]
-    assert rows["RADD-AO"][3:] == [None, None, None]
+    assert rows["RADD-AO, quoted by the paper"][3:] == [None, None, None]
     assert rows["sequences judged"] == [5] * 6
     assert "checkerboard VADD: DELBO, K = 4, 2 masks, not a bound" in rows
     ours, theirs = zero_shot_tables([zero_shot_report("mdlm"), zero_shot_report("vadd")])
@@ -128,8 +129,9 @@ def test_the_list_says_what_was_made_and_at_what_scale(
     monkeypatch.chdir(tmp_path)
     listed = vadd_command("reproduce", "--list")
     assert listed.code == 0, listed.err
-    assert {"toys", "speed"} <= set(listed.out.split())
-    assert planned_hours(toys) > 0
+    for part in ("vadd reproduce toys --scale paper", "Table 1, Figures 1, 5, 6", "; training ", "; judging "):
+        assert part in listed.out
+    assert listed.out.count("made here: no") == 2
 
     def results(*entries: dict[str, Any]) -> str:
         write(tmp_path / "runs" / "toys" / "results.json", json.dumps(entries))
@@ -141,6 +143,43 @@ def test_the_list_says_what_was_made_and_at_what_scale(
     assert results(entry, {**entry, "unlike_it": ["seed"], "training_steps": 5}) == "small, 5, 195,312 steps"
     write(tmp_path / "runs" / "toys" / "results.json", "{")
     assert made_here(toys, tmp_path / "runs") == "damaged"
+
+
+@pytest.mark.parametrize("place", ["paper/text/zero-shot", "text-paper/zero-shot", "text/zero-shot"])
+def test_what_was_made_is_found_where_the_commands_put_it(tmp_path: Path, place: str) -> None:
+    (zero_shot,) = (target for target in TARGETS if target.name == "zero-shot")
+    assert made_here(zero_shot, tmp_path) == "no"
+    write(tmp_path / "text" / "zero-shot" / "results.json", json.dumps([{"recipe": "small"}]))
+    write(tmp_path / place / "results.json", json.dumps([{"recipe": "mine", "published_recipe": "openwebtext"}]))
+    assert made_here(zero_shot, tmp_path) == "paper's recipe", "the paper's scale comes first"
+
+
+def test_the_two_recognition_models_are_the_papers_recipe_whichever_they_are(tmp_path: Path) -> None:
+    (target,) = (target for target in TARGETS if target.name == "recognition")
+    entries = [{"published_recipe": "mnist"}, {"published_recipe": "mnist", "unlike_it": ["latent.kind=blind instead"]}]
+    write(tmp_path / "recognition" / "results.json", json.dumps(entries))
+    assert made_here(target, tmp_path) == "paper's recipe"
+
+
+def test_every_table_and_figure_of_the_paper_has_a_study() -> None:
+    found: dict[str, set[int]] = {"Table": set(), "Figure": set()}
+    for target in TARGETS:
+        for kind, listed in re.findall(r"(Table|Figure)s? ([^TF]*)", re.sub(r" \(.*?\)", "", target.numbers)):
+            found[kind] |= {int(number) for number in re.findall(r"\d+", listed.replace("10 to 13", "10 11 12 13"))}
+    assert found["Table"] == set(range(1, 10))
+    assert found["Figure"] == {1, *range(3, 14)}, "the second one shows the network"
+
+
+def test_hours_are_planned_for_all_that_is_trained_and_judged() -> None:
+    toys, recognition = (next(target for target in TARGETS if target.name == name) for name in ("toys", "recognition"))
+    for target in (toys, recognition):
+        assert planned_hours(target) > 0
+        assert planned_evaluation_hours(target) > 0
+    sighted, blind = recognition.trainings()
+    assert (sighted.latent.kind, blind.latent.kind) == ("per-state", "blind")
+    trained = {target.name for target in TARGETS if target.recipes}
+    assert trained == {target.name for target in TARGETS} - {"zero-shot", "speed"}
+    assert all((target.measuring is not None and target.examples > 0) is bool(target.recipes) for target in TARGETS)
 
 
 def test_the_whole_paper_goes_on_where_it_stopped(vadd_command: Command, tmp_path: Path) -> None:

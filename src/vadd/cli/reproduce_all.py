@@ -19,11 +19,18 @@ DONE = "done.txt"
 def show_list(asked: bool) -> None:
     if not asked:
         return
-    from vadd.studies.catalogue import catalogue
+    from rich.padding import Padding
+
+    from vadd.studies.catalogue import NOTE, catalogue
 
     with progress_bar() as progress:
-        table = catalogue(Path("runs"), progress)
-    table.print(out_console)
+        entries = list(catalogue(Path("runs"), progress))
+    for entry in entries:
+        first, *rest = entry.lines()
+        out_console.print(first)
+        for line in rest:
+            out_console.print(Padding(line, (0, 0, 0, 4)))
+    out_console.print(f"\n{NOTE}")
     raise typer.Exit
 
 
@@ -63,12 +70,15 @@ def paper_command(run: Callable[[list[str]], object]) -> Callable[..., None]:
         from vadd.files import write_json
         from vadd.parallel import is_main
         from vadd.studies.catalogue import TARGETS, results_of
+        from vadd.studies.ensure import check_overrides
 
         names = [target.name for target in TARGETS]
-        chosen = names if only is None else only.split(",")
+        chosen = names if only is None else [name.strip() for name in only.split(",")]
         for name in chosen:
             if name not in names:
                 raise UserError(f"unknown study {name!r}; `vadd reproduce --list` shows them")
+        # What is wrong for every study is one line; what does not fit one of them is told when it is passed over.
+        check_overrides(overrides or [])
         failed: dict[str, str] = {}
         for name in chosen:
             words = _words(name, scale, out, judge, corpora, overrides or [])
@@ -100,11 +110,13 @@ def _make(name: str, words: list[str], out: Path, run: Callable[[list[str]], obj
     """Why a study could not be made; None where it was, now or before."""
     from vadd.files import write_whole
     from vadd.parallel import is_main
+    from vadd.studies.catalogue import TARGETS
 
     if name == "zero-shot" and "--corpora" not in words:
         return "it needs --corpora, a folder with copies of the corpora"
     command, done = shlex.join(words), out / name / DONE
-    if done.is_file() and done.read_text() == command:
+    results = next(target for target in TARGETS if target.name == name).results(out)
+    if done.is_file() and done.read_text() == command and results.is_file():
         err_console.print(f"{name}: made before", soft_wrap=True)
         return None
     err_console.print(f"vadd reproduce {command}", soft_wrap=True)

@@ -103,19 +103,23 @@ def recognition(
     scale: Annotated[
         Scale, typer.Option(help="small: digits, minutes per model; paper: the appendix's recipe for MNIST.")
     ] = Scale.small,
+    recipe: Annotated[
+        str | None, typer.Option(help="Another recipe with the paper's latent, like lm1b.", show_default=False)
+    ] = None,
     study: DataStudyOptions,
 ) -> None:
     """The paper's remark that a recognition model which does not see x_t collapses: with it and without, side by side.
 
+    The paper says it of text, where a training takes days; by default this is about images.
+
     \b
     Examples:
       vadd reproduce recognition
+      vadd reproduce recognition --recipe openwebtext --fit
       vadd reproduce recognition training.steps=500 --limit 100
     """
     settings = study.settings(scale)
-    from vadd.report.tables import latent_table
-    from vadd.studies.recognition import recognition_table, reproduce_recognition
+    from vadd.studies.recognition import recognition_tables, reproduce_recognition
 
-    comparison = reproduce_recognition(out, scale.value, Narrator(), **settings)
-    tables = [recognition_table(comparison.reports), latent_table(comparison.reports)]
-    show_comparison(comparison, tables, study.json)
+    comparison = reproduce_recognition(out, scale.value, Narrator(), recipe=recipe, **settings)
+    show_comparison(comparison, recognition_tables(comparison.reports), study.json)

@@ -139,12 +139,14 @@ def divergence_table(reports: Sequence[RunReport], title: str = "Distance of the
         for name, report in zip(report_names(reports), reports, strict=True)
         for result in report.results
     ]
-    return Table(
-        title,
-        ["run", "steps", *(COLUMN_TITLES[number] for number in numbers)],
-        rows,
-        " ".join(NOTES[number] for number in numbers if number in NOTES),
-    )
+    notes = [f"{counts} samples for each number of steps."] if (counts := sample_counts(reports)) else []
+    notes += [NOTES[number] for number in numbers if number in NOTES]
+    return Table(title, ["run", "steps", *(COLUMN_TITLES[number] for number in numbers)], rows, " ".join(notes))
+
+
+def sample_counts(reports: Sequence[RunReport]) -> str:
+    """How many samples a table is about; where runs were given different numbers, all of them."""
+    return " or ".join(dict.fromkeys(f"{report.samples:,}" for report in reports if report.samples))
 
 
 def nearest_table(reports: Sequence[RunReport]) -> Table:

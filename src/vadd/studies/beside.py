@@ -30,15 +30,24 @@ BITS_PER_TOKEN = Unit("bits/token", lambda found: found.bpd, "sequences")
 PERPLEXITIES = Unit("perplexity", lambda found: found.perplexity, "sequences", digits=2)
 
 
+def row_name(report: RunReport) -> str:
+    return model_label(report.model) + (", one z" if report.one_latent else "")
+
+
 def likelihood_table(
-    title: str, reports: Sequence[RunReport], unit: Unit, quoted: Sequence[Quoted] = (), detail: Detail | None = None
+    title: str,
+    reports: Sequence[RunReport],
+    unit: Unit,
+    quoted: Sequence[Quoted] = (),
+    detail: Detail | None = None,
+    name_of: Callable[[RunReport], str] = row_name,
 ) -> Table:
     """Ours, a row for each number, and then the paper's."""
     rows: list[list[Cell]] = []
     for report in reports:
         if report.likelihood is not None:
             shown = [] if detail is None else [detail[1](report)]
-            name = model_label(report.model) + (", one z" if report.one_latent else "")
+            name = name_of(report)
             rows += [
                 [name, *shown, _rounded(unit.of(found), unit), which, found.particles, found.draws, found.examples]
                 for which, found in _numbers(report.likelihood)
@@ -63,8 +72,10 @@ def _numbers(likelihood: LikelihoodReport) -> list[tuple[str, NegativeLogLikelih
     """What each number is, and whether it bounds the likelihood. A model without a latent draws none."""
     named = [(f"step bound, T = {bound.steps}", bound) for bound in likelihood.bounds]
     named += [] if likelihood.elbo is None else [("ELBO", likelihood.elbo)]
-    named += [("DELBO", found) for found in likelihood.delbos]
-    return [(f"{name}, {'a bound' if found.valid else found.problem}", found) for name, found in named]
+    plain = [(f"{name}, {'a bound' if found.valid else found.problem}", found) for name, found in named]
+    # Whatever else is to be said of a DELBO, it is no bound.
+    delbos = [(", ".join(filter(None, ["DELBO", NOT_A_BOUND, found.convention])), found) for found in likelihood.delbos]
+    return [*plain, *delbos]
 
 
 def quoted_as(number: Quoted) -> str:

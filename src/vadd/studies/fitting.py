@@ -4,7 +4,7 @@ None of them changes what is learnt. The choice is made by the counts of ``vadd 
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def fitted(recipe: Recipe, data: DiscreteDataset) -> Recipe:
         # All processes choose alike, whatever each has.
         if processes.any(RESERVE * needed > available)[0]:
             continue
-        if not processes.any(not trial_step(choice, data))[0]:
+        if trial_step(choice, data):
             chosen = [key for key in how_computed(choice) if key not in how_computed(recipe)]
             if chosen and processes.is_main:
                 warn(
@@ -86,17 +86,33 @@ def needed_bytes(recipe: Recipe, format: ExampleFormat, processes: Processes, ea
 
 
 def trial_step(recipe: Recipe, data: DiscreteDataset) -> bool:
-    """Whether one step of the training, in a directory that is thrown away, finds the memory it needs."""
+    """Whether one step of the training, in a directory that is thrown away, finds the memory it needs, in all
+    processes.
+    """
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory(Path(folder) / "trial")
         directory.create(recipe)
         try:
-            Trainer(recipe, directory, data).step(0).loss.detach().item()
-        except (MemoryError, RuntimeError) as error:
-            if not isinstance(error, MemoryError) and not any(sign in str(error) for sign in OUT_OF_MEMORY):
-                raise
-            return False
+            return _steps(Trainer(recipe, directory, data))
         finally:
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
+
+
+def _steps(trainer: Trainer) -> bool:
+    attempts: list[Callable[[], object]] = [lambda: trainer.step(0).loss.detach().item()]
+    if trainer.wrapped is not trainer.model:
+        # A process that fails within a step leaves the others waiting for its gradient, so each goes forward and back
+        # by itself first. With full sharding none can: the weights are divided.
+        attempts.insert(0, trainer.trial)
+    return not any(trainer.processes.any(not _finds_memory(attempt))[0] for attempt in attempts)
+
+
+def _finds_memory(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not any(sign in str(error) for sign in OUT_OF_MEMORY):
+            raise
+        return False
     return True

@@ -12,7 +12,7 @@ from vadd.report.page import PageSection
 from vadd.report.tables import Cell, Table, model_label
 from vadd.studies.beside import BITS, kinship_notes, likelihood_table
 from vadd.studies.comparison import Comparison, compare
-from vadd.studies.ensure import both_models, ensure_trained, one_latent_beside
+from vadd.studies.ensure import both_models, ensure_all_trained, one_latent_beside
 from vadd.studies.measuring import Changes, Measuring, Scale, as_the_paper, command_line
 from vadd.studies.paper import BITS_PER_DIMENSION, CIFAR10_FID, DDPM_FID, FID_IMAGES
 
@@ -25,6 +25,7 @@ CIFAR10: dict[Scale, Measuring] = {
     "small": Measuring(steps=(1, 10, 50), samples=1000, bound_steps=(1, 10), particles=16, draws=5, limit=200),
     "paper": as_the_paper(FID_STEPS, FID_IMAGES, (1, 10)),
 }
+BITS_TITLE = "Bits per dimension of held-out images"
 BITS_ITERATIONS = 2_000_000
 """Of the paper's bits per dimension on CIFAR-10; its FID is after half as many."""
 
@@ -45,9 +46,8 @@ def reproduce_mnist(
 ) -> Comparison:
     """Binarized MNIST: both models, Frechet distance in a classifier's features, bounds and the paper's DELBO."""
     name, measuring = recipe_name("mnist", scale), MNIST[scale].changed(changes or {})
-    runs = [
-        ensure_trained(recipe, out / f"{name}-{recipe.model}", fit=fit) for recipe in _recipes(name, data, overrides)
-    ]
+    recipes = _recipes(name, data, overrides)
+    runs = ensure_all_trained([(recipe, out / f"{name}-{recipe.model}") for recipe in recipes], fit=fit)
     runs += one_latent_beside(runs[-1])
     return compare(
         runs,
@@ -89,7 +89,7 @@ def reproduce_cifar10(
         progress("the Inception network")
         inception = fetch_inception()
     load_network(inception, trust=False)  # what cannot be read is told before anything is trained
-    runs = [ensure_trained(recipe, out / f"{name}-{recipe.model}", fit=fit) for recipe in recipes]
+    runs = ensure_all_trained([(recipe, out / f"{name}-{recipe.model}") for recipe in recipes], fit=fit)
     levels = runs[0].data.vocab_size
     return compare(
         runs,
@@ -120,7 +120,7 @@ def _recipes(name: str, data: Path | None, overrides: Sequence[str]) -> list[Rec
 def bits_table(data: str, reports: Sequence[RunReport]) -> Table:
     """The paper's table of bits per dimension: parameters, every number under its own name."""
     table = likelihood_table(
-        "Bits per dimension of held-out images",
+        BITS_TITLE,
         reports,
         BITS,
         BITS_PER_DIMENSION[data],

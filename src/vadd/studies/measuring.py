@@ -8,6 +8,8 @@ from typing import Any, Literal
 from vadd.core import Particles
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings
+from vadd.evaluation.evaluate import MOST_SAMPLES
+from vadd.generation.effort import check_steps, check_time
 from vadd.studies.paper import DRAWS, PARTICLES
 
 Scale = Literal["small", "paper"]
@@ -34,7 +36,20 @@ class Measuring:
     choose_proposals: bool = False
 
     def changed(self, changes: Changes) -> "Measuring":
-        return replace(self, **changes)
+        found = replace(self, **changes)
+        found.check()
+        return found
+
+    def check(self) -> None:
+        """Refuse what would never end, before anything is trained; an example at least is judged."""
+        if self.samples > MOST_SAMPLES:
+            raise UserError(f"a comparison takes at most {MOST_SAMPLES:,} samples, not {self.samples:,}")
+        for steps in (*self.steps, *self.bound_steps):
+            check_steps(steps)
+        examples, counts = max(1, self.limit), self.bounds().delbo_counts
+        shown = {"step bounds": self.particles, "the DELBO": self.draws * max(counts)}
+        for name, each in shown.items():
+            check_time(f"{name} of {examples:,} examples", steps=1, rows=each * examples)
 
     def bounds(self) -> BoundSettings:
         return BoundSettings(

@@ -124,9 +124,9 @@ OPENWEBTEXT_GENERATIVE_PERPLEXITY: dict[str, dict[int, float]] = {
 
 CORPORA = ("lambada", "lm1b", "wikitext", "ag_news", "pubmed", "arxiv")
 ZERO_SHOT: dict[str, Sequence[float | None]] = {
-    "GPT-2, autoregressive": (51.28, 51.25, 25.75, 52.09, 49.01, 41.73),
-    "SEDD-Absorb": (50.92, 79.29, 40.62, None, None, None),
-    "RADD-AO": (49.43, 70.71, 35.25, None, None, None),
+    "GPT-2, autoregressive: exact, quoted by the paper": (51.28, 51.25, 25.75, 52.09, 49.01, 41.73),
+    "SEDD-Absorb, quoted by the paper": (50.92, 79.29, 40.62, None, None, None),
+    "RADD-AO, quoted by the paper": (49.43, 70.71, 35.25, None, None, None),
     "MDLM, the paper: ELBO": (49.67, 71.03, 35.61, 68.57, 42.43, 37.92),
     "VADD, the paper: DELBO, K = 1000, not a bound": (47.30, 69.71, 34.78, 68.00, 40.62, 36.39),
 }

@@ -12,11 +12,11 @@ from vadd.evaluation.metrics import TextMetrics
 from vadd.progress import Progress
 from vadd.recipe import Recipe, ShortTransformerNetwork, TextData
 from vadd.report.page import PageSection
-from vadd.report.tables import Cell, Table, model_label
+from vadd.report.tables import Cell, Table, model_label, sample_counts
 from vadd.report.text_tables import judge_note
 from vadd.studies.beside import BITS_PER_TOKEN, PERPLEXITIES, kinship_notes, likelihood_table
 from vadd.studies.comparison import Comparison, compare
-from vadd.studies.ensure import both_models, ensure_trained, one_latent_beside
+from vadd.studies.ensure import both_models, ensure_all_trained, one_latent_beside
 from vadd.studies.measuring import Changes, Measuring, Scale, as_the_paper, command_line
 from vadd.studies.paper import GENERATIVE_JUDGE, GENERATIVE_SAMPLES, OPENWEBTEXT_GENERATIVE_PERPLEXITY, PERPLEXITY
 
@@ -64,7 +64,7 @@ def reproduce_text(
     """
     name, measuring = recipe or RECIPES[study][scale], MEASURING[scale].changed(changes or {})
     recipes = text_recipes(name, data, overrides)
-    runs = [ensure_trained(each, out / f"{each.name}-{each.model}", fit=fit) for each in recipes]
+    runs = ensure_all_trained(in_folders(recipes, out), fit=fit)
     single = [run.with_draws(TokenSampler(precision="float32")) for run in runs] if float32 else []
     runs += [*one_latent_beside(runs[-1]), *single]
     judge = None if language is None else language.name
@@ -93,6 +93,11 @@ def text_recipes(name: str, data: Path | None, overrides: Sequence[str]) -> list
     if not isinstance(recipes[0].data, TextData):
         raise UserError(f"the recipe {name} is not one for text; `vadd recipes` lists them")
     return [_in_equal_time(each) for each in recipes]
+
+
+def in_folders(recipes: Sequence[Recipe], out: Path) -> list[tuple[Recipe, Path]]:
+    """Where the runs of this study lie."""
+    return [(each, out / f"{each.name}-{each.model}") for each in recipes]
 
 
 def _in_equal_time(recipe: Recipe) -> Recipe:
@@ -130,8 +135,10 @@ def ratio_table(reports: Sequence[RunReport]) -> Table:
     steps, rows = _beside_mdlm(reports, lambda metrics: metrics.gen_ppl, 1, "MDLM", lambda a, b: a / b)
     published = _published(reports)
     for model, theirs in published.items():
-        rows.append([f"{model_label(model)}, the paper, float64 draws", *(theirs.get(count) for count in steps)])
+        name = f"{model_label(model)}, the paper, float64 draws, {GENERATIVE_SAMPLES} samples"
+        rows.append([name, *(theirs.get(count) for count in steps)])
     note = " ".join([judge_note(reports) + ("" if published else NOT_THE_PAPERS), *kinship_notes(reports)])
+    note = f"{sample_counts(reports)} samples for each number of steps. {note}"
     return Table("Generative perplexity by number of steps", ["", *(f"T = {count}" for count in steps)], rows, note)
 
 

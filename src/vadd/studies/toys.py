@@ -12,7 +12,7 @@ from vadd.report.page import PageSection
 from vadd.report.tables import Cell, Table, model_label
 from vadd.studies.beside import NATS, kinship_notes, likelihood_table
 from vadd.studies.comparison import Comparison, compare
-from vadd.studies.ensure import both_models, ensure_trained
+from vadd.studies.ensure import both_models, ensure_all_trained
 from vadd.studies.measuring import Changes, Measuring, as_the_paper, command_line
 from vadd.studies.paper import TOYS, toy_nats
 
@@ -31,7 +31,8 @@ DEMO_OVERRIDES = ("training.steps=2000", "training.checkpoint_every=500")
 
 def demo(toy: ToyName, out: Path, progress: Progress) -> Comparison:
     """MDLM and VADD on one toy, trained for a minute or so each."""
-    runs = [ensure_trained(recipe, out / f"{toy}-{recipe.model}") for recipe in both_models(toy, DEMO_OVERRIDES)]
+    recipes = both_models(toy, DEMO_OVERRIDES)
+    runs = ensure_all_trained([(recipe, out / f"{toy}-{recipe.model}") for recipe in recipes])
     return compare(
         runs,
         out,
@@ -61,8 +62,10 @@ def reproduce_toys(
     """All three data sets, both models; at scale ``paper`` with the appendix's own recipe of 195,312 iterations."""
     suffix = "-paper" if scale == "paper" else ""
     measuring = MEASURING[scale].changed(changes or {})
-    recipes = [(toy, recipe) for toy in TOY_NAMES for recipe in both_models(toy + suffix, overrides)]
-    runs = [ensure_trained(recipe, out / f"{toy}-{recipe.model}", fit=fit) for toy, recipe in recipes]
+    recipes = [
+        (recipe, out / f"{toy}-{recipe.model}") for toy in TOY_NAMES for recipe in both_models(toy + suffix, overrides)
+    ]
+    runs = ensure_all_trained(recipes, fit=fit)
     return compare(
         runs,
         out,

@@ -7,14 +7,15 @@ from vadd.core import Particles
 from vadd.evaluation import BoundSettings
 from vadd.progress import Progress
 from vadd.studies.comparison import Comparison, compare
-from vadd.studies.ensure import both_models, ensure_trained
+from vadd.studies.ensure import both_models, ensure_all_trained
 from vadd.studies.measuring import command_line
 
 SETTINGS = BoundSettings(Particles(64), steps=(1, 2, 4, 8, 16, 32), delbo_draws=20, limit=4000)
 
 
 def reproduce_validity(out: Path, progress: Progress, overrides: Sequence[str] = ()) -> Comparison:
-    runs = [ensure_trained(recipe, out / f"copies-{recipe.model}") for recipe in both_models("copies", overrides)]
+    recipes = both_models("copies", overrides)
+    runs = ensure_all_trained([(recipe, out / f"copies-{recipe.model}") for recipe in recipes])
     return compare(
         runs,
         out,

@@ -17,11 +17,11 @@ from vadd.report.tables import PADS_NOTE, Cell, Table, perplexity_cell, report_n
 from vadd.runs.run import load
 from vadd.studies.beside import kinship_notes
 from vadd.studies.comparison import Comparison
-from vadd.studies.ensure import ensure_trained
+from vadd.studies.ensure import ensure_all_trained
 from vadd.studies.measuring import Changes, Measuring, Scale, as_the_paper, check_changes, command_line
 from vadd.studies.paper import CORPORA, ZERO_SHOT
 from vadd.studies.publishing import publish
-from vadd.studies.text import RECIPES, text_recipes
+from vadd.studies.text import RECIPES, in_folders, text_recipes
 
 MEASURING: dict[Scale, Measuring] = {
     "small": Measuring(steps=(), samples=0, bound_steps=(32,), particles=8, draws=20, limit=100),
@@ -50,7 +50,7 @@ def reproduce_zero_shot(
         runs = [load(path) for path in given]
     else:
         recipes = text_recipes(RECIPES["text"][scale], data, overrides)
-        runs = [ensure_trained(each, out / f"{each.name}-{each.model}", fit=fit) for each in recipes]
+        runs = ensure_all_trained(in_folders(recipes, out), fit=fit)
     reports = [report_of(run) for run in runs]
     for number, (name, run) in enumerate(zip(report_names(reports), runs, strict=True)):
         found = judge_corpora(run, paths, settings, named(progress, name))
