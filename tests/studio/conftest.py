@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 TINY_DIGITS = ("training.steps=20", "training.batch=32", "network.width=32", "training.evaluate_every=20")
+QUICKLY = ("training.warmup_steps=1", "training.learning_rate=0.03")
 HOSTILE = "<script>document.title='taken'</script>${document.title='taken'}{{#each value}}\n" * 60
 
 
@@ -26,6 +27,15 @@ def digits_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         recipe = load_recipe("digits").with_overrides([*TINY_DIGITS, f"model={model}"])
         assert train_in(folder / f"digits-{model}", recipe).finished
     return [folder / "digits-mdlm", folder / "digits-vadd"]
+
+
+@pytest.fixture(scope="session")
+def labelled_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """On the digits and their labels, until those make a difference."""
+    folder = tmp_path_factory.mktemp("labels")
+    changes = [*TINY_DIGITS, "data.labels=true", "training.steps=80", "training.ema=0.5", *QUICKLY]
+    assert train_in(folder / "named", load_recipe("digits").with_overrides(changes)).finished
+    return folder / "named"
 
 
 @pytest.fixture(scope="session")
@@ -56,10 +66,11 @@ def open_studio(
     vadd_run: Path,
     mdlm_run: Path,
     script_run: Path,
+    labelled_run: Path,
 ) -> Iterator[Studio]:
-    """With runs on images, points and text."""
+    """With runs on images, with labels and without, points and text."""
     folder = tmp_path_factory.mktemp("server")
-    with studio(*digits_runs, vadd_run, mdlm_run, script_run, log=folder / "log", cwd=folder) as running:
+    with studio(*digits_runs, vadd_run, mdlm_run, script_run, labelled_run, log=folder / "log", cwd=folder) as running:
         yield running
 
 

@@ -1,11 +1,15 @@
 """The page as a person sees it, in a browser."""
 
+import json
 from typing import TYPE_CHECKING
 
 from tests.helpers.studio import PATIENCE, Studio
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Route
+
+DRAW_WISHES = slice(2, 4)
+"""Where steps and samples stand in what the page sends."""
 
 
 def note(page: "Page", text: str) -> None:
@@ -85,6 +89,45 @@ def test_the_newest_choice_counts_whatever_is_answered_last(page: "Page") -> Non
     page.locator("#runs").get_by_label("script").uncheck()
     page.get_by_text("Choose a run above").wait_for()
     assert page.locator(".toast-body").count() == 0
+
+
+def test_a_label_can_be_asked_of_the_runs_that_know_some(page: "Page") -> None:
+    assert not page.locator("#draw-label").is_visible()
+    page.locator("#runs").get_by_label("digits-mdlm", exact=True).uncheck()
+    page.locator("#runs").get_by_label("named", exact=True).check()
+    page.locator("#draw-label input").click()
+    assert page.get_by_role("option").all_inner_texts()[1:] == [str(digit) for digit in range(10)]
+    before = page.locator("#draw-shown img").last.get_attribute("src")
+    page.get_by_role("option", name="3").click()
+    note(page, "label 3 · 1 step")
+    assert page.locator("#draw-shown .note", has_text="label").count() == 1
+    assert page.locator("#draw-shown img").last.get_attribute("src") != before
+    page.locator("#runs").get_by_label("named", exact=True).uncheck()
+    page.locator("#draw-label").wait_for(state="hidden")
+
+
+def test_a_draw_that_takes_long_is_cancelled_and_what_was_drawn_before_stays(page: "Page") -> None:
+    before = page.locator("#draw-shown img").last.get_attribute("src")
+
+    def ask_for_much(route: "Route") -> None:
+        """What the server allows at most, which takes it seconds; the slider ends where it makes sense."""
+        asked = route.request.post_data_json
+        asked["data"][DRAW_WISHES] = [1024, 256]
+        route.continue_(post_data=json.dumps(asked))
+
+    page.route("**/queue/join**", ask_for_much)
+    page.locator("#draw-button").click()
+    page.locator("#draw-shown .progress-text", has_text="digits-mdlm").wait_for()
+    page.unroute("**/queue/join**")
+    page.locator("#draw-cancel").click()
+    page.locator("#draw-said", has_text="Cancelled").wait_for()
+    page.locator("#draw-shown .progress-text").wait_for(state="detached")
+    assert page.locator("#draw-shown img").last.get_attribute("src") == before
+    # The next one does not wait for it, and what was said is gone.
+    page.locator("#draw-steps input[type=number]").fill("2")
+    page.locator("#draw-button").click()
+    note(page, "2 steps")
+    page.locator("#draw-said", has_text="Cancelled").wait_for(state="hidden")
 
 
 def test_two_visitors_do_not_disturb_each_other(page: "Page", visitors: "BrowserContext", open_studio: Studio) -> None:

@@ -1,6 +1,8 @@
 """What the pages compute and refuse, and which runs they can open."""
 
+import csv
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -8,15 +10,26 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.people import train_people
+from tests.helpers.studio import PATIENCE
 from vadd.errors import UserError
 from vadd.runs.run import load
 from vadd.studio.draw import Choices, draw, draw_all, show, show_step, write_files
 from vadd.studio.infill import How as Filling
-from vadd.studio.infill import fill_numbers, fill_picture, fill_point, fill_text, held_out, painting_of
+from vadd.studio.infill import (
+    fill_numbers,
+    fill_picture,
+    fill_point,
+    fill_row,
+    fill_text,
+    held_out,
+    painting_of,
+    row_with_gaps,
+)
 from vadd.studio.latent import SPAN, How, dimensions_of, moved, point_of_example, show_path, show_point
-from vadd.studio.opened import OpenRuns
+from vadd.studio.opened import OpenRuns, alone
 from vadd.studio.problems import described
-from vadd.studio.views import ImageView, NumberView, PointView, TextView, view_of
+from vadd.studio.views import ImageView, NumberView, PointView, TableView, TextView, view_of
 
 HOW = How(1, 1.0)
 ONCE = Filling(1, 0)
@@ -155,6 +168,71 @@ def test_texts_points_and_numbers_are_filled(script_run: Path, vadd_run: Path, a
             fill_numbers(load(array_run), wrong, ONCE)
     with pytest.raises(UserError, match="no held-out example 999999"):
         held_out(load(vadd_run), 999999)
+
+
+@pytest.fixture(scope="module")
+def people_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_people(tmp_path_factory.mktemp("people"))
+
+
+def test_rows_of_a_table_are_shown_kept_and_filled_in_its_own_words(
+    people_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    runs = OpenRuns([people_run])
+    run = runs.get("run")
+    assert type(view_of(run)) is runs.about("run").kind is TableView
+    drawn = draw_all(runs, ["run"], choices())
+    page = show(runs, drawn)
+    assert "<th>height</th>" in page
+    assert page.count("<tr>") == 6
+    assert show_step(runs, drawn, 0).count('class="masked"') == 5 * 6
+    written = {Path(file).suffix: Path(file) for file in write_files(runs, drawn)}
+    header, *lines = csv.reader(written[".csv"].read_text().splitlines())
+    assert header == ["sex", "age", "height", "born", "member", "city"]
+    assert {line[0] for line in lines} <= {"F", "M"}
+    begun = row_with_gaps(run)
+    assert begun.splitlines()[1].endswith(",,,")
+    filled = fill_row(run, begun, ONCE)
+    assert filled.count("<tr>") == 9
+    assert filled.count("<mark>") == 8 * begun.splitlines()[1].split(",").count("")
+    page = fill_row(run, 'sex,age,height,born,member,city\nF,,,,,"=cmd(""x,y"")"', ONCE)
+    assert page.count("=cmd(&#34;x,y&#34;)") == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "a line of column names"),
+        ("sex,age\nF", "as many cells"),
+        ("sex,sex\nF,M", "as many cells"),
+        ("sex,age,height,born,member\nF,,,,", "no column 'city'"),
+        ("sex,age,height,born,member,city\nX,,,,,", "'X'"),
+        ("sex,age,height,born,member,city\nF,20,160,1960-01-01,True,Ulm", "nothing to fill"),
+    ],
+)
+def test_a_row_that_is_none_of_the_table_is_refused(people_run: Path, text: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        fill_row(load(people_run), text, ONCE)
+
+
+def test_a_run_with_labels_is_told_one_at_a_time(labelled_run: Path, vadd_run: Path) -> None:
+    run, plain = load(labelled_run), load(vadd_run)
+    first, second = (draw(run, "named", choices(label=label)) for label in ("1", "2"))
+    assert not np.array_equal(first.tokens, second.tokens)
+    assert first.note.startswith("label 1 · 2 steps")
+    with ThreadPoolExecutor(2) as others:
+        with alone(run), alone(plain):
+            waits, goes = (others.submit(draw, each, "a run", choices(label="2")) for each in (run, plain))
+            assert goes.result(PATIENCE).note.startswith("2 steps")
+            assert not waits.done()
+        assert np.array_equal(waits.result(PATIENCE).tokens, second.tokens)
+
+
+def test_a_label_is_no_dimension_of_the_latent(labelled_run: Path) -> None:
+    run = load(labelled_run)
+    assert run.model.latent.dim == dimensions_of(run).among + 10
+    assert "<img" in show_point(run, point_of_example(run, 0), HOW)
 
 
 def test_the_dimensions_are_in_the_order_of_what_they_carry(digits_runs: list[Path]) -> None:

@@ -18,7 +18,7 @@ from vadd.errors import UserError
 from vadd.runs.run import Run
 from vadd.studio.opened import OpenRuns
 from vadd.studio.problems import described, told
-from vadd.studio.views import NOTHING, card, cards
+from vadd.studio.views import NOTHING, card, cards, table
 
 STEPS = (1, 2, 4, 8, 16, 32)
 PARTICLES = 16
@@ -76,7 +76,7 @@ class Comparisons:
         """The key under which :meth:`find` knows the job."""
         if not names or not steps:
             raise UserError("choose at least one run and one number of steps")
-        opened = [self.runs.get(name) for name in names]
+        opened = [self.runs.own(name) for name in names]
         asked = [[str(run.directory.path.resolve()), run.step] for run in opened]
         wish = json.dumps([asked, sorted(steps), samples, examples])
         key = hashlib.sha256(wish.encode()).hexdigest()[:12]
@@ -154,19 +154,16 @@ def show_results(job: Job) -> str:
     ]
     tables: list[Table] = [quality_table(reports), bound_table(reports), latent_table(reports)]
     kept = f"kept in {job.out}; the whole report is {REPORT} there"
-    return cards([*pictures, *(_table(table) for table in tables if table.rows)]) + str(
+    return cards([*pictures, *(_table(each) for each in tables if each.rows)]) + str(
         Markup('<p class="note">{}</p>').format(kept)
     )
 
 
-def _table(table: Any) -> Markup:
-    row, cell = Markup("<tr>{}</tr>"), Markup("<td>{}</td>")
-    head = NOTHING.join(Markup("<th>{}</th>").format(column) for column in table.columns)
-    rows = NOTHING.join(row.format(NOTHING.join(map(cell.format, cells))) for cells in table.text_rows())
-    return Markup(
-        '<div class="card wide"><strong>{}</strong><div class="scroll"><table class="numbers">'
-        '<thead><tr>{}</tr></thead><tbody>{}</tbody></table></div><p class="note">{}</p></div>'
-    ).format(table.title, head, rows, table.note)
+def _table(measured: Any) -> Markup:
+    rows = [list(map(Markup("<td>{}</td>").format, cells)) for cells in measured.text_rows()]
+    return Markup('<div class="card wide"><strong>{}</strong>{}<p class="note">{}</p></div>').format(
+        measured.title, table(measured.columns, rows), measured.note
+    )
 
 
 def compare_page(comparisons: Comparisons, chosen: gr.CheckboxGroup) -> None:

@@ -16,7 +16,7 @@ from vadd.errors import UserError
 from vadd.generation.options import SamplingOptions
 from vadd.progress import Progress, named, silent
 from vadd.runs.run import Run
-from vadd.studio.opened import OpenRuns
+from vadd.studio.opened import OpenRuns, alone
 from vadd.studio.views import card, cards, view_of
 from vadd.words import plural
 
@@ -67,9 +67,10 @@ def draw(run: Run, name: str, choices: Choices, progress: Progress = silent) -> 
             "token_sampler": TokenSampler(temperature=choices["temperature"]),
         },
     )
-    began = time.perf_counter()
-    parts = list(run.stream(count, record=view.recorded(count, steps), progress=progress, **options))
-    seconds = time.perf_counter() - began
+    with alone(run):
+        began = time.perf_counter()
+        parts = list(run.stream(count, record=view.recorded(count, steps), progress=progress, **options))
+        seconds = time.perf_counter() - began
     evaluations = sum(part.evaluations for part in parts)
     tokens = torch.cat([part.tokens for part in parts]).numpy()
     states = torch.cat([part.trajectory for part in parts if part.trajectory is not None], dim=1).numpy()
@@ -129,16 +130,16 @@ class Limits:
 
 def limits_of(runs: OpenRuns, names: Sequence[str]) -> Limits:
     """What the sliders may be set to: the smallest that goes for all runs."""
-    views = [view_of(runs.get(name)) for name in names]
-    if not views:
+    abouts = [runs.about(name) for name in names]
+    if not abouts:
         return Limits(2, 1, 2)
     return Limits(
-        max(2, min(MOST_STEPS, max(view.positions for view in views))),
-        min(view.count for view in views),
-        min(view.most for view in views),
+        max(2, min(MOST_STEPS, max(about.format.positions for about in abouts))),
+        min(about.kind.count for about in abouts),
+        min(about.kind.most for about in abouts),
     )
 
 
 def labels_of(runs: OpenRuns, names: Sequence[str]) -> list[str]:
     """Those that at least one of the runs can draw samples of."""
-    return list(dict.fromkeys(label for name in names for label in runs.get(name).format.labels or ()))
+    return list(dict.fromkeys(label for name in names for label in runs.about(name).format.labels or ()))

@@ -1,5 +1,7 @@
 """A part is known, the model writes the rest, eight times: what the page "Infill" shows."""
 
+import csv
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,13 +11,16 @@ from markupsafe import Markup
 
 from vadd.data.dataset import TO_FILL, Array
 from vadd.data.inpainting import picture_shape
+from vadd.data.tables.reading import MISSING_WORDS, RawTable
 from vadd.data.text.pieces import marked_text as marked_pieces
 from vadd.data.text.templates import Templates
 from vadd.errors import UserError
 from vadd.progress import Progress, silent
 from vadd.recipe import TextData
 from vadd.runs.run import Run
-from vadd.studio.views import ImageView, NumberView, PointView, card, cards, marked_text, pixels
+from vadd.runs.tables import fill_rows, table_of
+from vadd.studio.opened import alone
+from vadd.studio.views import ImageView, NumberView, PointView, TableView, card, cards, marked_text, pixels, table
 
 COMPLETIONS = 8
 POINTS = 2_000
@@ -100,11 +105,58 @@ def fill_numbers(run: Run, text: str, how: How) -> str:
     return cards([card(f"{COMPLETIONS} completions", NumberView(run).show(_filled(run, given, COMPLETIONS, how)))])
 
 
+def fill_row(run: Run, text: str, how: How) -> str:
+    """Of a table: the names of its columns, and below them a row with empty cells."""
+    try:
+        lines = [line for line in csv.reader(io.StringIO(text, newline="")) if line]
+    except csv.Error:
+        lines = []
+    if len(lines) != 2 or len(lines[0]) != len(lines[1]) or len(set(lines[0])) != len(lines[0]):
+        raise UserError(
+            "write a line of column names and below it as many cells, empty where the model is to fill"
+        )
+    names, cells = lines
+    known = [None if cell.strip() in MISSING_WORDS else cell for cell in cells]
+    given = RawTable("the row", {name: [cell] for name, cell in zip(names, known, strict=True)}, spelled=True)
+    codec = table_of(run)
+    asked = codec.gaps(given)[0] == TO_FILL
+    if not asked.any():
+        raise UserError("no cell of the row is empty: there is nothing to fill")
+    with alone(run):
+        filled = fill_rows(run, given, COMPLETIONS, steps=how.steps, seed=how.seed, progress=how.progress)
+    new, old = Markup("<td><mark>{}</mark></td>"), Markup("<td>{}</td>")
+    rows = [
+        [
+            new.format(column.spell(copy[column.name][0])) if gap else old.format(copy[column.name][0])
+            for column, gap in zip(codec.columns, asked, strict=True)
+        ]
+        for copy in filled
+    ]
+    return cards([Markup('<div class="card wide">{}</div>').format(table(codec.names, rows))])
+
+
+def row_with_gaps(run: Run) -> str:
+    """Something to begin with: the first half of a held-out example."""
+    example = held_out(run, 0)
+    known = np.arange(len(example)) < (len(example) + 1) // 2
+    if run.table is None:
+        return " ".join(map(str, np.where(known, example, TO_FILL).tolist()))
+    # What nobody knows of the example is a gap too.
+    known &= example != run.model.mask_value
+    cells = TableView(run).spelled(np.where(known, example, 0)[None])[0]
+    written = io.StringIO()
+    gapped = [cell if there else "" for cell, there in zip(cells, known, strict=True)]
+    csv.writer(written, lineterminator="\n").writerows([run.table.names, gapped])
+    return written.getvalue()
+
+
 def _filled(run: Run, given: Array, count: int, how: How) -> Array:
     """(count, N), as ``vadd infill`` fills it."""
     if len(given) != run.model.positions:
         raise UserError(f"examples of this run have {run.model.positions} positions, not {len(given)}")
-    return np.asarray(run.infill(given[None], count=count, steps=how.steps, seed=how.seed, progress=how.progress)[0])
+    with alone(run):
+        filled = run.infill(given[None], count=count, steps=how.steps, seed=how.seed, progress=how.progress)
+    return np.asarray(filled[0])
 
 
 def _share(given: Array) -> str:

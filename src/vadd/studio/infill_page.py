@@ -7,11 +7,19 @@ from typing import Any
 import gradio as gr
 
 from vadd.errors import UserError
-from vadd.runs.run import Run
-from vadd.studio.infill import How, fill_numbers, fill_picture, fill_point, fill_text, painting_of
-from vadd.studio.opened import OpenRuns
+from vadd.studio.infill import (
+    How,
+    fill_numbers,
+    fill_picture,
+    fill_point,
+    fill_row,
+    fill_text,
+    painting_of,
+    row_with_gaps,
+)
+from vadd.studio.opened import About, OpenRuns
 from vadd.studio.turns import Turn, Turns
-from vadd.studio.views import ImageView, NumberView, PointView, TextView, view_of
+from vadd.studio.views import ImageView, NumberView, PointView, TableView, TextView, View, view_of
 
 PAINTER = """
 <div class="painter"><canvas tabindex="0" role="application"
@@ -26,7 +34,7 @@ PAINTER = """
 def infill_page(runs: OpenRuns, tab: gr.Tab) -> None:
     """The first picture reads data: it waits until somebody looks at the ``tab``."""
     names = runs.names()
-    first = runs.get(names[0]) if names else None
+    first = runs.about(names[0]) if names else None
     with gr.Row():
         with gr.Column(scale=1, min_width=280):
             name = gr.Dropdown(names, value=names[0] if names else None, label="Run", info="Which model fills in.")
@@ -55,8 +63,13 @@ def infill_page(runs: OpenRuns, tab: gr.Tab) -> None:
                 value = gr.Slider(
                     0, _last_value(first), value=0, step=1, label="Its value", info="Moving it fills in anew."
                 )
-            with gr.Group(visible=_is(first, NumberView), elem_id="infill-numbers") as numbers:
-                row = gr.Textbox(label="Numbers", info="-1 where the model is to fill.", lines=3, max_length=100_000)
+            with gr.Group(visible=_is(first, NumberView, TableView), elem_id="infill-numbers") as numbers:
+                row = gr.Textbox(
+                    label="Row",
+                    info="-1 where the model is to fill a number; of a table, leave the cell empty.",
+                    lines=3,
+                    max_length=100_000,
+                )
             button = gr.Button("Fill in", variant="primary", elem_id="infill-button")
             steps = gr.Slider(
                 1, 64, value=8, step=1, label="Steps T", info="With one step all gaps are filled at once."
@@ -67,21 +80,27 @@ def infill_page(runs: OpenRuns, tab: gr.Tab) -> None:
 
     paintings, fillings = Turns(), Turns()
 
-    @paintings.newest(place=6, of=7)
+    @paintings.newest(place=7, of=8)
     def on_run(turn: Turn, name: str | None) -> tuple[object, ...]:
-        run = None if name is None else runs.get(name)
-        kinds = (ImageView, TextView, PointView, NumberView)
-        groups = [gr.Group(visible=_is(run, kind)) for kind in kinds]
-        painting = painting_of(run, 0) if run is not None and _is(run, ImageView) else None
-        return *groups, painting, gr.Slider(maximum=_last_value(run), value=0), ""
+        about = None if name is None else runs.about(name)
+        kinds = ((ImageView,), (TextView,), (PointView,), (NumberView, TableView))
+        groups = [gr.Group(visible=_is(about, *kind)) for kind in kinds]
+        return *groups, *beginning(name), gr.Slider(maximum=_last_value(about), value=0), ""
 
-    @paintings.newest(place=2, of=3)
-    def on_open(turn: Turn, name: str | None, painting: dict[str, Any] | None) -> tuple[object, ...]:
+    @paintings.newest(place=3, of=4)
+    def on_open(turn: Turn, name: str | None, painting: dict[str, Any] | None, row: str) -> tuple[object, ...]:
         name = runs.offered(name)
-        run = None if name is None else runs.get(name)
-        first = not painting and run is not None and _is(run, ImageView)
         choice = gr.Dropdown(choices=runs.names(), value=name)
-        return choice, painting_of(run, 0) if run is not None and first else gr.skip(), gr.skip()
+        # Who comes back from another tab finds everything as it was.
+        return choice, *((gr.skip(), gr.skip()) if painting or row else beginning(name)), gr.skip()
+
+    def beginning(name: str | None) -> tuple[object, object]:
+        """What there is to paint on, or to write in."""
+        about = None if name is None else runs.about(name)
+        if name is None or not _is(about, ImageView, NumberView, TableView):
+            return None, ""
+        run = runs.get(name)
+        return (painting_of(run, 0), "") if _is(about, ImageView) else (None, row_with_gaps(run))
 
     @paintings.newest(place=1, of=2)
     def on_example(turn: Turn, name: str, number: int | None) -> tuple[object, ...]:
@@ -113,6 +132,8 @@ def infill_page(runs: OpenRuns, tab: gr.Tab) -> None:
                 return fill_text(run, text, how)
             case PointView():
                 return fill_point(run, coordinate, int(value), how)
+            case TableView():
+                return fill_row(run, row, how)
             case _:
                 return fill_numbers(run, row, how)
 
@@ -120,17 +141,17 @@ def infill_page(runs: OpenRuns, tab: gr.Tab) -> None:
         return paintings.event(inputs, [painter, shown]) | {"show_progress": "hidden"}
 
     groups = [images, texts, points, numbers]
-    tab.select(on_open, **asks(name, painter) | {"outputs": [name, painter, shown]})
-    name.change(on_run, **asks(name) | {"outputs": [*groups, painter, value, shown]})
+    tab.select(on_open, **asks(name, painter, row) | {"outputs": [name, painter, row, shown]})
+    name.change(on_run, **asks(name) | {"outputs": [*groups, painter, row, value, shown]})
     example.change(on_example, **asks(name, example))
     blank.click(on_blank, **asks(name))
     filled = fillings.event([name, painter, text, coordinate, value, row, steps, seed], shown)
     gr.on([button.click, text.submit, value.release], on_fill, **filled, show_progress="minimal")
 
 
-def _is(run: Run | None, kind: type) -> bool:
-    return run is not None and isinstance(view_of(run), kind)
+def _is(about: About | None, *kinds: type[View]) -> bool:
+    return about is not None and about.kind in kinds
 
 
-def _last_value(run: Run | None) -> int:
-    return 1 if run is None else run.model.vocab_size - 1
+def _last_value(about: About | None) -> int:
+    return 1 if about is None else about.format.vocab_size - 1

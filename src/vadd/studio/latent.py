@@ -12,9 +12,10 @@ from torch import Tensor
 from vadd.core import TokenSampler
 from vadd.errors import UserError
 from vadd.evaluation.latent_paths import JUDGED, decode, encode, informative_dimensions, posterior_of
+from vadd.evaluation.likelihood import has_latent
 from vadd.runs.run import Run
 from vadd.studio.infill import held_out
-from vadd.studio.opened import OpenRuns
+from vadd.studio.opened import OpenRuns, alone
 from vadd.studio.views import ImageView, PointView, View, card, cards, view_of
 
 SLIDERS = 6
@@ -32,6 +33,8 @@ class Dimensions:
 
     numbers: list[int]
     nats: list[float]
+    among: int
+    """So many has z, without the places of labels beside it."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,12 @@ _known: "WeakKeyDictionary[Run, Dimensions]" = WeakKeyDictionary()
 
 def dimensions_of(run: Run) -> Dimensions:
     if run not in _known:
-        numbers = informative_dimensions(run, SLIDERS)
-        posterior = posterior_of(run.model, run.data.test[:JUDGED])
+        with alone(run):
+            numbers = informative_dimensions(run, SLIDERS)
+            posterior = posterior_of(run.model, run.data.test[:JUDGED])
         assert posterior is not None
         nats = posterior.kl_to_standard_normal().mean(0)
-        _known[run] = Dimensions(numbers, [float(nats[number]) for number in numbers])
+        _known[run] = Dimensions(numbers, [float(nats[number]) for number in numbers], len(nats))
     return _known[run]
 
 
@@ -66,7 +70,8 @@ def point_of_example(run: Run, number: int) -> Tensor:
     """(d,). The last one is known: whoever moves a slider asks for it again and again."""
     known = _begun.get(run)
     if known is None or known[0] != number:
-        known = _begun[run] = (number, encode(run, torch.from_numpy(held_out(run, number))[None])[0])
+        with alone(run):
+            known = _begun[run] = (number, encode(run, torch.from_numpy(held_out(run, number))[None])[0])
     return known[1]
 
 
@@ -122,6 +127,6 @@ def with_latent(runs: OpenRuns, name: str | None) -> Run:
     if name is None:
         raise UserError("choose a run")
     run = runs.get(name)
-    if run.model.latent.dim == 0:
+    if not has_latent(run):
         raise UserError(f"{name} has no latent: it is a model without one (MDLM)")
     return run

@@ -31,7 +31,7 @@ PAD = """<div class="pad"><canvas tabindex="0" width="320" height="320" role="ap
 def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
     """The dimensions are judged on data: that waits until somebody looks at the ``tab``."""
     names = runs.names()
-    latent = [name for name in names if runs.get(name).model.latent.dim > 0]
+    latent = [name for name in names if runs.about(name).recipe.has_latent]
     with gr.Row():
         with gr.Column(scale=1, min_width=280):
             name = gr.Dropdown(
@@ -120,8 +120,7 @@ def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
         updates += [gr.Slider(visible=False)] * (SLIDERS - len(updates))
         place = {"x": values[0] / SPAN, "y": (values[1] if len(values) > 1 else 0) / SPAN, "span": SPAN}
         picture = {**place, "picture": map_of(run, z.tolist(), found, how)}
-        most = run.model.latent.dim - 1
-        dimension = gr.Slider(maximum=max(1, most), value=found.numbers[0])
+        dimension = gr.Slider(maximum=max(1, found.among - 1), value=found.numbers[0])
         wish = {"run": name, "example": example or 0, "steps": how.steps, "temperature": how.temperature}
         return [*updates, picture, {"shown": point_card(run, z, how), **wish}, dimension]
 
@@ -134,8 +133,8 @@ def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
     @told
     def on_vary(name: str, example: int | None, dimension: int, steps: int, temperature: float) -> str:
         run = with_latent(runs, name)
-        if not 0 <= dimension < run.model.latent.dim:
-            raise UserError(f"the latent has {run.model.latent.dim} dimensions, the first is 0")
+        if not 0 <= dimension < (among := dimensions_of(run).among):
+            raise UserError(f"the latent has {among} dimensions, the first is 0")
         values = torch.linspace(-SPAN, SPAN, PATH + 1).tolist()
         z = cross(point_of_example(run, example or 0), [int(dimension)], values)[0]
         return str(show_path(run, z, How(int(steps), temperature)))

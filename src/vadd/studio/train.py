@@ -12,7 +12,7 @@ from vadd.errors import UserError
 from vadd.recipe import recipe_names
 from vadd.runs.layout import RunDirectory
 from vadd.studio.draw import title_of
-from vadd.studio.opened import OpenRuns
+from vadd.studio.opened import OpenRuns, alone
 from vadd.studio.problems import told
 from vadd.studio.trainings import Trainings, changes_of, recipe_of, tell_plan
 from vadd.studio.uploads import READERS, accept
@@ -63,7 +63,8 @@ class Watch:
         known = self._samples.get(name)
         if known is None or known[0] != run.step:
             view = view_of(run)
-            drawn = run.sample(min(SHOWN, view.most) if view.count <= SHOWN else view.count, steps=1)
+            with alone(run):
+                drawn = run.sample(min(SHOWN, view.most) if view.count <= SHOWN else view.count, steps=1)
             known = self._samples[name] = (run.step, view.show(drawn.numpy()))
         return f"{title_of(run, name)} · one step, after {run.step} training steps", known[1]
 

@@ -2,6 +2,7 @@
 once, and nothing else writes it into the page.
 """
 
+import csv
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import ClassVar
 import numpy as np
 from markupsafe import Markup, escape
 
-from vadd.data.dataset import Array
+from vadd.data.dataset import Array, ExampleFormat
 from vadd.runs.run import Run
+from vadd.runs.tables import table_of
 
 RECORDED_VALUES = 4_000_000
 """Of the states of a trajectory that a visitor's session keeps."""
@@ -173,14 +175,47 @@ class NumberView(View):
         return [written, _write_gif(self.run, states[:, :SHOWN_ROWS], stem), self.write_numbers(tokens, stem)]
 
 
+class TableView(View):
+    """Rows of a table, in its own words."""
+
+    count, most = SHOWN_ROWS, 10_000
+
+    def show(self, tokens: Array) -> Markup:
+        more = f"... {len(tokens) - SHOWN_ROWS} more in the files" if len(tokens) > SHOWN_ROWS else ""
+        return self.rows(tokens[:SHOWN_ROWS]) + escape(more)
+
+    def show_state(self, states: Array, step: int) -> Markup:
+        return self.rows(states[step][:SHOWN_ROWS])
+
+    def rows(self, tokens: Array) -> Markup:
+        masked = tokens == self.vocab_size
+        plain, hidden = Markup("<td>{}</td>"), Markup('<td><span class="masked">{}</span></td>')
+        cells = zip(self.spelled(np.where(masked, 0, tokens)), masked, strict=True)
+        written = [[(hidden if m else plain).format(c) for c, m in zip(*row, strict=True)] for row in cells]
+        return table(table_of(self.run).names, written)
+
+    def spelled(self, tokens: Array) -> list[list[str]]:
+        codec = table_of(self.run)
+        return codec.spelled(codec.decode(tokens))
+
+    def write(self, tokens: Array, states: Array, stem: Path) -> list[Path]:
+        written = stem.with_name(f"{stem.name}.csv")
+        with written.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows([table_of(self.run).names, *self.spelled(tokens)])
+        return [written, self.write_numbers(tokens, stem)]
+
+
 def view_of(run: Run) -> View:
-    """By what the examples of the run are."""
-    shape = run.shape
-    if run.tokenizer is not None:
-        return TextView(run)
-    if len(shape) == 3 and shape[2] in (1, 3):
-        return ImageView(run)
-    return PointView(run) if run.model.positions == 2 else NumberView(run)
+    return kind_of(run.format, is_text=run.tokenizer is not None, is_table=run.table is not None)(run)
+
+
+def kind_of(format: ExampleFormat, *, is_text: bool, is_table: bool) -> type[View]:
+    """By what the examples of a run are."""
+    if is_text or is_table:
+        return TextView if is_text else TableView
+    if len(format.shape) == 3 and format.shape[2] in (1, 3):
+        return ImageView
+    return PointView if format.positions == 2 else NumberView
 
 
 def pixels(image: Array, about: str) -> Markup:
@@ -192,6 +227,14 @@ def pixels(image: Array, about: str) -> Markup:
 
 def texts(lines: Sequence[str]) -> Markup:
     return NOTHING.join(Markup('<pre class="sample">{}</pre>').format(line) for line in lines)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Markup]]) -> Markup:
+    """Of cells ``<td>``."""
+    names = NOTHING.join(Markup("<th>{}</th>").format(name) for name in head)
+    lines = NOTHING.join(Markup("<tr>{}</tr>").format(NOTHING.join(row)) for row in rows)
+    shown = '<div class="scroll"><table class="numbers"><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
+    return Markup(shown).format(names, lines)
 
 
 def marked_text(parts: Sequence[tuple[str, bool]]) -> Markup:
