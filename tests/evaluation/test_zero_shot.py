@@ -15,7 +15,7 @@ from vadd.errors import UserError
 from vadd.evaluation import BoundSettings
 from vadd.evaluation.likelihood import measure_bounds
 from vadd.evaluation.reading import read_examples, read_text, recognise
-from vadd.evaluation.reports import NOT_A_BOUND, JudgedCorpus, SkippedCorpus
+from vadd.evaluation.reports import NOT_A_BOUND, JudgedCorpus, SkippedCorpus, corpus_from_json
 from vadd.evaluation.zero_shot import corpora_in, zero_shot
 from vadd.report.zero_shot import zero_shot_table
 from vadd.runs.run import Run, load
@@ -137,6 +137,23 @@ def test_every_corpus_is_judged_or_says_why_not(running: Run, folder: Path) -> N
     assert judged["tale.txt"].sequences == len(tale) == 4
     (lambada,) = judged["LAMBADA_test.txt"].likelihood.bounds
     assert (lambada.examples, lambada.scored) == (5, 40), "the limit is for each corpus"
+
+
+def test_models_of_text8_read_everything_in_its_letters(tmp_path: Path) -> None:
+    changes = ("data.corpus=text8", "data.documents=null", "data.wrap=packed", "data.tokenizer=characters")
+    run = train_on(tmp_path, "abcdefghijklmnopqrstuvwxyz " * 40, *changes)
+    corpora = tmp_path / "corpora"
+    corpora.mkdir()
+    write(corpora / "lambada_test.txt", "“ The 12 dogs ” sat!\nA café, on\tthe mat\n")
+    rows = read_text(run, corpora / "lambada_test.txt", "lambada", like_text8=True)
+    assert "the one two dogs sat a caf on the mat ".startswith(decoded(run, rows).lstrip())
+    (judged,) = zero_shot(run, corpora, SETTINGS)
+    assert isinstance(judged, JudgedCorpus)
+    assert (judged.spelled_like, judged.sequences) == ("text8", len(rows))
+    assert corpus_from_json(judged.to_json()) == judged
+    assert "Spelled like text8" in zero_shot_table(run_report("vadd", zero_shot=(judged,))).note
+    with pytest.raises(UserError, match="is not among the"):
+        read_examples(run, corpora / "lambada_test.txt")
 
 
 def test_the_table_has_a_row_for_each_and_names_what_is_no_bound(running: Run, packed: Run, folder: Path) -> None:

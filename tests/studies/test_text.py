@@ -16,7 +16,14 @@ from vadd.evaluation.metrics import TextMetrics
 from vadd.evaluation.reports import JudgeReport, RealText, StepResult
 from vadd.recipe import how_computed, load_recipe, published_recipe, unlike
 from vadd.report.tables import PADS_NOTE, Table
-from vadd.studies.text import character_table, ratio_table, text_likelihoods, training_table
+from vadd.studies.text import (
+    TextStudy,
+    character_table,
+    ratio_table,
+    text_likelihood_tables,
+    text_likelihoods,
+    training_table,
+)
 
 ABLATION = {1: "22.56", 10: "22.33", 50: "22.36", 100: "22.27", 1000: "22.21"}
 TINY = (
@@ -90,6 +97,7 @@ def test_text_from_nothing_to_the_report(vadd_command: Command, tmp_path: Path, 
         assert part in page
     assert f"--judge {judge}" in page, "the command as it was typed, so that the report can be made again"
     assert "VADD, one z / MDLM" in result.out
+    assert "The paper's perplexities: openwebtext" in result.out
     assert "…" not in result.out, "every number is whole at eighty columns"
 
 
@@ -101,6 +109,8 @@ def test_lm1b_of_sentences_from_nothing_to_the_report(vadd_command: Command, tmp
     result = vadd_command("reproduce", "lm1b", *changes, "data.tokenizer=bytes", "--out", tmp_path / "out", *options)
     assert result.code == 0, result.err
     assert "pads not scored" in " ".join(result.out.split())
+    for part in ("The paper's perplexities: lm1b", "27.70", "20.53", "not to be compared with ours"):
+        assert part in " ".join(result.out.split()), "the paper's rows are there, apart from ours"
     assert "vadd reproduce lm1b " in (tmp_path / "out" / "report.html").read_text()
 
 
@@ -211,12 +221,15 @@ def test_perplexities_of_a_corpus_of_the_paper_stand_beside_its_rows(
     corpus: str, rows: set[tuple[object, ...]]
 ) -> None:
     """Whatever the recipe is called."""
-    table = text_likelihoods([report(model, recipe="mine", published_recipe=corpus) for model in ("mdlm", "vadd")])
+    reports = [report(model, recipe="mine", published_recipe=corpus) for model in ("mdlm", "vadd")]
+    table = text_likelihoods(reports)
     assert table.columns == ["", "iterations", "perplexity", "which is", "K", "masks", "sequences"]
     found = {(row[0], row[2], row[4]) for row in table.rows}
     assert rows <= found
     assert ("VADD", "4.00", 4) in found
     assert "the paper's K = 1000" in table.note
+    study: TextStudy = "text" if corpus == "openwebtext" else "lm1b"
+    assert text_likelihood_tables(study, reports) == [table], "no table of its own where the tokens are the same"
 
 
 def test_bits_per_character_compare_as_perplexities() -> None:

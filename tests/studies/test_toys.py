@@ -32,6 +32,13 @@ def test_ours_stand_beside_the_papers(suffix: str) -> None:
     assert "700 samples" in table.title
 
 
+def test_other_data_than_the_papers_are_named_beside_its_numbers() -> None:
+    for published in (None, "circles-paper"):
+        found = [replace(report("circles", model), published_recipe=published) for model in ("mdlm", "vadd")]
+        notes = [table.note for table in toy_tables(found)]
+        assert all(("not the paper's" in note) is (published is None) for note in notes)
+
+
 def test_every_toy_has_a_table_of_likelihoods_with_the_papers() -> None:
     found = [
         replace(report("circles", model), likelihood=likelihood(model, 1.0, (1, 1.1))) for model in ("mdlm", "vadd")

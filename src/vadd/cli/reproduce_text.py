@@ -86,8 +86,10 @@ def _text(
     check_there(study.data)
     settings = study.settings(scale)
     from vadd.report.text_tables import text_table
-    from vadd.studies.text import ratio_table, reproduce_text, text_likelihoods
+    from vadd.studies.text import RECIPES, ratio_table, reproduce_text, text_likelihood_tables, text_recipes
 
+    # What cannot be trained is told before a judge is loaded, which takes long.
+    text_recipes(recipe or RECIPES[name][scale.value], study.data, study.overrides or [])
     narrator = Narrator()
     comparison = reproduce_text(
         out,
@@ -100,7 +102,7 @@ def _text(
         **settings,
     )
     ratios = [] if judging.judge is None else [ratio_table(comparison.reports)]
-    tables = [text_table(comparison.reports), *ratios, text_likelihoods(comparison.reports)]
+    tables = [text_table(comparison.reports), *ratios, *text_likelihood_tables(name, comparison.reports)]
     show_comparison(comparison, tables, study.json)
 
 

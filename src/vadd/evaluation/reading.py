@@ -33,8 +33,10 @@ def read_examples(run: Run, path: Path, progress: Progress = silent) -> Tensor:
     return read_text(run, path, own if own in NAMED and own != "text8" else "files", progress)
 
 
-def read_text(run: Run, path: Path, corpus: CorpusName, progress: Progress = silent) -> Tensor:
-    """The sequences (n, N) of a local copy of ``corpus``.
+def read_text(
+    run: Run, path: Path, corpus: CorpusName, progress: Progress = silent, *, like_text8: bool = False
+) -> Tensor:
+    """The sequences (n, N) of a local copy of ``corpus``; ``like_text8`` in the 27 letters of text8.
 
     Where it is plain text, a document is what the recipe says; by default the whole file, for padded sequences a line.
     """
@@ -52,5 +54,6 @@ def read_text(run: Run, path: Path, corpus: CorpusName, progress: Progress = sil
         field=field,
         length=data.length,
         wrap=data.wrap,
+        like_text8=like_text8,
         progress=progress,
     )

@@ -186,9 +186,12 @@ class JudgedCorpus:
     sequences: int
     """How many sequences it has, not only those that were judged."""
     likelihood: LikelihoodReport
+    spelled_like: str | None = None
+    """The corpus whose few letters its text was put into."""
 
     def to_json(self) -> Json:
-        about = {"corpus": self.corpus, "read_as": self.read_as, "sequences": self.sequences}
+        about: Json = {"corpus": self.corpus, "read_as": self.read_as, "sequences": self.sequences}
+        about |= {} if self.spelled_like is None else {"spelled_like": self.spelled_like}
         return {**about, **self.likelihood.to_json()}
 
 
@@ -211,7 +214,8 @@ CorpusReport = JudgedCorpus | SkippedCorpus
 def corpus_from_json(json: Mapping[str, Any]) -> CorpusReport:
     if "skipped" in json:
         return read_fields(SkippedCorpus, json)
-    return JudgedCorpus(json["corpus"], json["read_as"], json["sequences"], LikelihoodReport.from_json(json))
+    likelihood, spelled = LikelihoodReport.from_json(json), json.get("spelled_like")
+    return JudgedCorpus(json["corpus"], json["read_as"], json["sequences"], likelihood, spelled)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from vadd.evaluation.likelihood import BoundSettings, measure_bounds
 from vadd.evaluation.reading import read_text, recognise
 from vadd.evaluation.reports import CorpusReport, JudgedCorpus, SkippedCorpus
 from vadd.progress import Progress, named, silent
+from vadd.recipe import TextData
 from vadd.runs.run import Run
 
 SUFFIXES = frozenset({".txt", ".jsonl", ".csv"})
@@ -30,15 +31,21 @@ def judge_corpora(
     return found
 
 
+def knows_text8_alone(run: Run) -> bool:
+    """Whether other corpora must be spelled in the 27 letters of text8 for this run."""
+    return isinstance(run.recipe.data, TextData) and run.recipe.data.corpus == "text8"
+
+
 def _judge(run: Run, path: Path, settings: BoundSettings, progress: Progress) -> CorpusReport:
     corpus = recognise(path)
     read_as = "plain text" if corpus == "files" else corpus
+    spelled = knows_text8_alone(run) and corpus != "text8"
     try:
-        examples = read_text(run, path, corpus, progress)
+        examples = read_text(run, path, corpus, progress, like_text8=spelled)
     except UserError as reason:
         return SkippedCorpus(path.name, read_as, str(reason))
     likelihood = measure_bounds(run, examples, settings, named(progress, path.name))
-    return JudgedCorpus(path.name, read_as, len(examples), likelihood)
+    return JudgedCorpus(path.name, read_as, len(examples), likelihood, "text8" if spelled else None)
 
 
 def corpora_in(folder: Path) -> list[Path]:

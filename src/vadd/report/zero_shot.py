@@ -1,14 +1,28 @@
 """The table of corpora that a run on text has not learnt from."""
 
-from vadd.evaluation.reports import JudgedCorpus, LikelihoodReport, NegativeLogLikelihood, RunReport, SkippedCorpus
+from collections.abc import Sequence
+
+from vadd.evaluation.reports import (
+    CorpusReport,
+    JudgedCorpus,
+    LikelihoodReport,
+    NegativeLogLikelihood,
+    RunReport,
+    SkippedCorpus,
+)
 from vadd.report.tables import PADS_NOTE, Cell, Table, perplexity_cell, report_names
+
+SPELLED_NOTE = "Spelled like text8, which has 27 letters: lower case, digits as words, blanks for everything else."
+
+
+def skipped_notes(corpora: Sequence[CorpusReport]) -> list[str]:
+    return [f"Skipped {corpus.corpus}: {corpus.skipped}." for corpus in corpora if isinstance(corpus, SkippedCorpus)]
 
 
 def zero_shot_table(report: RunReport) -> Table:
     """One row per corpus: perplexity by each step bound, and by the ELBO or the paper's DELBO under its own name."""
     corpora = report.zero_shot or ()
     judged = [corpus for corpus in corpora if isinstance(corpus, JudgedCorpus)]
-    skipped = [corpus for corpus in corpora if isinstance(corpus, SkippedCorpus)]
     first = judged[0].likelihood
     last = first.bounds[-1]
     in_characters = last.bits_per_character is not None
@@ -31,7 +45,8 @@ def zero_shot_table(report: RunReport) -> Table:
         columns.append("bits per character")
         notes.append(f"Bits per character of the text by the bound at T = {last.steps}.")
     notes += [] if first.scores_pads else [PADS_NOTE]
-    notes += [f"Skipped {corpus.corpus}: {corpus.skipped}." for corpus in skipped]
+    notes += [SPELLED_NOTE] if any(corpus.spelled_like for corpus in judged) else []
+    notes += skipped_notes(corpora)
     return Table(f"Zero-shot perplexity of {report_names([report])[0]}", columns, rows, " ".join(notes))
 
 

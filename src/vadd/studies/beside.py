@@ -49,8 +49,8 @@ def likelihood_table(
             shown = [] if detail is None else [detail[1](report)]
             name = name_of(report)
             rows += [
-                [name, *shown, _rounded(unit.of(found), unit), which, found.particles, found.draws, found.examples]
-                for which, found in _numbers(report.likelihood)
+                [name, *shown, _rounded(unit.of(found), unit), which, latents, found.draws, found.examples]
+                for which, found, latents in _numbers(report.likelihood)
             ]
     rows += [
         [
@@ -68,13 +68,19 @@ def likelihood_table(
     return Table(title, columns, rows, _note(reports, quoted))
 
 
-def _numbers(likelihood: LikelihoodReport) -> list[tuple[str, NegativeLogLikelihood]]:
-    """What each number is, and whether it bounds the likelihood. A model without a latent draws none."""
+def _numbers(likelihood: LikelihoodReport) -> list[tuple[str, NegativeLogLikelihood, int | None]]:
+    """What each number is, whether it bounds the likelihood, and K; a model without a latent draws none."""
     named = [(f"step bound, T = {bound.steps}", bound) for bound in likelihood.bounds]
     named += [] if likelihood.elbo is None else [("ELBO", likelihood.elbo)]
-    plain = [(f"{name}, {'a bound' if found.valid else found.problem}", found) for name, found in named]
+    plain = [
+        (f"{name}, {'a bound' if found.valid else found.problem}", found, found.particles if found.proposals else None)
+        for name, found in named
+    ]
     # Whatever else is to be said of a DELBO, it is no bound.
-    delbos = [(", ".join(filter(None, ["DELBO", NOT_A_BOUND, found.convention])), found) for found in likelihood.delbos]
+    delbos = [
+        (", ".join(filter(None, ["DELBO", NOT_A_BOUND, found.convention])), found, found.particles)
+        for found in likelihood.delbos
+    ]
     return [*plain, *delbos]
 
 
@@ -99,6 +105,12 @@ def _note(reports: Sequence[RunReport], quoted: Sequence[Quoted]) -> str:
     padded = [report.likelihood for report in reports if report.likelihood and not report.likelihood.scores_pads]
     notes += [PADS_NOTE] if padded else []
     return " ".join([*notes, *kinship_notes(reports)])
+
+
+def other_data_notes(reports: Sequence[RunReport]) -> list[str]:
+    """Where somebody has changed the data, the paper's numbers are of others."""
+    others = [report for report in reports if report.published_recipe is None]
+    return ["These data are not the paper's: its numbers do not compare with ours."] if others else []
 
 
 def kinship_notes(reports: Sequence[RunReport]) -> list[str]:

@@ -10,7 +10,7 @@ from vadd.progress import Progress
 from vadd.recipe import Recipe
 from vadd.report.page import PageSection
 from vadd.report.tables import Cell, Table, model_label
-from vadd.studies.beside import BITS, kinship_notes, likelihood_table
+from vadd.studies.beside import BITS, kinship_notes, likelihood_table, other_data_notes
 from vadd.studies.comparison import Comparison, compare
 from vadd.studies.ensure import both_models, ensure_all_trained, one_latent_beside
 from vadd.studies.measuring import Changes, Measuring, Scale, as_the_paper, command_line
@@ -127,8 +127,7 @@ def bits_table(data: str, reports: Sequence[RunReport]) -> Table:
         detail=("parameters", lambda report: millions(report.parameters)),
     )
     notes = [table.note, "Parameters are those of the denoiser, all that sampling uses."]
-    if data == "cifar10":
-        notes += _shorter(reports) + _few_levels(reports)
+    notes += _shorter(reports) + _few_levels(reports) if data == "cifar10" else other_data_notes(reports)
     return Table(table.title, table.columns, table.rows, " ".join(notes))
 
 

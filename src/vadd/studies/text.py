@@ -1,6 +1,8 @@
 """The paper's text experiments (its section 5.3): generative perplexity by number of steps, likelihoods, samples."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -82,7 +84,7 @@ def reproduce_text(
             "and with one latent for all steps ('one z')."
         ),
         commands=[command_line(study, scale, overrides, changes, recipe=recipe, judge=judge, float32=float32)],
-        first_sections=_first_sections,
+        first_sections=partial(_first_sections, study),
         progress=progress,
     )
 
@@ -112,9 +114,10 @@ def _in_equal_time(recipe: Recipe) -> Recipe:
     return recipe.with_overrides([f"training.steps={round(more * recipe.training.steps)}"])
 
 
-def _first_sections(reports: list[RunReport]) -> list[PageSection]:
+def _first_sections(study: TextStudy, reports: list[RunReport]) -> list[PageSection]:
     tables = [] if reports[0].judge is None else [ratio_table(reports), character_table(reports)]
-    return [PageSection("Beside each other", tables=[*tables, text_likelihoods(reports), training_table(reports)])]
+    tables += [*text_likelihood_tables(study, reports), training_table(reports)]
+    return [PageSection("Beside each other", tables=tables)]
 
 
 def text_likelihoods(reports: Sequence[RunReport]) -> Table:
@@ -124,6 +127,21 @@ def text_likelihoods(reports: Sequence[RunReport]) -> Table:
         return likelihood_table("Bits per token of held-out text", reports, BITS_PER_TOKEN)
     iterations = ("iterations", lambda report: millions_of_steps(report.training_steps))
     return likelihood_table("Perplexity of held-out text", reports, PERPLEXITIES, quoted, iterations)
+
+
+def text_likelihood_tables(study: TextStudy, reports: Sequence[RunReport]) -> list[Table]:
+    """Ours with the paper's rows; where the text or its tokens are others, those in a table of their own."""
+    ours, published = text_likelihoods(reports), RECIPES[study]["paper"]
+    if reports[0].published_recipe == published:
+        return [ours]
+    iterations = ("iterations", lambda report: millions_of_steps(report.training_steps))
+    theirs = likelihood_table(
+        f"The paper's perplexities: {published}", [], PERPLEXITIES, PERPLEXITY[published], iterations
+    )
+    return [ours, replace(theirs, note=f"{OTHER_TOKENS} {theirs.note}")]
+
+
+OTHER_TOKENS = "Of other text in other tokens, and of sequences of another length: not to be compared with ours."
 
 
 def millions_of_steps(steps: int | None) -> str | None:

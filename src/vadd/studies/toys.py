@@ -1,6 +1,7 @@
 """The demonstration, and the paper's two-dimensional experiments (its section 5.1): Figures 1 and 2 and the table."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +11,7 @@ from vadd.evaluation.metrics import DistributionDistance
 from vadd.progress import Progress
 from vadd.report.page import PageSection
 from vadd.report.tables import Cell, Table, model_label
-from vadd.studies.beside import NATS, kinship_notes, likelihood_table
+from vadd.studies.beside import NATS, kinship_notes, likelihood_table, other_data_notes
 from vadd.studies.comparison import Comparison, compare
 from vadd.studies.ensure import both_models, ensure_all_trained
 from vadd.studies.measuring import Changes, Measuring, as_the_paper, command_line
@@ -92,10 +93,14 @@ def toy_tables(reports: Sequence[RunReport]) -> list[Table]:
     return [
         paper_table(reports),
         *(
-            likelihood_table(f"Likelihood of held-out points: {toy}", members, NATS, toy_nats(toy))
+            _noted(likelihood_table(f"Likelihood of held-out points: {toy}", members, NATS, toy_nats(toy)), members)
             for toy, members in by_toy.items()
         ),
     ]
+
+
+def _noted(table: Table, reports: Sequence[RunReport]) -> Table:
+    return replace(table, note=" ".join([*other_data_notes(reports), table.note]))
 
 
 def _toy(report: RunReport) -> str:
@@ -130,5 +135,5 @@ def paper_table(reports: Sequence[RunReport]) -> Table:
         f"paper_js of {samples} samples, ours beside the paper's",
         ["", "T = 1", "paper", "T = 5", "paper", "our floor", "jsd exact, T = 1"],
         rows,
-        " ".join([note, *kinship_notes(reports)]),
+        " ".join([*other_data_notes(reports), note, *kinship_notes(reports)]),
     )

@@ -14,6 +14,7 @@ from vadd.evaluation.zero_shot import corpora_in, judge_corpora
 from vadd.progress import Progress, named
 from vadd.report.page import PageSection
 from vadd.report.tables import PADS_NOTE, Cell, Table, perplexity_cell, report_names
+from vadd.report.zero_shot import SPELLED_NOTE, skipped_notes
 from vadd.runs.run import load
 from vadd.studies.beside import kinship_notes
 from vadd.studies.comparison import Comparison
@@ -136,5 +137,6 @@ def _note(reports: Sequence[RunReport], judged: Sequence[JudgedCorpus]) -> str:
         f"Perplexity ± standard error, over the sequences judged. Read: {files}. The paper judges test splits; the "
         f"splits that this package takes from the hub are {splits}."
     ]
-    padded = any(not corpus.likelihood.scores_pads for corpus in judged)
-    return " ".join([*notes, *([PADS_NOTE] if padded else []), *kinship_notes(reports)])
+    notes += [PADS_NOTE] if any(not corpus.likelihood.scores_pads for corpus in judged) else []
+    notes += [SPELLED_NOTE] if any(corpus.spelled_like for corpus in judged) else []
+    return " ".join([*notes, *skipped_notes(reports[0].zero_shot or ()), *kinship_notes(reports)])

@@ -20,6 +20,7 @@ from vadd.data.text.known import LABEL_FIELD, CorpusName, open_corpus, open_for_
 from vadd.data.text.saved_tokenizers import load_tokenizer
 from vadd.data.text.store import Request, sequences
 from vadd.data.text.subwords import published, read_tokenizer_json, train_bpe
+from vadd.data.text.text8 import Spelled
 from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer, Special, Tokenizer
 from vadd.data.text.wrapping import Wrap, check_wrapping, needed_specials
 from vadd.errors import UserError
@@ -105,15 +106,18 @@ def judging_text(
     field: str | None = None,
     length: int,
     wrap: Wrap,
+    like_text8: bool = False,
     workers: int | None = None,
     progress: Progress = silent,
 ) -> Tensor:
-    """The held-out part of a corpus that a model has not learnt from, (n, length), as its own tokenizer reads it.
+    """The held-out part of a corpus that a model has not learnt from, (n, length), as its own tokenizer reads it;
+    ``like_text8`` in the 27 letters that models of text8 know.
 
     A tokenizer without EOS reads everything as one running text.
     """
     running = tokenizer.specials.eos is None
     opened = open_for_judging(corpus, path, documents=documents, field=field, running=running)
+    opened = Spelled(opened) if like_text8 else opened
     check_wrapping(tokenizer, wrap, length, running=opened.running)
     return torch.from_numpy(
         sequences(Request(opened, "test", tokenizer, wrap, length), workers=workers, progress=progress)

@@ -4,14 +4,15 @@ the 5 % in between are everybody's validation set and left alone.
 A shorter file in the same alphabet is split in the same proportions.
 """
 
+import re
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vadd.data.download import download
 from vadd.data.places import data_directory
-from vadd.data.text.corpora import RunningText
+from vadd.data.text.corpora import Corpus, Part, Piece, RunningText
 from vadd.errors import UserError
 from vadd.files import whole_file
 from vadd.progress import Progress, silent
@@ -22,6 +23,7 @@ MIRRORS = ("http://mattmahoney.net/dc/",)
 SIZE = 100_000_000
 ALPHABET = b" abcdefghijklmnopqrstuvwxyz"
 CHUNK = 1 << 20
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
 def text8_corpus(path: Path | None = None) -> RunningText:
@@ -30,6 +32,32 @@ def text8_corpus(path: Path | None = None) -> RunningText:
     if path is None and not file.is_file():
         raise UserError(f"text8 is not in {file.parent}; fetch it with: vadd data text8")
     return RunningText(NAME, file, {"train": (0.0, 0.9), "test": (0.95, 1.0)})
+
+
+def spelled(text: str) -> str:
+    """In the letters of text8, as it was made itself: lower case, digits as words, blanks for everything else."""
+    words = re.sub("[0-9]", lambda digit: f" {DIGITS[int(digit[0])]} ", text.lower())
+    return re.sub("[^a-z]+", " ", words)
+
+
+class Spelled(Corpus):
+    """Another corpus for models of text8, as one running text."""
+
+    running = True
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus, self.name, self.byte_count = corpus, corpus.name, corpus.byte_count
+
+    @property
+    def identity(self) -> dict[str, object]:
+        return {**self.corpus.identity, "spelled": NAME}
+
+    def pieces(self, part: Part) -> Iterator[Piece]:
+        for piece in self.corpus.pieces(part):
+            yield Piece(f"{spelled(piece.text).strip()} ", False, piece.size)
+
+    def total(self, part: Part) -> int:
+        return self.corpus.total(part)
 
 
 def text8_file(directory: Path | None = None) -> Path:
