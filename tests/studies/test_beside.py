@@ -114,6 +114,13 @@ def test_every_row_of_fid_says_of_how_many_images(data: st.DataObject) -> None:
         )
 
 
+def likelihood_of(report: RunReport) -> LikelihoodReport:
+    """Of its first corpus."""
+    first = (report.zero_shot or ())[0]
+    assert isinstance(first, JudgedCorpus)
+    return first.likelihood
+
+
 @given(data=st.data())
 def test_every_zero_shot_number_says_what_it_is(data: st.DataObject) -> None:
     papers = data.draw(st.booleans())
@@ -125,13 +132,34 @@ def test_every_zero_shot_number_says_what_it_is(data: st.DataObject) -> None:
         more = {"published_recipe": "openwebtext"} if papers else {}
         found.append(run_report(model, zero_shot=corpora, **more))
     tables = zero_shot_tables(found)
-    assert len(tables) == (1 if papers else 2), "numbers of other tokens stand in a table of their own"
+    groups = len({likelihood_of(report).scores_pads for report in found})
+    assert len(tables) == groups + (not papers), "the paper's numbers are of GPT-2's tokens"
     for table in tables:
         for row in table.rows:
             name = str(row[0])
             assert ("DELBO" in name) is ("not a bound" in name)
             assert ("DELBO" in name or "VADD: step bound" in name) <= ("K = " in name)
     assert any(str(row[0]) == "sequences judged" for row in tables[0].rows)
+
+
+@given(
+    kinds=st.lists(
+        st.tuples(st.sampled_from(["token", "character"]), st.sampled_from([27, 2048]), st.booleans()), min_size=2
+    )
+)
+def test_zero_shot_numbers_of_other_tokens_never_share_a_table(kinds: list[tuple[str, int, bool]]) -> None:
+    found = []
+    for number, (unit, values, scored) in enumerate(kinds):
+        pads: dict[str, Any] = {} if scored else {"convention": "pads not scored", "valid": False}
+        judged = LikelihoodReport((bits(2.0, steps=32, **pads),), unit)
+        corpora = (JudgedCorpus("lambada.txt", "lambada", 9, judged),)
+        found.append(run_report("mdlm", f"r{number}", vocab_size=values, zero_shot=corpora))
+    *ours, theirs = zero_shot_tables(found)
+    assert len(ours) == len(set(kinds))
+    shown = [{kinds[int(str(row[0])[1:].partition(" ")[0])] for row in table.rows[:-1]} for table in ours]
+    assert all(len(members) == 1 for members in shown)
+    assert not any("the paper" in str(row[0]) for table in ours for row in table.rows)
+    assert len(theirs.rows) == 5
 
 
 @given(data=st.data())

@@ -24,6 +24,7 @@ from vadd.studies.paper import CORPORA, ZERO_SHOT
 from vadd.studies.publishing import publish
 from vadd.studies.text import RECIPES, in_folders, text_recipes
 
+PUBLISHED = "openwebtext"
 MEASURING: dict[Scale, Measuring] = {
     "small": Measuring(steps=(), samples=0, bound_steps=(32,), particles=8, draws=20, limit=100),
     "paper": as_the_paper((), 0, (32,)),
@@ -89,32 +90,52 @@ def copies_of(folder: Path, names: Sequence[str]) -> list[Path]:
 
 
 def zero_shot_tables(reports: Sequence[RunReport]) -> list[Table]:
-    """Ours, and the paper's: in one table where the tokens are the same, in two where they are not."""
-    judged = [corpus for corpus in reports[0].zero_shot or () if isinstance(corpus, JudgedCorpus)]
-    names = [corpus.read_as for corpus in judged]
-    rows: list[list[Cell]] = []
+    """Ours, and the paper's: in one table where they read the same text in the same tokens, in several else."""
+    groups: dict[tuple[object, ...], list[tuple[str, RunReport]]] = {}
     for name, report in zip(report_names(reports), reports, strict=True):
-        by_name = {found.read_as: found for found in report.zero_shot or () if isinstance(found, JudgedCorpus)}
-        numbers = [_numbers(by_name[corpus].likelihood) if corpus in by_name else {} for corpus in names]
-        rows += [
-            [f"{name}: {what}", *(perplexity_cell(found[what]) if what in found else None for found in numbers)]
-            for what in dict.fromkeys(what for found in numbers for what in found)
-        ]
-    rows.append(["sequences judged", *(corpus.likelihood.bounds[-1].examples for corpus in judged)])
+        groups.setdefault(_reading(report), []).append((name, report))
+    corpora = [found.read_as for found in _judged(reports[0])]
     quoted: list[list[Cell]] = [
-        [name, *(values[CORPORA.index(corpus)] for corpus in names)] for name, values in ZERO_SHOT.items()
+        [name, *(values[CORPORA.index(corpus)] for corpus in corpora)] for name, values in ZERO_SHOT.items()
     ]
-    units = {corpus.likelihood.unit for corpus in judged}
-    alike = all(report.published_recipe == "openwebtext" for report in reports)
-    note = _note(reports, judged)
-    if alike:
-        return [Table("Zero-shot perplexity per token of GPT-2", ["", *names], [*rows, *quoted], note)]
-    ours = Table(f"Zero-shot perplexity per {' or '.join(sorted(map(str, units)))}", ["", *names], rows, note)
+    tables, beside = [], False
+    for members in groups.values():
+        rows = _rows(members, corpora)
+        if all(report.published_recipe == PUBLISHED for _, report in members):
+            beside, rows = True, [*rows, *quoted]
+        judged = _judged(members[0][1])
+        unit = "token of GPT-2" if rows[-1] is quoted[-1] else " or ".join({str(one.likelihood.unit) for one in judged})
+        note = _note([report for _, report in members], judged)
+        tables.append(Table(f"Zero-shot perplexity per {unit}", ["", *corpora], rows, note))
     theirs = (
         "Of models trained on OpenWebText, per token of GPT-2, on test splits: not to be compared with models of other "
         "text or tokens. The DELBO is not a likelihood bound."
     )
-    return [ours, Table("The paper's zero-shot perplexities", ["", *names], quoted, theirs)]
+    return tables if beside else [*tables, Table("The paper's zero-shot perplexities", ["", *corpora], quoted, theirs)]
+
+
+def _judged(report: RunReport) -> list[JudgedCorpus]:
+    return [corpus for corpus in report.zero_shot or () if isinstance(corpus, JudgedCorpus)]
+
+
+def _reading(report: RunReport) -> tuple[object, ...]:
+    """What two runs must share for their perplexities to compare: the text as they read it, and what they score."""
+    judged = _judged(report)
+    told = {(one.likelihood.unit, one.spelled_like, one.likelihood.scores_pads) for one in judged}
+    return (report.vocab_size, *sorted(told, key=str))
+
+
+def _rows(members: Sequence[tuple[str, RunReport]], corpora: Sequence[str]) -> list[list[Cell]]:
+    rows: list[list[Cell]] = []
+    for name, report in members:
+        by_name = {found.read_as: found for found in _judged(report)}
+        numbers = [_numbers(by_name[corpus].likelihood) if corpus in by_name else {} for corpus in corpora]
+        rows += [
+            [f"{name}: {what}", *(perplexity_cell(found[what]) if what in found else None for found in numbers)]
+            for what in dict.fromkeys(what for found in numbers for what in found)
+        ]
+    judged = {found.read_as: found.likelihood.bounds[-1].examples for found in _judged(members[0][1])}
+    return [*rows, ["sequences judged", *(judged.get(corpus) for corpus in corpora)]]
 
 
 def _numbers(likelihood: LikelihoodReport) -> dict[str, NegativeLogLikelihood]:
