@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from matplotlib import colormaps
 from matplotlib.figure import Figure
-from matplotlib.ticker import FormatStrFormatter, LogFormatter
+from matplotlib.ticker import FormatStrFormatter, LogFormatter, LogLocator, NullFormatter
 
 MARKERS = "osD^v<>PX*hdp"
 
@@ -20,9 +20,9 @@ class CostPoint:
     quality: float
 
 
-def quality_by_cost(points: Sequence[CostPoint], label: str) -> Figure:
+def quality_by_cost(points: Sequence[CostPoint], label: str, references: Sequence[float] = ()) -> Figure:
     """Against evaluations and against sequences; a model with one number of steps is a point, the others are lines
-    from few steps to many.
+    from few steps to many. ``references`` is what held-out data score.
     """
     figure = Figure(figsize=(11, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
@@ -40,13 +40,19 @@ def quality_by_cost(points: Sequence[CostPoint], label: str) -> Figure:
                 color=colours[number % len(colours)],
                 label=name,
             )
+    for axis in (left, right):
+        for number, reference in enumerate(references):
+            told = "held-out data" if number == 0 else None
+            axis.axhline(reference, color="0.4", linestyle=":", linewidth=1, zorder=0, label=told)
     left.set_xlabel("network evaluations")
     right.set_xlabel("sequences shown to networks, for each sample")
     left.set_ylabel(label)
     left.set_yscale("log")
     for axis in (left, right):
         axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.grid(alpha=0.25, which="both")
     left.yaxis.set_major_formatter(FormatStrFormatter("%g"))
     left.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))

@@ -21,8 +21,7 @@ def summary_table(rows: Sequence[Row], absent: Sequence[Absent] = ()) -> Table:
         cells.append([name, f"{first.parameters:,}", f"{first.training_steps:,}", _seconds(first), *qualities])
     references = {row.samples: row.reference for row in rows if row.reference is not None}
     for count, value in references.items():
-        shown = "as many" if len(references) == 1 else f"{count:,}"
-        cells.append([f"held-out data, {shown}", None, None, None, *[f"{value:.3g}"] * len(steps)])
+        cells.append([f"held-out data, up to {count:,}", None, None, None, *[f"{value:.3g}"] * len(steps)])
     cells += [[each.name, None, None, None, *[None] * len(steps)] for each in absent]
     counts = sorted({row.samples for row in rows}, reverse=True)
     fewer = {count: _names(row for row in rows if row.samples == count) for count in counts[1:]}
@@ -31,8 +30,8 @@ def summary_table(rows: Sequence[Row], absent: Sequence[Absent] = ()) -> Table:
     if fewer:
         note += "Fewer samples score worse, as held-out data do. "
     note += (
-        "Parameters: of all networks, recognition models included; seconds: of the training steps, and of the fit of "
-        "the prior. T: sampling steps."
+        "Parameters: of all networks, recognition models included; s: processor time of the training, its start, its "
+        "judgement and the fit of a prior included. T: sampling steps."
     )
     if any(row.model == "edlm" for row in rows):
         note += (
@@ -83,10 +82,7 @@ def _nats(row: Row) -> str | None:
 
 
 def _seconds(row: Row) -> str | None:
-    if row.training_seconds is None:
-        return None
-    fit = "" if row.prior_seconds is None else f" + {row.prior_seconds:.0f}"
-    return f"{row.training_seconds:.0f}{fit}"
+    return None if row.training_seconds is None else f"{row.training_seconds:.0f}"
 
 
 def baselines_table(rows: Sequence[Row]) -> Table:
@@ -183,7 +179,8 @@ def baselines_section(
         scored = [(row, row.nats) for row in rows if row.nats is not None and row.bound_valid]
         label = "nats of a held-out example (bound)"
     points = [CostPoint(row.name, row.evaluations, row.sequences, value) for row, value in scored if value is not None]
-    figure = save_figure(quality_by_cost(points, label), out / "figures" / "quality.png")
+    references = sorted({row.reference for row, _ in scored if row.reference is not None and row.quality is not None})
+    figure = save_figure(quality_by_cost(points, label, references), out / "figures" / "quality.png")
     return PageSection(
         "Side by side",
         verdict(rows),

@@ -36,8 +36,7 @@ class Row:
     reference: float | None = None
     """The quality of as many held-out examples, or of all there are."""
     training_seconds: float | None = None
-    prior_seconds: float | None = None
-    """What the fit of a learned prior took besides."""
+    """Of processor time, the fit of a learned prior included."""
     measuring_seconds: float = 0.0
     """Of processor time, for drawing, judging and bounding."""
     stamp: str = ""

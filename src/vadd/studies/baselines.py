@@ -201,7 +201,6 @@ class _Study:
             samples=judge.samples,
             reference=self.references[count],
             training_seconds=contender.training_seconds,
-            prior_seconds=contender.prior_seconds,
             measuring_seconds=time.process_time() - began,
         )
 
@@ -227,8 +226,8 @@ class _Study:
         measuring = sum(row.measuring_seconds for row in self.rows)
         reader = "" if self.language is None else f" Texts were read by {self.language.about().name}."
         return (
-            f"Every model learned the same examples for {self.setting.minutes:.3g} minutes of processor time; where "
-            f"the prior of a latent is learned, its fit has {FIT_SHARE:.0%} of it. The likelihood of AR is exact; all "
+            f"Every model learned the same examples for {60 * self.setting.minutes:.3g} s of processor time; where the "
+            f"prior of a latent is learned, its fit has {FIT_SHARE:.0%} of it. The likelihood of AR is exact; all "
             f"others are bounds for the sampler with T steps, and those of EDLM are its proposal's. Drawing, judging "
             f"and bounding took {measuring / 60:.1f} minutes of processor time besides.{reader}"
         )

@@ -19,9 +19,9 @@ from vadd.generation.options import possible_steps
 from vadd.progress import Progress
 from vadd.recipe import MODELS
 from vadd.runs.layout import MANIFEST, PRIORS
-from vadd.runs.metrics import training_seconds
 from vadd.runs.run import Run
 from vadd.studies.ddpm import LEVELS, Ddpm, weights_of
+from vadd.studies.equal_time import processor_seconds
 
 
 class Contender(Protocol):
@@ -44,11 +44,7 @@ class Contender(Protocol):
 
     @property
     def training_seconds(self) -> float | None:
-        """What its steps took."""
-
-    @property
-    def prior_seconds(self) -> float | None:
-        """What the fit of its prior took besides, if it was learned."""
+        """What its training took, of processor time."""
 
     @property
     def exact(self) -> bool:
@@ -119,11 +115,7 @@ class RunContender:
 
     @property
     def training_seconds(self) -> float | None:
-        return training_seconds(self.run.directory.metrics())
-
-    @property
-    def prior_seconds(self) -> float | None:
-        return self.run.prior_seconds
+        return processor_seconds(self.run.directory.path)
 
     @property
     def exact(self) -> bool:
@@ -162,7 +154,6 @@ class DdpmContender:
     exact: ClassVar[bool] = False
     costly: ClassVar[bool] = False
     proposal: ClassVar[None] = None
-    prior_seconds: ClassVar[None] = None
 
     @property
     def weights(self) -> str:

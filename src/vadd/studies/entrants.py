@@ -149,7 +149,9 @@ def entrants_of(
         if twin is None:
             found.append(entrant)
         else:
-            absent.append(Absent(entrant.label, f"as {twin.label}: with this recipe the two are one training"))
+            absent.append(
+                Absent(entrant.label, f"under this recipe the same training as {twin.label}, whose rows stand for both")
+            )
     return found, absent
 
 

@@ -15,10 +15,12 @@ import torch
 from vadd.building import build_dataset, build_prior, rows_at_once
 from vadd.core import MaskedDiffusion
 from vadd.data import DiscreteDataset
+from vadd.files import write_json
 from vadd.parallel import Processes
+from vadd.parsing import read_json
 from vadd.progress import Progress
 from vadd.recipe import Recipe, Training
-from vadd.runs.layout import RunDirectory
+from vadd.runs.layout import RunDirectory, step_of
 from vadd.runs.run import Run
 from vadd.studies.ensure import ensure_trained
 from vadd.training.ema import Ema
@@ -37,6 +39,7 @@ FIT_SHARE = 0.2
 READING_SHARE = 0.5
 """Of the fit's time, at most: where there are many examples, only so many of them are read."""
 FEWEST_FIT_STEPS, FEWEST_EXAMPLES = 50, 1000
+SPENT = "processor-time.json"
 READ_TIMED = 2
 """Calls of the recognition model that tell how fast it reads."""
 
@@ -133,7 +136,22 @@ def trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progress) 
         known = directory.recipe()
         flow = known.latent.flow
         lengths = Lengths(known.training.steps, flow.steps, flow.examples)
+        if known.training.steps in map(step_of, directory.checkpoints()):
+            return ensure_trained(timed_recipe(recipe, lengths), path)
     else:
         progress(f"how fast {recipe.name} {recipe.model} is")
         lengths = lengths_in(recipe, seconds)
-    return ensure_trained(timed_recipe(recipe, lengths), path)
+    before, began = processor_seconds(path) or 0.0, time.process_time()
+    try:
+        return ensure_trained(timed_recipe(recipe, lengths), path)
+    finally:
+        if directory.is_run():
+            write_json(path / SPENT, {"seconds": before + time.process_time() - began})
+
+
+def processor_seconds(path: Path) -> float | None:
+    """What the training in ``path`` took, its start, its judgement and the fit of a prior included."""
+    try:
+        return float(read_json(path / SPENT)["seconds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
