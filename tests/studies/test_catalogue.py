@@ -11,12 +11,14 @@ from tests.helpers.commands import Command
 from tests.helpers.files import write
 from tests.helpers.reports import likelihood, run_report
 from tests.helpers.text_runs import BOOK, TINY_NETWORK, train_on_text
+from vadd.core import Objective
 from vadd.evaluation.reports import CorpusReport, JudgedCorpus, LikelihoodReport, RunReport
 from vadd.runs.run import Run
 from vadd.studies import catalogue
 from vadd.studies.catalogue import TARGETS, made_here, planned_evaluation_hours, planned_hours
 from vadd.studies.paper import CORPORA
 from vadd.studies.zero_shot import zero_shot_tables
+from vadd.training.loop import Trainer
 
 TINY_IMAGES = (
     "network.width=16",
@@ -180,6 +182,24 @@ def test_hours_are_planned_for_all_that_is_trained_and_judged() -> None:
     trained = {target.name for target in TARGETS if target.recipes}
     assert trained == {target.name for target in TARGETS} - {"zero-shot", "speed"}
     assert all((target.measuring is not None and target.examples > 0) is bool(target.recipes) for target in TARGETS)
+
+
+def test_an_interrupted_study_is_not_taken_for_a_finished_one(
+    vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("reproduce", "paper", "--only", "speed,zero-shot", "--out", tmp_path / "out", *TINY_NETWORK)
+
+    def interrupted(self: Trainer, step: int) -> Objective:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "step", interrupted)
+        stopped = vadd_command(*words)
+    assert stopped.code == 130
+    assert "stopped in the study speed; run the same command again to go on" in stopped.err
+    assert "zero-shot" not in stopped.err, "nothing else is begun"
+    again = vadd_command(*words, "training.batch=4")
+    assert "Training speed" in again.out
 
 
 def test_the_whole_paper_goes_on_where_it_stopped(vadd_command: Command, tmp_path: Path) -> None:

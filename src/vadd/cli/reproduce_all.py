@@ -10,8 +10,9 @@ import typer
 from vadd.cli.console import err_console, out_console, progress_bar
 from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, check_json, check_there
 from vadd.cli.study_options import OutOption, Scale
-from vadd.errors import UserError
+from vadd.errors import Interrupted, UserError
 
+INTERRUPTED = 130
 DONE = "done.txt"
 """In the folder of a study that is finished: the command that it was made by."""
 
@@ -121,7 +122,9 @@ def _make(name: str, words: list[str], out: Path, run: Callable[[list[str]], obj
         return None
     err_console.print(f"vadd reproduce {command}", soft_wrap=True)
     try:
-        run(words)
+        # An interruption comes back as an exit code: typer catches it.
+        if run(words) == INTERRUPTED:
+            raise Interrupted(f"stopped in the study {name}")
     except UserError as error:
         return str(error)
     if is_main():

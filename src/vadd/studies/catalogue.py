@@ -162,7 +162,7 @@ class _Flops:
 
 
 def _flops(recipe: Recipe) -> _Flops:
-    return _counted(recipe.model_copy(update={"name": "counted", "training": Training()}).to_yaml())
+    return _counted(recipe.model_copy(update={"name": "counted", "about": "", "training": Training()}).to_yaml())
 
 
 @cache
