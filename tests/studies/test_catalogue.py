@@ -13,10 +13,13 @@ from tests.helpers.reports import likelihood, run_report
 from tests.helpers.text_runs import BOOK, TINY_NETWORK, train_on_text
 from vadd.core import Objective
 from vadd.evaluation.reports import CorpusReport, JudgedCorpus, LikelihoodReport, RunReport
+from vadd.progress import silent
+from vadd.recipe import Recipe
 from vadd.runs.run import Run
-from vadd.studies import catalogue
+from vadd.studies import catalogue, speed
 from vadd.studies.catalogue import TARGETS, made_here, planned_evaluation_hours, planned_hours
 from vadd.studies.paper import CORPORA
+from vadd.studies.speed import reproduce_speed
 from vadd.studies.zero_shot import zero_shot_tables
 from vadd.training.loop import Trainer
 
@@ -65,6 +68,20 @@ def test_speed_stands_beside_the_papers_ratio(vadd_command: Command, tmp_path: P
     for part in ("MDLM, the paper", "2.77", "1.74", "1.84", "0.66", "training.accumulate=2"):
         assert part in result.out
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == speeds
+
+
+def test_speeds_are_measured_of_what_fits_both_computed_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needed: list[str] = []
+
+    def fitted(recipe: Recipe, data: object, beside: Recipe) -> Recipe:
+        needed.extend([recipe.model, beside.model])
+        return recipe.with_overrides(["training.accumulate=2"])
+
+    monkeypatch.setattr(speed, "fitted", fitted)
+    changes = (*TINY_NETWORK, "training.batch=4")
+    found = reproduce_speed(tmp_path, "small", silent, recipe="text8-small", steps=4, overrides=changes, fit=True)
+    assert needed == ["vadd", "mdlm"], "the larger one decides, with the weights of the other beside it"
+    assert [each.how_computed for each in found.speeds] == [("training.accumulate=2",)] * 2
 
 
 def corpora(folder: Path, *names: str) -> Path:
@@ -126,8 +143,8 @@ def test_the_papers_zero_shot_rows_stand_in_the_same_table_only_for_its_own_data
 def test_the_list_says_what_was_made_and_at_what_scale(
     vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    toys, speed = TARGETS[0], TARGETS[-1]
-    monkeypatch.setattr(catalogue, "TARGETS", (toys, speed))
+    toys, fast = TARGETS[0], TARGETS[-1]
+    monkeypatch.setattr(catalogue, "TARGETS", (toys, fast))
     monkeypatch.chdir(tmp_path)
     listed = vadd_command("reproduce", "--list")
     assert listed.code == 0, listed.err

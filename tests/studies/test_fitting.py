@@ -54,6 +54,15 @@ def test_what_cannot_fit_is_told_in_one_line_before_anything_is_made(
     assert not (tmp_path / "run").exists()
 
 
+def test_what_lies_beside_it_leaves_less_memory(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, other = build_dataset(recipe), recipe.with_overrides(["network.width=512"])
+    limit(monkeypatch, RESERVE * needed(recipe) + 1000)
+    assert fitted(recipe, data) == recipe
+    assert fitted(recipe, data, beside=recipe).training.accumulate > 1
+    with pytest.raises(UserError, match="does not fit"):
+        fitted(recipe, data, beside=other)
+
+
 def test_a_trial_that_finds_no_memory_leads_to_the_next_choice(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
 

@@ -9,7 +9,7 @@ from vadd.cli.comparisons import show_comparison, show_results
 from vadd.cli.console import Narrator
 from vadd.cli.judging import JudgeOptions
 from vadd.cli.options import OverridesArgument, check_run, check_there, grouped
-from vadd.cli.study_options import DataStudyOptions, NumbersOptions, OutOption, Scale
+from vadd.cli.study_options import DataStudyOptions, FitOption, NumbersOptions, OutOption, Scale
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
@@ -165,6 +165,7 @@ def speed(
     ] = Scale.small,
     recipe: Annotated[str | None, typer.Option(help="Another recipe.", show_default=False)] = None,
     steps: Annotated[int, typer.Option(min=2, help="Steps that are timed, of each model.")] = 20,
+    fit: FitOption = None,
     numbers: NumbersOptions,
 ) -> None:
     """Training speed of MDLM and VADD in iterations per second, measured in turns, beside the paper's.
@@ -180,5 +181,8 @@ def speed(
     numbers.check()
     from vadd.studies.speed import reproduce_speed, speed_table
 
-    found = reproduce_speed(out, scale.value, Narrator(), recipe=recipe, steps=steps, overrides=overrides or [])
+    fits = scale is Scale.paper if fit is None else fit
+    found = reproduce_speed(
+        out, scale.value, Narrator(), recipe=recipe, steps=steps, overrides=overrides or [], fit=fits
+    )
     show_results([speed_table(found.speeds)], found.to_json(), found.page, numbers.json)

@@ -24,6 +24,17 @@ DataOption = Annotated[
 ]
 
 
+FitOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--fit/--no-fit",
+        help="Choose accumulation, bfloat16 and checkpointing so that trainings fit into memory, proved by a trial "
+        "step. [default: with --scale paper]",
+        show_default=False,
+    ),
+]
+
+
 @dataclass(frozen=True)
 class NumbersOptions:
     """The numbers, for programs."""
@@ -74,15 +85,7 @@ class StudyOptions:
         ),
     ] = None
 
-    fit: Annotated[
-        bool | None,
-        typer.Option(
-            "--fit/--no-fit",
-            help="Choose accumulation, bfloat16 and checkpointing so that trainings fit into memory, proved by a trial "
-            "step. [default: with --scale paper]",
-            show_default=False,
-        ),
-    ] = None
+    fit: FitOption = None
     json: JsonOption = None
     overwrite: OverwriteOption = False
 

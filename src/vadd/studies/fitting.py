@@ -29,10 +29,15 @@ COUNTED = 8
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
-def fitted(recipe: Recipe, data: DiscreteDataset) -> Recipe:
-    """The recipe, changed only in how it is computed, so that it fits; says what it chose."""
+def fitted(recipe: Recipe, data: DiscreteDataset, beside: Recipe | None = None) -> Recipe:
+    """The recipe, changed only in how it is computed, so that it fits, also with the weights of another training
+    ``beside`` it; says what it chose.
+    """
     processes = Processes()
     available = available_memory(processes.device)
+    if beside is not None:
+        weights = held_bytes(model_on_meta(beside, replace(data.format, pad=None)), beside, processes, 0)
+        available = max(0, available - weights)
     counted: dict[bool, float] = {}  # by checkpointing: counting takes seconds for large networks
     for choice in choices(recipe, processes):
         again = bool(getattr(choice.network, "checkpointing", False))

@@ -13,16 +13,17 @@ from vadd.building import example_format
 from vadd.data import DiscreteDataset
 from vadd.parallel import Processes
 from vadd.progress import Progress
-from vadd.recipe import Recipe, how_computed
+from vadd.recipe import Recipe, differences, how_computed
 from vadd.report.page import PageSection
 from vadd.report.tables import Cell, Table, model_label
 from vadd.runs.layout import RunDirectory
 from vadd.studies.ensure import both_models
+from vadd.studies.fitting import fitted
 from vadd.studies.measuring import Scale, command_line
 from vadd.studies.paper import TRAINING_SPEED
 from vadd.studies.publishing import publish
 from vadd.studies.text import RECIPES
-from vadd.training.loop import Trainer
+from vadd.training.loop import Trainer, check_trainable
 
 WARM_UP, ROUNDS = 3, 4
 """Steps before the clock starts, and turns: what else the machine does falls on both models alike."""
@@ -58,11 +59,21 @@ def reproduce_speed(
     recipe: str | None = None,
     steps: int = 20,
     overrides: Sequence[str] = (),
+    fit: bool = False,
 ) -> Speeds:
-    """Steps of both models in turns, on random examples of the recipe's format."""
+    """Steps of both models in turns, on random examples of the recipe's format. With ``fit`` both are computed as it
+    takes for the larger one to fit into memory (:mod:`vadd.studies.fitting`).
+    """
     recipes = both_models(recipe or RECIPES["text"][scale], overrides)
+    for each in recipes:
+        check_trainable(each)
+    data = _examples(recipes[0])
+    if fit:
+        mdlm, vadd = recipes
+        chosen = fitted(vadd, data, beside=mdlm)
+        recipes = [mdlm.with_values((key, new) for key, (_, new) in differences(vadd, chosen).items()), chosen]
     with tempfile.TemporaryDirectory() as folder:
-        trainers = [_trainer(each, Path(folder)) for each in recipes]
+        trainers = [_trainer(each, data, Path(folder)) for each in recipes]
         seconds = [0.0 for _ in trainers]
         each_round = -(-steps // ROUNDS)
         for trainer in trainers:
@@ -93,11 +104,14 @@ def reproduce_speed(
     return found
 
 
-def _trainer(recipe: Recipe, folder: Path) -> Trainer:
+def _examples(recipe: Recipe) -> DiscreteDataset:
     format = example_format(recipe)
     generator = torch.Generator().manual_seed(0)
     examples = torch.randint(format.vocab_size, (recipe.training.batch, format.positions), generator=generator)
-    data = DiscreteDataset(recipe.name, format.vocab_size, format.shape, examples, examples[:1], pad=format.pad)
+    return DiscreteDataset(recipe.name, format.vocab_size, format.shape, examples, examples[:1], pad=format.pad)
+
+
+def _trainer(recipe: Recipe, data: DiscreteDataset, folder: Path) -> Trainer:
     directory = RunDirectory(folder / recipe.model)
     directory.create(recipe)
     return Trainer(recipe, directory, data)
