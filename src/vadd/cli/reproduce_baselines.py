@@ -37,9 +37,7 @@ def baselines(
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(
-            min=0.001, help="Processor time of each training. [default: 1 to 2, by the data]", show_default=False
-        ),
+        typer.Option(min=0.001, help="Processor time of each training. [default: 1; cifar10: 2]", show_default=False),
     ] = None,
     steps: Annotated[
         str | None,
