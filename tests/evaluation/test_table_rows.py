@@ -16,7 +16,7 @@ from vadd.evaluation.imputation import _codes, _numbers
 from vadd.evaluation.likelihood import BoundSettings
 from vadd.evaluation.metrics import TableDistance
 from vadd.evaluation.reports import RunReport
-from vadd.evaluation.table_rows import RowComparison, column_tv, mean_over_pairs, pair_tv
+from vadd.evaluation.table_rows import HALVINGS, RowComparison, column_tv, mean_over_pairs, pair_tv
 from vadd.report.text_tables import quality_table
 from vadd.runs.run import load
 from vadd.studies.comparison import compare
@@ -50,6 +50,11 @@ def test_good_samples_score_as_rows_do_and_independent_columns_are_seen() -> Non
     assert judge.samples == 1000
     good, bad = judge(copies(1000, 5)), judge(copies(1000, 6, independent=True))
     assert good.pair_tv < 2 * good.pair_tv_floor
+    halves = [judge.halves[number] for number in range(HALVINGS)]
+    floors = [mean_over_pairs(pair_tv(other, one, judge.sizes)) for one, other in halves]
+    assert good.pair_tv_floor == pytest.approx(np.mean(floors))
+    assert len(set(floors)) > 1
+    assert all(len(one) == len(other) == 1000 for one, other in halves)
     assert good.trained_on_rows == pytest.approx(0.93, abs=0.03)
     assert good.trained_on_samples == pytest.approx(good.trained_on_rows, abs=0.03)
     assert bad.column_tv < 3 * bad.column_tv_floor + 0.03

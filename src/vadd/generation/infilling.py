@@ -20,6 +20,8 @@ from vadd.errors import UserError
 
 CANDIDATE_ROWS = 8192
 """Most sequences that are scored at once where latents are chosen."""
+CANDIDATES, CANDIDATE_VALUES = 8192, 50_000_000
+"""Draws of z that are weighed by what is known, and most probabilities that are kept for it."""
 
 
 def masked_starts(
@@ -118,39 +120,63 @@ def latents_that_fit(
 def predicted(model: MaskedDiffusion, starts: Tensor, draws: int, seed: int) -> Array:
     """Of every hidden position of ``starts`` (n, N) the distribution given what is known, (n, N, V); 0 elsewhere.
 
-    It is the mean over ``draws`` of z of what the denoiser predicts for that position, z weighted as
+    It is the mean over ``draws`` of z of what the denoiser predicts for that position, z chosen as
     :func:`latents_that_fit` chooses it: the law of completing that position alone.
     """
     draws = 1 if model.latent.dim == 0 else draws
+    generator = step_generator(seed, PREDICTIONS)
+    weighed = model.latent.dim > 0 and not model.latent.informed
+    candidates = _Candidates(model, starts, draws, generator) if weighed else None
     found = torch.zeros(*starts.shape, model.vocab_size, dtype=torch.float64)
     for rows in torch.split(torch.arange(len(starts)), max(1, CANDIDATE_ROWS // draws)):
-        # The same numbers for every part: which rows are here does not matter.
-        found[rows] = _predicted(model, starts[rows].to(model.device), draws, step_generator(seed, PREDICTIONS))
+        x = starts[rows].to(model.device)
+        hidden = x == model.mask_value
+        t = model.schedule.time_at(hidden.double().mean(dim=1).cpu()).to(x.device, torch.float32)
+        z: Tensor | None = None
+        if candidates is not None:
+            z = candidates.fitting(x, ~hidden & model.scored(x))
+        elif model.latent.informed:
+            # The same numbers for every part: which rows are here does not matter.
+            noise = Noise.of(step_generator(seed, PREDICTIONS), draws * len(x))
+            z = model.latent.draw(x.repeat(draws, 1), t.repeat(draws), noise)
+        logits = model.predict(x.repeat(draws, 1), z, t.repeat(draws), hidden.repeat(draws, 1))
+        mean = precise(logits).softmax(-1).view(draws, -1, model.vocab_size).mean(dim=0)
+        part = torch.zeros(*x.shape, model.vocab_size, dtype=torch.float64)
+        part[hidden.cpu()] = mean.cpu().double()
+        found[rows] = part
     return found.numpy()
 
 
-def _predicted(model: MaskedDiffusion, x: Tensor, draws: int, generator: torch.Generator) -> Tensor:
-    size, hidden, blank = len(x), x == model.mask_value, MaskedBatch.all_masked(x, model.mask_value)
-    known = ~hidden & model.scored(x)
-    t = model.schedule.time_at(hidden.double().mean(dim=1).cpu()).to(x.device, torch.float32)
-    weights = precise(torch.zeros(draws, size, device=x.device))
-    z: Tensor | None = None
-    if model.latent.informed:
-        found = model.latent.draw(x.repeat(draws, 1), t.repeat(draws), Noise.of(generator, draws * size))
-        z = None if found is None else found.view(draws, size, -1)
-    elif model.latent.dim:
-        # The same z for all rows: they are independent draws for each.
-        found = model.latent.draw(blank.xt[:1].expand(draws, -1), blank.t[:1].expand(draws), Noise.of(generator, draws))
-        z = None if found is None else found[:, None].expand(-1, size, -1)
-        if known.any():
-            weights = precise(model.log_likelihood(blank, z, known))
-    weights = weights.softmax(dim=0).repeat_interleave(hidden.sum(dim=1), dim=1)
-    flat_z = None if z is None else z.flatten(0, 1)
-    logits = model.predict(x.repeat(draws, 1), flat_z, t.repeat(draws), hidden.repeat(draws, 1))
-    mu = precise(logits).softmax(-1).view(draws, -1, model.vocab_size)
-    result = torch.zeros(*x.shape, model.vocab_size, dtype=torch.float64)
-    result[hidden.cpu()] = (mu * weights[..., None]).sum(dim=0).cpu().double()
-    return result
+class _Candidates:
+    """Draws of z from the prior, the same for all rows, and what each of them says of every position at first: all
+    rows weigh them by it, so that there can be many more than are looked at closely.
+    """
+
+    def __init__(self, model: MaskedDiffusion, starts: Tensor, draws: int, generator: torch.Generator) -> None:
+        self.draws = draws
+        table = model.positions * model.vocab_size
+        count = max(draws, min(CANDIDATES, CANDIDATE_VALUES // table))
+        blank = MaskedBatch.all_masked(starts[:1].expand(count, -1).to(model.device), model.mask_value)
+        self.z = model.latent.draw(blank.xt, blank.t, Noise.of(generator, count))
+        self.offset = float(torch.rand(1, generator=generator, dtype=torch.float64))
+        logits = model.predict(blank.xt, self.z, blank.t, torch.ones_like(blank.xt, dtype=torch.bool))
+        self.log_mu = precise(logits).log_softmax(-1).view(count, model.positions, model.vocab_size)
+
+    def fitting(self, x: Tensor, known: Tensor) -> Tensor | None:
+        """(draws * n, d): for each of the rows (n, N) so many that fit what is ``known`` of it, chosen in proportion to
+        its likelihood; draw after draw of all rows.
+        """
+        if self.z is None:
+            return None
+        scores = self.log_mu.new_zeros(len(self.z), len(x))
+        for position in known.any(dim=0).nonzero()[:, 0].tolist():
+            values = x[:, position].clamp(max=self.log_mu.shape[-1] - 1)
+            scores += torch.where(known[:, position], self.log_mu[:, position, values], 0.0)
+        cumulative = scores.softmax(dim=0).T.contiguous().cumsum(dim=1)
+        # Evenly spaced levels, moved together: heavy candidates come about as often as they weigh.
+        levels = (torch.arange(self.draws, dtype=cumulative.dtype, device=x.device) + self.offset) / self.draws
+        chosen = torch.searchsorted(cumulative, levels * cumulative[:, -1:], right=True).clamp(max=len(self.z) - 1)
+        return self.z[chosen.T].flatten(0, 1)
 
 
 def _described(tensor: Tensor) -> str:
