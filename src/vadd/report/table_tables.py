@@ -8,11 +8,11 @@ from vadd.report.tables import Cell, Table, report_names
 
 ROWS_NOTE = (
     "In brackets what real rows score. Columns and pairs: total variation from a half of the training rows, the mean "
-    "over columns and over pairs of columns, and over eight ways to halve the rows; in brackets that of the other half. "
-    "Classifier: the accuracy, on held-out rows, of classifiers that learnt from samples to predict one column from the "
-    "others; in brackets of those that learnt from as many training rows. Nearest: the cells in which a sample differs "
-    "from the training row nearest to it; in brackets held-out rows. Samples that are nearer than those are copies in "
-    "part."
+    "over columns and over pairs of columns, and over eight ways to halve the rows; in brackets that of the other "
+    "half. Classifier: the accuracy, on held-out rows, of classifiers that learnt from samples to predict one column "
+    "from the others; in brackets of those that learnt from as many training rows. Nearest: the cells in which a "
+    "sample differs from the training row nearest to it; in brackets held-out rows. Samples that are nearer than those "
+    "are copies in part."
 )
 
 
