@@ -137,6 +137,7 @@ def test_a_plan_tells_time_and_memory() -> None:
     told = tell_plan(recipe)
     assert "40 steps of batch 128" in told
     assert "memory about" in told
+    assert changes_of("mdlm", None, ' id, "x" ,')[-1] == r'data.skip=["id", "\"x\""]'
     with pytest.raises(UserError, match="choose a recipe"):
         recipe_of(None, None)
 

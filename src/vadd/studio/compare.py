@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from vadd.errors import UserError
 from vadd.runs.run import Run
+from vadd.studio.hints import hint
 from vadd.studio.opened import OpenRuns
 from vadd.studio.problems import described, told
 from vadd.studio.views import NOTHING, card, cards, table
@@ -184,6 +185,7 @@ def compare_page(comparisons: Comparisons, chosen: gr.CheckboxGroup) -> None:
     with gr.Row():
         start = gr.Button("Compare", variant="primary", elem_id="compare-button")
         stop = gr.Button("Cancel", elem_id="compare-cancel")
+    hint("Computed in the background, one at a time, and kept on disk; what is cancelled leaves nothing behind.")
     shown = gr.HTML(elem_id="compare-shown", min_height=80)
     key = gr.State(None)
     clock = gr.Timer(1.0, active=False)

@@ -17,6 +17,7 @@ from vadd.studio.draw import (
     show_step,
     write_files,
 )
+from vadd.studio.hints import hint
 from vadd.studio.opened import OpenRuns
 from vadd.studio.problems import told, told_here
 from vadd.studio.turns import Turn, Turns
@@ -46,6 +47,7 @@ def draw_page(runs: OpenRuns, chosen: gr.CheckboxGroup) -> dict[str, Any]:
             with gr.Row():
                 button = gr.Button("Draw", variant="primary", elem_id="draw-button", min_width=80)
                 stop = gr.Button("Cancel", elem_id="draw-cancel", min_width=80)
+            hint("Samples of the runs chosen above. Cancel ends a draw that is under way.")
             said = gr.HTML(elem_id="draw-said")
             label = gr.Dropdown(
                 [(ANY, ""), *labels],
@@ -102,6 +104,7 @@ def draw_page(runs: OpenRuns, chosen: gr.CheckboxGroup) -> dict[str, Any]:
             )
             with gr.Row():
                 files_button = gr.Button("Make files to keep", size="sm", elem_id="draw-files")
+            hint("The samples and how they came about: pictures, animations, numbers, texts.")
             files = gr.File(label="PNG, GIF, .npy, text", file_count="multiple", visible=False, interactive=False)
     kept = gr.State([], time_to_live=KEPT_SECONDS)
     turns = Turns()

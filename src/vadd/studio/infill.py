@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -112,9 +113,7 @@ def fill_row(run: Run, text: str, how: How) -> str:
     except csv.Error:
         lines = []
     if len(lines) != 2 or len(lines[0]) != len(lines[1]) or len(set(lines[0])) != len(lines[0]):
-        raise UserError(
-            "write a line of column names and below it as many cells, empty where the model is to fill"
-        )
+        raise UserError("write a line of column names and below it as many cells, empty where the model is to fill")
     names, cells = lines
     known = [None if cell.strip() in MISSING_WORDS else cell for cell in cells]
     given = RawTable("the row", {name: [cell] for name, cell in zip(names, known, strict=True)}, spelled=True)
@@ -164,7 +163,8 @@ def _share(given: Array) -> str:
 
 
 def _bars(counts: Array) -> Array:
-    """(BARS, V, 1) bytes: a bar for each value."""
+    """(BARS, at least 2 BARS, 1) bytes: a bar for each value, wide where there are few."""
     heights = np.rint(BARS * counts / max(1, counts.max()))
     filled = np.arange(BARS)[::-1, None] < heights[None]
-    return np.where(filled, 235, 40).astype(np.uint8)[..., None]
+    wide = filled.repeat(math.ceil(2 * BARS / len(counts)), axis=1)
+    return np.where(wide, 235, 40).astype(np.uint8)[..., None]

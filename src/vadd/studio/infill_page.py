@@ -7,6 +7,7 @@ from typing import Any
 import gradio as gr
 
 from vadd.errors import UserError
+from vadd.studio.hints import hint
 from vadd.studio.infill import (
     How,
     fill_numbers,
@@ -47,7 +48,9 @@ def infill_page(runs: OpenRuns, tab: gr.Tab) -> None:
                     js_on_load=resources.files("vadd").joinpath("studio", "painter.js").read_text(),
                     elem_id="painter",
                 )
+                hint("Paint over what is to be forgotten (grey), or pixels light and dark; or arrow keys and space.")
                 blank = gr.Button("Forget everything", size="sm", elem_id="infill-blank")
+                hint("Then draw a few pixels: the model adds the rest.")
             with gr.Group(visible=_is(first, TextView), elem_id="infill-text") as texts:
                 text = gr.Textbox(
                     "the ____ sat",
@@ -71,6 +74,7 @@ def infill_page(runs: OpenRuns, tab: gr.Tab) -> None:
                     max_length=100_000,
                 )
             button = gr.Button("Fill in", variant="primary", elem_id="infill-button")
+            hint("Eight times; of points 2,000 times, to see how they are distributed.")
             steps = gr.Slider(
                 1, 64, value=8, step=1, label="Steps T", info="With one step all gaps are filled at once."
             )

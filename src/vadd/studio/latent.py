@@ -97,7 +97,7 @@ def show_path(run: Run, z: Tensor, how: How) -> Markup:
     """What the points (n, d) give, one after the other."""
     view: View = view_of(run)
     if isinstance(view, PointView):
-        return Markup('<div class="cards">{}</div>').format(
+        return Markup('<div class="cards small">{}</div>').format(
             Markup("").join(card(f"{n + 1}", show_point(run, one, how)) for n, one in enumerate(z))
         )
     tokens = decode(run, z, steps=how.steps, token_sampler=how.token_sampler).numpy()

@@ -8,6 +8,7 @@ import torch
 
 from vadd.errors import UserError
 from vadd.evaluation.latent_paths import cross, line
+from vadd.studio.hints import hint
 from vadd.studio.latent import (
     PATH,
     SLIDERS,
@@ -50,6 +51,7 @@ def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
                 0, 1.5, value=0, step=0.05, label="Temperature", info="0 shows the likeliest that z says."
             )
             begin = gr.Button("Begin there", variant="primary", elem_id="latent-begin")
+            hint("Sets the sliders to the z of the example.")
         with gr.Column(scale=1, min_width=280, elem_id="latent-sliders"):
             sliders = [
                 gr.Slider(
@@ -85,6 +87,7 @@ def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
                 source = gr.Number(0, precision=0, minimum=0, label="From", info="A held-out example.", min_width=100)
                 target = gr.Number(1, precision=0, minimum=0, label="To", info="A held-out example.", min_width=100)
             walk = gr.Button("Walk", elem_id="latent-walk")
+            hint("In even steps from the z of the one to that of the other.")
             path = gr.HTML(elem_id="latent-path")
         with gr.Column(min_width=280):
             gr.Markdown("### What does z say?")
@@ -92,6 +95,7 @@ def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
                 0, 1, value=0, step=1, label="Dimension", info="Of the example above, this one alone is varied."
             )
             vary = gr.Button("Vary it", elem_id="latent-vary")
+            hint("In even steps, from -3 to 3.")
             varied = gr.HTML(elem_id="latent-varied")
     turns = Turns()
 

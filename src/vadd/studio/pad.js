@@ -19,9 +19,15 @@ function draw() {
 }
 
 function fetch_picture() {
-  if (!props.value || !props.value.picture) return;
+  if (!props.value) return;
+  if (!props.value.picture) {
+    below = null; // not that of another run
+    return;
+  }
   const picture = new Image();
+  const wanted = props.value.picture;
   picture.onload = () => {
+    if (props.value.picture !== wanted) return; // meanwhile another run was chosen
     below = picture;
     draw();
   };

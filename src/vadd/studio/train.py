@@ -12,6 +12,7 @@ from vadd.errors import UserError
 from vadd.recipe import recipe_names
 from vadd.runs.layout import RunDirectory
 from vadd.studio.draw import title_of
+from vadd.studio.hints import hint
 from vadd.studio.opened import OpenRuns, alone
 from vadd.studio.problems import told
 from vadd.studio.trainings import Trainings, changes_of, recipe_of, tell_plan
@@ -105,6 +106,7 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
                 height=150,
                 elem_id="train-upload",
             )
+            hint("At most 200 MiB; whole numbers, a table, text, or images of which each is an example.")
             model = gr.Radio(
                 [("VADD, with a latent", "vadd"), ("MDLM, without", "mdlm")],
                 value="vadd",
@@ -112,9 +114,16 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
                 info="Train both on the same data to compare them.",
             )
             steps = gr.Number(0, precision=0, minimum=0, label="Training steps", info="0: as many as the recipe says.")
+            skip = gr.Textbox(
+                label="Columns to leave out",
+                info="Of your own table: names that no two rows share, numbers of rows; with commas between them.",
+                max_length=10_000,
+                elem_id="train-skip",
+            )
             with gr.Row():
                 plan = gr.Button("Plan", elem_id="train-plan", min_width=80)
                 start = gr.Button("Start", variant="primary", elem_id="train-start", min_width=80)
+            hint("Plan tells what it takes; Start begins, and goes on when the page is closed.")
             planned = gr.Textbox(
                 label="Plan", info="What a training will take, before it starts.", lines=4, elem_id="train-planned"
             )
@@ -127,9 +136,12 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
                     label="Training",
                     info="Which one to stop or to go on with.",
                     elem_id="train-name",
+                    scale=2,
+                    min_width=240,
                 )
                 stop = gr.Button("Stop (saves)", variant="stop", elem_id="train-stop", min_width=80)
                 resume = gr.Button("Resume", elem_id="train-resume", min_width=80)
+            hint("Stop ends it after its step and keeps what it has learnt; Resume goes on from there.")
     clock = gr.Timer(SECONDS, active=bool(trainings.running()))
     # Not those that are open by now: what the visitor is offered.
     known = gr.State([str(value) for _, value in chosen.choices])
@@ -144,16 +156,18 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
         return ["--data", str(data)], data.stem, data
 
     @told
-    def on_plan(recipe: str | None, upload: str | None, model: str, steps: int | None) -> str:
+    def on_plan(recipe: str | None, upload: str | None, model: str, steps: int | None, skip: str) -> str:
         _, _, data = source(recipe, upload)
-        return tell_plan(recipe_of(recipe, data).with_overrides(changes_of(model, steps)))
+        return tell_plan(recipe_of(recipe, data).with_overrides(changes_of(model, steps, skip)))
 
     @told
-    def on_start(recipe: str | None, upload: str | None, model: str, steps: int | None) -> tuple[object, ...]:
+    def on_start(
+        recipe: str | None, upload: str | None, model: str, steps: int | None, skip: str
+    ) -> tuple[object, ...]:
         arguments, stem, data = source(recipe, upload)
-        recipe_of(recipe, data)  # refused here rather than in the log of a process
+        changes = changes_of(model, steps, skip)
+        recipe_of(recipe, data).with_overrides(changes)  # refused here rather than in the log of a process
         # Positional arguments first: with --data the changes take the recipe's place.
-        changes = changes_of(model, steps)
         begun = trainings.start([*changes, *arguments] if data else [*arguments, *changes], name=f"{stem}-{model}")
         return gr.Dropdown(choices=trainings.names(), value=begun), watch.show(), gr.Timer(active=True)
 
@@ -187,7 +201,7 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
         return page, busy, names, gr.CheckboxGroup(choices=names, value=marked)
 
     quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-    wish = [recipe, upload, model, steps]
+    wish = [recipe, upload, model, steps, skip]
     plan.click(on_plan, wish, planned, api_visibility="private", show_progress="minimal")
     start.click(on_start, wish, [name, shown, clock], **quiet)
     stop.click(on_stop, name, shown, **quiet)

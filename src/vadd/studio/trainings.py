@@ -3,6 +3,7 @@ and one that fails takes nothing with it.
 """
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -156,9 +157,11 @@ def recipe_of(chosen: str | None, data: Path | None) -> Recipe:
     return load_recipe(chosen)
 
 
-def changes_of(model: str, steps: int | None) -> list[str]:
+def changes_of(model: str, steps: int | None, skip: str = "") -> list[str]:
     changes = [f"model={model}", *LOOKED_AT]
-    return [*changes, f"training.steps={int(steps)}"] if steps else changes
+    changes += [f"training.steps={int(steps)}"] if steps else []
+    left_out = [name.strip() for name in skip.split(",") if name.strip()]
+    return [*changes, f"data.skip={json.dumps(left_out)}"] if left_out else changes
 
 
 def tell_plan(recipe: Recipe) -> str:

@@ -97,7 +97,10 @@ class PointView(View):
     """
 
     count, most = 5_000, 100_000
-    EDGE = 3
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self.edge = 3 if self.vocab_size >= 32 else 2
 
     def show(self, tokens: Array) -> Markup:
         return pixels(self._plane(tokens), f"{len(tokens)} points")
@@ -132,12 +135,12 @@ class PointView(View):
             else 1.0,
         )
         colours = matplotlib.colormaps["magma"](np.minimum(counts / top, 1))[..., :3]
-        picture = np.full((size + self.EDGE, size + self.EDGE, 3), MASK_COLOUR, np.uint8)
+        picture = np.full((size + self.edge, size + self.edge, 3), MASK_COLOUR, np.uint8)
         inside = np.rint(255 * colours).astype(np.uint8)
-        picture[self.EDGE :, self.EDGE :] = inside[:size, :size]
-        for edge in range(self.EDGE - 1):
-            picture[self.EDGE :, edge] = _tinted(counts[:size, size], MASK_COLOUR)
-            picture[edge, self.EDGE :] = _tinted(counts[size, :size], MASK_COLOUR)
+        picture[self.edge :, self.edge :] = inside[:size, :size]
+        for edge in range(self.edge - 1):
+            picture[self.edge :, edge] = _tinted(counts[:size, size], MASK_COLOUR)
+            picture[edge, self.edge :] = _tinted(counts[size, :size], MASK_COLOUR)
         # Rows of the array are the first coordinate; on the plane it goes to the right, the second upwards.
         turned: Array = picture.swapaxes(0, 1)[::-1]
         return turned
