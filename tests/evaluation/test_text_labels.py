@@ -12,7 +12,7 @@ import vadd
 from tests.helpers.commands import Command
 from vadd.data import DiscreteDataset
 from vadd.evaluation.judge import labels_in_order, shares_of_labels
-from vadd.evaluation.metrics import TextMetrics, read_fields
+from vadd.evaluation.metrics import PairDistance, TextMetrics, metrics_from_json, read_fields
 from vadd.evaluation.text_labels import LabelReader
 
 LETTERS = {"vowels": "aeiou", "consonants": "bcdfg", "digits": "01234"}
@@ -96,3 +96,22 @@ def test_labels_are_drawn_as_frequent_as_they_were(samples: int) -> None:
     assert np.abs(np.array(found) - samples * np.array([0.5, 0.3, 0.2])).max() < 1
     assert min(shares_of_labels(data, samples, least=2)) >= 2
     assert labels_in_order(found).bincount(minlength=3).tolist() == list(found)
+
+
+def test_a_forest_says_whether_other_examples_obey(tmp_path: Path, vadd_command: Command) -> None:
+    values = np.arange(300) % 3
+    codes = np.repeat(values[:, None], 4, axis=1)
+    names = np.array(["low", "mid", "high"])[values]
+    small: dict[str, Any] = {"width": 32, "denoiser": {"depth": 1}, "recognizer": {"depth": 1}}
+    settings: dict[str, Any] = {"steps": 600, "batch": 64, "learning_rate": 3e-3, "network": small, "progress": False}
+    vadd.train(codes, tmp_path / "run", labels=names, **settings)
+    done = vadd_command("eval", tmp_path / "run", "--steps", "2", "--json", tmp_path / "e.json")
+    assert done.code == 0, done.err
+    assert "labels obeyed" in done.out
+    (found,) = json.loads((tmp_path / "e.json").read_text())["results"]
+    assert found["classifier_accuracy"] == 1
+    assert found["labels_obeyed"] > 0.9
+    assert len(found["obeyed_by_label"]) == 3
+    again = metrics_from_json(found)
+    assert isinstance(again, PairDistance)
+    assert again.labels_obeyed == found["labels_obeyed"]

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 
+import numpy as np
 import torch
 
 from vadd.data.dataset import Array, DiscreteDataset
@@ -49,3 +50,10 @@ def shares_of_labels(data: DiscreteDataset, samples: int, least: int) -> tuple[i
 def labels_in_order(of_labels: tuple[int, ...]) -> torch.Tensor:
     """Of samples that come one label after the other, so many of each: the number of each one's label."""
     return torch.arange(len(of_labels)).repeat_interleave(torch.tensor(of_labels))
+
+
+def obedience(found: Array, of_labels: tuple[int, ...]) -> tuple[float, tuple[float, ...]]:
+    """In which share of such samples their label was ``found``, and in which of each label's."""
+    obeyed = found == labels_in_order(of_labels).numpy()
+    by_label = [float(part.mean()) for part in np.split(obeyed, np.cumsum(of_labels)[:-1])]
+    return float(obeyed.mean()), tuple(by_label)

@@ -14,10 +14,11 @@ from torch import Tensor
 
 from vadd.data.dataset import Array, DiscreteDataset
 from vadd.errors import UserError
+from vadd.evaluation.array_labels import ArrayLabels
 from vadd.evaluation.divergence import draw_histogram, histogram, jsd, paper_js, sampling_floor
 from vadd.evaluation.exact import ExactDistributions
 from vadd.evaluation.image_judges import FrechetJudge, InceptionJudge
-from vadd.evaluation.judge import Judge, labels_in_order, shares_of_labels
+from vadd.evaluation.judge import Judge, obedience, shares_of_labels
 from vadd.evaluation.language_judge import LanguageJudge, Scores
 from vadd.evaluation.metrics import DistributionDistance, PairDistance, TableDistance, TextMetrics
 from vadd.evaluation.pairs import pair_jsd, position_pairs
@@ -64,7 +65,7 @@ def judge_of_data(
     channels = data.shape[-1] if len(data.shape) == 3 else 0
     if data.train_labels is not None and (channels == 1 or (channels == 3 and data.label_names is not None)):
         return FrechetJudge(data, samples, progress)
-    return PairJudge(data, samples, seed)
+    return PairJudge(data, samples, seed, progress)
 
 
 class DistributionJudge(Judge):
@@ -143,13 +144,9 @@ class TextJudge(Judge):
         metrics = self._measure(tokens, f"the judge reads samples, T = {steps}")
         if self.labels is None:
             return metrics
-        obeyed = self.labels.labels(self.run.texts(tokens)) == labels_in_order(self.of_labels).numpy()
-        by_label = [float(part.mean()) for part in np.split(obeyed, np.cumsum(self.of_labels)[:-1])]
+        obeyed, by_label = obedience(self.labels.labels(self.run.texts(tokens)), self.of_labels)
         return replace(
-            metrics,
-            classifier_accuracy=self.labels.accuracy,
-            labels_obeyed=float(obeyed.mean()),
-            obeyed_by_label=tuple(by_label),
+            metrics, classifier_accuracy=self.labels.accuracy, labels_obeyed=obeyed, obeyed_by_label=by_label
         )
 
 
@@ -195,9 +192,11 @@ class TableJudge(Judge):
 
 
 class PairJudge(Judge):
-    """Compares samples with held-out examples pair by pair of positions, see :mod:`vadd.evaluation.pairs`."""
+    """Compares samples with held-out examples pair by pair of positions, see :mod:`vadd.evaluation.pairs`; of data with
+    labels it says whether samples obey them.
+    """
 
-    def __init__(self, data: DiscreteDataset, samples: int, seed: int) -> None:
+    def __init__(self, data: DiscreteDataset, samples: int, seed: int, progress: Progress) -> None:
         # As many samples as held-out examples, so that the floor has the noise of the measurement.
         self.samples = min(samples, len(data.test), len(data.train))
         self.limit = "there are held-out examples"
@@ -206,6 +205,17 @@ class PairJudge(Judge):
         self.held_out = data.test.numpy()[: self.samples]
         chosen = np.random.default_rng(seed).choice(len(data.train), self.samples, replace=False)
         self.floor = pair_jsd(data.train.numpy()[chosen], self.held_out, self.vocab_size, self.pairs)
+        self.labels: ArrayLabels | None = None
+        if data.label_names is not None:
+            self.labels = ArrayLabels(data, seed, progress)
+            self.of_labels = shares_of_labels(data, self.samples, least=1)
+            self.samples = sum(self.of_labels)
 
     def __call__(self, drawn: Array, steps: int) -> PairDistance:
-        return PairDistance(pair_jsd(drawn, self.held_out, self.vocab_size, self.pairs), self.floor)
+        distance = PairDistance(pair_jsd(drawn, self.held_out, self.vocab_size, self.pairs), self.floor)
+        if self.labels is None:
+            return distance
+        obeyed, by_label = obedience(self.labels.labels(drawn), self.of_labels)
+        return replace(
+            distance, classifier_accuracy=self.labels.accuracy, labels_obeyed=obeyed, obeyed_by_label=by_label
+        )

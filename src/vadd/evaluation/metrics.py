@@ -89,6 +89,16 @@ class PairDistance(Distance):
     name = "pair_jsd"
     pair_jsd: float
     pair_jsd_floor: float
+    classifier_accuracy: float | None = None
+    """Of a run with labels: how often a classifier finds the label of a held-out example."""
+    labels_obeyed: float | None = None
+    """For samples that were drawn of given labels: in how many it finds the label."""
+    obeyed_by_label: tuple[float, ...] | None = None
+    """The same of the samples of each label."""
+
+    def to_json(self) -> dict[str, Any]:
+        """What is about labels is missing where none were given."""
+        return {key: value for key, value in asdict(self).items() if key not in OF_LABELS or value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)

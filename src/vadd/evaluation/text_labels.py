@@ -42,12 +42,12 @@ class LabelReader:
         )
         self.classifier = LogisticRegression(C=STRENGTH, max_iter=ITERATIONS)
         progress("fitting a classifier of labels")
-        learnt = _some(len(data.train), LEARNT, seed)
+        learnt = some_of(len(data.train), LEARNT, seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it has not converged: what it knows is measured below
             found = self.pieces.fit_transform(run.texts(data.train[learnt].long()))
             self.classifier.fit(found, data.train_labels[learnt].numpy())
-        asked = _some(len(data.test), ASKED, seed)
+        asked = some_of(len(data.test), ASKED, seed)
         self.documents = len(asked)
         truth = data.test_labels[asked].numpy()
         self.accuracy = float((self.labels(run.texts(data.test[asked].long())) == truth).mean())
@@ -58,7 +58,7 @@ class LabelReader:
         return np.asarray(self.classifier.predict(self.pieces.transform(texts)))
 
 
-def _some(total: int, most: int, seed: int) -> torch.Tensor:
+def some_of(total: int, most: int, seed: int) -> torch.Tensor:
     """All numbers below ``total``, or ``most`` of them, in order."""
     if total <= most:
         return torch.arange(total)
