@@ -6,6 +6,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pyarrow.parquet as parquet
 import pytest
 from hypothesis import given, settings
@@ -259,3 +260,22 @@ def test_types_survive_training_sampling_and_csv(
         allowed = {None if cell is None else float(cell) if name == "real" else cell for cell in was.columns[name]}
         found = {None if cell is None else float(cell) if name == "real" else cell for cell in now.columns[name]}
         assert found <= allowed
+
+
+def test_dates_that_a_frame_holds_as_text_are_dates_and_come_back_as_text(tmp_path: Path) -> None:
+    """As pandas leaves them that reads a CSV; texts of digits stay texts."""
+    days = [f"2020-{month:02d}-{day:02d}" for month in (1, 2, 3) for day in range(1, 21)]
+    frame = pandas.DataFrame({"day": [*days, None], "code": ["12", "7", "3"] * 20 + [None]})
+    run = vadd.train(frame, tmp_path / "run", steps=1, network={"width": 16}, prior="normal", progress=False)
+    assert run.table is not None
+    assert [column.kind for column in run.table.columns] == ["date", "category"]
+    for opened in (run, vadd.load(tmp_path / "run")):
+        drawn = opened.sample_frame(20, {"day": "2020-02-01..2020-02-29", "code": "7"})
+        assert all(day.startswith("2020-02-") for day in drawn["day"])
+        assert set(drawn["code"]) == {"7"}
+    filled = run.infill_frame(frame)
+    assert filled["day"].to_list()[:-1] == days
+    assert filled["day"].to_list()[-1] in days
+    with sample_file(run, tmp_path / "out.parquet", 5) as file:
+        file.write(run.sample(5).numpy())
+    assert {type(day) for day in read_table(tmp_path / "out.parquet").columns["day"]} <= {str, type(None)}

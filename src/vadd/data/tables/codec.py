@@ -69,7 +69,8 @@ class TableCodec:
         columns = []
         for name, spec in kept.items():
             cells = table.columns[name]
-            columns.append(fit_column(name, spec, cells, [cells[row] for row in training], table.source))
+            learnt = [cells[row] for row in training]
+            columns.append(fit_column(name, spec, cells, learnt, table.source, spelled=table.spelled))
         return cls(tuple(columns), tuple(name for name in schema if name not in kept))
 
     def check_columns(self, table: RawTable) -> None:

@@ -15,8 +15,12 @@ MOST_MEMBERS = 256
 """Training values that a bin remembers; of more, so many quantiles."""
 
 
-def fit_column(name: str, spec: ColumnSpec, cells: Sequence[Any], training: Sequence[Any], source: str) -> Column:
-    """The values of a column: those of all ``cells``, drawn back from those of the ``training`` rows."""
+def fit_column(
+    name: str, spec: ColumnSpec, cells: Sequence[Any], training: Sequence[Any], source: str, *, spelled: bool = False
+) -> Column:
+    """The values of a column: those of all ``cells``, drawn back from those of the ``training`` rows. In a CSV all
+    cells are ``spelled``, and text says nothing about their type.
+    """
     has_gaps = any(cell is None for cell in cells)
     missing: Gaps = spec.missing if has_gaps else "never"
     if spec.kind in ("category", "boolean"):
@@ -29,7 +33,8 @@ def fit_column(name: str, spec: ColumnSpec, cells: Sequence[Any], training: Sequ
             f"{source}: the column {name!r} is to be {KIND_NAMES[spec.kind]}, and not every cell is one"
         ) from None
     bins = _fit_bins(numbers, Counter(learnt), spec.values)
-    return NumberColumn(name, spec.kind, missing, bins, spec.draw, spec.format)
+    text = not spelled and spec.format is not None and any(isinstance(cell, str) for cell in cells)
+    return NumberColumn(name, spec.kind, missing, bins, spec.draw, spec.format, text)
 
 
 def _fit_categories(
@@ -104,7 +109,8 @@ def column_from_json(name: str, content: dict[str, Any]) -> Column:
     """What :meth:`Column.to_json` wrote."""
     if "bins" in content:
         bins = tuple(Bin(low, high, tuple(members), tuple(counts)) for low, high, members, counts in content["bins"])
-        return NumberColumn(name, content["kind"], content["missing"], bins, content["draw"], content["format"])
+        kind, missing, draw, format = (content[key] for key in ("kind", "missing", "draw", "format"))
+        return NumberColumn(name, kind, missing, bins, draw, format, content.get("text", False))
     spellings = content["spellings"]
     return CategoryColumn(
         name,

@@ -39,6 +39,8 @@ class NumberColumn(Column):
     bins: tuple[Bin, ...]
     draw: Literal["values", "uniform"] = "values"
     format: str | None = None
+    text: bool = False
+    """Whether cells are dates in the text of a DataFrame, and come back as text."""
 
     @property
     def present(self) -> int:
@@ -67,7 +69,7 @@ class NumberColumn(Column):
             rows = np.flatnonzero(codes == code)
             numbers = self._numbers(self.bins[code], uniforms[rows], low, high)
             for row, number in zip(rows.tolist(), numbers.tolist(), strict=True):
-                found[row] = self._cell(number)
+                found[row] = self._given_back(self._cell(number))
         return found
 
     def _numbers(self, bin: Bin, uniforms: Array, low: float, high: float) -> Array:
@@ -142,7 +144,10 @@ class NumberColumn(Column):
         return int(number)
 
     def understood(self, cell: Cell) -> Cell:
-        return None if cell is None else self._cell(to_number(cell, self.kind, self.format))
+        return None if cell is None else self._given_back(self._cell(to_number(cell, self.kind, self.format)))
+
+    def _given_back(self, cell: Cell) -> Cell:
+        return self.spell(cell) if self.text else cell
 
     def labels(self) -> list[str]:
         def label(bin: Bin) -> str:
@@ -158,7 +163,8 @@ class NumberColumn(Column):
 
     def to_json(self) -> dict[str, Any]:
         bins = [[bin.low, bin.high, list(bin.members), list(bin.counts)] for bin in self.bins]
-        return {"kind": self.kind, "missing": self.missing, "bins": bins, "draw": self.draw, "format": self.format}
+        about = {"kind": self.kind, "missing": self.missing, "bins": bins, "draw": self.draw, "format": self.format}
+        return about | ({"text": True} if self.text else {})
 
 
 KIND_NAMES = {"integer": "an integer", "real": "a number", "date": "a date", "datetime": "a date and time"}

@@ -72,6 +72,9 @@ def _infer_column(cells: Sequence[Any], spelled: bool, missing: Missing) -> Colu
         kind, format = _kind_of_words(known)
     elif known:
         kind = _kind_of_cells(known)
+        # pandas leaves the dates of a CSV as text. Numbers that are text are codes, for all that is known.
+        if all(isinstance(cell, str) for cell in known) and _kind_of_words(known)[0] in ("date", "datetime"):
+            kind, format = _kind_of_words(known)
     return ColumnSpec(
         kind=kind, values=CATEGORIES if kind in ("category", "boolean") else BINS, missing=missing, format=format
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 from vadd.data.tables.codec import Columns, TableCodec
 from vadd.data.tables.columns import Column
+from vadd.data.tables.numbers import NumberColumn
 from vadd.errors import UserError
 from vadd.files import whole_path
 
@@ -29,7 +30,7 @@ def arrow_type(column: Column) -> Any:
         "date": arrow.date32(),
         "datetime": arrow.timestamp("us"),
     }
-    return types[column.kind]
+    return arrow.string() if isinstance(column, NumberColumn) and column.text else types[column.kind]
 
 
 def arrow_table(table: TableCodec, cells: Columns) -> Any:
