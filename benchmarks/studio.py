@@ -1,6 +1,6 @@
 """How fast the studio is: until the demonstration has learnt, until the page opens, for a draw, and under a slider.
 
-    python benchmarks/studio.py [RUN ...] [--chromium /usr/bin/chromium] [--clicks 10] [--seconds 5] [--json FILE]
+    python benchmarks/studio.py [RUN ...] [--chromium PATH] [--starts 5] [--clicks 10] [--seconds 5] [--json FILE]
 
 `vadd studio` is started as somebody would, without a run, and watched until both models have learnt; then it is started
 again with the two runs, and a browser clicks and drags. With runs of one's own the first part is left out. Needs
@@ -101,6 +101,16 @@ def until_learnt(place: Path) -> dict[str, float]:
     return learnt
 
 
+def opened(page: Page, address: str, served: float) -> dict[str, float]:
+    """Seconds from the start of the studio until the page can be used, and until it shows samples."""
+    began = time.perf_counter()
+    page.goto(address)
+    page.locator("#draw-button").wait_for()
+    usable = time.perf_counter() - began
+    page.wait_for_selector("#draw-shown img")
+    return {"usable": served + usable, "samples_shown": served + time.perf_counter() - began}
+
+
 def drawn(page: Page, clicks: int) -> list[float]:
     """Milliseconds from a click to another picture, each of another seed."""
     page.wait_for_selector("#draw-shown img")
@@ -134,32 +144,37 @@ def main() -> None:
     parser.add_argument("--chromium", default=os.environ.get("VADD_CHROMIUM") or shutil.which("chromium"))
     parser.add_argument("--clicks", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--starts", type=int, default=3)
+    parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
 
     result: dict[str, object] = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         place = Path(folder)
         runs = options.runs or [place / f"digits-{model}" for model in MODELS]
         if not options.runs:
             result["learnt_after_seconds"] = until_learnt(place)
-        result["imports_seconds"] = [seconds_of_imports() for _ in range(options.starts)]
-        starts = []
-        for _ in range(options.starts - 1):
-            with studio(*runs, "--out", place) as (_, seconds):
-                starts.append(seconds)
-        with studio(*runs, "--out", place) as (address, seconds), sync_playwright() as driver:
-            starts.append(seconds)
-            browser = driver.chromium.launch(executable_path=options.chromium, args=["--no-sandbox", "--disable-gpu"])
+        browser = driver.chromium.launch(executable_path=options.chromium, args=["--no-sandbox", "--disable-gpu"])
+        starts: list[dict[str, float]] = []
+        for last in [False] * (options.starts - 1) + [True]:
+            imports = seconds_of_imports()
+            # A new one each time, which has fetched nothing before.
             page = browser.new_page(viewport={"width": 1200, "height": 900})
             page.set_default_timeout(1000 * PATIENCE)
-            page.goto(address)
-            clicks = drawn(page, options.clicks)
-            result["slider_a_second"] = dragged(page, options.seconds)
-            browser.close()
-    result |= {"opened_after_seconds": starts, "draw_ms": clicks, "draw_ms_median": statistics.median(clicks)}
-    result["load_after"] = os.getloadavg()[0]
+            with studio(*runs, "--out", place) as (address, served):
+                starts.append({"imports": imports, "served": served} | opened(page, address, served))
+                if last:
+                    clicks = drawn(page, options.clicks)
+                    result["slider_a_second"] = dragged(page, options.seconds)
+            page.close()
+        browser.close()
+    result |= {
+        "start_seconds": starts,
+        "start_seconds_median": {key: statistics.median(start[key] for start in starts) for key in starts[0]},
+        "draw_ms": clicks,
+        "draw_ms_median": statistics.median(clicks),
+        "load_after": os.getloadavg()[0],
+    }
     text = json.dumps(result, indent=2)
     print(text)
     if options.json is not None:

@@ -253,7 +253,10 @@ def test_a_model_without_a_latent_says_so(mdlm_run: Path) -> None:
 
 def test_what_went_wrong_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert described(UserError("so")) == "so"
-    assert "not enough memory" in described(MemoryError())
+    for ask in (torch.empty, np.empty):
+        with pytest.raises((RuntimeError, MemoryError)) as too_much:
+            ask(2**55)
+        assert "not enough memory" in described(too_much.value)
     assert "not enough memory" in described(RuntimeError("[enforce fail] can't allocate memory: you tried 9 bytes"))
     assert described(FileNotFoundError(2, "No such file", "x.npy")) == "x.npy: No such file"
     assert capsys.readouterr().err == ""

@@ -116,7 +116,7 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
             steps = gr.Number(0, precision=0, minimum=0, label="Training steps", info="0: as many as the recipe says.")
             skip = gr.Textbox(
                 label="Columns to leave out",
-                info="Of your own table: names that no two rows share, numbers of rows; with commas between them.",
+                info="Of your own table: those that only name its rows; with commas between them.",
                 max_length=10_000,
                 elem_id="train-skip",
             )
