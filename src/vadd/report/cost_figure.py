@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from matplotlib import colormaps
 from matplotlib.figure import Figure
-from matplotlib.ticker import FormatStrFormatter, LogFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FormatStrFormatter, FuncFormatter, LogLocator, NullFormatter
 
 MARKERS = "osD^v<>PX*hdp"
 
@@ -55,6 +55,12 @@ def quality_by_cost(points: Sequence[CostPoint], label: str, references: Sequenc
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.grid(alpha=0.25, which="both")
     left.yaxis.set_major_formatter(FormatStrFormatter("%g"))
-    left.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
+    left.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: _between_decades(value)))
     figure.legend(*left.get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right center")
     return figure
+
+
+def _between_decades(value: float) -> str:
+    """A label for 2, 3, 4 and 6 times a power of ten, where there is room."""
+    shown = f"{value:g}"
+    return shown if shown.replace(".", "").strip("0") in ("2", "3", "4", "6") else ""
