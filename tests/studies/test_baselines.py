@@ -81,13 +81,13 @@ def test_what_is_said_of_the_best_is_true() -> None:
 
     rows = [row("mdlm", 1, 9.0, 20.0), row("mdlm", 5, 1.0, 10.0), row("vadd", 1, 2.0, 12.0), row("vadd", 5, 1.5, 11.0)]
     said = verdict([*rows, row("edlm", 5, 3.0, 5.0)])
-    assert "T = 1: VADD 2. T = 5: MDLM 1, VADD 1.5." in said
+    assert "T = 1: VADD (2). T = 5: MDLM (1); VADD (1.5)." in said
     assert "two standard errors counted against it: MDLM, 10.00 nats at T = 5; VADD has 11.00 at T = 5." in said
-    assert ", VADD" not in verdict(rows[2:])
+    assert "; VADD" not in verdict(rows[2:])
     noisy = replace(row("sedd", 5, 9.0, 9.9), nats_stderr=0.5)
     assert "counted against it: MDLM, 10.00 nats" in verdict([*rows, noisy])
     one_z = replace(row("vadd", 5, 1.2, 10.5), name="VADD, one z")
-    assert "T = 5: MDLM 1, VADD, one z 1.2." in verdict([*rows, one_z])
+    assert "T = 5: MDLM (1); VADD, one z (1.2)." in verdict([*rows, one_z])
     assert "; VADD, one z has 10.50 at T = 5." in verdict([*rows, one_z])
 
 

@@ -164,8 +164,8 @@ def verdict(rows: Sequence[Row]) -> str:
         best = min(scored, key=lambda row: row.quality or 0.0, default=None)
         mine = min((row for row in scored if row.model == "vadd"), key=lambda row: row.quality or 0.0, default=None)
         if best is not None and mine is not None:
-            behind = "" if best is mine else f", {mine.name} {mine.quality:.3g}"
-            sentences.append(f"T = {steps}: {best.name} {best.quality:.3g}{behind}.")
+            behind = "" if best is mine else f"; {mine.name} ({mine.quality:.3g})"
+            sentences.append(f"T = {steps}: {best.name} ({best.quality:.3g}){behind}.")
     said = [f"The best samples by {_measured(rows)}: {' '.join(sentences)}"] if sentences else []
     known = [row for row in rows if row.nats is not None and row.bound_valid]
     ours = [row for row in known if row.model == "vadd"]
