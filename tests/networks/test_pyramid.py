@@ -96,7 +96,7 @@ def test_examples_that_are_masked_whole_are_read_once_and_predicted_each_by_its_
     state = {name: tensor.clone().requires_grad_() for name, tensor in network.state_dict().items()}
     expected, found = by_hand(state, xt, z, VALUES)[where], network(xt, z, torch.ones(4).double(), where)
     assert_close(found, expected, rtol=0, atol=1e-10)
-    found.square().sum().backward()  # type: ignore[no-untyped-call]
+    found.square().sum().backward()
     expected.square().sum().backward()  # type: ignore[no-untyped-call]
     for name, parameter in network.named_parameters():
         assert_close(parameter.grad, state[name].grad, rtol=0, atol=1e-9)
