@@ -102,7 +102,8 @@ def label_step_axis(axis: Axes, steps: Iterable[int], y_label: str) -> None:
     where: dict[str, Any] = (
         {"loc": "upper left", "bbox_to_anchor": (1, 1)} if len(axis.get_lines()) > MOST_INSIDE + 1 else {}
     )
-    axis.legend(frameon=False, fontsize=8, **where)
+    # White behind the words: lines across the whole panel pass below them.
+    axis.legend(framealpha=0.85, edgecolor="none", fontsize=8, **where)
 
 
 def divergence_by_steps(reports: Sequence[RunReport], names: Sequence[str], kind: type[Distance]) -> Figure:
@@ -148,5 +149,5 @@ def _draw_bounds(axis: Axes, likelihood: LikelihoodReport, name: str, colour: st
     axis.plot(steps, nats, marker="o", color=colour, label=name)
     axis.fill_between(steps, nats - spread, nats + spread, color=colour, alpha=0.2, linewidth=0)
     if likelihood.delbo is not None:
-        delbo = f"{name}, the paper's DELBO (not a bound)"
+        delbo = f"{name}, DELBO (not a bound)"
         axis.axhline(likelihood.delbo.nats, linestyle=":", color=colour, label=delbo)
