@@ -11,7 +11,7 @@ from tests.helpers.commands import Command
 from tests.helpers.tiny import TINY
 from vadd.core import Objective
 from vadd.recipe import Recipe
-from vadd.studies import toys
+from vadd.studies import fitting, toys
 from vadd.studies.ensure import both_models
 from vadd.training.loop import Trainer
 
@@ -83,6 +83,34 @@ def test_the_toys_are_reproduced_beside_the_papers_numbers(vadd_command: Command
     for number in ("1.3950", "2.6190", "2.2730", "0.0620", "0.0860", "0.1610", "8.503", "6.132", "6.716"):
         assert number in page
         assert number in done.out
+
+
+def test_at_the_papers_scale_it_is_the_papers_recipe_made_to_fit(
+    vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With so much less memory that a batch is worked off in halves."""
+    monkeypatch.setattr(toys, "TOY_NAMES", ("circles",))
+    monkeypatch.setattr(toys, "both_models", both_models)
+    changes = (
+        "network.width=16",
+        "network.time_features=8",
+        "training.steps=3",
+        "data.train_size=500",
+        "data.test_size=50",
+    )
+    monkeypatch.setattr(fitting, "needed_bytes", lambda recipe, *_: 1000 // recipe.training.accumulate)
+    monkeypatch.setattr(fitting, "available_memory", lambda device: 800)
+    options = ("--samples", 60, "--steps", "1", "--bound", "1", "--particles", 2, "--draws", 3, "--limit", 4)
+    out, file = tmp_path / "out", tmp_path / "numbers.json"
+    done = vadd_command("reproduce", "toys", "--scale", "paper", *changes, *options, "--out", out, "--json", file)
+    assert done.code == 0, done.err
+    assert "fits into 800 with training.accumulate=2" in done.err
+    reports = json.loads(file.read_text())
+    assert [report["recipe"] for report in reports] == ["circles-paper"] * 2
+    assert all(report["how_computed"] == ["training.accumulate=2"] for report in reports)
+    assert "MDLM and VADD computed with training.accumulate=2." in " ".join(done.out.split())
+    (delbo,) = (report["delbo"] for report in reports if "delbo" in report)
+    assert (delbo["particles"], delbo["draws"], delbo["examples"]) == (2, 3, 4)
 
 
 @pytest.mark.parametrize("study", ["toys", "mnist", "cifar10", "text", "validity", "latents"])
