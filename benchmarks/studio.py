@@ -27,6 +27,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from vadd.runs.layout import RunDirectory
 from vadd.runs.status import read_status
+from vadd.studio.opened import awaits_prior
 
 PATIENCE = 600
 MODELS = ("mdlm", "vadd")
@@ -93,7 +94,9 @@ def until_learnt(place: Path) -> dict[str, float]:
         while len(learnt) < len(MODELS):
             for model in MODELS:
                 run = place / f"digits-{model}"
-                if model not in learnt and RunDirectory(run).is_run() and read_status(run).state == "finished":
+                if model in learnt or not RunDirectory(run).is_run():
+                    continue
+                if read_status(run).state == "finished" and not awaits_prior(run):
                     learnt[model] = time.perf_counter() - began
             if time.perf_counter() - began > PATIENCE:
                 sys.exit(f"after {PATIENCE} s the digits are not learnt")

@@ -159,11 +159,22 @@ def test_digits_are_learnt_on_the_page_and_a_bad_file_is_a_message(page: "Page",
     page.get_by_role("tab", name="Train").click()
     page.get_by_label("Training steps").fill("20")
     page.locator("#train-start").click()
+    page.locator("#train-plan").click()
+    planned = "document.querySelector('#train-planned textarea').value"
+    page.wait_for_function(f"{planned}.includes('20 steps')")
     bad = {"name": "noise.npy", "mimeType": "application/octet-stream", "buffer": b"no array"}
     page.locator("#train-upload input[type=file]").set_input_files(bad)  # type: ignore[arg-type]
     page.locator("#train-upload", has_text="noise").wait_for()
     page.locator("#train-plan").click()
     page.get_by_text("'noise.npy' is not an .npy file of numbers").first.wait_for()
+    page.wait_for_function(f"{planned} === ''")  # what was planned before is not this
+    page.locator("#train-upload").get_by_label("Clear").click()
+    ragged = {"name": "ragged.csv", "mimeType": "text/csv", "buffer": b"a,b\n1,2\n3,4,5\n"}
+    page.locator("#train-upload input[type=file]").set_input_files(ragged)  # type: ignore[arg-type]
+    page.locator("#train-upload", has_text="ragged").wait_for()
+    page.locator("#train-plan").click()
+    refused = page.locator(".toast-body", has_text="row 2 (line 3) has 3 cells").first.inner_text()
+    assert "uploads" not in refused
     page.locator("#train-shown .note", has_text="finished: step 20 of 20").wait_for()
     page.locator("#train-shown img.pixels").wait_for()
     page.locator("#runs label", has_text="digits-vadd").nth(1).wait_for()

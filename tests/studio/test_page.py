@@ -255,3 +255,28 @@ def test_a_latent_slider_and_the_map_move_the_picture(page: "Page") -> None:
     page.wait_for_function(
         "document.querySelector('#latent-pad canvas').getContext('2d').getImageData(2, 2, 1, 1).data[3] === 0"
     )
+    # Nor do its paths stay; and points are drawn as z distributes them, not only at the likeliest place.
+    assert page.locator("#latent-path img, #latent-varied img").count() == 0
+    assert page.locator("#latent-temperature input[type=number]").input_value() == "1"
+    choose(page, "digits-mdlm")
+    page.locator("#latent-shown .problem", has_text="has no latent").wait_for()
+    page.locator("#latent-slider-0").wait_for(state="hidden")
+    choose(page, "digits-vadd")
+    page.locator("#latent-slider-5").wait_for()
+    assert page.locator("#latent-temperature input[type=number]").input_value() == "0"
+
+
+def test_who_comes_by_keyboard_sees_where_they_are(page: "Page") -> None:
+    page.locator("#runs input").first.focus()
+    reached = set()
+    for _ in range(24):
+        page.keyboard.press("Tab")
+        kind, outlined = page.evaluate(
+            """() => {
+                const {outlineStyle, boxShadow} = getComputedStyle(document.activeElement);
+                return [document.activeElement.type, outlineStyle !== 'none' || boxShadow !== 'none'];
+            }"""
+        )
+        assert outlined or kind is None, kind
+        reached.add(kind)
+    assert reached >= {"checkbox", "range", "number", "submit"}

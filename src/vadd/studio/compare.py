@@ -17,7 +17,7 @@ from markupsafe import Markup
 from vadd.errors import UserError
 from vadd.runs.run import Run
 from vadd.studio.hints import hint
-from vadd.studio.opened import OpenRuns
+from vadd.studio.opened import OpenRuns, newest_weights
 from vadd.studio.problems import described, told
 from vadd.studio.views import NOTHING, card, cards, table
 
@@ -78,7 +78,10 @@ class Comparisons:
         if not names or not steps:
             raise UserError("choose at least one run and one number of steps")
         opened = [self.runs.own(name) for name in names]
-        asked = [[str(run.directory.path.resolve()), run.step] for run in opened]
+        asked = [
+            [str(run.directory.path.resolve()), run.step, *newest_weights(self.runs.path(name)).priors]
+            for name, run in zip(names, opened, strict=True)
+        ]
         wish = json.dumps([asked, sorted(steps), samples, examples])
         key = hashlib.sha256(wish.encode()).hexdigest()[:12]
         with self._lock:

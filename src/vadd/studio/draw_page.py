@@ -105,7 +105,7 @@ def draw_page(runs: OpenRuns, chosen: gr.CheckboxGroup) -> dict[str, Any]:
             with gr.Row():
                 files_button = gr.Button("Make files to keep", size="sm", elem_id="draw-files")
             hint("The samples and how they came about: pictures, animations, numbers, texts.")
-            files = gr.File(label="PNG, GIF, .npy, text", file_count="multiple", visible=False, interactive=False)
+            files = gr.File(label="PNG, GIF, .npy, .csv, text", file_count="multiple", visible=False, interactive=False)
     kept = gr.State([], time_to_live=KEPT_SECONDS)
     turns = Turns()
 

@@ -22,8 +22,9 @@ from vadd.studio.latent import (
     with_latent,
 )
 from vadd.studio.opened import OpenRuns
-from vadd.studio.problems import told
+from vadd.studio.problems import problem, told
 from vadd.studio.turns import Turn, Turns
+from vadd.studio.views import PointView
 
 PAD = """<div class="pad"><canvas tabindex="0" width="320" height="320" role="application"
  aria-label="map of the two dimensions that carry most; arrow keys move"></canvas></div>"""
@@ -33,11 +34,10 @@ def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
     """The dimensions are judged on data: that waits until somebody looks at the ``tab``."""
     names = runs.names()
     latent = [name for name in names if runs.about(name).recipe.has_latent]
+    first = next(iter(latent or names), None)
     with gr.Row():
         with gr.Column(scale=1, min_width=280):
-            name = gr.Dropdown(
-                names, value=next(iter(latent or names), None), label="Run", info="A model with a latent (VADD)."
-            )
+            name = gr.Dropdown(names, value=first, label="Run", info="A model with a latent (VADD).")
             example = gr.Number(
                 0,
                 precision=0,
@@ -48,7 +48,13 @@ def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
             )
             steps = gr.Slider(1, 32, value=1, step=1, label="Steps T", info="With one z for all steps.")
             temperature = gr.Slider(
-                0, 1.5, value=0, step=0.05, label="Temperature", info="0 shows the likeliest that z says."
+                0,
+                1.5,
+                value=_temperature(runs, first),
+                step=0.05,
+                label="Temperature",
+                info="0 shows the likeliest that z says, 1 what it leaves open too.",
+                elem_id="latent-temperature",
             )
             begin = gr.Button("Begin there", variant="primary", elem_id="latent-begin")
             hint("Sets the sliders to the z of the example.")
@@ -103,6 +109,12 @@ def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
     def on_begin(turn: Turn, name: str | None, *wishes: Any) -> list[object]:
         return begun(name, *wishes)
 
+    @turns.newest(place=SLIDERS + 1, of=SLIDERS + 6)
+    def on_run(turn: Turn, name: str | None, example: int | None, steps: int, _: float) -> list[object]:
+        """Nothing of the run before stays."""
+        temperature = _temperature(runs, name)
+        return [*begun(name, example, steps, temperature), temperature, "", ""]
+
     @turns.newest(place=SLIDERS + 2, of=SLIDERS + 4)
     def on_open(turn: Turn, here: object, name: str | None, *wishes: Any) -> list[object]:
         name = runs.offered(name)
@@ -113,7 +125,11 @@ def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
     def begun(name: str | None, example: int | None, steps: int, temperature: float) -> list[object]:
         if name is None:  # the page was opened before there is a run
             return [gr.skip()] * (SLIDERS + 3)
-        run, how = with_latent(runs, name), How(int(steps), temperature)
+        try:
+            run, how = with_latent(runs, name), How(int(steps), temperature)
+        except UserError as error:
+            empty = {"x": 0, "y": 0, "span": SPAN, "picture": ""}
+            return [*[gr.Slider(visible=False)] * SLIDERS, empty, problem(error), gr.skip()]
         found = dimensions_of(run)
         z = point_of_example(run, example or 0)
         values = [round(float(z[number].clamp(-SPAN, SPAN)), 2) for number in found.numbers]
@@ -146,7 +162,14 @@ def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
     quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     wishes, answers = [name, example, steps, temperature], [*sliders, pad, shown, dimension]
     tab.select(on_open, **turns.event([pad, *wishes], [name, *answers]), show_progress="hidden")
-    changes = [begin.click, name.change, example.submit, steps.release, temperature.release]
+    chosen = turns.event(wishes, [*answers, temperature, path, varied])
+    name.change(on_run, **chosen, show_progress="hidden")
+    changes = [begin.click, example.submit, steps.release, temperature.release]
     gr.on(changes, on_begin, **turns.event(wishes, answers), show_progress="hidden")
     walk.click(on_walk, [name, source, target, steps, temperature], path, **quiet)
     vary.click(on_vary, [name, example, dimension, steps, temperature], varied, **quiet)
+
+
+def _temperature(runs: OpenRuns, name: str | None) -> float:
+    """To begin with: the likeliest; of a point that would be a single place, and not how z distributes it."""
+    return 1.0 if name is not None and runs.about(name).kind is PointView else 0.0

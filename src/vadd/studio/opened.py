@@ -13,7 +13,9 @@ from vadd.recipe import Recipe
 from vadd.runs.exported import check_model, find_exported
 from vadd.runs.formats import exported_format, read_format, read_tokenizer
 from vadd.runs.layout import RunDirectory
+from vadd.runs.priors import prior_records
 from vadd.runs.run import Run, load
+from vadd.runs.status import read_status
 from vadd.studio.views import View, kind_of
 
 
@@ -32,7 +34,7 @@ class OpenRuns:
     def __init__(self, paths: Sequence[Path] = ()) -> None:
         self._paths: dict[str, Path] = {}
         self._about: dict[str, About] = {}
-        self._loaded: dict[str, tuple[Path | None, Run]] = {}
+        self._loaded: dict[str, tuple[Weights, Run]] = {}
         # Two of them: who asks for names does not wait for weights that somebody else reads.
         self._lock, self._loading = threading.RLock(), threading.Lock()
         for path in paths:
@@ -77,7 +79,7 @@ class OpenRuns:
         """With its newest weights: a run that is still training is followed."""
         path = self.path(name)
         with self._loading:
-            newest = _newest(path)
+            newest = newest_weights(path)
             kept = self._loaded.get(name)
             if kept is None or kept[0] != newest:
                 kept = self._loaded[name] = (newest, load(path))
@@ -114,15 +116,33 @@ def _about(path: Path) -> About:
     return About(recipe, format, kind)
 
 
-def _newest(path: Path) -> Path | None:
-    """The newest checkpoint; None for an exported model."""
+@dataclass(frozen=True)
+class Weights:
+    """Which ones a run was read with."""
+
+    checkpoint: Path | None
+    priors: tuple[str, ...] = ()
+    """Checksums of those that were fitted to it, which is after its last step."""
+
+
+def newest_weights(path: Path) -> Weights:
+    """Without a checkpoint for an exported model."""
     kept = RunDirectory(path).checkpoints()
-    return kept[-1] if kept else None
+    if not kept:
+        return Weights(None)
+    return Weights(kept[-1], tuple(record.sha256 for _, record in sorted(prior_records(kept[-1]).items())))
+
+
+def awaits_prior(path: Path) -> bool:
+    """Whether a run has taken its steps, and the prior that its recipe asks for is not fitted yet."""
+    recipe = RunDirectory(path).recipe()
+    wanted = recipe.has_latent and recipe.latent.prior != "normal"
+    return wanted and read_status(path).state == "finished" and not newest_weights(path).priors
 
 
 def _has_weights(path: Path) -> bool:
     """A run has some after its first checkpoint, an exported model always; a start that was stopped is gone."""
-    if _newest(path) is not None:
+    if RunDirectory(path).checkpoints():
         return True
     try:
         check_model(path)

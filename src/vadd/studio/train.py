@@ -1,6 +1,7 @@
 """The page "Train": plan, start, watch, stop and resume."""
 
 import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ import gradio as gr
 from markupsafe import Markup
 
 from vadd.errors import UserError
-from vadd.recipe import recipe_names
+from vadd.recipe import Recipe, recipe_names
 from vadd.runs.layout import RunDirectory
+from vadd.runs.run import Run
 from vadd.studio.draw import title_of
 from vadd.studio.hints import hint
-from vadd.studio.opened import OpenRuns, alone
+from vadd.studio.opened import OpenRuns, alone, awaits_prior
 from vadd.studio.problems import told
 from vadd.studio.trainings import Trainings, changes_of, recipe_of, tell_plan
 from vadd.studio.uploads import READERS, accept
@@ -31,7 +33,7 @@ class Watch:
 
     def __init__(self, runs: OpenRuns, trainings: Trainings) -> None:
         self.runs, self.trainings = runs, trainings
-        self._samples: dict[str, tuple[int | None, Markup]] = {}
+        self._samples: dict[str, tuple[Run, Markup]] = {}
         self._curves: tuple[object, Markup] = (None, NOTHING)
 
     def show(self) -> str:
@@ -52,6 +54,9 @@ class Watch:
         speed = "" if status.steps_per_second is None else f" · {status.steps_per_second:.0f} steps/s{left}"
         lines = [f"{status.state}: step {status.step} of {status.steps}{speed if status.state == 'running' else ''}"]
         lines += [] if status.verdict is None else [f"latent: {status.verdict}"]
+        if status.state == "finished" and awaits_prior(self.trainings.path(name)):
+            busy = name in self.trainings.running()
+            lines += ["its prior p(z) is being fitted" if busy else "its prior p(z) is not fitted: Resume goes on"]
         bar = Markup('<progress max="{}" value="{}"></progress>').format(status.steps or 1, status.step)
         if not status.checkpoints:
             return card(name, bar, "; ".join([*lines, "no checkpoint to draw from yet"]))
@@ -62,11 +67,11 @@ class Watch:
         """One-step samples of the newest checkpoint, always with the same random numbers."""
         run = self.runs.get(self.runs.add(self.trainings.path(name)))
         known = self._samples.get(name)
-        if known is None or known[0] != run.step:
+        if known is None or known[0] is not run:
             view = view_of(run)
             with alone(run):
                 drawn = run.sample(min(SHOWN, view.most) if view.count <= SHOWN else view.count, steps=1)
-            known = self._samples[name] = (run.step, view.show(drawn.numpy()))
+            known = self._samples[name] = (run, view.show(drawn.numpy()))
         return f"{title_of(run, name)} · one step, after {run.step} training steps", known[1]
 
     def _drawn_curves(self, names: Sequence[str]) -> Markup:
@@ -155,10 +160,17 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
         data = accept(Path(upload), trainings.place / UPLOADS)
         return ["--data", str(data)], data.stem, data
 
+    def with_changes(recipe: str | None, data: Path | None, changes: list[str]) -> Recipe:
+        try:
+            return recipe_of(recipe, data).with_overrides(changes)
+        except UserError as error:
+            # Where this machine keeps an upload is nobody's business.
+            raise UserError(str(error).replace(f"{trainings.place / UPLOADS}{os.sep}", "")) from None
+
     @told
     def on_plan(recipe: str | None, upload: str | None, model: str, steps: int | None, skip: str) -> str:
         _, _, data = source(recipe, upload)
-        return tell_plan(recipe_of(recipe, data).with_overrides(changes_of(model, steps, skip)))
+        return tell_plan(with_changes(recipe, data, changes_of(model, steps, skip)))
 
     @told
     def on_start(
@@ -166,7 +178,7 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
     ) -> tuple[object, ...]:
         arguments, stem, data = source(recipe, upload)
         changes = changes_of(model, steps, skip)
-        recipe_of(recipe, data).with_overrides(changes)  # refused here rather than in the log of a process
+        with_changes(recipe, data, changes)  # refused here rather than in the log of a process
         # Positional arguments first: with --data the changes take the recipe's place.
         begun = trainings.start([*changes, *arguments] if data else [*arguments, *changes], name=f"{stem}-{model}")
         return gr.Dropdown(choices=trainings.names(), value=begun), watch.show(), gr.Timer(active=True)
@@ -202,6 +214,8 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
 
     quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     wish = [recipe, upload, model, steps, skip]
+    # What was told of something else, or before a mistake, is no plan of this.
+    gr.on([plan.click, *(each.change for each in wish)], None, None, planned, js="() => ''")
     plan.click(on_plan, wish, planned, api_visibility="private", show_progress="minimal")
     start.click(on_start, wish, [name, shown, clock], **quiet)
     stop.click(on_stop, name, shown, **quiet)

@@ -18,7 +18,7 @@ from vadd.planning.plan import make_plan
 from vadd.recipe import Recipe, load_recipe
 from vadd.runs.layout import RunDirectory
 from vadd.runs.status import RunStatus, read_status
-from vadd.studio.opened import OpenRuns
+from vadd.studio.opened import OpenRuns, awaits_prior
 from vadd.words import duration, size_in_memory
 
 AT_ONCE = 2
@@ -90,7 +90,7 @@ class Trainings:
             found = RunDirectory(self.place / name)
             if not found.is_run():
                 self._begin(name, [recipe, f"model={model}", *changes])
-            elif read_status(self.place / name).state == "finished":
+            elif read_status(self.place / name).state == "finished" and not awaits_prior(self.place / name):
                 self.runs.add(self.place / name)
             else:
                 self._run(name, ["--out", str(self.place / name), "--resume"])
