@@ -17,6 +17,7 @@ from vadd.evaluation.reports import JudgeReport, RealText, StepResult
 from vadd.recipe import how_computed, load_recipe, published_recipe, unlike
 from vadd.report.tables import PADS_NOTE, Table
 from vadd.studies.text import (
+    MEASURING,
     TextStudy,
     character_table,
     ratio_table,
@@ -272,3 +273,17 @@ def test_a_recipe_of_another_name_that_extends_the_papers_is_read_beside_it(tmp_
     assert unlike(recipe, "openwebtext") == ("training.steps=1000 instead of 1000000",)
     assert how_computed(recipe) == ("training.precision=bfloat16",)
     assert published_recipe(recipe.with_overrides(["data.wrap=packed"])) is None
+
+
+def test_a_copy_of_lm1b_has_another_held_out_part_than_the_papers() -> None:
+    """A file has no test split; OpenWebText's is the end of any copy."""
+    copies = [load_recipe(name).with_overrides(["data.path=copy.txt"]) for name in ("lm1b", "openwebtext")]
+    lm1b, openwebtext = (unlike(recipe, published_recipe(recipe) or "") for recipe in copies)
+    assert lm1b == ("data.path, of which 0.1 is held out instead of the published test split",)
+    assert openwebtext == ()
+    assert unlike(load_recipe("lm1b"), "lm1b") == ()
+
+
+def test_the_ablation_over_k_is_of_openwebtext_alone() -> None:
+    assert MEASURING["text"]["paper"].bounds().delbo_counts == [1, 10, 50, 100, 1000]
+    assert MEASURING["lm1b"]["paper"].bounds().delbo_counts == [1000]

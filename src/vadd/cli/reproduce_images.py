@@ -81,7 +81,7 @@ def cifar10_2m(
 
     \b
     Examples:
-      vadd reproduce cifar10-2m --scale paper --out runs/cifar10-2m
+      vadd reproduce cifar10-2m --scale paper --out runs/cifar10-2m-paper
     """
     _cifar10(out, scale, inception, study, longer=True)
 

@@ -48,7 +48,7 @@ def text(
     Examples:
       vadd reproduce text --judge gpt2-large
       vadd reproduce text --recipe pydocs --steps 1,4,16 --samples 64
-      vadd reproduce text --scale paper --judge gpt2-large --out runs/openwebtext
+      vadd reproduce text --scale paper --judge gpt2-large --out runs/text-paper
     """
     _text("text", out, scale, recipe, float32, judging, study)
 
@@ -134,7 +134,7 @@ def zero_shot(
     Examples:
       vadd reproduce zero-shot --corpora corpora/ --only lambada,wikitext
       vadd reproduce zero-shot --corpora corpora/ --run runs/a --run runs/b
-      vadd reproduce zero-shot --scale paper --corpora corpora/ --out runs/openwebtext
+      vadd reproduce zero-shot --scale paper --corpora corpora/ --out runs/text-paper
     """
     for path in run or []:
         check_run(path)

@@ -7,6 +7,7 @@ the command line, is still to be read beside the paper's numbers, with its diffe
 from functools import cache
 from typing import Any
 
+from vadd.recipe.data import TextData
 from vadd.recipe.loading import load_recipe
 from vadd.recipe.models import MODELS
 from vadd.recipe.recipe import COMPUTING, Recipe, differences, flatten, same_learning
@@ -36,12 +37,21 @@ def published_recipe(recipe: Recipe) -> str | None:
 def unlike(recipe: Recipe, name: str) -> tuple[str, ...]:
     """What is learnt otherwise than by the preset ``name``: "training.steps=10 instead of 200000"."""
     before = dict(flatten(_paper(name).model_dump(mode="json")))
-    return tuple(
+    learnt = tuple(
         f"{key}={_shown(new)}" + (f" instead of {_shown(old)}" if key in before else "")
         for key, (old, new) in differences(_paper(name), recipe).items()
         if new is not None and not same_learning(key) and key not in NO_DIFFERENCE and not key.startswith("data.")
         if MODELS[recipe.model].latent or not key.startswith(OF_THE_LATENT)
     )
+    return learnt + _split(recipe)
+
+
+def _split(recipe: Recipe) -> tuple[str, ...]:
+    """A copy of LM1B is one file, of which a share is held out; all other data have the published split anywhere."""
+    data = recipe.data
+    if not isinstance(data, TextData) or data.corpus != "lm1b" or data.path is None:
+        return ()
+    return (f"data.path, of which {data.test_fraction:g} is held out instead of the published test split",)
 
 
 def how_computed(recipe: Recipe) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from vadd.evaluation import RunReport
 from vadd.evaluation.reports import NOT_A_BOUND, LikelihoodReport, NegativeLogLikelihood
 from vadd.report.tables import PADS_NOTE, Cell, Table, model_label
-from vadd.studies.paper import PARTICLES, THEIRS, WHOLE, Quoted
+from vadd.studies.paper import PARTICLES, Quoted
 
 MOST_KEYS = 5
 Detail = tuple[str, Callable[[RunReport], Cell]]
@@ -60,7 +60,7 @@ def likelihood_table(
             quoted_as(number),
             number.particles,
             number.draws,
-            None if number.which == THEIRS else WHOLE,
+            number.examples,
         ]
         for number in quoted
     ]

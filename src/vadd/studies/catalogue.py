@@ -97,7 +97,7 @@ TARGETS = (
         "perplexities on One Billion Word",
         "lm1b and the bert-base-uncased tokenizer, from the hub or by --data; GPUs",
         ("lm1b",),
-        measuring=text.MEASURING["paper"],
+        measuring=text.MEASURING["lm1b"]["paper"],
         examples=306_688,
     ),
     Target(
@@ -107,7 +107,7 @@ TARGETS = (
         "openwebtext and the gpt2 tokenizer, from the hub or by --data; the judge; GPUs",
         ("openwebtext",),
         options="--judge gpt2-large",
-        measuring=text.MEASURING["paper"],
+        measuring=text.MEASURING["text"]["paper"],
         examples=110_000,
     ),
     Target(
@@ -248,6 +248,7 @@ NOTE = (
     "Without --scale paper each makes a small version on a laptop. Times: arithmetic of all trainings at the paper's "
     f"scale on one device that reaches {RATE:.0e} FLOP/s, and of judging them with the paper's 1000 latents and 100 "
     "masks for each example of the whole test set (--limit, --particles and --draws make that shorter); language "
-    "models and Inception are left out, and zero-shot takes what its corpora take. `vadd plan RECIPE` says more. "
+    "models and Inception are left out, and zero-shot takes what its corpora take. `vadd plan RECIPE` says more. Made "
+    "here: below runs/, where the commands put it unless told otherwise, in runs/paper and in runs/NAME-paper. "
     "Figure 2 shows the network; the curves of Figure 4 have no printed numbers."
 )

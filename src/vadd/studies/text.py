@@ -29,19 +29,21 @@ RECIPES: dict[TextStudy, dict[Scale, str]] = {
 }
 BOUND_STEPS = (1, 2, 4, 8)
 ABLATION = (1, 10, 50, 100, 1000)
-"""K of the paper's ablation."""
-MEASURING: dict[Scale, Measuring] = {
-    "small": Measuring(
-        steps=(1, 2, 4, 8, 16, 32),
-        samples=GENERATIVE_SAMPLES,
-        bound_steps=BOUND_STEPS,
-        particles=256,
-        delbo_particles=(1, 10),
-        draws=10,
-        limit=128,
-        choose_proposals=True,
-    ),
-    "paper": as_the_paper((16, 32, 64, 128, 256, 512, 1024), GENERATIVE_SAMPLES, BOUND_STEPS, ABLATION),
+"""K of the paper's ablation, which is of OpenWebText."""
+STEPS = (16, 32, 64, 128, 256, 512, 1024)
+SMALL = Measuring(
+    steps=(1, 2, 4, 8, 16, 32),
+    samples=GENERATIVE_SAMPLES,
+    bound_steps=BOUND_STEPS,
+    particles=256,
+    delbo_particles=(1, 10),
+    draws=10,
+    limit=128,
+    choose_proposals=True,
+)
+MEASURING: dict[TextStudy, dict[Scale, Measuring]] = {
+    "text": {"small": SMALL, "paper": as_the_paper(STEPS, GENERATIVE_SAMPLES, BOUND_STEPS, ABLATION)},
+    "lm1b": {"small": SMALL, "paper": as_the_paper(STEPS, GENERATIVE_SAMPLES, BOUND_STEPS)},
 }
 
 
@@ -64,7 +66,7 @@ def reproduce_text(
     ``float32`` adds both models drawn in single precision, as in the paper's figure of generative perplexities; its
     appendix has them in double precision.
     """
-    name, measuring = recipe or RECIPES[study][scale], MEASURING[scale].changed(changes or {})
+    name, measuring = recipe or RECIPES[study][scale], MEASURING[study][scale].changed(changes or {})
     recipes = text_recipes(name, data, overrides)
     runs = ensure_all_trained(in_folders(recipes, out), fit=fit)
     single = [run.with_draws(TokenSampler(precision="float32")) for run in runs] if float32 else []
