@@ -42,17 +42,27 @@ def test_samples_of_a_label_and_guidance(labelled_run: Path, tmp_path: Path, vad
     assert (filled.numpy()[:32] == half[:32]).all()
 
 
-def test_bounds_given_the_label(labelled_run: Path, vadd_command: Command) -> None:
+def test_bounds_given_the_label(labelled_run: Path, tmp_path: Path, vadd_command: Command) -> None:
     arguments = ("--bound", "1", "--limit", "20", "--particles", "4")
-    given = vadd_command("eval", labelled_run, *arguments, "--given-label")
+    given = vadd_command("eval", labelled_run, *arguments, "--given-label", "--json", tmp_path / "given.json")
     assert given.code == 0, given.err
-    assert given.out != vadd_command("eval", labelled_run, *arguments).out
+    alone = vadd_command("eval", labelled_run, *arguments, "--json", tmp_path / "alone.json")
+    assert given.out != alone.out
+    # Two likelihoods that are not to be confused: what is printed and what is kept both say which it is.
+    assert "given the label" in " ".join(given.out.replace("│", " ").split())
+    assert "given the label" not in " ".join(alone.out.replace("│", " ").split())
+    assert json.loads((tmp_path / "given.json").read_text())["bounds"][0]["given_label"] is True
+    assert "given_label" not in json.loads((tmp_path / "alone.json").read_text())["bounds"][0]
 
 
 def test_samples_are_judged_by_label(labelled_run: Path, tmp_path: Path, vadd_command: Command) -> None:
     done = vadd_command("eval", labelled_run, "--steps", "1", "--samples", "200", "--json", tmp_path / "e.json")
     assert done.code == 0, done.err
-    found = json.loads((tmp_path / "e.json").read_text())["results"][0]
+    report = json.loads((tmp_path / "e.json").read_text())
+    found = report["results"][0]
+    assert report["labels"] == [str(digit) for digit in range(10)]
+    assert "Samples of each label" in done.out
+    assert f"{found['frechet_by_label'][7]:.4f}" in done.out
     assert 0 <= found["labels_obeyed"] <= 1
     assert len(found["frechet_by_label"]) == 10
     assert min(found["frechet_by_label"]) > 0

@@ -201,6 +201,7 @@ def _measure(
 
 
 def _show(report: "RunReport", *, sampled: bool) -> None:
+    from vadd.report.label_tables import label_table
     from vadd.report.table_tables import imputation_table
     from vadd.report.tables import bound_table, latent_table, nearest_table
     from vadd.report.text_tables import quality_table
@@ -208,6 +209,9 @@ def _show(report: "RunReport", *, sampled: bool) -> None:
 
     if sampled:
         quality_table([report]).print(out_console)
+    by_label = label_table([report])
+    if by_label is not None:
+        by_label.print(out_console)
     if report.imputation is not None:
         imputation_table([report]).print(out_console)
     if report.nearest is not None:

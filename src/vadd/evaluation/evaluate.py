@@ -196,5 +196,6 @@ def report_of(run: Run) -> RunReport:
         prior=prior_name(run),
         prior_seconds=run.prior_seconds,
         sampler=run.recipe.sampling.sampler,
+        labels=run.format.labels,
         draws=None if run.token_sampler is None or run.token_sampler.exact else run.token_sampler.precision,
     )

@@ -205,7 +205,7 @@ class _Measurement:
             return found
 
         self.progress(what, 0, len(self.x0))
-        return negative_log_likelihood(
+        found = negative_log_likelihood(
             Processes().in_shares([len(batch) for batch in self.batches], draw),
             self.model.scored(self.x0).sum(1),
             valid=valid and self.convention not in (PADS_NOT_SCORED, OF_THE_PROPOSAL),
@@ -213,6 +213,7 @@ class _Measurement:
             characters=self.characters,
             convention=self.convention,
         )
+        return replace(found, given_label=self.settings.given_label or None)
 
 
 def tightest(run: Run, bound: Callable[..., Tensor], particles: Particles) -> Particles:

@@ -71,6 +71,8 @@ class NegativeLogLikelihood:
     """The number of steps of the sampler that a step bound is for."""
     one_latent: bool | None = None
     """Whether that sampler keeps one z for all its steps; None where it draws a new one at each, or has no latent."""
+    given_label: bool | None = None
+    """Whether it is the likelihood of each example given its label; None where it is that of the example alone."""
     nats: float
     """Per example."""
     stderr: float | None
@@ -118,7 +120,7 @@ class NegativeLogLikelihood:
         return read_fields(cls, {**json, "proposals": None if proposals is None else tuple(proposals)})
 
 
-CIRCUMSTANCES = ("steps", "one_latent", "convention", "particles", "proposals", "draws", "warning")
+CIRCUMSTANCES = ("steps", "one_latent", "given_label", "convention", "particles", "proposals", "draws", "warning")
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,8 @@ class RunReport:
     prior_seconds: float | None = None
     """What its fit took."""
     sampler: str | None = None
+    labels: tuple[str, ...] | None = None
+    """What the labels are called that it learnt from, in the order of the numbers by label."""
     draws: str | None = None
     """The precision of the draws where it is not float64, which alone is exact."""
     results: tuple[StepResult, ...] = ()
@@ -293,6 +297,7 @@ class RunReport:
             "prior": self.prior,
             "prior_seconds": self.prior_seconds,
             "sampler": self.sampler,
+            "labels": None if self.labels is None else list(self.labels),
             "draws": self.draws,
             "results": [result.to_json() for result in self.results],
             "samples": self.samples,
@@ -329,6 +334,7 @@ class RunReport:
             prior=json.get("prior"),
             prior_seconds=json.get("prior_seconds"),
             sampler=json.get("sampler"),
+            labels=tuple(json["labels"]) if "labels" in json else None,
             draws=json.get("draws"),
             results=tuple(map(StepResult.from_json, json["results"])),
             samples=json.get("samples"),

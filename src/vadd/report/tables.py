@@ -242,12 +242,19 @@ def named_numbers(likelihood: LikelihoodReport) -> list[tuple[str, NegativeLogLi
     many = len(likelihood.delbos) > 1
     return [
         *(
-            (f"step bound, T = {bound.steps}" + (", one z" * bool(bound.one_latent)), bound)
+            (f"step bound, T = {bound.steps}" + ", one z" * bool(bound.one_latent) + _given(bound), bound)
             for bound in likelihood.bounds
         ),
-        *([] if likelihood.elbo is None else [("ELBO", likelihood.elbo)]),
-        *(("the paper's DELBO" + (f", K = {found.particles}" if many else ""), found) for found in likelihood.delbos),
+        *([] if likelihood.elbo is None else [("ELBO" + _given(likelihood.elbo), likelihood.elbo)]),
+        *(
+            ("the paper's DELBO" + (f", K = {found.particles}" if many else "") + _given(found), found)
+            for found in likelihood.delbos
+        ),
     ]
+
+
+def _given(found: NegativeLogLikelihood) -> str:
+    return ", given the label" if found.given_label else ""
 
 
 def perplexity_cell(found: NegativeLogLikelihood) -> Cell:

@@ -118,6 +118,8 @@ class Run:
     def labelled(self, label: str | int | None, guidance: float = 1.0) -> "Run":
         """The same run for samples of one label, by its name or number; see :meth:`MaskedDiffusion.labelled`."""
         names = self.format.labels or ()
+        if self.table is not None:
+            raise UserError("the labels of a table are its columns: --where COLUMN=VALUE, in Python where=")
         if label is not None and names and str(label) not in names:
             raise UserError(
                 f"unknown label {str(label)!r}{suggestion(str(label), names)}; known are {', '.join(names)}"

@@ -148,6 +148,22 @@ def test_conditions_that_nothing_fulfils_are_refused(text: str, said: str) -> No
         (NUMBERS if condition.column == "age" else CITIES).shares(condition)
 
 
+def test_conditions_on_dates_are_told_how_to_write_a_range() -> None:
+    days = [date(2020, 1, day) for day in range(1, 9)]
+    column = fit_column("born", ColumnSpec(kind="date"), days, days, "t")
+    with pytest.raises(UserError, match=r"takes a date, or from\.\.to"):
+        column.shares(parse_condition("born=then"))
+
+
+def test_a_value_that_holds_a_bar_can_be_asked_for() -> None:
+    cells = ["=a|b", "a", "b"]
+    column = fit_column("c", ColumnSpec(kind="category"), cells, cells, "t")
+    wanted = {text: column.shares(parse_condition(text)) for text in ("c==a|b", "c=a|b")}
+    codes = column.codes(cells, spelled=True)
+    assert wanted["c==a|b"][codes].tolist() == [1, 0, 0]
+    assert wanted["c=a|b"][codes].tolist() == [0, 1, 1]
+
+
 def small_table() -> RawTable:
     rng = np.random.default_rng(0)
     sex = ["F" if coin else "M" for coin in rng.random(60) < 0.5]

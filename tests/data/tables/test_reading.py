@@ -33,12 +33,16 @@ def test_other_delimiters_are_seen_in_the_header(tmp_path: Path, mark: str) -> N
     [
         (b"", "is empty"),
         (b"a,b\n", "has no rows"),
-        (b"a,b\n1,2\n3\n", r"row 2 \(line 3\) has 1 cells, the header 2: nothing for the column 'b'"),
+        (b"a,b\n1,2\n3\n", r"row 2 \(line 3\) has 1 cell, the header 2: nothing for the column 'b'"),
         (b"a,b\n1,2,9\n", r"row 1 .* '9' stands after the last column 'b'"),
         (b"a,a\n1,2\n", "two columns are called 'a'"),
         (b"a,\n1,2\n", "the column 2 has no name"),
         ("a,b\n1,caf\xe9\n".encode("latin-1"), r"not text in UTF-8: byte 0xe9 in row 1, column 'b'"),
         ("\xe9,b\n1,2\n".encode("latin-1"), r"byte 0xe9 in the header, column 1"),
+        (b"a,b\n1,2\n\xe9t\xe9,4\n", r"byte 0xe9 in row 2, column 'a'"),
+        (b"a,b\n1,2\n\n3,\xe9\n", r"byte 0xe9 in row 2, column 'b'"),
+        (b'a,b\n1,"x,\ny\xe9"\n', r"byte 0xe9 in row 1, column 'b'"),
+        ("\ufeffa,\u00e4\n\u00e4\u00e4,".encode() + b"\xe9\n", "byte 0xe9 in row 1, column '\u00e4'"),
         (b'a,b\n1,"2\n', "line 2 is not CSV"),
     ],
 )

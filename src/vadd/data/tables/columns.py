@@ -147,7 +147,9 @@ class CategoryColumn(Column):
         if condition.words is None:
             raise UserError(f"--where {condition.text}: {self.name!r} is not a number; give its values with =")
         known = {self.key(value) for value in self.values} | {self.key(value) for value, _ in self.rare}
-        wanted = {self.key(word) for word in condition.words}
+        # A value may hold the sign that stands between values.
+        whole = self.key(condition.value)
+        wanted = {whole} if whole in known else {self.key(word) for word in condition.words}
         for word in wanted - known:
             names = [*map(str, self.values), *(str(value) for value, _ in self.rare)]
             raise UserError(

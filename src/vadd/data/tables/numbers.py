@@ -126,8 +126,9 @@ class NumberColumn(Column):
                 for word, open_end in zip(condition.limits(), (-math.inf, math.inf), strict=True)
             )
         except ValueError:
+            span = "from..to" if self.kind in ("date", "datetime") else "from-to"
             raise UserError(
-                f"--where {condition.text}: the column {self.name!r} takes {KIND_NAMES[self.kind]}, or from-to"
+                f"--where {condition.text}: the column {self.name!r} takes {KIND_NAMES[self.kind]}, or {span}"
             ) from None
         if low > high:
             raise UserError(f"--where {condition.text}: the range ends before it begins")

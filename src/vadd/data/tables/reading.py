@@ -1,5 +1,6 @@
 """Tables as they come: CSV, Parquet, pandas and Polars. Cells of a CSV are text; what they mean is for the schema."""
 
+import codecs
 import csv
 import io
 import math
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vadd.errors import UserError
+from vadd.words import plural
 
 Cell = str | int | float | bool | date | datetime | None
 
@@ -109,9 +111,9 @@ def _read_parquet(path: Path) -> RawTable:
 
 
 def _read_csv(path: Path) -> RawTable:
-    content = path.read_bytes()
+    content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     try:
-        text = content.decode("utf-8-sig")
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(_wrongly_encoded(path, content, error.start)) from None
     csv.field_size_limit(LARGEST_CELL)
@@ -143,7 +145,7 @@ def _delimiter(text: str) -> str:
 
 
 def _ragged(path: Path, number: int, line: int, cells: list[str], header: list[str]) -> str:
-    what = f"{path}, row {number} (line {line}) has {len(cells)} cells, the header {len(header)}"
+    what = f"{path}, row {number} (line {line}) has {plural(len(cells), 'cell')}, the header {len(header)}"
     if len(cells) < len(header):
         return f"{what}: nothing for the column {header[len(cells)]!r}"
     return f"{what}: {cells[len(header)]!r} stands after the last column {header[-1]!r}"
@@ -151,10 +153,11 @@ def _ragged(path: Path, number: int, line: int, cells: list[str], header: list[s
 
 def _wrongly_encoded(path: Path, content: bytes, offset: int) -> str:
     """Which row and column hold the byte that is not UTF-8."""
-    before = content[:offset].decode("latin-1")
-    rows = list(csv.reader(io.StringIO(before, newline=""), delimiter=_delimiter(before)))
-    row, cells = max(0, len(rows) - 1), rows[-1] if rows else []
-    column = max(0, len(cells) - 1)
+    # The byte itself may begin a row, which nothing before it tells: a character stands for it.
+    before = content[:offset].decode("utf-8") + "?"
+    reader = csv.reader(io.StringIO(before, newline=""), delimiter=_delimiter(before))
+    rows = [cells for cells in reader if cells]
+    row, column = len(rows) - 1, len(rows[-1]) - 1
     name = rows[0][column] if row and column < len(rows[0]) else str(column + 1)
     where = f"row {row}, column {name!r}" if row else f"the header, column {column + 1}"
     return f"{path} is not text in UTF-8: byte 0x{content[offset]:02x} in {where}"

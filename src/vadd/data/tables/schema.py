@@ -153,9 +153,11 @@ def problem_of(name: str, spec: ColumnSpec, counts: "Counter[Any]") -> str | Non
 def refuse_problems(reports: Sequence[ColumnReport], source: str) -> None:
     for report in reports:
         if report.problem is not None:
+            # No kind helps where there is nothing to read.
+            otherwise = ", or give it another kind in a schema" if report.distinct else ""
             raise UserError(
-                f"{source}: the column {report.name!r} {report.problem}; leave it out with data.skip=[{report.name}], "
-                "or give it another kind in a schema"
+                f"{source}: the column {report.name!r} {report.problem}; leave it out with data.skip=[{report.name}]"
+                f"{otherwise}"
             )
 
 
