@@ -35,18 +35,23 @@ def test_what_is_missing_is_trained_and_then_kept(tmp_path: Path, monkeypatch: p
     assert (tmp_path / "run/metrics.jsonl").read_bytes() == log
 
 
-def test_an_interrupted_training_is_told_and_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("stopped_at", [1, tiny_recipe().training.steps], ids=["first", "last"])
+def test_an_interrupted_training_is_told_and_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_at: int
+) -> None:
+    """Also where it was asked in the last step: the study has more to do, and that was to stop."""
     undisturbed = Trainer.step
 
     def step(self: Trainer, number: int) -> Objective:
-        signal.raise_signal(signal.SIGINT)
+        if number == stopped_at - 1:
+            signal.raise_signal(signal.SIGTERM)
         return undisturbed(self, number)
 
     with monkeypatch.context() as patched:
         patched.setattr(Trainer, "step", step)
-        with pytest.raises(Interrupted, match=f"stopped at step 1, saved in {tmp_path / 'run'}"):
+        with pytest.raises(Interrupted, match=f"stopped at step {stopped_at}, saved in {tmp_path / 'run'}"):
             ensure_trained(tiny_recipe(), tmp_path / "run")
-    assert RunDirectory(tmp_path / "run").checkpoints()[-1].name == "step-00000001"
+    assert RunDirectory(tmp_path / "run").checkpoints()[-1].name == f"step-{stopped_at:08}"
     continued = ensure_trained(tiny_recipe(), tmp_path / "run")
     whole = ensure_trained(tiny_recipe(), tmp_path / "whole")
     assert torch.equal(continued.sample(50), whole.sample(50))

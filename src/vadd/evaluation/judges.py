@@ -63,7 +63,7 @@ def judge_of_data(
     if data.table is not None:
         return TableJudge(data, samples, seed)
     channels = data.shape[-1] if len(data.shape) == 3 else 0
-    if data.train_labels is not None and (channels == 1 or (channels == 3 and data.label_names is not None)):
+    if data.train_labels is not None and channels in (1, 3):
         return FrechetJudge(data, samples, progress)
     return PairJudge(data, samples, seed, progress)
 

@@ -61,7 +61,7 @@ def ensure_trained(recipe: Recipe, path: Path, *, fit: bool = False) -> Run:
     recipe = fitted(recipe, data) if fit else recipe
     on_main_process(create_what_is_missing)
     outcome = train(recipe, directory, data, resume=True)
-    if not outcome.finished:
+    if outcome.stopped or not outcome.finished:
         raise Interrupted(f"stopped at step {outcome.step}, saved in {path}")
     on_main_process(lambda: fit_priors_of_recipe(path))
     return load(path)

@@ -47,6 +47,8 @@ class Outcome:
     finished: bool
     """False when the training was interrupted; a checkpoint of ``step`` was written all the same."""
     seconds: float
+    stopped: bool
+    """Somebody asked to stop, be it in the last step."""
 
 
 def check_trainable(recipe: Recipe) -> None:
@@ -157,10 +159,10 @@ class Trainer:
                 self.stop_request as stop,
                 TrainingDisplay(title, self._about(), self.start, self.settings.steps, silent=silent) as display,
             ):
-                step = self._steps(stop, display)
+                step, stopped = self._steps(stop, display)
         finally:
             self.records.finish()
-        return Outcome(step, step >= self.settings.steps, time.perf_counter() - started)
+        return Outcome(step, step >= self.settings.steps, time.perf_counter() - started, stopped)
 
     def _about(self) -> str:
         """One line for those who want to know at the start whether this is what they meant."""
@@ -172,8 +174,10 @@ class Trainer:
             f"{self.settings.batch}; {size_in_memory(checkpoint_bytes(self.model))} a checkpoint"
         )
 
-    def _steps(self, stop: StopRequest, display: TrainingDisplay) -> int:
-        """Up to the last step, or to the one in which somebody asked to stop; either way its state is saved."""
+    def _steps(self, stop: StopRequest, display: TrainingDisplay) -> tuple[int, bool]:
+        """Up to the last step, or to the one in which somebody asked to stop, and whether somebody did; either way its
+        state is saved.
+        """
         step, stopping, saved = self.start, False, True
         while step < self.settings.steps and not stopping:
             result = self.step(step)
@@ -197,7 +201,7 @@ class Trainer:
                     stopping = self.processes.any(stop.asked)[0]
         if not saved:
             raise UserError("the last checkpoint could not be written; free some space and go on with --resume")
-        return step
+        return step, stopping
 
     def _open(self) -> None:
         """Prepare the directory; from here on it belongs to this training."""
