@@ -215,7 +215,8 @@ def train_page(runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -
     quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     wish = [recipe, upload, model, steps, skip]
     # What was told of something else, or before a mistake, is no plan of this.
-    gr.on([plan.click, *(each.change for each in wish)], None, None, planned, js="() => ''")
+    changes = [recipe.change, upload.change, model.change, steps.change, skip.change]
+    gr.on([plan.click, *changes], None, None, planned, js="() => ''")
     plan.click(on_plan, wish, planned, api_visibility="private", show_progress="minimal")
     start.click(on_start, wish, [name, shown, clock], **quiet)
     stop.click(on_stop, name, shown, **quiet)
