@@ -37,7 +37,11 @@ def baselines(
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(min=0.001, help="Processor time of each training. [default: 1; cifar10: 2]", show_default=False),
+        typer.Option(
+            min=0.001,
+            help="Processor time of each training. [default: 1; mnist: 1.5; text, cifar10: 2]",
+            show_default=False,
+        ),
     ] = None,
     steps: Annotated[
         str | None,

@@ -42,7 +42,7 @@ from vadd.studies.publishing import publish
 
 WEIGHED = ("mdlm", "vadd")
 """The masked models whose candidates are weighed by AR."""
-SHORT_DRAW, MOST_DRAWS = 0.5, 5
+SHORT_DRAW, MOST_DRAWS = 2.0, 5
 """Draws that take less than so many seconds are repeated so often, to time them."""
 
 

@@ -65,7 +65,7 @@ SETTINGS: dict[BaselineData, Setting] = {
     "mnist": Setting(
         "mnist-per-state",
         (one_z("mnist-small"),),
-        1.0,
+        1.5,
         500,
         (1, 5, 20),
         50,
@@ -86,7 +86,7 @@ SETTINGS: dict[BaselineData, Setting] = {
         costly_samples=50,
     ),
     "text": Setting(
-        "text8-per-state", (one_z("text8-small"),), 1.0, 64, (1, 4, 16, 64), 32, particles=16, energy_steps=(1, 4)
+        "text8-per-state", (one_z("text8-small"),), 2.0, 64, (1, 4, 16, 64), 32, particles=16, energy_steps=(1, 4)
     ),
 }
 TRAINED = ("mdlm", "vadd", *(name for name in MODELS if name not in ("mdlm", "vadd", "edlm")))
