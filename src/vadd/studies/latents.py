@@ -41,7 +41,7 @@ class Rows:
 ROWS: dict[LatentData, Rows] = {
     "digits": Rows("digits-per-state", "digits", mdlm_steps=2.4, per_state_steps=1.13, samples=5_000),
     "mnist": Rows("mnist-per-state", "mnist-small", mdlm_steps=1.17, per_state_steps=0.85, samples=10_000),
-    "cifar10": Rows("cifar10-per-state", "cifar10-small", mdlm_steps=1.8, per_state_steps=1.0, samples=1_000),
+    "cifar10": Rows("cifar10-per-state", "cifar10-small", mdlm_steps=1.2, per_state_steps=1.0, samples=1_000),
     "text8": Rows(
         "text8-per-state",
         "text8-small",
