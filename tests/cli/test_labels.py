@@ -67,6 +67,10 @@ def test_samples_are_judged_by_label(labelled_run: Path, tmp_path: Path, vadd_co
     assert len(found["frechet_by_label"]) == 10
     assert min(found["frechet_by_label"]) > 0
     assert "labels" in done.out
+    few = ("--steps", "1", "--samples", "100", "--bound", "none", "--out", tmp_path / "report")
+    compared = vadd_command("compare", labelled_run, *few)
+    assert compared.code == 0, compared.err
+    assert "Samples of each label" in (tmp_path / "report" / "report.html").read_text()
 
 
 def test_a_baseline_without_a_latent_learns_from_labels_too(tmp_path: Path, vadd_command: Command) -> None:

@@ -35,6 +35,7 @@ from vadd.report.figures import (
     training_curves,
 )
 from vadd.report.images import denoising_strip, grids_by_steps, tokens_to_images, traversal_figure
+from vadd.report.label_tables import label_table
 from vadd.report.page import PageSection, write_page
 from vadd.report.table_figures import marginals, pair_matrices
 from vadd.report.table_tables import imputation_table
@@ -112,7 +113,7 @@ def compare(
         ),
         PageSection(
             "Distance from the data",
-            tables=[quality_table(reports), *_imputations(reports)],
+            tables=[quality_table(reports), *_by_label(reports), *_imputations(reports)],
             figures=shown("divergence", "texts"),
             commands=commands if (typed := typed_command()) is None else [typed],
         ),
@@ -232,6 +233,11 @@ def _table_figures(
             pair_matrices(table.names, matrices | halves),
         ),
     }
+
+
+def _by_label(reports: Sequence[RunReport]) -> list[Table]:
+    table = label_table(reports)
+    return [] if table is None else [table]
 
 
 def _imputations(reports: Sequence[RunReport]) -> list[Table]:
