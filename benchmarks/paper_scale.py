@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from vadd.building import example_format
 from vadd.data import DiscreteDataset
 from vadd.recipe import load_recipe
-from vadd.runs.layout import RunDirectory
+from vadd.recipe.building import example_format
+from vadd.run.directory import RunDirectory
 from vadd.training.loop import Trainer
 
 RECIPES = ("checkerboard-paper", "mnist", "cifar10", "lm1b", "openwebtext")

@@ -29,13 +29,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vadd.building import build_model, build_prior, example_format
 from vadd.cli.sample_files import NpyFile
 from vadd.core import MaskedDiffusion, Noise, sample, step_grid
 from vadd.core.sampling import LatentPolicy
 from vadd.recipe import load_recipe
-from vadd.runs.layout import RunDirectory
-from vadd.runs.run import Run
+from vadd.recipe.building import build_model, build_prior, example_format
+from vadd.run.directory import RunDirectory
+from vadd.run.run import Run
 
 SAMPLES = {"checkerboard": 8192, "digits": 4096, "mnist-small": 1024, "cifar10-small": 256, "mnist": 2}
 TEXT = ("openwebtext", "network.size=tiny", "network.recognizer.blocks=1")

@@ -25,8 +25,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from vadd.runs.layout import RunDirectory
-from vadd.runs.status import read_status
+from vadd.run.directory import RunDirectory
+from vadd.run.status import read_status
 from vadd.studio.opened import awaits_prior
 
 PATIENCE = 600

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vadd.building import build_model
 from vadd.core import ExactCount, MaskedBatch, MaskedDiffusion, objective, sample
 from vadd.data import DiscreteDataset, ExampleFormat
 from vadd.recipe import Recipe, load_recipe
+from vadd.recipe.building import build_model
 from vadd.recipe.network import TRANSFORMER_SIZES
-from vadd.runs.layout import RunDirectory
+from vadd.run.directory import RunDirectory
 from vadd.training.loop import Trainer
 
 

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from vadd.building import build_dataset
 from vadd.core import Objective
 from vadd.recipe import Recipe, load_recipe
-from vadd.runs.layout import RunDirectory
+from vadd.recipe.building import build_dataset
+from vadd.run.directory import RunDirectory
 from vadd.training.loop import Trainer
 
 RECIPES = ("checkerboard", "checkerboard-paper", "digits", "pydocs")

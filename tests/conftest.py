@@ -10,8 +10,8 @@ import torch
 
 from tests.helpers.commands import Command, Finished
 from tests.helpers.tiny import TINY_ARRAY, tiny_recipe, train_in
-from vadd.building import recipe_for
 from vadd.cli import main
+from vadd.recipe.building import recipe_for
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,11 +11,11 @@ import vadd
 from tests.helpers.commands import Command
 from tests.helpers.fixtures import inception_network
 from tests.helpers.tiny import train_in
-from vadd.building import build_model, example_format
 from vadd.core import GaussianLatent
 from vadd.data import ExampleFormat
 from vadd.evaluation import evaluate
 from vadd.recipe import UnetNetwork, load_recipe
+from vadd.recipe.building import build_model, example_format
 
 TINY_DIGITS = ("training.steps=30", "training.batch=32", "network.width=32", "training.evaluate_every=30")
 

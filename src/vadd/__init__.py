@@ -11,11 +11,11 @@ from vadd.errors import UserError
 from vadd.version import __version__
 
 if TYPE_CHECKING:
-    from vadd.api.run import Run, load
-    from vadd.api.train import train
     from vadd.core import Denoiser, Recognizer, check
     from vadd.data import DiscreteDataset
     from vadd.recipe import Recipe, load_recipe
+    from vadd.run.api_run import Run, load
+    from vadd.training.api import train
 
 __all__ = [
     "Denoiser",
@@ -36,11 +36,11 @@ _HOMES = {
     "DiscreteDataset": "vadd.data",
     "Recipe": "vadd.recipe",
     "Recognizer": "vadd.core",
-    "Run": "vadd.api.run",
+    "Run": "vadd.run.api_run",
     "check": "vadd.core",
-    "load": "vadd.api.run",
+    "load": "vadd.run.api_run",
     "load_recipe": "vadd.recipe",
-    "train": "vadd.api.train",
+    "train": "vadd.training.api",
 }
 
 

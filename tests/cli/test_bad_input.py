@@ -9,8 +9,8 @@ import pytest
 from tests.helpers.commands import Command
 from tests.helpers.files import contents
 from tests.helpers.tiny import TINY
-from vadd.runs.export import export
-from vadd.runs.layout import RunDirectory
+from vadd.run.directory import RunDirectory
+from vadd.run.export import export
 
 TRAIN = ("train", "checkerboard", *TINY, "--out", "new")
 

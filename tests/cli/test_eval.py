@@ -9,7 +9,7 @@ import vadd
 from tests.helpers.commands import Command
 from vadd.core import Particles
 from vadd.evaluation import BoundSettings, evaluate
-from vadd.runs.layout import RunDirectory
+from vadd.run.directory import RunDirectory
 
 
 def test_eval_writes_the_numbers_it_shows(vadd_command: Command, vadd_run: Path, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from tests.helpers.text_runs import text_recipe
 from tests.helpers.tiny import TINY, train_in
 from vadd.cli import sample
 from vadd.progress import PlainConsole
-from vadd.runs.export import export
-from vadd.runs.layout import RunDirectory
+from vadd.run.directory import RunDirectory
+from vadd.run.export import export
 
 TRAIN = ("train", "checkerboard", *TINY, "--out", "new")
 

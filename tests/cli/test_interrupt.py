@@ -10,8 +10,8 @@ from pathlib import Path
 import vadd
 from tests.helpers.commands import Command
 from tests.helpers.tiny import TINY
-from vadd.runs.checkpoint import read_checkpoint
-from vadd.runs.layout import RunDirectory
+from vadd.run.checkpoint import read_checkpoint
+from vadd.run.directory import RunDirectory
 
 
 def wait_for(file: Path, process: "subprocess.Popen[str]", seconds: float = 60) -> None:

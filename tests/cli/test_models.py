@@ -10,9 +10,9 @@ import torch
 
 from tests.helpers.commands import Command
 from tests.helpers.tiny import SHORT_TRAINING, TINY, tiny_recipe, train_in
-from vadd.building import MODEL_BUILDERS
 from vadd.recipe import EVERY_MODEL, MODELS, load_recipe
-from vadd.runs.run import load
+from vadd.recipe.building import MODEL_BUILDERS
+from vadd.run.run import load
 
 TINY_TOY = ("data.vocab_size=8", "data.train_size=500", "data.test_size=200")
 TINY_CAUSAL = ("network.heads=2", "network.denoiser.width=8", "network.denoiser.blocks=1")

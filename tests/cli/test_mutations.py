@@ -22,8 +22,8 @@ from tests.helpers.commands import Finished
 from tests.helpers.forks import forked
 from tests.helpers.tiny import SHORT_TRAINING, tiny_recipe
 from vadd.recipe import load_recipe
-from vadd.runs.export import export
-from vadd.runs.layout import RunDirectory
+from vadd.run.directory import RunDirectory
+from vadd.run.export import export
 
 ASKED = os.environ.get("VADD_EXAMPLES")
 tampering = settings(

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from tests.helpers.commands import Command
 from vadd.cli.options import DrawingOptions, grouped, parse_steps
 from vadd.errors import UserError
-from vadd.runs.run import Run as LoadedRun
+from vadd.run.run import Run as LoadedRun
 from vadd.words import duration, parse_size, size_in_memory
 
 

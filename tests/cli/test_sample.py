@@ -16,12 +16,12 @@ import vadd
 from tests.helpers.commands import Command
 from tests.helpers.text_runs import BOOK, text_recipe
 from tests.helpers.tiny import train_in
-from vadd.building import SAMPLERS
 from vadd.core import Samples, TokenSampler
 from vadd.evaluation import histogram
-from vadd.generation import memory
 from vadd.recipe import load_recipe
-from vadd.runs.run import Run
+from vadd.recipe.building import SAMPLERS
+from vadd.run import chunks as memory
+from vadd.run.run import Run
 
 DIGITS = (
     "training.steps=5",

@@ -13,9 +13,9 @@ from filelock import FileLock
 
 from tests.helpers.commands import Command
 from vadd.core import LatentHealth
-from vadd.runs.layout import RunDirectory, find_runs, read_records
-from vadd.runs.lock import LOCK, RunLock
-from vadd.runs.status import latent_verdict, read_status
+from vadd.run.directory import RunDirectory, find_runs, read_records
+from vadd.run.lock import LOCK, RunLock
+from vadd.run.status import latent_verdict, read_status
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_run_is_running_while_its_lock_is_held(copy: Path) -> None:
 
 
 def test_looking_twice_at_once_is_not_a_training(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vadd.runs.lock.GLANCE", 10.0)
+    monkeypatch.setattr("vadd.run.lock.GLANCE", 10.0)
     other = FileLock(copy / LOCK, thread_local=False)
     other.acquire()
     threading.Timer(0.05, other.release).start()

@@ -16,13 +16,13 @@ import vadd
 from tests.helpers.commands import Command
 from tests.helpers.people import CITIES, FORMULA, train_people, write_people
 from tests.helpers.tiny import TINY_TABLE, train_in
-from vadd.building import recipe_for
 from vadd.cli.sample_files import csv_lines, sample_file
-from vadd.data.tables.reading import read_table
-from vadd.data.tables.schema import infer
-from vadd.runs.export import export
-from vadd.runs.layout import RunDirectory
-from vadd.runs.tables import cell_probabilities, fill_rows, frame_of, sample_rows
+from vadd.kinds.table.reading import read_table
+from vadd.kinds.table.schema import infer
+from vadd.recipe.building import recipe_for
+from vadd.run.directory import RunDirectory
+from vadd.run.export import export
+from vadd.run.tables import cell_probabilities, fill_rows, frame_of, sample_rows
 
 
 @pytest.fixture(scope="module")

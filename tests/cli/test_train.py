@@ -11,8 +11,8 @@ import vadd
 from tests.helpers.commands import Command
 from tests.helpers.tiny import TINY, TINY_ARRAY, tiny_recipe
 from vadd.recipe import load_recipe, recipe_names
-from vadd.runs.layout import RunDirectory
-from vadd.runs.lock import RunLock
+from vadd.run.directory import RunDirectory
+from vadd.run.lock import RunLock
 
 
 def test_recipes_are_listed_with_what_they_are(vadd_command: Command) -> None:
@@ -129,7 +129,7 @@ def test_another_length_is_told_and_another_recipe_is_refused_with_the_differenc
 def test_a_run_in_which_a_training_runs_is_neither_resumed_nor_replaced(
     vadd_command: Command, vadd_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vadd.runs.lock.PAUSE", 0.0)
+    monkeypatch.setattr("vadd.run.lock.PAUSE", 0.0)
     copy = shutil.copytree(vadd_run, tmp_path / "run")
     before = {file: file.read_bytes() for file in copy.rglob("*") if file.is_file()}
     with RunLock(copy):

@@ -31,17 +31,9 @@ from tests.helpers.plans import (
     planned_law,
     prior_of,
 )
-from vadd.building import SAMPLERS
-from vadd.core import (
-    Ancestral,
-    FirstHitting,
-    MaskedDiffusion,
-    Parallel,
-    Particles,
-    Sampler,
-    step_bound,
-)
+from vadd.core import Ancestral, FirstHitting, MaskedDiffusion, Parallel, Particles, Sampler, step_bound
 from vadd.errors import UserError
+from vadd.recipe.building import SAMPLERS
 
 
 def exact_bound(

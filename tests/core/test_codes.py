@@ -39,7 +39,7 @@ from vadd.core import (
 )
 from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
-from vadd.generation.infilling import latents_that_fit
+from vadd.run.infilling import latents_that_fit
 
 CODES = 3
 PI = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)

@@ -12,10 +12,10 @@ from torch import Tensor
 from tests.helpers.bounds import PriorGrid
 from tests.helpers.exact import LINEAR, SQUARE, TableDenoiser, properties, seeded
 from tests.helpers.plans import Planner, ancestral, first_hitting, model_of, p_value, parallel, planned_law
-from vadd.building import SAMPLERS
 from vadd.core import Ancestral, FirstHitting, Parallel, Sampler, TokenSampler, sample
 from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
+from vadd.recipe.building import SAMPLERS
 
 LEVEL = 1e-5
 EACH = 8000

@@ -6,15 +6,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from tests.helpers.exact import ConstantRecognizer, TableDenoiser, seeded
-from vadd.core import (
-    ExactCount,
-    GaussianLatent,
-    IidTimes,
-    LinearSchedule,
-    MaskedBatch,
-    MaskedDiffusion,
-    NoLatent,
-)
+from vadd.core import ExactCount, GaussianLatent, IidTimes, LinearSchedule, MaskedBatch, MaskedDiffusion, NoLatent
 
 POSITIONS, VALUES, SIZE = 3, 4, 6
 

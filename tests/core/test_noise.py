@@ -13,11 +13,11 @@ from torch import Tensor
 
 from tests.helpers.exact import LINEAR, TableDenoiser, properties, seeded
 from tests.helpers.plans import model_of
-from vadd.building import SAMPLERS
 from vadd.core import Ancestral, Noise, TokenSampler, sample, sampling
 from vadd.core.noise import BLOCK
 from vadd.core.sampling import LatentPolicy
 from vadd.core.token_sampler import DrawPrecision
+from vadd.recipe.building import SAMPLERS
 
 POSITIONS, VALUES = 4, 3
 MASK = VALUES

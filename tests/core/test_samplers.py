@@ -13,7 +13,6 @@ from torch.testing import assert_close
 from tests.helpers.exact import LINEAR, SQUARE, TableDenoiser, for_each_schedule, properties, seeded
 from tests.helpers.exact import KnownSchedule as Known
 from tests.helpers.plans import model_of
-from vadd.building import SAMPLERS
 from vadd.core import (
     Ancestral,
     EntropyBounded,
@@ -30,6 +29,7 @@ from vadd.core import (
 from vadd.core.adaptive_samplers import Order
 from vadd.core.samplers import Grid, RevealPlan
 from vadd.errors import UserError
+from vadd.recipe.building import SAMPLERS
 
 PLANNED: list[Sampler] = [Ancestral(), Parallel(), FirstHitting()]
 ORDERS: list[Order] = ["confidence", "margin", "entropy"]

@@ -22,7 +22,6 @@ from tests.helpers.exact import (
     sampler_distribution,
     seeded,
 )
-from vadd.building import SAMPLERS
 from vadd.core import (
     ExactCount,
     GaussianLatent,
@@ -36,6 +35,7 @@ from vadd.core import (
 )
 from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
+from vadd.recipe.building import SAMPLERS
 
 
 def model_of(latent: bool, **settings: bool) -> MaskedDiffusion:

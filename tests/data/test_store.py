@@ -18,9 +18,9 @@ from vadd.data.text import store
 from vadd.data.text.corpora import Part, Piece
 from vadd.data.text.known import open_corpus
 from vadd.data.text.store import Request, batches, sequences
-from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer
 from vadd.data.text.wrapping import Wrap
 from vadd.errors import UserError
+from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer
 
 LINES = [f"{number} " + "abcdefghij" * (number % 7) for number in range(60)]
 

@@ -20,15 +20,15 @@ from tests.helpers.fixtures import CORPORA
 from tests.helpers.text_runs import BOOK, TINY_NETWORK, text_recipe
 from tests.helpers.texts import TOPICS
 from tests.helpers.tokenizers import small_tokenizer, write_bert
-from vadd.building import build_dataset, recipe_for
 from vadd.data import ExampleFormat
 from vadd.data.text import judging_text, load_text
 from vadd.data.text.detokenizers import lm1b
-from vadd.data.text.tokenizers import CharacterTokenizer
 from vadd.errors import UserError
+from vadd.kinds.text.tokenizers import CharacterTokenizer
 from vadd.recipe import TextData
-from vadd.runs.formats import keep_tokenizer
-from vadd.runs.layout import RunDirectory
+from vadd.recipe.building import build_dataset, recipe_for
+from vadd.run.directory import RunDirectory
+from vadd.run.formats import keep_tokenizer
 from vadd.training.loop import train
 
 

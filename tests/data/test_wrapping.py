@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tests.helpers.exact import properties
 from tests.helpers.tokenizers import small_tokenizer
 from vadd.data.text.corpora import Piece
-from vadd.data.text.tokenizers import CharacterTokenizer, Tokenizer
 from vadd.data.text.wrapping import (
     Wrap,
     check_wrapping,
@@ -21,6 +20,7 @@ from vadd.data.text.wrapping import (
     value_type,
 )
 from vadd.errors import UserError
+from vadd.kinds.text.tokenizers import CharacterTokenizer, Tokenizer
 
 LETTERS = "abcdefgh"
 

@@ -13,8 +13,8 @@ from vadd.data import toy_distribution
 from vadd.errors import UserError
 from vadd.evaluation import entropy, evaluate, histogram, jsd, paper_js
 from vadd.evaluation.metrics import DistributionDistance, PairDistance
-from vadd.runs.layout import RunDirectory
-from vadd.runs.run import Run
+from vadd.run.directory import RunDirectory
+from vadd.run.run import Run
 
 SAMPLES = 3000
 

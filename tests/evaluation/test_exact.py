@@ -6,12 +6,12 @@ import torch
 
 from tests.helpers.exact import chi_square_p_value
 from tests.helpers.tiny import tiny_recipe
-from vadd.building import build_model
 from vadd.core import MaskedDiffusion, sample
 from vadd.core.samplers import Grid
 from vadd.data import ExampleFormat
 from vadd.data.dataset import Array
 from vadd.evaluation.exact import ExactDistributions
+from vadd.recipe.building import build_model
 
 SAMPLES = 60_000
 LEVEL = 1e-5

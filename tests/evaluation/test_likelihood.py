@@ -26,8 +26,8 @@ from vadd.evaluation.likelihood import (
     tightest,
 )
 from vadd.evaluation.reports import NOT_A_BOUND, LikelihoodReport, NegativeLogLikelihood
-from vadd.runs.layout import RunDirectory
-from vadd.runs.run import Run, load
+from vadd.run.directory import RunDirectory
+from vadd.run.run import Run, load
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from vadd.evaluation.metrics import DistributionDistance, PairDistance
 from vadd.evaluation.reports import LikelihoodReport, NegativeLogLikelihood
 from vadd.evaluation.zero_shot import zero_shot
 from vadd.report.results import card_results
-from vadd.runs.run import Run, load
+from vadd.run.run import Run, load
 
 RECORDED: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "recorded_reports.json").read_text())
 """By version 0.1.0: toys (VADD, MDLM, VADD with one latent), an array, padded text, text with a judge, digits by both

@@ -8,9 +8,10 @@ import pytest
 
 from tests.helpers.children import together
 from vadd.evaluation import evaluate
-from vadd.generation import memory, sampling
 from vadd.parallel import process_count
-from vadd.runs.run import load
+from vadd.run import chunks as memory
+from vadd.run import sampling
+from vadd.run.run import load
 
 ROWS, SAMPLES = 64, 300
 

@@ -9,16 +9,16 @@ import torch
 from tests.helpers.people import train_people
 from vadd.core import Particles
 from vadd.data import DiscreteDataset
-from vadd.data.tables import TableCodec
-from vadd.data.tables.columns import CategoryColumn
 from vadd.evaluation import evaluate
 from vadd.evaluation.imputation import _codes, _numbers
 from vadd.evaluation.likelihood import BoundSettings
 from vadd.evaluation.metrics import TableDistance
 from vadd.evaluation.reports import RunReport
 from vadd.evaluation.table_rows import HALVINGS, RowComparison, column_tv, mean_over_pairs, pair_tv
+from vadd.kinds.table import TableCodec
+from vadd.kinds.table.columns import CategoryColumn
 from vadd.report.text_tables import quality_table
-from vadd.runs.run import load
+from vadd.run.run import load
 from vadd.studies.comparison import compare
 
 

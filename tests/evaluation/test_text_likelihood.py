@@ -17,7 +17,6 @@ from tests.helpers.files import write
 from tests.helpers.text_runs import PADDED, SENTENCES, train_on_text
 from vadd.core import Particles, step_bound
 from vadd.core.randomness import BOUNDS, step_generator
-from vadd.data.text.tokenizers import Specials
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, evaluate
 from vadd.evaluation.judges import own_tokens
@@ -25,10 +24,11 @@ from vadd.evaluation.likelihood import character_count, measure_bounds, negative
 from vadd.evaluation.metrics import TextMetrics
 from vadd.evaluation.reports import NOT_A_BOUND, PADS_NOT_SCORED
 from vadd.evaluation.text_statistics import sample_entropy
+from vadd.kinds.text.tokenizers import Specials
 from vadd.report.tables import PADS_NOTE, bound_table
-from vadd.runs.export import export
-from vadd.runs.layout import RunDirectory
-from vadd.runs.run import Run, load
+from vadd.run.directory import RunDirectory
+from vadd.run.export import export
+from vadd.run.run import Run, load
 
 
 @pytest.fixture(scope="module")

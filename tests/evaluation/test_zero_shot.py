@@ -18,7 +18,7 @@ from vadd.evaluation.reading import read_examples, read_text, recognise
 from vadd.evaluation.reports import NOT_A_BOUND, JudgedCorpus, SkippedCorpus, corpus_from_json
 from vadd.evaluation.zero_shot import corpora_in, zero_shot
 from vadd.report.zero_shot import zero_shot_table
-from vadd.runs.run import Run, load
+from vadd.run.run import Run, load
 
 SETTINGS = BoundSettings(Particles(2), (2,), delbo_draws=1, limit=5)
 LETTERS = 'abcdefghijklmnopqrstuvwxyz -"\n'

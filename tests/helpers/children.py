@@ -21,15 +21,15 @@ import torch._dynamo  # optimisers import it when they are made; here, once for 
 import torch.distributed as dist
 
 from vadd import progress
-from vadd.building import build_dataset, build_model
 from vadd.core import Objective, Samples
 from vadd.data import ExampleFormat
-from vadd.generation import memory, sampling
 from vadd.parallel import leave, on_main_process
 from vadd.recipe import Recipe
-from vadd.runs import archive, checkpoint
-from vadd.runs.layout import RunDirectory
-from vadd.runs.run import Run
+from vadd.recipe.building import build_dataset, build_model
+from vadd.run import archive, checkpoint, sampling
+from vadd.run import chunks as memory
+from vadd.run.directory import RunDirectory
+from vadd.run.run import Run
 from vadd.training.loop import Trainer, train
 
 CONTEXT = multiprocessing.get_context("forkserver")

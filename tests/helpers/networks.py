@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vadd.building import build_model, example_format
 from vadd.core import MaskedDiffusion
 from vadd.data import ExampleFormat
-from vadd.planning.counting import model_on_meta
 from vadd.recipe import Recipe
+from vadd.recipe.building import build_model, example_format
+from vadd.recipe.counting import model_on_meta
 
 SMALL: dict[str, dict[str, Any]] = {
     "mlp": {"width": 8},

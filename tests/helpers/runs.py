@@ -4,8 +4,8 @@ from pathlib import Path
 
 import torch
 
-from vadd.runs.checkpoint import TrainingState, read_checkpoint
-from vadd.runs.layout import RunDirectory
+from vadd.run.checkpoint import TrainingState, read_checkpoint
+from vadd.run.directory import RunDirectory
 
 
 def some_state(step: int = 7) -> TrainingState:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from vadd.building import build_dataset
 from vadd.recipe import Recipe, load_recipe
-from vadd.runs.layout import RunDirectory
+from vadd.recipe.building import build_dataset
+from vadd.run.directory import RunDirectory
 from vadd.training.loop import Outcome, train
 
 SMALL_NETWORK = ("network.width=16", "network.denoiser.depth=1", "network.recognizer.depth=1")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.fixtures import official_data
 from tests.helpers.texts import TOPICS, letters_only
-from vadd.data.text.subwords import SubwordTokenizer, published
+from vadd.kinds.text.subwords import SubwordTokenizer, published
 
 Name = Literal["gpt2", "bert"]
 FOLDERS: dict[Name, str] = {"gpt2": "gpt2", "bert": "bert-base-uncased"}

@@ -24,12 +24,12 @@ from tests.helpers.small_transformers import (
     small_recognizer,
     tokens,
 )
-from vadd.building import build_model
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.networks.transformer import TransformerDenoiser, TransformerRecognizer
 from vadd.networks.transformer_blocks import Condition, TransformerSize
 from vadd.recipe import CopiesData, Recipe, TransformerNetwork
+from vadd.recipe.building import build_model
 from vadd.recipe.network import TRANSFORMER_SIZES, TransformerRecognizerSection
 
 GPT2, BERT = 50_257, 30_521

@@ -11,15 +11,15 @@ from PIL import Image
 import vadd
 from tests.helpers.commands import Command
 from tests.helpers.tiny import SHORT_TRAINING
-from vadd.building import build_dataset, recipe_for
 from vadd.data import ExampleFormat
 from vadd.data.image_folder import Look, look_at
 from vadd.data.text.documents import items_in
-from vadd.planning.counting import model_on_meta
-from vadd.planning.plan import count_parameters
-from vadd.planning.warning import LARGE_CHECKPOINT, warn_of_size
 from vadd.recipe import ArrayData, Recipe, TextData, recipe_for_examples, recipe_for_folder
-from vadd.runs.checkpoint import checkpoint_bytes
+from vadd.recipe.building import build_dataset, recipe_for
+from vadd.recipe.counting import model_on_meta
+from vadd.recipe.plan import count_parameters
+from vadd.recipe.size_warning import LARGE_CHECKPOINT, warn_of_size
+from vadd.run.checkpoint import checkpoint_bytes
 
 
 def recipe_of(examples: int, shape: tuple[int, ...], vocab_size: int) -> Recipe:

@@ -15,7 +15,7 @@ from vadd.errors import UserError
 from vadd.progress import Progress, silent
 from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, load_recipe
 from vadd.report.tables import model_label
-from vadd.runs.run import Run, load
+from vadd.run.run import Run, load
 from vadd.studies import baselines, equal_time
 from vadd.studies.baseline_page import baselines_table, likelihood_table, summary_table, verdict
 from vadd.studies.baseline_rows import Row

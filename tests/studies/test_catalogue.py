@@ -15,7 +15,7 @@ from vadd.core import Objective
 from vadd.evaluation.reports import CorpusReport, JudgedCorpus, LikelihoodReport, RunReport
 from vadd.progress import silent
 from vadd.recipe import Recipe
-from vadd.runs.run import Run
+from vadd.run.run import Run
 from vadd.studies import catalogue, speed
 from vadd.studies.catalogue import TARGETS, made_here, planned_evaluation_hours, planned_hours
 from vadd.studies.paper import CORPORA

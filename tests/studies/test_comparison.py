@@ -15,7 +15,7 @@ from vadd.evaluation import BoundSettings
 from vadd.evaluation.metrics import DistributionDistance
 from vadd.files import write_json
 from vadd.report.tables import PADS_NOTE, report_names
-from vadd.runs.run import Run
+from vadd.run.run import Run
 from vadd.studies.comparison import LIKELIHOOD_NOTE, Comparison, compare
 
 

@@ -14,7 +14,7 @@ from vadd.errors import UserError
 from vadd.evaluation import classifier
 from vadd.progress import silent
 from vadd.recipe import load_recipe
-from vadd.runs.checkpoint import read_weights
+from vadd.run.checkpoint import read_weights
 from vadd.studies import ddpm, equal_time
 from vadd.studies.baseline_page import baselines_table
 from vadd.studies.baselines import reproduce_baselines

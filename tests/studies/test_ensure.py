@@ -14,7 +14,7 @@ from tests.helpers.tiny import tiny_recipe
 from vadd.core import Objective
 from vadd.errors import Interrupted, UserError
 from vadd.recipe import Recipe
-from vadd.runs.layout import RunDirectory
+from vadd.run.directory import RunDirectory
 from vadd.studies.ensure import both_models, ensure_trained
 from vadd.training.loop import Trainer
 

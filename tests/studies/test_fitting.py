@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.tiny import tiny_recipe
-from vadd.building import build_dataset
 from vadd.errors import UserError
 from vadd.parallel import Processes
 from vadd.recipe import Recipe, differences, load_recipe, same_learning
+from vadd.recipe.building import build_dataset
 from vadd.studies import fitting
 from vadd.studies.ensure import ensure_trained
 from vadd.studies.fitting import RESERVE, bytes_of_example, choices, fitted, needed_bytes

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from vadd.progress import silent
-from vadd.runs.layout import RunDirectory
-from vadd.runs.priors import prior_records
+from vadd.run.directory import RunDirectory
+from vadd.run.priors import prior_records
 from vadd.studies.latents import latents_table, reproduce_latents
 
 TINY = (

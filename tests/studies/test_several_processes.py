@@ -12,10 +12,10 @@ import torch
 from tests.helpers.children import together
 from tests.helpers.text_runs import TINY_NETWORK
 from tests.helpers.tiny import tiny_recipe
-from vadd.building import build_dataset
 from vadd.parallel import Processes
 from vadd.recipe import Recipe
-from vadd.runs.layout import RunDirectory
+from vadd.recipe.building import build_dataset
+from vadd.run.directory import RunDirectory
 from vadd.studies import fitting, toys
 from vadd.studies.ensure import ensure_trained
 from vadd.studies.fitting import RESERVE, bytes_of_example, needed_bytes

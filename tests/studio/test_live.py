@@ -6,7 +6,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from vadd.runs.run import load
+from vadd.run.run import load
 from vadd.studio.gate import Gate
 from vadd.studio.latent import How, dimensions_of, moved, point_card, point_of_example
 from vadd.studio.live import live_routes

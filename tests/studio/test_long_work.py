@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.studio import PATIENCE, Studio, studio
 from vadd.errors import UserError
-from vadd.runs.status import read_status
+from vadd.run.status import read_status
 from vadd.studio.compare import MOST_WAITING, RESULTS, CancelledError, Comparisons, Job, show_job
 from vadd.studio.opened import OpenRuns
 from vadd.studio.train import Watch

@@ -13,7 +13,7 @@ import torch
 from tests.helpers.people import train_people
 from tests.helpers.studio import PATIENCE
 from vadd.errors import UserError
-from vadd.runs.run import load
+from vadd.run.run import load
 from vadd.studio.draw import Choices, draw, draw_all, show, show_step, write_files
 from vadd.studio.infill import How as Filling
 from vadd.studio.infill import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vadd.runs.run import load
+from vadd.run.run import load
 from vadd.studio.compare import Comparisons
 from vadd.studio.opened import OpenRuns, awaits_prior
 from vadd.studio.train import Watch

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vadd.building import recipe_for
 from vadd.errors import UserError
+from vadd.recipe.building import recipe_for
 from vadd.studio import uploads
 from vadd.studio.uploads import accept
 

@@ -15,8 +15,8 @@ from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.core import Objective
 from vadd.errors import UserError
 from vadd.recipe import Recipe, load_recipe
-from vadd.runs.layout import RunDirectory
-from vadd.runs.lock import RunLock
+from vadd.run.directory import RunDirectory
+from vadd.run.lock import RunLock
 from vadd.training.loop import Trainer
 
 BLOCKS = (

@@ -13,7 +13,7 @@ from tests.helpers.children import CONTEXT, dying_training, reporting_training, 
 from tests.helpers.runs import assert_same_state, log_of, newest
 from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.recipe import Recipe
-from vadd.runs.layout import RunDirectory
+from vadd.run.directory import RunDirectory
 
 LONG, SHORT = 66, 20
 

@@ -21,7 +21,7 @@ from vadd.data import toy_distribution
 from vadd.evaluation import jsd
 from vadd.evaluation.exact import ExactDistributions
 from vadd.recipe import load_recipe
-from vadd.runs.run import Run
+from vadd.run.run import Run
 
 VALUES = 20
 ENTROPY = math.log(VALUES**2 / 2)

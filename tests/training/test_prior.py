@@ -17,10 +17,10 @@ from vadd.data import DiscreteDataset
 from vadd.errors import Interrupted, UserError
 from vadd.networks import CouplingFlow, SequenceFlow
 from vadd.recipe import Recipe, load_recipe
-from vadd.runs.export import export
-from vadd.runs.layout import PriorName, RunDirectory
-from vadd.runs.priors import prior_records
-from vadd.runs.run import Run
+from vadd.run.directory import PriorName, RunDirectory
+from vadd.run.export import export
+from vadd.run.priors import prior_records
+from vadd.run.run import Run
 from vadd.training import prior as fitting
 from vadd.training.prior import fit_prior, fit_priors_of_recipe
 

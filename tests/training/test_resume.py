@@ -9,12 +9,12 @@ from accelerate.utils import is_tensorboard_available
 
 from tests.helpers.runs import assert_same_state, log_of, newest
 from tests.helpers.tiny import tiny_recipe, train_in
-from vadd.building import build_dataset
 from vadd.core import Objective
 from vadd.errors import UserError
 from vadd.recipe import Recipe
-from vadd.runs.checkpoint import read_weights
-from vadd.runs.layout import RunDirectory
+from vadd.recipe.building import build_dataset
+from vadd.run.checkpoint import read_weights
+from vadd.run.directory import RunDirectory
 from vadd.training.loop import Outcome, Trainer, train
 
 

@@ -13,13 +13,13 @@ from tests.helpers.exact import seeded
 from tests.helpers.foreign import POSITIONS, VALUES, random_state, reference_logits
 from tests.helpers.runs import assert_same_state, newest
 from tests.helpers.tiny import tiny_recipe, train_in
-from vadd.building import build_dataset
 from vadd.core import MaskedDiffusion
 from vadd.errors import UserError
-from vadd.networks.starting import latents_own
+from vadd.networks.warm_start import latents_own
 from vadd.recipe import Recipe
-from vadd.runs.export import export
-from vadd.runs.layout import RunDirectory
+from vadd.recipe.building import build_dataset
+from vadd.run.directory import RunDirectory
+from vadd.run.export import export
 from vadd.training.held_out import judge
 from vadd.training.loop import Trainer, train
 

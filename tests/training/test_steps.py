@@ -11,12 +11,12 @@ from torch import nn
 
 from tests.helpers.runs import log_of, newest
 from tests.helpers.tiny import tiny_recipe, train_in
-from vadd.building import build_dataset
 from vadd.core import MaskedDiffusion, Objective
 from vadd.errors import UserError
 from vadd.parallel import Processes
 from vadd.recipe import Recipe, Training
-from vadd.runs.layout import RunDirectory
+from vadd.recipe.building import build_dataset
+from vadd.run.directory import RunDirectory
 from vadd.training.loop import Trainer, train
 from vadd.training.optimizer import Stepper
 

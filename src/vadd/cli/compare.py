@@ -14,7 +14,7 @@ from vadd.errors import UserError
 
 if TYPE_CHECKING:
     from vadd.evaluation import BoundSettings
-    from vadd.runs.run import Run
+    from vadd.run.run import Run
 
 
 @grouped
@@ -50,7 +50,7 @@ def compare(
     from vadd.parallel import Processes, leave
     from vadd.report.tables import bound_table
     from vadd.report.text_tables import quality_table
-    from vadd.runs.run import load
+    from vadd.run.run import load
     from vadd.studies.comparison import compare as compare_runs
 
     Processes()

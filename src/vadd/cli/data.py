@@ -90,8 +90,8 @@ def _list() -> None:
 
 
 def _inspect(file: Path, schema: Path | None, overwrite: bool) -> None:
-    from vadd.data.tables.reading import read_table
-    from vadd.data.tables.schema import infer, inspect, to_yaml
+    from vadd.kinds.table.reading import read_table
+    from vadd.kinds.table.schema import infer, inspect, to_yaml
 
     check_out(schema, overwrite)
     with progress_bar() as progress:

@@ -35,8 +35,8 @@ from vadd.errors import UserError
 if TYPE_CHECKING:
     from vadd.evaluation import BoundSettings, RunReport
     from vadd.progress import Progress
-    from vadd.runs.layout import PriorChoice
-    from vadd.runs.run import Run
+    from vadd.run.directory import PriorChoice
+    from vadd.run.run import Run
 
 DEFAULT_STEPS = "1,2,5,20"
 
@@ -146,9 +146,9 @@ def evaluate(
     wanted = bounds.asked or measures.data is not None or measures.zero_shot is not None
     settings = bounds.settings(zero_shot=measures.zero_shot is not None) if wanted else None
     from vadd.files import write_json
-    from vadd.generation.options import possible_steps
     from vadd.parallel import Processes, leave
-    from vadd.runs.run import load
+    from vadd.run.options import possible_steps
+    from vadd.run.run import load
 
     Processes()
     loaded = load(run, checkpoint=which, prior=measures.prior_choice())

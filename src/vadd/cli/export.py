@@ -34,11 +34,11 @@ def export(
     """
     which = parse_checkpoint(checkpoint)
     check_there(results)
-    from vadd.runs.layout import RunDirectory
+    from vadd.run.directory import RunDirectory
 
     source = RunDirectory.open(run)
     from vadd.report.results import card_results
-    from vadd.runs.export import export as write
+    from vadd.run.export import export as write
 
     card = None if results is None else card_results(results)
     with writing(directory):

@@ -37,11 +37,11 @@ def fit_prior(
     if steps is not None and steps < 1:
         raise UserError(f"--steps must be at least 1, not {steps}")
     which = parse_checkpoint(checkpoint)
-    from vadd.runs.exported import check_model
+    from vadd.run.exported import check_model
 
     check_model(run)
-    from vadd.runs.layout import RunDirectory
-    from vadd.runs.run import load
+    from vadd.run.directory import RunDirectory
+    from vadd.run.run import load
     from vadd.training.prior import fit_prior as fit
 
     RunDirectory.open(run)

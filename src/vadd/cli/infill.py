@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vadd.cli.infill_tasks import Task
-    from vadd.runs.run import Run
+    from vadd.run.run import Run
 
 
 class Half(StrEnum):
@@ -183,8 +183,8 @@ def infill(
     check_trajectory(trajectory, overwrite)
     check_probabilities(probabilities, overwrite, gaps.table)
     check_run(run)
-    from vadd.generation.options import resolve
-    from vadd.runs.run import load
+    from vadd.run.options import resolve
+    from vadd.run.run import load
 
     options = drawing.sampling()
     loaded = with_energy(load(run, prior=parse_prior(drawing.prior)), drawing.energy, drawing.energy_candidates)
@@ -222,7 +222,7 @@ def _complete(run: "Run", task: "Task", n: int, drawing: DrawingOptions, record:
     """``n`` completions of each example, (examples, n, N), and how the first ones came about."""
     import torch
 
-    from vadd.generation.infilling import masked_starts
+    from vadd.run.infilling import masked_starts
 
     starts = masked_starts(run.model, run.shape, task.x, None, n)
     memory = drawing.bytes_at_once()

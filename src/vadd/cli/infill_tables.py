@@ -8,14 +8,14 @@ from vadd.cli.console import out_console
 from vadd.cli.infill_tasks import MOST_SHOWN, Task
 from vadd.cli.sample_files import csv_lines
 from vadd.data.dataset import TO_FILL, Array
-from vadd.data.tables import TableCodec
-from vadd.data.tables.codec import Columns
-from vadd.data.tables.reading import RawTable, read_table
-from vadd.data.tables.writing import check_arrow, write_parquet
 from vadd.errors import UserError
 from vadd.files import write_whole
-from vadd.runs.run import Run
-from vadd.runs.tables import cell_probabilities, merged, table_of
+from vadd.kinds.table import TableCodec
+from vadd.kinds.table.codec import Columns
+from vadd.kinds.table.reading import RawTable, read_table
+from vadd.kinds.table.writing import check_arrow, write_parquet
+from vadd.run.run import Run
+from vadd.run.tables import cell_probabilities, merged, table_of
 
 IMPUTATION = "imputation"
 """The column that tells the copies of a table apart."""

@@ -18,10 +18,10 @@ from vadd.data.dataset import TO_FILL, Array
 from vadd.data.inpainting import Side, half_mask, picture_shape, read_mask, read_pictures
 from vadd.data.text import Tokenizer
 from vadd.data.text.pieces import marked_text
-from vadd.data.text.templates import Template, Templates
 from vadd.errors import UserError
+from vadd.kinds.text.templates import Template, Templates
 from vadd.recipe import TextData
-from vadd.runs.run import Run
+from vadd.run.run import Run
 
 FILLED = "bold cyan"
 MOST_SHOWN = 20

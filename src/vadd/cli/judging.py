@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vadd.evaluation import BoundSettings
     from vadd.evaluation.language_judge import LanguageJudge
     from vadd.progress import Progress
-    from vadd.runs.run import Run
+    from vadd.run.run import Run
 
 HINT = (
     "no generative perplexity without a judge: add --judge with a causal language model, a folder of safetensors, a "

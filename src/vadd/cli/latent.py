@@ -12,7 +12,7 @@ from vadd.errors import UserError
 
 if TYPE_CHECKING:
     from vadd.cli.latent_walks import Walk
-    from vadd.runs.run import Run
+    from vadd.run.run import Run
 
 PATH_POINTS, TRAVERSAL_POINTS = 8, 9
 
@@ -92,7 +92,7 @@ def latent(
     check_run(run)
     from vadd.cli.latent_walks import points_of, present, write_points
     from vadd.core import TokenSampler
-    from vadd.runs.run import load
+    from vadd.run.run import load
 
     token_sampler = TokenSampler(temperature=temperature)
     loaded = load(run)

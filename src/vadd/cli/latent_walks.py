@@ -17,7 +17,7 @@ from vadd.data.dataset import TO_FILL, Array
 from vadd.data.inpainting import read_pictures
 from vadd.errors import UserError, check_range
 from vadd.evaluation.latent_paths import cross, decode, encode, informative_dimensions, line
-from vadd.runs.run import Run
+from vadd.run.run import Run
 
 SIDE = 256
 FRAME, TURN = 120, 700

@@ -14,9 +14,9 @@ from vadd.errors import UserError
 from vadd.words import parse_size
 
 if TYPE_CHECKING:
-    from vadd.generation.options import SamplingOptions
-    from vadd.runs.layout import CheckpointName, PriorChoice
-    from vadd.runs.run import Run
+    from vadd.run.directory import CheckpointName, PriorChoice
+    from vadd.run.options import SamplingOptions
+    from vadd.run.run import Run
 
 Result = TypeVar("Result")
 
@@ -133,7 +133,7 @@ def check_energy(energy: Path | None, candidates: int | None) -> None:
 
 def with_energy(run: "Run", energy: Path | None, candidates: int | None) -> "Run":
     """The run, with its candidates weighed by that of ``energy`` if there is one."""
-    from vadd.runs.run import load
+    from vadd.run.run import load
 
     return run if energy is None else run.with_energy(load(energy), 8 if candidates is None else candidates)
 
@@ -240,7 +240,7 @@ class DrawingOptions:
 
 
 def parse_prior(name: str | None) -> "PriorChoice":
-    """As :func:`vadd.runs.run.load` takes it."""
+    """As :func:`vadd.run.run.load` takes it."""
     match name:
         case None:
             return "fitted"
@@ -291,7 +291,7 @@ def parse_steps(text: str, option: str = "--steps") -> list[int]:
 
 
 def parse_checkpoint(text: str) -> "CheckpointName":
-    """ "latest", "best" or a step, as :func:`vadd.runs.run.load` takes them."""
+    """ "latest", "best" or a step, as :func:`vadd.run.run.load` takes them."""
     match text:
         case "latest" | "best":
             return text
@@ -302,7 +302,7 @@ def parse_checkpoint(text: str) -> "CheckpointName":
 
 def check_run(path: Path) -> None:
     """Whether it can be a run, an exported model or a name on the hub; loading it will tell more."""
-    from vadd.runs.exported import check_model
+    from vadd.run.exported import check_model
 
     check_model(path)
 

@@ -9,7 +9,7 @@ from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, Rec
 from vadd.words import duration, size_in_memory
 
 if TYPE_CHECKING:
-    from vadd.planning.plan import Plan
+    from vadd.recipe.plan import Plan
 
 
 def plan(
@@ -40,7 +40,7 @@ def plan(
     from vadd.recipe import load_recipe
 
     chosen = load_recipe(recipe).with_overrides(overrides or [])
-    from vadd.planning.plan import make_plan
+    from vadd.recipe.plan import make_plan
 
     found = make_plan(chosen, devices=devices, rate=flops)
     _show(found, measured=flops is None)

@@ -10,7 +10,7 @@ from vadd.cli.options import JsonOption, OverwriteOption, check_json
 from vadd.cli.status import show_ago, show_number
 
 if TYPE_CHECKING:
-    from vadd.runs.status import RunStatus
+    from vadd.run.status import RunStatus
 
 
 def runs(
@@ -27,8 +27,8 @@ def runs(
     """
     check_json(json, overwrite)
     from vadd.files import write_json
-    from vadd.runs.layout import find_runs
-    from vadd.runs.status import read_status
+    from vadd.run.directory import find_runs
+    from vadd.run.status import read_status
 
     found = [read_status(path, all_lines=False) for path in find_runs(directory)]
     if found:

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vadd.core import Samples
-    from vadd.data.tables.conditions import Condition
-    from vadd.generation.options import SamplingSettings
+    from vadd.kinds.table.conditions import Condition
     from vadd.parallel import Processes
-    from vadd.runs.run import Run
+    from vadd.run.options import SamplingSettings
+    from vadd.run.run import Run
 
 ALL_LABELS = "all"
 FORMATS = (".npy", ".csv", ".png", ".txt", ".jsonl", ".parquet")
@@ -115,9 +115,9 @@ def sample(
     _check_files(out, trajectory, overwrite)
     check_run(run)
     from vadd.cli.sample_files import check_format
-    from vadd.generation.options import resolve
     from vadd.parallel import Processes, leave, process_count
-    from vadd.runs.run import load
+    from vadd.run.options import resolve
+    from vadd.run.run import load
 
     options = drawing.sampling()
     processes = Processes() if process_count() > 1 else None
@@ -183,7 +183,7 @@ class Plan:
 def _plan(run: "Run", n: int, where: list[str], labels: tuple[str, ...], drawing: DrawingOptions) -> Plan:
     if not where:
         return Plan(n, n // max(1, len(labels)), {}, labels)
-    from vadd.runs.tables import conditions_of, starts_given
+    from vadd.run.tables import conditions_of, starts_given
 
     conditions = conditions_of(run, where)
     with progress_bar() as progress:

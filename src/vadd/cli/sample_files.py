@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from vadd.data.tables.writing import arrow_table, check_arrow, parquet_writer
 from vadd.errors import UserError
 from vadd.files import writing
+from vadd.kinds.table.writing import arrow_table, check_arrow, parquet_writer
 from vadd.words import size_in_memory
 
 if TYPE_CHECKING:
     from vadd.data.dataset import Array
-    from vadd.data.tables.codec import Columns, TableCodec
-    from vadd.data.tables.conditions import Condition
-    from vadd.runs.run import Run
+    from vadd.kinds.table.codec import Columns, TableCodec
+    from vadd.kinds.table.conditions import Condition
+    from vadd.run.run import Run
 
 PLAIN_FORMATS = (".npy", ".csv", ".png")
 TEXT_FORMATS = (".npy", ".csv", ".txt", ".jsonl")

@@ -9,7 +9,7 @@ from vadd.cli.options import JsonOption, OverwriteOption, RunArgument, check_jso
 from vadd.words import duration, shortened
 
 if TYPE_CHECKING:
-    from vadd.runs.status import RunStatus
+    from vadd.run.status import RunStatus
 
 
 def status(run: RunArgument, json: JsonOption = None, overwrite: OverwriteOption = False) -> None:
@@ -25,7 +25,7 @@ def status(run: RunArgument, json: JsonOption = None, overwrite: OverwriteOption
     """
     check_json(json, overwrite)
     from vadd.files import write_json
-    from vadd.runs.status import read_status
+    from vadd.run.status import read_status
 
     found = read_status(run)
     out_console.out(f"{run}: {found.recipe} {found.model}, {found.state}")

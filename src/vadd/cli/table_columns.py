@@ -7,7 +7,7 @@ from vadd.cli.console import err_console, print_columns
 
 if TYPE_CHECKING:
     from vadd.data import DiscreteDataset
-    from vadd.data.tables.schema import ColumnReport
+    from vadd.kinds.table.schema import ColumnReport
 
 LONGEST_EXAMPLE = 20
 

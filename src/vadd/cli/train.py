@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vadd.api.job import Job, check_same_recipe, default_place, prepare
 from vadd.cli.console import err_console, out_console, progress_bar
 from vadd.cli.options import OptionalRecipeArgument, OverridesArgument, check_run, check_there
 from vadd.cli.table_columns import show_table
 from vadd.errors import UserError
 from vadd.presets import check_recipe_name
+from vadd.training.job import Job, check_same_recipe, default_place, prepare
 
 if TYPE_CHECKING:
     from vadd.data import DiscreteDataset
@@ -113,7 +113,7 @@ class Asked:
         return (self._of_data() if self.name is None else self._named(self.name)).with_overrides(self.changes)
 
     def _of_data(self) -> "Recipe":
-        from vadd.building import recipe_for
+        from vadd.recipe.building import recipe_for
         from vadd.recipe.recipe import parse_value
 
         assert self.data is not None
@@ -128,7 +128,7 @@ class Asked:
         recipe = load_recipe(name)
         if self.data is None:
             return recipe
-        from vadd.building import kind_of_data
+        from vadd.recipe.building import kind_of_data
 
         kind, path = kind_of_data(self.data), str(self.data.resolve())
         # A recipe for text says how to read it, and one for tables too; only the file is another.
@@ -143,7 +143,7 @@ class Asked:
 
 
 def _new_job(asked: Asked, out: Path | None, overwrite: bool) -> Job:
-    from vadd.runs.layout import RunDirectory
+    from vadd.run.directory import RunDirectory
 
     recipe = asked.recipe()
     if recipe is None:
@@ -156,7 +156,7 @@ def _new_job(asked: Asked, out: Path | None, overwrite: bool) -> Job:
 
 
 def _job_to_resume(asked: Asked, out: Path | None) -> Job:
-    from vadd.runs.layout import RunDirectory
+    from vadd.run.directory import RunDirectory
 
     if out is None and asked.name is not None and RunDirectory(asked.name).is_run():
         raise UserError(f"a run is named with --out: vadd train --out {asked.name} --resume")
@@ -172,7 +172,7 @@ def _job_to_resume(asked: Asked, out: Path | None) -> Job:
 
 
 def _checked_data(job: Job) -> "DiscreteDataset":
-    from vadd.building import build_dataset
+    from vadd.recipe.building import build_dataset
 
     with progress_bar() as progress:
         return prepare(job, lambda recipe, progress: build_dataset(recipe, progress=progress), progress)

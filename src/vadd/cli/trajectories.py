@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from vadd.data.dataset import Array
     from vadd.report.trajectory import Token
-    from vadd.runs.run import Run
+    from vadd.run.run import Run
 
 FORMATS = (".html", ".gif", ".png", ".npz")
 RECORDED = 4

@@ -4,11 +4,9 @@ Tensors only: no files, no configuration, no printing.
 """
 
 from vadd.core.adaptive_samplers import EntropyBounded, Ordered, Remask
-from vadd.core.autoregression import Autoregressive
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
 from vadd.core.checking import Findings, check
 from vadd.core.codes import CodedLatent
-from vadd.core.energy import EnergyDiffusion, EnergyOfAnother, EnergyWeighted, LearnedEnergy
 from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.labels import LabelledLatent
@@ -42,26 +40,16 @@ from vadd.core.priors import FlowPrior, Prior, StandardNormal
 from vadd.core.samplers import Ancestral, FirstHitting, LeftToRight, Parallel, Sampler, step_grid
 from vadd.core.sampling import Samples, sample
 from vadd.core.schedule import CosineSchedule, LinearSchedule, PolynomialSchedule, Schedule
-from vadd.core.score_entropy import ScoreEntropy
 from vadd.core.token_sampler import TokenSampler
-from vadd.core.transitions import Analytic, Euler, UniformSteps
-from vadd.core.uniform_noise import UniformDiffusion
-from vadd.core.value_rates import ValueRates, ValueSteps
 
 __all__ = [
-    "Analytic",
     "Ancestral",
-    "Autoregressive",
     "BlindLatent",
     "CodedLatent",
     "CosineSchedule",
     "Denoiser",
     "DiagonalGaussian",
-    "EnergyDiffusion",
-    "EnergyOfAnother",
-    "EnergyWeighted",
     "EntropyBounded",
-    "Euler",
     "EvenWeights",
     "Evidence",
     "ExactCount",
@@ -73,7 +61,6 @@ __all__ = [
     "LabelledLatent",
     "Latent",
     "LatentHealth",
-    "LearnedEnergy",
     "LeftToRight",
     "Levels",
     "LinearSchedule",
@@ -95,16 +82,11 @@ __all__ = [
     "Sampler",
     "Samples",
     "Schedule",
-    "ScoreEntropy",
     "SharedLatent",
     "StandardNormal",
     "StepTimes",
     "StratifiedTimes",
     "TokenSampler",
-    "UniformDiffusion",
-    "UniformSteps",
-    "ValueRates",
-    "ValueSteps",
     "check",
     "elbo",
     "k_sample_delbo",

@@ -8,9 +8,9 @@ from vadd.data.digits import load_digits
 from vadd.data.given import check_dataset, load_dataset, save_dataset
 from vadd.data.image_folder import load_image_folder
 from vadd.data.mnist import load_mnist
-from vadd.data.tables import load_table
 from vadd.data.text import load_text
 from vadd.data.toy import load_toy, toy_distribution, toy_sample
+from vadd.kinds.table import load_table
 
 __all__ = [
     "DiscreteDataset",

@@ -13,8 +13,8 @@ from torch import Tensor
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
-    from vadd.data.tables.codec import TableCodec
-    from vadd.data.text.tokenizers import Tokenizer
+    from vadd.kinds.table.codec import TableCodec
+    from vadd.kinds.text.tokenizers import Tokenizer
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

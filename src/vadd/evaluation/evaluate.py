@@ -20,12 +20,12 @@ from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.likelihood import BoundSettings, has_latent, judge_latent, measure_bounds, true_distribution
 from vadd.evaluation.nearest import COMPARED, nearest_report
 from vadd.evaluation.reports import RunReport, StepResult
-from vadd.generation.options import SamplingOptions
 from vadd.parallel import Processes, process_count
 from vadd.progress import Progress, named, silent, warn
 from vadd.recipe import Recipe, how_computed, published_recipe, unlike
-from vadd.runs.metrics import training_seconds
-from vadd.runs.run import Run
+from vadd.run.metrics import training_seconds
+from vadd.run.options import SamplingOptions
+from vadd.run.run import Run
 from vadd.words import plural
 
 DEFAULT_STEPS = (1, 2, 5, 20)

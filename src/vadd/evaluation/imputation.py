@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from vadd.data.dataset import TO_FILL, Array
-from vadd.data.tables import TableCodec
 from vadd.evaluation.metrics import read_fields
+from vadd.kinds.table import TableCodec
 from vadd.progress import Progress, silent
-from vadd.runs.run import Run
-from vadd.runs.tables import cell_probabilities
+from vadd.run.run import Run
+from vadd.run.tables import cell_probabilities
 
 HIDDEN = 0.2
 """Share of the cells."""

@@ -8,7 +8,7 @@ import torch
 from vadd.data.dataset import Array, DiscreteDataset
 from vadd.evaluation.metrics import Metrics
 from vadd.evaluation.reports import JudgeReport, RealText
-from vadd.runs.run import Run
+from vadd.run.run import Run
 
 
 class Judge(ABC):

@@ -27,7 +27,7 @@ from vadd.evaluation.table_rows import RowComparison
 from vadd.evaluation.text_labels import LabelReader
 from vadd.evaluation.text_statistics import text_statistics
 from vadd.progress import Progress
-from vadd.runs.run import Run
+from vadd.run.run import Run
 
 
 def choose_judge(

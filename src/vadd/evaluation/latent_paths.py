@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from vadd.building import rows_at_once
 from vadd.core import MaskedBatch, MaskedDiffusion, Noise, TokenSampler
 from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.randomness import SAMPLING, step_generator
 from vadd.core.sampling import sample
 from vadd.errors import UserError
-from vadd.runs.run import Run
+from vadd.recipe.building import rows_at_once
+from vadd.run.run import Run
 
 JUDGED = 1000
 """Held-out examples by which the dimensions that matter are found."""

@@ -13,14 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.building import rows_at_once, sampler_named
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latents import Particles, ProposalName
 from vadd.core.randomness import BOUNDS, HEALTH, PILOT, step_generator
 from vadd.core.samplers import Grid
 from vadd.data.dataset import Array
-from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer
 from vadd.errors import UserError
 from vadd.evaluation.reports import (
     NOT_A_BOUND,
@@ -30,11 +28,13 @@ from vadd.evaluation.reports import (
     LikelihoodReport,
     NegativeLogLikelihood,
 )
-from vadd.generation.effort import check_time
-from vadd.generation.options import choose_sampler
+from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
-from vadd.runs.run import Run
+from vadd.recipe.building import rows_at_once, sampler_named
+from vadd.run.effort import check_time
+from vadd.run.options import choose_sampler
+from vadd.run.run import Run
 
 BATCH, TEXT_BATCH = 1000, 32
 """Examples that share a generator; part of what a seed means, and the portions that several processes divide."""

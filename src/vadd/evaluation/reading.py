@@ -11,7 +11,7 @@ from vadd.data.text.known import CorpusName
 from vadd.errors import UserError
 from vadd.progress import Progress, silent
 from vadd.recipe import TextData
-from vadd.runs.run import Run
+from vadd.run.run import Run
 
 NAMED: tuple[CorpusName, ...] = tuple(name for name in get_args(CorpusName) if name not in ("files", "pydocs"))
 

@@ -12,7 +12,7 @@ import torch
 
 from vadd.data.dataset import Array
 from vadd.progress import Progress, silent
-from vadd.runs.run import Run
+from vadd.run.run import Run
 
 LEARNT, ASKED = 20_000, 5_000
 """Documents at most: training ones that it learns from, and held-out ones that it is asked about."""

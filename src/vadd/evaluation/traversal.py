@@ -7,7 +7,7 @@ import torch
 
 from vadd.data.dataset import Array
 from vadd.evaluation.latent_paths import cross, informative_dimensions, point_of, posterior_of
-from vadd.runs.run import Run
+from vadd.run.run import Run
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from vadd.evaluation.reading import read_text, recognise
 from vadd.evaluation.reports import CorpusReport, JudgedCorpus, SkippedCorpus
 from vadd.progress import Progress, named, silent
 from vadd.recipe import TextData
-from vadd.runs.run import Run
+from vadd.run.run import Run
 
 SUFFIXES = frozenset({".txt", ".jsonl", ".csv"})
 

@@ -8,7 +8,7 @@ from vadd.parsing import read_json
 from vadd.report.tables import bound_table, latent_table
 from vadd.report.text_tables import quality_table
 from vadd.report.zero_shot import zero_shot_table
-from vadd.runs.model_card import CardResults
+from vadd.run.model_card import CardResults
 
 
 def card_results(file: Path) -> CardResults:

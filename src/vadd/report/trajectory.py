@@ -18,7 +18,7 @@ import numpy as np
 from jinja2 import Environment
 
 from vadd.data.text.pieces import pieces
-from vadd.data.text.tokenizers import Tokenizer
+from vadd.kinds.text.tokenizers import Tokenizer
 from vadd.report.images import (
     MASK_COLOUR,
     Array,

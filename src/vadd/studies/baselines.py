@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vadd.building import build_dataset
 from vadd.core import Particles, Samples
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings
@@ -29,8 +28,9 @@ from vadd.files import write_json
 from vadd.parallel import is_main
 from vadd.progress import Progress, named, note, warn
 from vadd.recipe import COMPARED_ONLY
+from vadd.recipe.building import build_dataset
 from vadd.report.tables import model_label
-from vadd.runs.run import Run, load
+from vadd.run.run import Run, load
 from vadd.studies.baseline_page import baselines_section
 from vadd.studies.baseline_rows import Absent, Row, rows_kept, to_json
 from vadd.studies.contenders import Contender, DdpmContender, RunContender

@@ -9,10 +9,10 @@ from typing import Any
 
 import yaml
 
-from vadd.building import example_format
-from vadd.planning.counting import model_on_meta, sampling_flops, training_cost
 from vadd.progress import Progress, silent
 from vadd.recipe import Recipe, Training, load_recipe, validate
+from vadd.recipe.building import example_format
+from vadd.recipe.counting import model_on_meta, sampling_flops, training_cost
 from vadd.studies import images, recognition, text, toys
 from vadd.studies.measuring import Measuring
 from vadd.words import duration

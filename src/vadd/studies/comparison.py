@@ -22,7 +22,6 @@ from vadd.evaluation.metrics import Distance
 from vadd.evaluation.table_rows import RowComparison, pair_tv
 from vadd.evaluation.traversal import traverse
 from vadd.files import write_json
-from vadd.generation.options import possible_steps
 from vadd.parallel import is_main
 from vadd.progress import Progress, named, silent
 from vadd.report.figures import (
@@ -42,7 +41,8 @@ from vadd.report.table_tables import imputation_table
 from vadd.report.tables import PADS_NOTE, Table, bound_table, latent_table, model_label, report_names
 from vadd.report.text_figures import text_by_steps
 from vadd.report.text_tables import quality_table, side_by_side
-from vadd.runs.run import Run
+from vadd.run.options import possible_steps
+from vadd.run.run import Run
 from vadd.words import plural, typed_command
 
 STRIP_STEPS = 10

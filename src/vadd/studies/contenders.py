@@ -15,11 +15,11 @@ from vadd.evaluation.judges import choose_judge, judge_of_data
 from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.likelihood import measure_bounds
 from vadd.evaluation.reports import NegativeLogLikelihood
-from vadd.generation.options import possible_steps
 from vadd.progress import Progress
 from vadd.recipe import MODELS
-from vadd.runs.layout import MANIFEST, PRIORS
-from vadd.runs.run import Run
+from vadd.run.directory import MANIFEST, PRIORS
+from vadd.run.options import possible_steps
+from vadd.run.run import Run
 from vadd.studies.ddpm import LEVELS, Ddpm, weights_of
 from vadd.studies.equal_time import processor_seconds
 

@@ -20,7 +20,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vadd.building import build_dataset, build_model
 from vadd.core.randomness import MASKS, SAMPLING, ShuffledBatches, step_generator
 from vadd.core.sampling import Samples
 from vadd.data import DiscreteDataset
@@ -30,8 +29,9 @@ from vadd.parallel import Processes, held_by_main_process
 from vadd.parsing import read_json
 from vadd.progress import Progress
 from vadd.recipe import Recipe
-from vadd.runs.checkpoint import TrainingState, checkpoint_bytes, read_checkpoint, write_checkpoint
-from vadd.runs.layout import RunDirectory
+from vadd.recipe.building import build_dataset, build_model
+from vadd.run.checkpoint import TrainingState, checkpoint_bytes, read_checkpoint, write_checkpoint
+from vadd.run.directory import RunDirectory
 from vadd.studies.equal_time import Lengths, steps_of, timed_recipe
 from vadd.training.display import TrainingDisplay
 from vadd.training.ema import Ema

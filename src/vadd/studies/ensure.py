@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from vadd.building import build_dataset
 from vadd.errors import Interrupted, UserError
 from vadd.parallel import on_main_process
 from vadd.recipe import COMPUTING, Recipe, differences, load_recipe, same_learning
-from vadd.runs.layout import RunDirectory, step_of
-from vadd.runs.run import Run, load
+from vadd.recipe.building import build_dataset
+from vadd.run.directory import RunDirectory, step_of
+from vadd.run.run import Run, load
 from vadd.studies.fitting import fitted
 from vadd.training.loop import check_trainable, train
 from vadd.training.prior import fit_priors_of_recipe

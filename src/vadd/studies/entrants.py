@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from vadd.building import MODEL_BUILDERS, example_format
 from vadd.errors import UserError
 from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, differences, load_recipe, suggestion
+from vadd.recipe.building import MODEL_BUILDERS, example_format
 from vadd.report.tables import model_label
 from vadd.studies.baseline_rows import Absent
 from vadd.studies.ddpm import check_installed

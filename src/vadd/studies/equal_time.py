@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from vadd.building import build_dataset, build_prior, rows_at_once
 from vadd.core import MaskedDiffusion
 from vadd.data import DiscreteDataset
 from vadd.files import write_json
@@ -20,8 +19,9 @@ from vadd.parallel import Processes
 from vadd.parsing import read_json
 from vadd.progress import Progress
 from vadd.recipe import Recipe, Training
-from vadd.runs.layout import RunDirectory, step_of
-from vadd.runs.run import Run
+from vadd.recipe.building import build_dataset, build_prior, rows_at_once
+from vadd.run.directory import RunDirectory, step_of
+from vadd.run.run import Run
 from vadd.studies.ensure import ensure_trained
 from vadd.training.ema import Ema
 from vadd.training.loop import Trainer

@@ -13,7 +13,7 @@ from vadd.progress import Progress
 from vadd.recipe import Recipe, load_recipe
 from vadd.report.page import PageSection
 from vadd.report.tables import Cell, Table, report_names
-from vadd.runs.run import Run, load
+from vadd.run.run import Run, load
 from vadd.studies.comparison import Comparison, compare
 from vadd.studies.ensure import COMPARED, check_overrides, ensure_trained
 from vadd.studies.measuring import command_line

@@ -9,7 +9,7 @@ from vadd.core import Particles
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings
 from vadd.evaluation.evaluate import MOST_SAMPLES
-from vadd.generation.effort import check_steps, check_time
+from vadd.run.effort import check_steps, check_time
 from vadd.studies.paper import DRAWS, PARTICLES
 
 Scale = Literal["small", "paper"]

@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from vadd.building import example_format
 from vadd.data import DiscreteDataset
 from vadd.parallel import Processes
 from vadd.progress import Progress
 from vadd.recipe import Recipe, differences, how_computed
+from vadd.recipe.building import example_format
 from vadd.report.page import PageSection
 from vadd.report.tables import Cell, Table, model_label
-from vadd.runs.layout import RunDirectory
+from vadd.run.directory import RunDirectory
 from vadd.studies.ensure import both_models
 from vadd.studies.fitting import fitted
 from vadd.studies.measuring import Scale, command_line

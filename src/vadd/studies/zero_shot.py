@@ -15,7 +15,7 @@ from vadd.progress import Progress, named
 from vadd.report.page import PageSection
 from vadd.report.tables import PADS_NOTE, Cell, Table, perplexity_cell, report_names
 from vadd.report.zero_shot import SPELLED_NOTE, skipped_notes
-from vadd.runs.run import load
+from vadd.run.run import load
 from vadd.studies.beside import kinship_notes
 from vadd.studies.comparison import Comparison
 from vadd.studies.ensure import ensure_all_trained

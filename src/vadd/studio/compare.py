@@ -15,7 +15,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from vadd.errors import UserError
-from vadd.runs.run import Run
+from vadd.run.run import Run
 from vadd.studio.hints import hint
 from vadd.studio.opened import OpenRuns, newest_weights
 from vadd.studio.problems import described, told

@@ -13,9 +13,9 @@ import torch
 from vadd.core import TokenSampler
 from vadd.data.dataset import Array
 from vadd.errors import UserError
-from vadd.generation.options import SamplingOptions
 from vadd.progress import Progress, named, silent
-from vadd.runs.run import Run
+from vadd.run.options import SamplingOptions
+from vadd.run.run import Run
 from vadd.studio.opened import OpenRuns, alone
 from vadd.studio.views import card, cards, view_of
 from vadd.words import plural

@@ -4,7 +4,7 @@ from typing import Any
 
 import gradio as gr
 
-from vadd.building import SAMPLERS
+from vadd.recipe.building import SAMPLERS
 from vadd.studio.draw import (
     SIDE_BY_SIDE,
     Choices,

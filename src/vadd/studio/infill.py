@@ -12,14 +12,14 @@ from markupsafe import Markup
 
 from vadd.data.dataset import TO_FILL, Array
 from vadd.data.inpainting import picture_shape
-from vadd.data.tables.reading import MISSING_WORDS, RawTable
 from vadd.data.text.pieces import marked_text as marked_pieces
-from vadd.data.text.templates import Templates
 from vadd.errors import UserError
+from vadd.kinds.table.reading import MISSING_WORDS, RawTable
+from vadd.kinds.text.templates import Templates
 from vadd.progress import Progress, silent
 from vadd.recipe import TextData
-from vadd.runs.run import Run
-from vadd.runs.tables import fill_rows, table_of
+from vadd.run.run import Run
+from vadd.run.tables import fill_rows, table_of
 from vadd.studio.opened import alone
 from vadd.studio.views import ImageView, NumberView, PointView, TableView, card, cards, marked_text, pixels, table
 

@@ -13,7 +13,7 @@ from vadd.core import TokenSampler
 from vadd.errors import UserError
 from vadd.evaluation.latent_paths import JUDGED, decode, encode, informative_dimensions, posterior_of
 from vadd.evaluation.likelihood import has_latent
-from vadd.runs.run import Run
+from vadd.run.run import Run
 from vadd.studio.infill import held_out
 from vadd.studio.opened import OpenRuns, alone
 from vadd.studio.views import ImageView, PointView, View, card, cards, view_of

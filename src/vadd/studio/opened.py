@@ -10,12 +10,12 @@ from weakref import WeakKeyDictionary
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.recipe import Recipe
-from vadd.runs.exported import check_model, find_exported
-from vadd.runs.formats import exported_format, read_format, read_tokenizer
-from vadd.runs.layout import RunDirectory
-from vadd.runs.priors import prior_records
-from vadd.runs.run import Run, load
-from vadd.runs.status import read_status
+from vadd.run.directory import RunDirectory
+from vadd.run.exported import check_model, find_exported
+from vadd.run.formats import exported_format, read_format, read_tokenizer
+from vadd.run.priors import prior_records
+from vadd.run.run import Run, load
+from vadd.run.status import read_status
 from vadd.studio.views import View, kind_of
 
 

@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from vadd.errors import UserError
 from vadd.recipe import Recipe, recipe_names
-from vadd.runs.layout import RunDirectory
-from vadd.runs.run import Run
+from vadd.run.directory import RunDirectory
+from vadd.run.run import Run
 from vadd.studio.draw import title_of
 from vadd.studio.hints import hint
 from vadd.studio.opened import OpenRuns, alone, awaits_prior

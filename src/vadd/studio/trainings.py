@@ -12,12 +12,12 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from vadd.building import recipe_for
 from vadd.errors import UserError
-from vadd.planning.plan import make_plan
 from vadd.recipe import Recipe, load_recipe
-from vadd.runs.layout import RunDirectory
-from vadd.runs.status import RunStatus, read_status
+from vadd.recipe.building import recipe_for
+from vadd.recipe.plan import make_plan
+from vadd.run.directory import RunDirectory
+from vadd.run.status import RunStatus, read_status
 from vadd.studio.opened import OpenRuns, awaits_prior
 from vadd.words import duration, size_in_memory
 

@@ -12,8 +12,8 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from vadd.data.dataset import Array, ExampleFormat
-from vadd.runs.run import Run
-from vadd.runs.tables import table_of
+from vadd.run.run import Run
+from vadd.run.tables import table_of
 
 RECORDED_VALUES = 4_000_000
 """Of the states of a trajectory that a visitor's session keeps."""

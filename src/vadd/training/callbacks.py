@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Unpack
 from torch import Tensor
 
 from vadd.core import LatentHealth, Objective
-from vadd.generation.options import SamplingOptions
+from vadd.run.options import SamplingOptions
 
 if TYPE_CHECKING:
-    from vadd.runs.run import Run
+    from vadd.run.run import Run
 
 
 @dataclass(frozen=True, kw_only=True)

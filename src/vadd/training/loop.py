@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from vadd.building import OwnNetworks, build_mask_draw, build_model, rows_at_once
 from vadd.core import MaskedBatch, MaskedDiffusion, Objective, kl_warmup, objective
 from vadd.core.masking import BatchPart, Masking
 from vadd.core.randomness import MASKS, ShuffledBatches, seed_dropout, step_generator
@@ -21,11 +20,12 @@ from vadd.errors import UserError
 from vadd.parallel import Processes, held_by_main_process, is_main
 from vadd.progress import warn
 from vadd.recipe import Recipe
-from vadd.runs.archive import Archive
-from vadd.runs.checkpoint import TrainingState, checkpoint_bytes, read_checkpoint
-from vadd.runs.formats import keep_table, keep_tokenizer, write_format
-from vadd.runs.layout import RunDirectory
-from vadd.runs.run import Run
+from vadd.recipe.building import OwnNetworks, build_mask_draw, build_model, rows_at_once
+from vadd.run.archive import Archive
+from vadd.run.checkpoint import TrainingState, checkpoint_bytes, read_checkpoint
+from vadd.run.directory import RunDirectory
+from vadd.run.formats import keep_table, keep_tokenizer, write_format
+from vadd.run.run import Run
 from vadd.training.callbacks import Callbacks, Told
 from vadd.training.compile import compile_networks
 from vadd.training.display import TrainingDisplay

@@ -15,7 +15,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vadd.building import OwnNetworks, build_prior, rows_at_once
 from vadd.core import CodedLatent, DiagonalGaussian, FlowPrior, LabelledLatent, MaskedBatch, MaskedDiffusion
 from vadd.core.patterns import InfillMasks
 from vadd.core.randomness import PRIOR, seed_dropout, step_generator
@@ -24,11 +23,12 @@ from vadd.files import remove
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent, warn
 from vadd.recipe import Training
-from vadd.runs.archive import Archive
-from vadd.runs.checkpoint import TrainingState, read_checkpoint, read_weights, write_checkpoint
-from vadd.runs.layout import PriorName, RunDirectory
-from vadd.runs.priors import PriorRecord, prior_records, write_prior
-from vadd.runs.run import Run, load
+from vadd.recipe.building import OwnNetworks, build_prior, rows_at_once
+from vadd.run.archive import Archive
+from vadd.run.checkpoint import TrainingState, read_checkpoint, read_weights, write_checkpoint
+from vadd.run.directory import PriorName, RunDirectory
+from vadd.run.priors import PriorRecord, prior_records, write_prior
+from vadd.run.run import Run, load
 from vadd.training.ema import Ema
 from vadd.training.interrupt import StopRequest
 from vadd.training.optimizer import Stepper
@@ -56,7 +56,7 @@ def fit_prior(
     steps: int | None = None,
     progress: Progress = silent,
 ) -> FittedPrior:
-    """Fit a prior to the weights that the run was loaded with and write it beside them; see :mod:`vadd.runs.priors`."""
+    """Fit a prior to the weights that the run was loaded with and write it beside them; see :mod:`vadd.run.priors`."""
     if run.model.latent.dim == 0:
         raise UserError(f"{run.directory.path} has no latent: it is a model without one, like MDLM, and needs no prior")
     if isinstance(run.model.latent, CodedLatent):

@@ -3,8 +3,8 @@
 import math
 
 from vadd.recipe import Recipe
-from vadd.runs.layout import RunDirectory
-from vadd.runs.metrics import MetricsLog, forget_after
+from vadd.run.directory import RunDirectory
+from vadd.run.metrics import MetricsLog, forget_after
 from vadd.training.held_out import HeldOut
 from vadd.training.trackers import Trackers
 

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from vadd.core import MaskedDiffusion
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
-from vadd.networks.foreign import transformer_weights
-from vadd.networks.starting import latents_own, take_over
+from vadd.networks.public_weights import transformer_weights
+from vadd.networks.warm_start import latents_own, take_over
 from vadd.recipe import Recipe
-from vadd.runs.run import load
+from vadd.run.run import load
 
 
 def start_from(model: MaskedDiffusion, recipe: Recipe, format: ExampleFormat) -> None:

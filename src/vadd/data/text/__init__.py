@@ -17,13 +17,13 @@ from vadd.data.places import data_directory
 from vadd.data.text.corpora import Corpus, SplitDocuments
 from vadd.data.text.documents import Documents, TextFiles
 from vadd.data.text.known import LABEL_FIELD, CorpusName, open_corpus, open_for_judging
-from vadd.data.text.saved_tokenizers import load_tokenizer
 from vadd.data.text.store import Request, sequences
-from vadd.data.text.subwords import published, read_tokenizer_json, train_bpe
 from vadd.data.text.text8 import Spelled
-from vadd.data.text.tokenizers import ByteTokenizer, CharacterTokenizer, Special, Tokenizer
 from vadd.data.text.wrapping import Wrap, check_wrapping, needed_specials
 from vadd.errors import UserError
+from vadd.kinds.text.saved_tokenizers import load_tokenizer
+from vadd.kinds.text.subwords import published, read_tokenizer_json, train_bpe
+from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer, Special, Tokenizer
 from vadd.progress import Progress, silent
 
 __all__ = ["Tokenizer", "TokenizerName", "judging_text", "load_text", "load_tokenizer", "make_tokenizer", "pad_value"]

@@ -6,7 +6,7 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from vadd.data.dataset import Array
-from vadd.data.text.tokenizers import Tokenizer
+from vadd.kinds.text.tokenizers import Tokenizer
 
 
 def pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:

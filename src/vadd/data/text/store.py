@@ -28,10 +28,10 @@ from filelock import FileLock
 from vadd.data.dataset import Array
 from vadd.data.places import data_directory
 from vadd.data.text.corpora import Corpus, Part, Piece
-from vadd.data.text.tokenizers import Tokenizer
 from vadd.data.text.wrapping import Wrap, count_sequences, cut_sequences, encode_pieces, value_type
 from vadd.errors import UserError
 from vadd.files import whole_file
+from vadd.kinds.text.tokenizers import Tokenizer
 from vadd.progress import Progress, silent
 
 FORMAT = 1

@@ -14,8 +14,8 @@ import numpy as np
 
 from vadd.data.dataset import Array
 from vadd.data.text.corpora import Piece
-from vadd.data.text.tokenizers import Special, Tokenizer
 from vadd.errors import UserError
+from vadd.kinds.text.tokenizers import Special, Tokenizer
 
 Wrap = Literal["packed", "wrapped", "padded"]
 

@@ -1,1 +1,0 @@
-"""Samples and completions of a model in bounded memory."""

@@ -1,0 +1,180 @@
+"""Columns that know their values: cells to codes 0..size-1 and back. The code of a missing cell is the last one."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from vadd.data.dataset import Array
+from vadd.errors import UserError
+from vadd.kinds.table.conditions import Condition
+from vadd.kinds.table.reading import Cell
+from vadd.kinds.table.schema import Kind
+from vadd.words import suggestion
+
+NOTHING = -1
+"""The code of a missing cell in a column that has no value for it."""
+Gaps = Literal["value", "unknown", "never"]
+"""Missing cells are a value of their own, are unknown, or there are none."""
+
+
+class Column(ABC):
+    """What every column can do."""
+
+    name: str
+    kind: Kind
+    missing: Gaps
+
+    @property
+    @abstractmethod
+    def present(self) -> int:
+        """How many codes stand for cells that are there."""
+
+    @property
+    def size(self) -> int:
+        return self.present + (self.missing == "value")
+
+    @abstractmethod
+    def codes(self, cells: Sequence[Any], spelled: bool) -> Array:
+        """Cells to codes, :data:`NOTHING` for missing ones that have no code."""
+
+    @abstractmethod
+    def cells(self, codes: Array, uniforms: Array, condition: Condition | None = None) -> list[Cell]:
+        """Codes back to cells; where a code stands for several, by the ``uniforms`` in [0, 1)."""
+
+    @abstractmethod
+    def shares(self, condition: Condition) -> Array:
+        """For each code which share of it fulfils the condition: (size,)."""
+
+    @abstractmethod
+    def labels(self) -> list[str]:
+        """What the codes are called, for tables and pictures."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def understood(self, cell: Cell) -> Cell:
+        """What a cell of a CSV stands for."""
+
+    def spell(self, cell: Cell) -> str:
+        """A cell as it stands in a CSV."""
+        return "" if cell is None else str(cell)
+
+    def _missing_code(self) -> int:
+        return self.present if self.missing == "value" else NOTHING
+
+    def _labels(self, labels: list[str]) -> list[str]:
+        return [*labels, "(missing)"] if self.missing == "value" else labels
+
+    def _shares_of_missing(self, condition: Condition) -> Array:
+        if self.missing != "value":
+            raise UserError(f"--where {condition.text}: no row of the column {self.name!r} is missing")
+        return np.asarray(np.eye(self.size)[self.present])
+
+
+@dataclass(frozen=True)
+class CategoryColumn(Column):
+    """Categories by frequency; the rare ones share the code after them and come back as often as they were there."""
+
+    name: str
+    kind: Kind
+    missing: Gaps
+    values: tuple[Any, ...]
+    rare: tuple[tuple[Any, int], ...] = ()
+    spellings: tuple[str, str] | None = None
+    """Of false and true, where a CSV has them."""
+
+    @property
+    def present(self) -> int:
+        return len(self.values) + bool(self.rare)
+
+    def codes(self, cells: Sequence[Any], spelled: bool) -> Array:
+        table = {self.key(value): code for code, value in enumerate(self.values)}
+        table |= {self.key(value): len(self.values) for value, _ in self.rare}
+        table[None] = self._missing_code()
+        found = np.empty(len(cells), dtype=np.int64)
+        for row, cell in enumerate(cells):
+            code = table.get(self.key(cell))
+            if code is None:
+                if not self.rare:
+                    raise UserError(
+                        f"row {row + 1}, column {self.name!r}: {str(cell)!r} is not among its {len(self.values)} "
+                        f"values{suggestion(str(cell), self.labels())}"
+                    )
+                code = len(self.values)  # a category that nobody has seen is as rare as can be
+            found[row] = code
+        return found
+
+    def key(self, cell: Any) -> Any:
+        if cell is None:
+            return None
+        if self.kind == "boolean":
+            return cell if isinstance(cell, bool) else {"true": True, "false": False}.get(str(cell).lower(), cell)
+        return str(cell)
+
+    def cells(self, codes: Array, uniforms: Array, condition: Condition | None = None) -> list[Cell]:
+        wanted = self._wanted(condition) if condition is not None and not condition.missing else set()
+        rare = [(value, count) for value, count in self.rare if not wanted or self.key(value) in wanted]
+        limits = np.cumsum([count for _, count in rare]) if rare else np.zeros(0)
+
+        def cell(code: int, uniform: float) -> Cell:
+            if code < len(self.values):
+                known: Cell = self.values[code]
+                return known
+            if code == self.present or not rare:
+                return None
+            drawn: Cell = rare[int(np.searchsorted(limits, uniform * limits[-1], side="right"))][0]
+            return drawn
+
+        return [cell(code, uniform) for code, uniform in zip(codes.tolist(), uniforms.tolist(), strict=True)]
+
+    def shares(self, condition: Condition) -> Array:
+        if condition.missing:
+            return self._shares_of_missing(condition)
+        wanted = self._wanted(condition)
+        found = np.zeros(self.size)
+        for code, value in enumerate(self.values):
+            found[code] = self.key(value) in wanted
+        if self.rare:
+            inside = sum(count for value, count in self.rare if self.key(value) in wanted)
+            found[len(self.values)] = inside / sum(count for _, count in self.rare)
+        return found
+
+    def _wanted(self, condition: Condition) -> set[Any]:
+        if condition.words is None:
+            raise UserError(f"--where {condition.text}: {self.name!r} is not a number; give its values with =")
+        known = {self.key(value) for value in self.values} | {self.key(value) for value, _ in self.rare}
+        # A value may hold the sign that stands between values.
+        whole = self.key(condition.value)
+        wanted = {whole} if whole in known else {self.key(word) for word in condition.words}
+        for word in wanted - known:
+            names = [*map(str, self.values), *(str(value) for value, _ in self.rare)]
+            raise UserError(
+                f"--where {condition.text}: the column {self.name!r} has no value {word!r}"
+                f"{suggestion(str(word), names)}"
+            )
+        return wanted
+
+    def understood(self, cell: Cell) -> Cell:
+        known: Cell = self.key(cell)
+        return known
+
+    def labels(self) -> list[str]:
+        return self._labels([*map(str, self.values), *(["(rare)"] if self.rare else [])])
+
+    def spell(self, cell: Cell) -> str:
+        if isinstance(cell, bool) and self.spellings is not None:
+            return self.spellings[cell]
+        return super().spell(cell)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "missing": self.missing,
+            "values": list(self.values),
+            "rare": [list(pair) for pair in self.rare],
+            "spellings": self.spellings and list(self.spellings),
+        }

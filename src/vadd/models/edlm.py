@@ -1,0 +1,193 @@
+r"""EDLM: an energy over whole sequences re-weighs k candidates of a masked model at each step.
+
+Positions that are revealed together are drawn independently. So at each step k *whole* completions are drawn from the
+masked model, one of them is kept with probabilities in proportion to :math:`w_j`, and what the step reveals is taken
+from it. With :math:`w = p(x) / \prod_i \mu_i(x_t)[x_i]` and k large the completion follows p, the model that the
+energy comes from; with k = 1 this is the masked model's own sampler. In between it is neither: **no bound speaks about
+it**, and bounds of such a model are those of its proposal, the masked model.
+"""
+
+import copy
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vadd.core.latents import Evidence
+from vadd.core.masking import MaskedBatch
+from vadd.core.model import MaskedDiffusion
+from vadd.core.noise import Noise
+from vadd.core.precision import precise
+from vadd.core.samplers import Ancestral, Candidates, Grid, RevealPlan, Sampler
+from vadd.core.schedule import Schedule
+from vadd.core.token_sampler import TokenSampler, inverted
+from vadd.errors import UserError
+from vadd.models.ar import Autoregressive
+
+ROWS_AT_ONCE = 256
+"""Sequences that an energy is asked about at a time."""
+
+
+class Weighs(Protocol):
+    """A model that can say how much completions weigh."""
+
+    def log_weights(self, x: Tensor, xt: Tensor, t: Tensor, log_proposal: Tensor) -> Tensor:
+        """Of complete sequences x (R, N) drawn in the states xt (R, N) at times t (R,) with ``log_proposal`` (R,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class EnergyWeighted(Sampler):
+    """``candidates`` completions at each step, one of which is kept by its weight. ``window`` is the share of the
+    steps, from the first on, that do so; the others are the masked model's own.
+    """
+
+    exact: ClassVar[bool] = False
+    candidates: int = 8
+    window: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.candidates < 1:
+            raise UserError(f"the number of candidates must be at least 1, not {self.candidates}")
+        if not 0 <= self.window <= 1:
+            raise UserError(f"the window is a share of the steps, in [0, 1], not {self.window}")
+
+    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
+        return Ancestral().plan(hidden, steps, schedule, grid, noise)
+
+    def weighs(self, step: int, plan: RevealPlan) -> bool:
+        """Whether candidates are drawn at this step."""
+        steps = plan.times.shape[1] - 1
+        return self.candidates > 1 and step > (1 - self.window) * steps
+
+    def to_predict(self, step: int, plan: RevealPlan, hidden: Tensor, noise: Noise) -> Tensor:
+        """Everything that is hidden, in the rows of which something is revealed: energies are of whole sequences."""
+        revealed = plan.step_of == step
+        return hidden & revealed.any(dim=1, keepdim=True) if self.weighs(step, plan) else revealed
+
+    def check_draws(self, token_sampler: TokenSampler) -> None:
+        if not token_sampler.exact:
+            raise UserError("candidates are weighed by how they were drawn: no temperature, top-k, top-p or float32")
+
+    def shown(self, step: int, plan: RevealPlan) -> int:
+        return 1 + self.candidates if self.weighs(step, plan) else 1
+
+    def numbers(self, step: int, plan: RevealPlan, positions: int, noise: Noise) -> Tensor | None:
+        """For the candidates but the first, and for the choice among them: (n, k - 1, N + 1)."""
+        return noise.uniform(self.candidates - 1, positions + 1) if self.weighs(step, plan) else None
+
+    def settled(self, model: object, found: Candidates, step: int, plan: RevealPlan) -> Tensor:
+        if found.numbers is None:
+            return found.drawn
+        x, where = found.x, found.where
+        owners = where.nonzero()[:, 0]
+        log_mu = precise(found.logits).log_softmax(dim=-1)
+        peaked = log_mu - log_mu.amax(dim=-1, keepdim=True)
+        numbers = found.numbers[:, :, :-1].to(x.device)
+        draws = [found.drawn] + [inverted(peaked, numbers[:, k][where]) for k in range(self.candidates - 1)]
+        weights = []
+        for drawn in draws:
+            complete = x.masked_scatter(where, drawn)
+            proposal = log_mu.new_zeros(len(x)).index_add(0, owners, log_mu.gather(1, drawn[:, None])[:, 0])
+            weights.append(_log_weights(cast(Weighs, model), complete, x, found.t, proposal))
+        cumulative = torch.stack(weights).softmax(dim=0).cumsum(dim=0)
+        level = found.numbers[:, 0, -1].to(cumulative) * cumulative[-1]
+        chosen = (cumulative <= level).sum(dim=0).clamp(max=self.candidates - 1)
+        kept = torch.stack(draws).gather(0, chosen[owners][None])[0]
+        # The others stay masked until their step has come.
+        return torch.where((plan.step_of[found.rows] == step)[where], kept, found.mask_value)
+
+
+def _log_weights(model: Weighs, x: Tensor, xt: Tensor, t: Tensor, proposal: Tensor) -> Tensor:
+    parts = (torch.split(tensor, ROWS_AT_ONCE) for tensor in (x, xt, t, proposal))
+    return torch.cat([model.log_weights(*part) for part in zip(*parts, strict=True)])
+
+
+class EnergyDiffusion(MaskedDiffusion):
+    """A masked model whose candidates are weighed; its sampler is not exact, and its bounds are the proposal's."""
+
+    samplers: ClassVar[Mapping[str, Sampler]] = {"ancestral": EnergyWeighted(), "proposal": Ancestral()}
+    proposal_name: ClassVar[str | None] = "proposal"
+
+    @abstractmethod
+    def log_weights(self, x: Tensor, xt: Tensor, t: Tensor, log_proposal: Tensor) -> Tensor: ...
+
+
+class EnergyOfAnother(EnergyDiffusion):
+    """The energy is minus the log-likelihood of an autoregressive model, which is not trained for it.
+
+    The masked model may have a latent; candidates of a step share its z.
+    """
+
+    other: Autoregressive
+
+    @classmethod
+    def of(cls, model: MaskedDiffusion, other: MaskedDiffusion, sampler: EnergyWeighted) -> "EnergyOfAnother":
+        if model.samplers is not None:
+            raise UserError("energies re-weigh masked models, and this is none")
+        if not isinstance(other, Autoregressive):
+            raise UserError("an energy comes from an autoregressive run: one of model=ar")
+        if (model.positions, model.vocab_size) != (other.positions, other.vocab_size):
+            raise UserError(
+                f"the energy's run knows {other.positions} positions of {other.vocab_size} values, the model's "
+                f"{model.positions} of {model.vocab_size}"
+            )
+        made = cls(
+            cast(nn.Module, model.denoiser),
+            model.schedule,
+            model.latent,
+            model.pad,
+            sizes=model.sizes,
+            unknowns=model.unknowns,
+        )
+        made.other = cast(Autoregressive, other.scoring_pads())  # whole sequences are weighed
+        made.samplers = {**cls.samplers, "ancestral": sampler}  # type: ignore[misc]  # of this model alone
+        return made
+
+    def log_weights(self, x: Tensor, xt: Tensor, t: Tensor, log_proposal: Tensor) -> Tensor:
+        return precise(self.other.log_likelihood_in_one_pass(x)) - log_proposal
+
+    def with_prior(self, prior: object) -> "EnergyOfAnother":
+        """The same energy, with z drawn from another prior."""
+        made = copy.copy(self)
+        made._modules = {**self._modules, "latent": MaskedDiffusion.with_prior(self, prior).latent}  # type: ignore[arg-type]
+        return made
+
+
+class LearnedEnergy(EnergyDiffusion):
+    r"""The energy E(x, xt, t) is a network, trained to tell data from completions by the masked model, which stays as
+    it is (noise-contrastive estimation). At its optimum :math:`e^{-E}` is the ratio of the two.
+    """
+
+    def __init__(self, denoiser: nn.Module, schedule: Schedule, energy: nn.Module, pad: int | None = None) -> None:
+        super().__init__(denoiser, schedule, pad=pad)
+        self.energy = energy
+        denoiser.requires_grad_(False)
+
+    def log_weights(self, x: Tensor, xt: Tensor, t: Tensor, log_proposal: Tensor) -> Tensor:
+        return precise(-self.energies(x, xt, t))
+
+    def energies(self, x: Tensor, xt: Tensor, t: Tensor) -> Tensor:
+        """Of complete sequences (B, N), given the states that they complete: (B,). The network has the form of a
+        recognition model; its means add up to the energy.
+        """
+        found: Tensor = self.energy(x, xt, t)[0].sum(dim=-1)
+        return found
+
+    def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
+        """log P(data | x0) + log P(not data | a completion), for each example."""
+        where = batch.masked
+        with torch.no_grad():
+            logits = precise(self.predict(batch.xt, None, batch.t, where))
+            drawn = inverted(logits - logits.amax(-1, keepdim=True), batch.uniform(generator)[where])
+        completed = batch.xt.masked_scatter(where, drawn)
+        real, made = (self.energies(x, batch.xt, batch.t) for x in (batch.x0, completed))
+        told = F.logsigmoid(-real) + F.logsigmoid(made)
+        # Where nothing is masked both are the same sequence: there is nothing to tell, and log 1/2 twice is the best.
+        told = torch.where(where.any(dim=1), told, -2 * math.log(2))
+        return Evidence(told, told, torch.zeros_like(told))

@@ -1,0 +1,144 @@
+r"""GenMD4: a mask schedule of its own for every value, learned with the denoiser.
+
+A schedule :math:`\alpha(t)` masks a position with probability :math:`m(t) = 1 - \alpha(t)`; here the value v is masked
+with probability :math:`m(t)^{r_v}`, with rates :math:`r_v > 0`. From the polynomial schedule :math:`1 - t^w` that is
+:math:`1 - t^{w_v}` with :math:`w_v = w r_v`; with all rates 1 it is the schedule itself. Values of a high rate are
+masked late and revealed early.
+
+Going back from t to s a masked position that was v is revealed with probability :math:`\rho_v = 1 - (m(s)/m(t))^{r_v}`,
+so the sampler, which knows :math:`\mu` and not v, reveals v with probability :math:`\mu_v \rho_v` and leaves the mask
+with :math:`\sum_v \mu_v (1 - \rho_v)`. Its bound is
+
+.. math:: \log p_T(x_0) \ge E \sum_{t \to s} \sum_{i \in S} \rho_{x} \log \mu_{x} + (1 - \rho_{x})
+          \log \frac{\sum_v \mu_v (1 - \rho_v)}{1 - \rho_{x}}, \qquad x = x_{0,i},
+
+and, the limit of many steps, :math:`E \int w(t) \sum_{i \in S} [r_x (\log \mu_x + 1) - \sum_v \mu_v r_v]\, dt`. That is
+what training maximises. The masks depend on the rates too: with two masks for each example, drawn independently at
+the same t, and F their values, the leave-one-out estimate :math:`\frac12 (F_1 - F_2) \nabla [\log q(x_t^1) - \log
+q(x_t^2)]` has that part of the gradient as its mean.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from vadd.core.latents import Evidence
+from vadd.core.masking import MaskDraw, MaskedBatch, StratifiedTimes
+from vadd.core.model import MaskedDiffusion
+from vadd.core.noise import Noise
+from vadd.core.precision import at_least_single, precise
+from vadd.core.samplers import Grid, RevealPlan, Sampler, on_the_grid
+from vadd.core.schedule import Schedule
+from vadd.models.transitions import TransitionSampler
+
+
+@dataclass(frozen=True, eq=False)
+class ValueSteps(TransitionSampler):
+    """The steps of a process in which values are revealed at different rates (V,)."""
+
+    rates: Tensor
+
+    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
+        on_grid = on_the_grid(hidden, steps, schedule, grid)
+        rho = schedule.reveal_probability(on_grid.times[:, 1:], on_grid.times[:, :-1]).nan_to_num(nan=0.0)
+        # Beside each step the probability to stay masked at rate 1, in the place of what is left: nobody else asks.
+        return replace(on_grid, left=torch.cat([torch.zeros(len(hidden), 1, dtype=torch.float64), 1 - rho], dim=1))
+
+    def outcomes(self, logits: Tensor, now: Tensor, step: int, plan: RevealPlan, owners: Tensor) -> Tensor:
+        """Log-probabilities of the V values, and of the mask: (M, V + 1)."""
+        return value_transition(precise(logits), plan.left[owners.cpu(), step].to(logits.device), self.rates)
+
+
+def value_transition(logits: Tensor, stay: Tensor, rates: Tensor) -> Tensor:
+    """(M, V), the probabilities (M,) to stay masked at rate 1, rates (V,) -> log-probabilities of becoming each value
+    or staying masked, (M, V + 1).
+    """
+    log_mu = logits.log_softmax(dim=-1)
+    log_stay = rates.to(log_mu) * stay.to(log_mu).log()[:, None]
+    revealed = log_mu + (-torch.expm1(log_stay)).log()
+    return torch.cat([revealed, (log_mu + log_stay).logsumexp(dim=-1, keepdim=True)], dim=-1)
+
+
+class ValueRates(MaskedDiffusion):
+    """A masked model, without a latent, whose values have mask schedules of their own."""
+
+    held_out_draw: ClassVar[MaskDraw] = StratifiedTimes()
+    counts_masks: ClassVar[bool] = False
+
+    def __init__(self, denoiser: nn.Module, schedule: Schedule, pad: int | None = None) -> None:
+        super().__init__(denoiser, schedule, pad=pad)
+        self.log_rates = nn.Parameter(torch.zeros(self.vocab_size))
+
+    @property
+    def rates(self) -> Tensor:
+        """r (V,)."""
+        return self.log_rates.exp()
+
+    @property
+    def samplers(self) -> Mapping[str, Sampler]:  # type: ignore[override]  # they follow the rates
+        return {"ancestral": ValueSteps(precise(self.rates.detach()))}
+
+    def noised(self, batch: MaskedBatch, generator: torch.Generator) -> MaskedBatch:
+        """The same examples at the same times, with masks by their values."""
+        chances = (precise(self.rates.detach())[batch.x0] * self._log_masked(batch)).exp()
+        masked = batch.uniform(generator) < chances
+        masking = replace(batch.masking, masked=masked)
+        return replace(batch, xt=batch.x0.masked_fill(masked, self.mask_value), masking=masking)
+
+    def _log_masked(self, batch: MaskedBatch) -> Tensor:
+        """log m(t), (B, 1)."""
+        return self.schedule.masked_fraction(precise(batch.t)).log()[:, None]
+
+    def log_mask_probability(self, batch: MaskedBatch) -> Tensor:
+        """log q(x_t | x_0), (B,)."""
+        log_chance = self.rates[batch.x0] * self._log_masked(batch)
+        # At t = 1 nothing is left unmasked; what is not chosen must have a gradient all the same.
+        kept = torch.where(batch.masked, -1.0, log_chance)
+        each = torch.where(batch.masked, log_chance, (-torch.expm1(kept)).log())
+        return each.sum(dim=1)
+
+    def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
+        """The masks of the batch are drawn anew, by its values; where gradients are wanted twice."""
+        if not torch.is_grad_enabled():
+            bound = self.integrand(self.noised(batch, generator))
+        else:
+            bound = self.leave_one_out(*(self.noised(batch, generator) for _ in range(2)))
+        return Evidence(bound, bound, torch.zeros_like(bound))
+
+    def leave_one_out(self, first: MaskedBatch, second: MaskedBatch) -> Tensor:
+        """The mean of the two integrands (B,), with a gradient whose mean is that of their expectation."""
+        one, other = self.integrand(first), self.integrand(second)
+        chances = self.log_mask_probability(first) - self.log_mask_probability(second)
+        by_masks = 0.5 * (one - other).detach() * chances.to(one.dtype)
+        return 0.5 * (one + other) + by_masks - by_masks.detach()
+
+    def integrand(self, batch: MaskedBatch) -> Tensor:
+        """w(t) sum over masked i of r_x (log mu_x + 1) - sum_v mu_v r_v, (B,)."""
+        where = batch.masked & self.scored(batch.x0)
+        log_mu = at_least_single(self.predict(batch.xt, None, batch.t, where, batch.masked)).log_softmax(dim=-1)
+        x0, rates = batch.x0[where], self.rates.to(log_mu)
+        truth = log_mu.gather(1, x0[:, None])[:, 0]
+        return batch.masking.weight * self._summed(rates[x0] * (truth + 1) - log_mu.exp() @ rates, where)
+
+    def step_score(self, batch: MaskedBatch, before: Tensor, z: Tensor | None, xs: Tensor | None) -> Tensor:
+        """What the step from t to ``before`` (B,) adds to the bound, averaged over what the true process reveals:
+        (1, B).
+        """
+        where = batch.masked & self.scored(batch.x0)
+        owners, x0 = where.nonzero()[:, 0], batch.x0[where]
+        logits = precise(self.predict(batch.xt, z, batch.t, where, batch.masked))
+        stay = (1 - self.schedule.reveal_probability(precise(batch.t), precise(before)))[owners]
+        rates = precise(self.rates)
+        found = value_transition(logits, stay, rates)
+        log_stayed = rates[x0] * stay.log()
+        rho = -torch.expm1(log_stayed)
+        revealed = found.gather(1, x0[:, None])[:, 0] - rho.log()
+        stayed = torch.where(rho < 1, found[:, -1] - log_stayed, 0.0)
+        return self._summed(rho * revealed + (1 - rho) * stayed, where)[None]
+
+    def _summed(self, each: Tensor, where: Tensor) -> Tensor:
+        """By example, (B,)."""
+        return each.new_zeros(len(where)).index_add(0, where.nonzero()[:, 0], each)

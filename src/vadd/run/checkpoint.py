@@ -1,0 +1,154 @@
+"""One checkpoint: a directory of safetensors files and one JSON file with their checksums. Nothing is ever unpickled.
+
+A checkpoint is written beside its final place and renamed when it is complete, and renamed before it is removed, so a
+directory with the right name is a whole one. A file's checksum is verified when the file is read, and only then.
+"""
+
+import errno
+import math
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from vadd.errors import UserError
+from vadd.files import checksum, flush_to_disk, remove, write_json
+from vadd.run.directory import EMA, MANIFEST, MODEL, OPTIMIZER, read_manifest
+
+SPARE_BYTES = 2**20
+"""Besides the tensors a checkpoint takes at most this much: headers, the manifest, directory entries."""
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """Everything a training needs to go on. Random numbers and the learning rate are functions of ``step``."""
+
+    step: int
+    model: Mapping[str, Tensor]
+    ema: Mapping[str, Tensor]
+    optimizer: Mapping[str, Tensor]
+    unlogged: tuple[float, ...] = ()
+    """What the next line of metrics has summed up so far."""
+    test_loss: float | None = None
+    """The held-out objective of the averaged weights, if it was measured at this step."""
+
+    def bytes(self) -> int:
+        return sum(
+            t.numel() * t.element_size() for part in (self.model, self.ema, self.optimizer) for t in part.values()
+        )
+
+
+def write_checkpoint(directory: Path, state: TrainingState) -> None:
+    """Whole or not at all: whatever goes wrong (OSError), nothing is left behind and nothing older is touched."""
+    partial = directory.with_name(f".{directory.name}.partial")
+    remove(partial)
+    try:
+        partial.mkdir(parents=True)
+        # Asked first: else gigabytes would be written in vain, and the full disk would stop everything else.
+        if shutil.disk_usage(partial).free < state.bytes() + SPARE_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
+        for name, tensors in ((MODEL, state.model), (EMA, state.ema), (OPTIMIZER, state.optimizer)):
+            save_tensors(tensors, partial / name)
+        manifest = {
+            "step": state.step,
+            "test_loss": state.test_loss,
+            "unlogged": list(state.unlogged),
+            "sha256": {name: checksum(partial / name) for name in (MODEL, EMA, OPTIMIZER)},
+        }
+        write_json(partial / MANIFEST, manifest)
+        # The content must be on disk before the name is: after a power cut a renamed directory could hold empty files.
+        for file in (*partial.iterdir(), partial):
+            flush_to_disk(file)
+        # A directory cannot be renamed over one that is not empty.
+        remove_checkpoint(directory)
+        partial.rename(directory)
+        flush_to_disk(directory.parent)
+    except BaseException:
+        remove(partial)
+        raise
+
+
+def checkpoint_bytes(model: nn.Module) -> int:
+    """Weights, averaged weights, two moments and a step count for every tensor, in float32; headers are left out."""
+    sizes = [parameter.numel() for parameter in model.parameters()]
+    return 4 * (4 * sum(sizes) + len(sizes))
+
+
+def save_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, str] | None = None) -> None:
+    """A safetensors file with the mode that new files have here; what the disk refuses is an OSError."""
+    file.touch()
+    mode = file.stat().st_mode
+    try:
+        save_file(apart(tensors), file, metadata)
+    except SafetensorError as error:  # what the writer makes of a full disk
+        number = re.search(r"os error (\d+)", str(error))
+        code = int(number[1]) if number else errno.EIO
+        raise OSError(code, os.strerror(code) if number else str(error), str(file)) from error
+    file.chmod(mode)
+
+
+def apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """As the format wants them: in memory of their own, also those that a network has under two names."""
+    found: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        place = plain.untyped_storage().data_ptr()
+        found[name] = plain.clone() if place in seen else plain
+        seen.add(place)
+    return found
+
+
+def read_checkpoint(directory: Path) -> TrainingState:
+    """The whole state, every file verified."""
+    model, ema, optimizer = (read_tensors(directory, name) for name in (MODEL, EMA, OPTIMIZER))
+    step, manifest = step_and_manifest(directory)
+    return TrainingState(step, model, ema, optimizer, tuple(manifest["unlogged"]), manifest.get("test_loss"))
+
+
+def read_weights(directory: Path) -> dict[str, Tensor]:
+    """The averaged weights, for everything but training."""
+    return read_tensors(directory, EMA)
+
+
+def read_tensors(directory: Path, name: str) -> dict[str, Tensor]:
+    """One file of a checkpoint, after its checksum has been verified; a damaged one is an error that names it."""
+    _, manifest = step_and_manifest(directory)
+    return load_verified(directory / name, manifest["sha256"].get(name), f"the checkpoint {directory}")
+
+
+def load_verified(file: Path, sha256: str | None, what: str) -> dict[str, Tensor]:
+    """Tensors of a file with this checksum; errors begin with ``what`` it is a part of."""
+    if not file.is_file() or checksum(file) != sha256:
+        raise UserError(f"{what} is damaged: {file.name} is missing, truncated or altered")
+    try:
+        return load_file(file)
+    except SafetensorError as error:
+        raise UserError(f"{what} is damaged: {file.name}: {error}") from None
+
+
+def step_and_manifest(directory: Path) -> tuple[int, dict[str, Any]]:
+    try:
+        manifest = read_manifest(directory)
+        unlogged = list(map(float, manifest.get("unlogged", ())))
+        if not all(map(math.isfinite, unlogged)):
+            raise ValueError
+        return int(manifest["step"]), {**manifest, "unlogged": unlogged, "sha256": dict(manifest["sha256"])}
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        raise UserError(f"the checkpoint {directory} is damaged: {MANIFEST} is missing or unreadable") from None
+
+
+def remove_checkpoint(directory: Path) -> None:
+    """At no moment is there half of one under its name."""
+    if directory.exists():
+        removed = directory.with_name(f".{directory.name}.removed")
+        remove(removed)
+        directory.rename(removed)
+        remove(removed)

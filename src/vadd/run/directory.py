@@ -1,0 +1,259 @@
+"""The layout of a run on disk, known here and nowhere else. Nothing in here imports torch.
+
+runs/checkerboard-vadd/
+    recipe.yaml          everything that defines the run
+    data.json            shape of an example, vocabulary size, pad, and the checksum of the data
+    metrics.jsonl        one line per logged step
+    training.lock        held while a training runs
+    tokenizer/           when the data are text: what sampling needs of them
+    table.json           when the data are a table: its columns and their values
+    checkpoints/step-00001000/{model,ema,optimizer}.safetensors, checkpoint.json
+        prior-{flow,informed}.safetensors, priors.json    where priors were fitted
+    tensorboard/         when TensorBoard is installed
+    examples.npy, examples.jsonl or examples/    the data, when they were given in Python
+    labels.npy           the labels of examples.npy, when there are any
+
+An exported model is a folder with model.safetensors, recipe.yaml, config.json, README.md and perhaps tokenizer/ or
+table.json.
+"""
+
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from vadd.errors import UserError
+from vadd.files import write_json, write_whole
+from vadd.parsing import parse_json, read_json
+from vadd.run.lock import LOCK, RunLock
+
+if TYPE_CHECKING:
+    from vadd.recipe import Recipe
+
+RECIPE, DATA, METRICS, CHECKPOINTS, TOKENIZER = "recipe.yaml", "data.json", "metrics.jsonl", "checkpoints", "tokenizer"
+MODEL, EMA, OPTIMIZER, MANIFEST = "model.safetensors", "ema.safetensors", "optimizer.safetensors", "checkpoint.json"
+PRIORS, EXAMPLES, LABELS, TABLE = "priors.json", "examples", "labels.npy", "table.json"
+EXPORTED_WEIGHTS, EXPORTED_CONFIG, EXPORTED_CARD = "model.safetensors", "config.json", "README.md"
+
+CheckpointName = Literal["latest", "best"] | int
+PriorName = Literal["flow", "informed"]
+PriorChoice = PriorName | Literal["fitted", "trained"]
+Record = dict[str, Any]
+"""A line of metrics."""
+
+
+@dataclass(frozen=True)
+class SavedStep:
+    """A checkpoint, as its name and its manifest describe it."""
+
+    path: Path
+    step: int
+    test_loss: float | None
+    """The held-out objective in nats per position, if it was measured at this step."""
+
+
+class RunDirectory:
+    """A run on disk, there already or to be made."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.recipe_file = self.path / RECIPE
+        self.data_file = self.path / DATA
+        self.metrics_file = self.path / METRICS
+        self.checkpoints_directory = self.path / CHECKPOINTS
+        self.tokenizer_directory = self.path / TOKENIZER
+        self.table_file = self.path / TABLE
+        self.lock = RunLock(self.path)
+
+    @classmethod
+    def open(cls, path: str | Path) -> "RunDirectory":
+        directory = cls(path)
+        if (problem := directory.problem()) is not None:
+            raise UserError(f"{path} is not a run: {problem}")
+        return directory
+
+    def problem(self) -> str | None:
+        """Why this is not a run; an exported model has a recipe too, but nothing to go on from."""
+        if not self.path.is_dir():
+            return "it is not a directory" if self.path.exists() else "there is no such directory"
+        if not self.recipe_file.is_file():
+            return f"it has no {RECIPE}"
+        return "it is an exported model" if (self.path / EXPORTED_CONFIG).is_file() else None
+
+    def is_run(self) -> bool:
+        return self.problem() is None
+
+    # Making one
+
+    def create(self, recipe: "Recipe", *, overwrite: bool = False) -> None:
+        """Make the directory. An existing run is replaced only when asked to, anything else never."""
+        self.check_place(overwrite=overwrite)
+        if self._holds_something():
+            with self.lock:  # nobody is training in there
+                for content in self.path.iterdir():
+                    if content.name != LOCK:
+                        shutil.rmtree(content) if content.is_dir() else content.unlink()
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.write_recipe(recipe)
+
+    def remove_unstarted(self) -> None:
+        """What a start that failed before its first step leaves behind: nothing to go on from, and in the way."""
+        if not self.metrics_file.exists() and not self.checkpoints():
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def check_place(self, *, overwrite: bool = False) -> None:
+        """Whether a run may be made here."""
+        if not self._holds_something():
+            return
+        if (problem := self.problem()) is not None:
+            raise UserError(f"{self.path} exists and is not a run ({problem}); choose another --out")
+        if not overwrite:
+            raise UserError(
+                f"{self.path} holds a run already; continue it with --resume or replace it with --overwrite"
+            )
+
+    def _holds_something(self) -> bool:
+        """Anything but what a crash in the middle of making a run leaves behind."""
+        if not self.path.is_dir():
+            return self.path.exists()
+        return any(".partial" not in content.name for content in self.path.iterdir())
+
+    def write_recipe(self, recipe: "Recipe") -> None:
+        # An unchanged file keeps its date, by which ``vadd status`` knows when a run was last written to.
+        if not self.is_run() or self.recipe_file.read_text() != recipe.to_yaml():
+            write_whole(self.recipe_file, recipe.to_yaml())
+
+    def recipe(self) -> "Recipe":
+        from vadd.recipe import load_recipe  # only here: a status needs no validated recipe, and answers at once
+
+        recipe = load_recipe(str(self.recipe_file))
+        path = Path(getattr(recipe.data, "path", None) or "")
+        if path.stem != EXAMPLES or path.exists() or not (kept := self.examples(path.suffix)).exists():
+            return recipe
+        # The run was moved, and its data with it.
+        return recipe.model_copy(update={"data": recipe.data.model_copy(update={"path": str(kept.resolve())})})
+
+    def examples(self, suffix: str = "") -> Path:
+        """Where the data lie that were given in Python: an array, texts, or a folder for a whole data set."""
+        return self.path / f"{EXAMPLES}{suffix}"
+
+    @property
+    def example_labels(self) -> Path:
+        """Beside an array that was given in Python: where its labels are looked for, wherever the run goes."""
+        return self.path / LABELS
+
+    def write_data(self, about: Mapping[str, object]) -> None:
+        """What the model must know of its data, so that sampling never has to read them."""
+        if self.data() != about:
+            write_json(self.data_file, about)
+
+    def data(self) -> dict[str, Any] | None:
+        """What :meth:`write_data` wrote; None for runs of version 0.1.0."""
+        try:
+            content = read_json(self.data_file)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            content = None
+        if not isinstance(content, dict):
+            raise UserError(f"{self.data_file} is damaged")
+        return content
+
+    # Its checkpoints
+
+    def checkpoint(self, step: int) -> Path:
+        return self.checkpoints_directory / f"step-{step:08d}"
+
+    def checkpoints(self, upto: int | None = None) -> list[Path]:
+        """All of them, or those up to a step, oldest first."""
+        # By number: beyond a hundred million steps the names have different lengths.
+        found = sorted((path for path in self.checkpoints_directory.glob("step-*") if step_of(path) >= 0), key=step_of)
+        return found if upto is None else [path for path in found if step_of(path) <= upto]
+
+    def saved_steps(self, upto: int | None = None) -> list[SavedStep]:
+        return [SavedStep(path, step_of(path), held_out_loss(path)) for path in self.checkpoints(upto)]
+
+    def best(self, upto: int | None = None) -> SavedStep | None:
+        """The checkpoint with the lowest held-out objective; the older one of equals."""
+        return best_of(self.saved_steps(upto))
+
+    # Its metrics
+
+    def metrics(self) -> Iterator[Record]:
+        """The logged lines, null as NaN; one that a crash cut off is passed over."""
+        for record in read_records(self.metrics_file):
+            yield {key: float("nan") if value is None else value for key, value in record.items()}
+
+
+def best_of(saved: "list[SavedStep] | tuple[SavedStep, ...]") -> SavedStep | None:
+    measured = [(one.test_loss, one.step, one) for one in saved if one.test_loss is not None]
+    return min(measured, key=lambda entry: entry[:2])[-1] if measured else None
+
+
+def prior_file(name: PriorName) -> str:
+    return f"prior-{name}.safetensors"
+
+
+def step_of(checkpoint: Path) -> int:
+    """The step in the name of a checkpoint; -1 if it is not the name of one."""
+    number = checkpoint.name.removeprefix("step-")
+    return int(number) if number.isdigit() else -1
+
+
+def read_manifest(checkpoint: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself: its step, checksums, held-out objective. ValueError where it is damaged."""
+    content = read_json(checkpoint / MANIFEST)
+    if not isinstance(content, dict):
+        raise ValueError
+    return content
+
+
+def held_out_loss(checkpoint: Path) -> float | None:
+    """The held-out objective of a checkpoint, if it was measured at its step."""
+    try:
+        loss = read_manifest(checkpoint)["test_loss"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return float(loss) if isinstance(loss, int | float) and math.isfinite(loss) else None
+
+
+def find_runs(root: Path) -> list[Path]:
+    """All runs in ``root`` and below, sorted. Nothing is looked for inside a run."""
+    if not root.is_dir():
+        raise UserError(f"there is no directory {root}")
+    found = []
+    for folder, below, files in os.walk(root):
+        if RECIPE in files and CHECKPOINTS in below and EXPORTED_CONFIG not in files:
+            found.append(Path(folder))
+            # os.walk goes on into what is left in this list.
+            below.clear()
+        below[:] = [name for name in below if not name.startswith(".")]
+    return sorted(found)
+
+
+def read_records(file: Path, most_bytes: int | None = None) -> list[Record]:
+    """The lines of a ``metrics.jsonl``, of the last ``most_bytes`` if given. Torn and foreign lines are passed over."""
+    try:
+        with file.open("rb") as stream:
+            skipped = 0 if most_bytes is None else max(0, stream.seek(0, os.SEEK_END) - most_bytes)
+            stream.seek(skipped)
+            lines = stream.read().split(b"\n")
+    except OSError:
+        return []
+    # The first line may have begun before the bytes that were read; behind the last newline is nothing, or a torn line.
+    return [record for line in lines[bool(skipped) : -1] if (record := parse_record(line)) is not None]
+
+
+def parse_record(line: bytes) -> Record | None:
+    """A line of metrics: a step, a split, and numbers or null. None for anything else."""
+    try:
+        record = parse_json(line)
+    except ValueError:
+        return None
+    if not isinstance(record, dict) or type(record.get("step")) is not int or not isinstance(record.get("split"), str):
+        return None
+    numbers = (value for key, value in record.items() if key != "split")
+    return record if all(value is None or type(value) in (int, float) for value in numbers) else None

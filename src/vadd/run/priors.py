@@ -1,0 +1,73 @@
+"""Priors that were fitted to a trained run: files beside the averaged weights that they belong to.
+
+checkpoints/step-00001000/
+    prior-flow.safetensors      p(z), for sampling
+    prior-informed.safetensors  p(z | x_t), for completions
+    priors.json                 checksums, and the KL of the recognition model before and after
+
+An exported model has the same files beside its weights.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from vadd.errors import UserError
+from vadd.files import checksum, whole_path, write_json
+from vadd.parsing import read_json
+from vadd.run.checkpoint import load_verified, save_tensors
+from vadd.run.directory import PRIORS, PriorName, prior_file
+
+
+@dataclass(frozen=True)
+class PriorRecord:
+    """What is known of a fitted prior."""
+
+    name: PriorName
+    kl_normal: float
+    """KL(r || N(0, I)) with everything masked, in nats, on held-out examples."""
+    kl: float
+    """KL(r || prior), likewise."""
+    steps: int
+    sha256: str = ""
+    seconds: float | None = None
+    """What the fit took since it was last started."""
+
+
+def write_prior(place: Path, name: PriorName, prior: nn.Module, record: PriorRecord) -> None:
+    """Into a checkpoint's directory; an earlier one of that name is replaced."""
+    with whole_path(place / prior_file(name)) as partial:
+        save_tensors(prior.state_dict(), partial)
+    entry = asdict(record) | {"sha256": checksum(place / prior_file(name))}
+    write_json(place / PRIORS, _entries(place) | {name: entry})
+
+
+def prior_records(place: Path) -> dict[str, PriorRecord]:
+    """The priors in a checkpoint's directory or an exported folder, by name."""
+    try:
+        return {name: PriorRecord(**entry) for name, entry in _entries(place).items()}
+    except (TypeError, AttributeError):
+        raise UserError(f"{place / PRIORS} is damaged") from None
+
+
+def read_prior(place: Path, name: PriorName) -> dict[str, Tensor]:
+    """Its weights, after their checksum has been verified."""
+    record = prior_records(place).get(name)
+    if record is None:
+        command = "vadd fit-prior RUN" + (" --informed" if name == "informed" else "")
+        raise UserError(f"{place} has no {name} prior; fit one with: {command}")
+    return load_verified(place / prior_file(name), record.sha256, f"the prior in {place}")
+
+
+def _entries(place: Path) -> dict[str, Any]:
+    try:
+        content = read_json(place / PRIORS)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError):
+        content = None
+    if not isinstance(content, dict):
+        raise UserError(f"{place / PRIORS} is damaged")
+    return content

@@ -1,0 +1,161 @@
+"""How runs are doing, from their files alone. No model is built, torch is not imported, and nothing is written."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+from vadd.errors import UserError
+from vadd.parsing import parse_yaml, read_small_text
+from vadd.run.directory import Record, RunDirectory, SavedStep, best_of, read_records
+
+TAIL_BYTES = 2**16
+"""Where only the newest lines are wanted; hundreds of them."""
+SPEED_LINES = 10
+RECENT_LINES = 5
+
+State = Literal["running", "finished", "stopped", "new", "unknown"]
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    path: str
+    recipe: str
+    model: str
+    state: State
+    step: int
+    """The last one that was logged or saved."""
+    steps: int | None
+    """As many as the recipe asks for; None where the recipe cannot be read."""
+    steps_per_second: float | None
+    train: Record | None
+    """The newest line of metrics of each kind."""
+    test: Record | None
+    latent: Record | None
+    skipped: int | None
+    """Steps whose loss or gradient was not finite; None where that was not recorded, or not all lines were read."""
+    checkpoints: tuple[SavedStep, ...]
+    """Those that are kept, oldest first."""
+    changed: float
+    """When the run was last written to, in seconds since 1970."""
+    recent: tuple[Record, ...] = field(default=(), repr=False)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the present speed, without the time that evaluating and saving take."""
+        if self.state == "finished" or self.steps is None or not self.steps_per_second:
+            return None
+        return max(0, self.steps - self.step) / self.steps_per_second
+
+    @property
+    def latest(self) -> SavedStep | None:
+        return self.checkpoints[-1] if self.checkpoints else None
+
+    @property
+    def best(self) -> SavedStep | None:
+        """The lowest held-out objective; the older one of equals."""
+        return best_of(self.checkpoints)
+
+    @property
+    def verdict(self) -> str | None:
+        return None if self.latent is None else latent_verdict(self.latent)
+
+    def to_json(self) -> Record:
+        saved = [{"step": one.step, "test_loss": one.test_loss} for one in self.checkpoints]
+        return {
+            **asdict(self),
+            "checkpoints": saved,
+            "seconds_left": self.seconds_left,
+            "latest": self.latest and self.latest.step,
+            "best": self.best and self.best.step,
+            "verdict": self.verdict,
+        }
+
+
+def read_status(path: Path, *, all_lines: bool = True) -> RunStatus:
+    """Of one run. Without ``all_lines`` only the newest metrics are read, however long the file is."""
+    directory = RunDirectory(path)
+    if (problem := directory.problem()) is not None:
+        raise UserError(f"{path} is not a run: {problem}")
+    name, model, steps = _recipe(directory)
+    records = read_records(directory.metrics_file, None if all_lines else TAIL_BYTES)
+    if not all_lines and not any(record["split"] == "test" for record in records):
+        records = read_records(directory.metrics_file)  # evaluated rarely: the newest one lies further back
+    by_split = {split: [r for r in records if r["split"] == split] for split in ("train", "test", "latent")}
+    newest = {split: found[-1] if found else None for split, found in by_split.items()}
+    saved = tuple(directory.saved_steps())
+    # After a crash the metrics may be ahead of the newest checkpoint; on a full disk they may be behind it.
+    step = max([record["step"] for record in records[-1:]] + [one.step for one in saved[-1:]], default=0)
+    counted = [record["skipped"] for record in by_split["train"] if isinstance(record.get("skipped"), int)]
+    return RunStatus(
+        path=str(path),
+        recipe=name,
+        model=model,
+        state=_state(directory, step, steps, saved),
+        step=step,
+        steps=steps,
+        steps_per_second=_speed(by_split["train"]),
+        train=newest["train"],
+        test=newest["test"],
+        latent=newest["latent"],
+        skipped=sum(counted) if counted and all_lines else None,
+        checkpoints=saved,
+        changed=_last_change(directory),
+        recent=tuple(records[-RECENT_LINES:]),
+    )
+
+
+def latent_verdict(record: Mapping[str, Any]) -> str | None:
+    """On a line of metrics, in the words of :class:`vadd.core.LatentHealth`."""
+    active, dimensions = record.get("active_units"), record.get("dimensions")
+    if not isinstance(active, int) or not isinstance(dimensions, int):
+        return None
+    if active == 0:
+        return f"collapsed: none of {dimensions} dimensions varies with the data"
+    return f"{active} of {dimensions} dimensions active"
+
+
+def _recipe(directory: RunDirectory) -> tuple[str, str, int | None]:
+    """Name, model and steps, also of recipes that this version could not train any more."""
+    try:
+        content = parse_yaml(read_small_text(directory.recipe_file))
+    except (OSError, ValueError):
+        content = None
+    content = content if isinstance(content, dict) else {}
+    training = content.get("training")
+    steps = training.get("steps") if isinstance(training, dict) else None
+    return str(content.get("name", "?")), str(content.get("model", "?")), steps if type(steps) is int else None
+
+
+def _speed(train: Sequence[Record]) -> float | None:
+    """Steps per second over the newest lines: all their steps over all their time."""
+    steps = seconds = 0.0
+    for before, record in pairwise(train[-SPEED_LINES - 1 :]):
+        speed, done = record.get("steps_per_second"), record["step"] - before["step"]
+        if isinstance(speed, int | float) and speed > 0 and done > 0:
+            steps, seconds = steps + done, seconds + done / speed
+    if seconds:
+        return steps / seconds
+    only = train[-1].get("steps_per_second") if train else None
+    return float(only) if isinstance(only, int | float) else None
+
+
+def _state(directory: RunDirectory, step: int, steps: int | None, saved: Sequence[SavedStep]) -> State:
+    running = directory.lock.is_held()
+    if running:
+        return "running"
+    if steps is not None and saved and saved[-1].step >= steps:
+        return "finished"
+    if running is None:
+        return "unknown"
+    return "stopped" if step else "new"
+
+
+def _last_change(directory: RunDirectory) -> float:
+    times = []
+    for file in (directory.recipe_file, directory.metrics_file, directory.checkpoints_directory):
+        with contextlib.suppress(OSError):
+            times.append(file.stat().st_mtime)
+    return max(times, default=0.0)

@@ -1,0 +1,295 @@
+"""What somebody may give to ``vadd.train``, and how each of it becomes a data set and the data of a recipe.
+
+What lies in memory is written into the run, so that the run can be resumed and judged when the memory is gone.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from vadd.data import DiscreteDataset, check_dataset, save_dataset, split_array, values_of
+from vadd.data.dataset import Array
+from vadd.data.labels import Labels, given_labels
+from vadd.data.text.known import LABEL_FIELD
+from vadd.errors import UserError
+from vadd.files import whole_file, whole_path
+from vadd.kinds.table import schema_for, table_dataset
+from vadd.kinds.table.reading import RawTable, from_frame, is_frame, read_table
+from vadd.kinds.table.writing import write_cells
+from vadd.progress import Progress
+from vadd.recipe import (
+    ArrayData,
+    GivenData,
+    Recipe,
+    TableData,
+    TextData,
+    load_recipe,
+    recipe_for_examples,
+    recipe_for_items,
+    recipe_for_table,
+    recipe_for_text,
+    recipe_names,
+    suggestion,
+)
+from vadd.recipe.building import build_dataset, recipe_for, recipe_for_documents
+from vadd.recipe.own_data import LONGEST_ITEM
+from vadd.run.directory import RunDirectory
+
+IN_MEMORY, TEXTS = "the array", "the texts"
+"""What errors call them."""
+
+
+class Source(ABC):
+    """Where the data of a training come from."""
+
+    name: str
+    """What a run is called that nobody gave a place."""
+
+    @abstractmethod
+    def recipe(self, directory: RunDirectory) -> Recipe:
+        """For these data, as the run in ``directory`` will have them; nothing is written."""
+
+    def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
+        return build_dataset(recipe, progress=progress)
+
+    @abstractmethod
+    def keep(self, directory: RunDirectory) -> None:
+        """Write into the run what would else be lost."""
+
+    @abstractmethod
+    def check_same(self, directory: RunDirectory) -> None:
+        """Refuse to go on with a run that has learnt from other data than these."""
+
+
+class Named(Source):
+    """A recipe, or somebody's files: what lies on disk stays where it is."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe, self.name = recipe, recipe.name
+
+    def recipe(self, directory: RunDirectory) -> Recipe:
+        return self._recipe
+
+    def keep(self, directory: RunDirectory) -> None:
+        """It is on disk already."""
+
+    def check_same(self, directory: RunDirectory) -> None:
+        """The recipes are compared, and they name the data."""
+
+
+class InMemoryArray(Source):
+    name = "array"
+
+    def __init__(self, array: Array, labels: Any = None) -> None:
+        self.array = array
+        self.vocab_size = values_of(array, None, IN_MEMORY)
+        self.names = None if labels is None else given_labels(labels, len(array), IN_MEMORY)
+        self.labels = None if self.names is None else Labels.of(self.names, IN_MEMORY)
+
+    def recipe(self, directory: RunDirectory) -> Recipe:
+        path, labelled = directory.examples(".npy").resolve(), self.labels is not None
+        data = ArrayData(path=str(path), vocab_size=self.vocab_size, labels=labelled)
+        return recipe_for_examples(data, directory.path.name, len(self.array), self.array.shape[1:], self.vocab_size)
+
+    def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
+        data = recipe.data
+        if not isinstance(data, ArrayData):
+            return super().read(recipe, progress)
+        return split_array(
+            self.array,
+            IN_MEMORY,
+            name=recipe.name,
+            vocab_size=data.vocab_size,
+            test_fraction=data.test_fraction,
+            seed=recipe.seed,
+            labels=self.labels if data.labels else None,
+        )
+
+    def keep(self, directory: RunDirectory) -> None:
+        with whole_file(directory.examples(".npy")) as file:
+            np.save(file, self.array, allow_pickle=False)
+        if self.names is not None:
+            with whole_file(directory.example_labels) as file:
+                np.save(file, np.array(self.names), allow_pickle=False)
+
+    def check_same(self, directory: RunDirectory) -> None:
+        kept, labels = directory.examples(".npy"), directory.example_labels
+        if not kept.exists() or not np.array_equal(np.load(kept, mmap_mode="r", allow_pickle=False), self.array):
+            raise UserError(f"{directory.path} has learnt from other data than the array that was given")
+        names = np.load(labels, allow_pickle=False).tolist() if labels.exists() else None
+        if names != self.names:
+            told = "without labels" if names is None else "from other labels than were given"
+            raise UserError(f"{directory.path} has learnt {told}")
+
+
+class Texts(Source):
+    name = "texts"
+
+    def __init__(self, texts: Sequence[str], labels: Any = None) -> None:
+        names = None if labels is None else given_labels(labels, len(texts), TEXTS)
+        rows = [{"text": text} for text in texts]
+        if names is not None:
+            rows = [row | {LABEL_FIELD: name} for row, name in zip(rows, names, strict=True)]
+        kept = [row for row in rows if row["text"].strip()]
+        if len(kept) < 2:
+            raise UserError(f"there are {len(kept)} texts that are not blank; at least 2 are needed")
+        self.labelled = names is not None
+        if self.labelled:
+            Labels.of([row[LABEL_FIELD] for row in kept], TEXTS)
+        self.content = "".join(json.dumps(row) + "\n" for row in kept)
+        self.lengths = [len(row["text"]) for row in kept]
+
+    def recipe(self, directory: RunDirectory) -> Recipe:
+        with TemporaryDirectory() as folder:
+            file = self._written(Path(folder))
+            if self.labelled:
+                found = recipe_for_documents(file, self.lengths, TEXTS)
+            elif max(self.lengths) <= LONGEST_ITEM:
+                found = recipe_for_items(file, len(self.lengths), max(self.lengths))
+            else:
+                found = recipe_for_text(file, len(self.content))
+        path = str(directory.examples(".jsonl").resolve())
+        data = found.data.model_copy(update={"path": path, "labels": self.labelled})
+        return found.model_copy(update={"name": directory.path.name, "data": data})
+
+    def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
+        if not isinstance(recipe.data, TextData):
+            return super().read(recipe, progress)
+        with TemporaryDirectory() as folder:
+            here = recipe.data.model_copy(update={"path": str(self._written(Path(folder)))})
+            return build_dataset(recipe.model_copy(update={"data": here}), progress=progress)
+
+    def _written(self, folder: Path) -> Path:
+        file = folder / "texts.jsonl"
+        file.write_text(self.content, encoding="utf-8")
+        return file
+
+    def keep(self, directory: RunDirectory) -> None:
+        with whole_file(directory.examples(".jsonl")) as file:
+            file.write(self.content.encode())
+
+    def check_same(self, directory: RunDirectory) -> None:
+        kept = directory.examples(".jsonl")
+        if not kept.exists() or kept.read_text(encoding="utf-8") != self.content:
+            raise UserError(f"{directory.path} has learnt from other data than the texts that were given")
+
+
+class Rows(Source):
+    """A DataFrame of pandas or Polars, read as a table."""
+
+    name = "table"
+
+    def __init__(self, table: RawTable) -> None:
+        self.table = table
+
+    def recipe(self, directory: RunDirectory) -> Recipe:
+        path = directory.examples(".parquet").resolve()
+        found = recipe_for_table(path, self.table.rows, len(self.table.columns))
+        return found.model_copy(update={"name": directory.path.name})
+
+    def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
+        data = recipe.data
+        if not isinstance(data, TableData):
+            return super().read(recipe, progress)
+        schema = schema_for(
+            self.table, None if data.schema_path is None else Path(data.schema_path), data.skip, data.missing
+        )
+        return table_dataset(self.table, schema, name=recipe.name, test_fraction=data.test_fraction, seed=recipe.seed)
+
+    def keep(self, directory: RunDirectory) -> None:
+        write_cells(directory.examples(".parquet"), self.table.columns)
+
+    def check_same(self, directory: RunDirectory) -> None:
+        kept = directory.examples(".parquet")
+        if not kept.exists() or read_table(kept).columns != self.table.columns:
+            raise UserError(f"{directory.path} has learnt from other data than the DataFrame that was given")
+
+
+class InMemoryDataset(Source):
+    def __init__(self, data: DiscreteDataset) -> None:
+        check_dataset(data)
+        self.data, self.name = data, data.name
+
+    def recipe(self, directory: RunDirectory) -> Recipe:
+        section = GivenData(path=str(directory.examples().resolve()))
+        return recipe_for_examples(section, self.data.name, len(self.data.train), self.data.shape, self.data.vocab_size)
+
+    def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
+        return self.data if isinstance(recipe.data, GivenData) else super().read(recipe, progress)
+
+    def keep(self, directory: RunDirectory) -> None:
+        with whole_path(directory.examples()) as partial:
+            partial.mkdir()
+            save_dataset(self.data, partial)
+
+    def check_same(self, directory: RunDirectory) -> None:
+        kept = build_dataset(Recipe(name="", data=GivenData(path=str(directory.examples()))))
+        same = kept.format == self.data.format and kept.train.equal(self.data.train.to(kept.train.dtype))
+        if not same or not kept.test.equal(self.data.test.to(kept.test.dtype)):
+            raise UserError(f"{directory.path} has learnt from other data than the data set that was given")
+
+
+def source_of(data: Any, labels: Any = None, reading: Mapping[str, Any] | None = None) -> Source:
+    """What ``data`` are. ``labels`` are those of data in memory; ``reading`` says how a file is to be read, as
+    :func:`vadd.recipe.building.recipe_for` takes it.
+    """
+    if isinstance(data, Recipe | str | Path):
+        if labels is not None:
+            raise UserError(
+                "labels=[...] are for data in memory; for a recipe or a file labels=True takes those that the data have"
+            )
+        return Named(data if isinstance(data, Recipe) else _named(data, reading or {}))
+    if isinstance(data, DiscreteDataset):
+        if labels is not None:
+            raise UserError("a DiscreteDataset has its labels in train_labels, test_labels and label_names")
+        return InMemoryDataset(data)
+    if is_frame(data):
+        if labels is not None:
+            raise UserError(
+                "a label of a table is one of its columns: leave labels out, and draw rows that have it with "
+                "sample_frame(n, {COLUMN: VALUE})"
+            )
+        return Rows(from_frame(data))
+    if labels is None and reading is not None and reading["labels"]:
+        raise UserError("the labels of data in memory are given with them: labels=[...], one for each example")
+    return _in_memory(data, labels)
+
+
+def _named(name: str | Path, reading: Mapping[str, Any]) -> Recipe:
+    """A recipe by its name or file, or one for the data at this path."""
+    if str(name) in recipe_names() or Path(name).suffix in (".yaml", ".yml"):
+        return load_recipe(str(name))
+    if Path(name).exists():
+        return recipe_for(Path(name), **reading)
+    hint = suggestion(str(name), recipe_names())
+    raise UserError(f"{str(name)!r} is neither a recipe nor a file or folder that is there{hint}")
+
+
+def _in_memory(data: Any, labels: Any) -> Source:
+    if hasattr(data, "detach"):  # a tensor, on whatever device
+        data = data.detach().cpu()
+    try:
+        array = np.asarray(data)
+    except ValueError:  # rows of different lengths
+        raise UserError("the data are rows of different lengths; an array of integers is needed, or texts") from None
+    if array.dtype.kind in "UOT" and array.ndim == 1:
+        others = {type(text).__name__ for text in array.tolist() if not isinstance(text, str)}
+        if others:
+            raise UserError(f"a list of texts holds {', '.join(sorted(others))} too; give text only")
+        return Texts([str(text) for text in array.tolist()], labels)
+    if array.dtype.kind == "f":
+        raise UserError(
+            f"the array holds {array.dtype} values; integers are needed: cut them into levels first, or "
+            "array.astype(int) where they are whole numbers"
+        )
+    if array.dtype.kind not in "iub":
+        raise UserError(
+            f"vadd.train takes arrays and tensors of integers, DataFrames, texts, a DiscreteDataset, a path or the "
+            f"name of a recipe, not {type(data).__name__}"
+        )
+    return InMemoryArray(array.astype(np.uint8) if array.dtype.kind == "b" else array, labels)

@@ -1,0 +1,100 @@
+"""What columns are taken for, and how a schema is edited."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vadd.errors import UserError
+from vadd.kinds.table import schema_for, table_dataset
+from vadd.kinds.table.reading import RawTable
+from vadd.kinds.table.schema import infer, inspect, read_schema, refuse_problems, to_yaml
+
+
+def spelled(**columns: list[str | None]) -> RawTable:
+    return RawTable("t.csv", dict(columns), spelled=True)
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (["1", "-2", "30"], "integer"),
+        (["1", "2.5", "1e3"], "real"),
+        (["007", "010"], "category"),
+        (["1", "x"], "category"),
+        (["1", "inf"], "category"),
+        (["True", "False"], "boolean"),
+        (["yes", "no"], "category"),
+        (["2020-01-31", "1999-12-01"], "date"),
+        (["2020-1-31", "1999-12-01"], "category"),
+        (["31.01.2020"], "date"),
+        (["12/25/2020", "01/02/2020"], "date"),
+        (["01/02/2020", "03/04/2020"], "category"),
+        (["2020-01-31 12:00:00"], "datetime"),
+        (["=cmd()", "+1-2"], "category"),
+    ],
+)
+def test_kinds_of_words(cells: list[str | None], kind: str) -> None:
+    assert infer(spelled(a=[*cells, None]))["a"].kind == kind
+
+
+def test_a_schema_is_written_edited_and_read(tmp_path: Path) -> None:
+    table = spelled(age=["1", "2", None], city=["a", "b", "b"], id=["x", "y", "z"])
+    file = tmp_path / "s.yaml"
+    file.write_text(to_yaml(infer(table)))
+    assert read_schema(file, table) == infer(table)
+    content = yaml.safe_load(file.read_text())
+    content["columns"]["age"] |= {"kind": "category", "missing": "unknown"}
+    del content["columns"]["age"]["values"]
+    content["columns"]["id"] = {"kind": "skip"}
+    file.write_text(yaml.safe_dump(content))
+    edited = read_schema(file, table)
+    assert (edited["age"].kind, edited["age"].missing, edited["id"].kind) == ("category", "unknown", "skip")
+    data = table_dataset(table, edited, name="t")
+    assert data.table is not None
+    assert data.table.names == ["age", "city"]
+    assert data.table.left_out == ("id",)
+    assert data.unknowns
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("columns: {agee: {kind: real}}", "has no column 'agee', did you mean 'age'"),
+        ("columns: {age: {kind: number}}", "kind"),
+        ("columns: {age: {valuez: 3}}", "did you mean 'values'"),
+        ("columns: {age: {values: 0}}", "values"),
+        ("columns: {age: real}", "should have settings"),
+        ("- age", "not a schema"),
+        ("columns: {", "not valid YAML"),
+    ],
+)
+def test_bad_schemas_are_refused(tmp_path: Path, content: str, said: str) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(content)
+    with pytest.raises(UserError, match=said):
+        read_schema(file, spelled(age=["1", "2"]))
+
+
+def test_a_kind_that_does_not_fit_is_refused() -> None:
+    table = spelled(age=["1", "x"])
+    schema = {"age": infer(table)["age"].model_copy(update={"kind": "integer"})}
+    with pytest.raises(UserError, match="'age' is to be an integer, and not every cell is one"):
+        table_dataset(table, schema, name="t")
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ([None] * 30, "nothing but missing values"),
+        ([f"name {n}" for n in range(30)], "another text in every row"),
+        ([f"{n % 10_001}x" for n in range(20_002)], "10,001 different texts, more than 10,000"),
+    ],
+)
+def test_columns_that_cannot_be_learnt_are_refused_and_can_be_left_out(cells: list[str | None], said: str) -> None:
+    table = spelled(bad=cells, good=["a", "b"] * (len(cells) // 2))
+    with pytest.raises(UserError, match=said):
+        refuse_problems(inspect(table, infer(table)), table.source)
+    refuse_problems(inspect(table, schema_for(table, None, ["bad"])), table.source)
+    with pytest.raises(UserError, match="no column 'badd', did you mean 'bad'"):
+        schema_for(table, None, ["badd"])

@@ -1,0 +1,63 @@
+"""Whether a training fits: what is there, an upper bound of what is needed, and who is spared the counting."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from vadd.data import ExampleFormat
+from vadd.recipe import load_recipe
+from vadd.recipe import memory as fitting
+from vadd.recipe.building import example_format
+from vadd.recipe.counting import model_on_meta, training_cost
+
+CPU = torch.device("cpu")
+TEXT = ExampleFormat((64,), 100)
+
+
+@pytest.mark.parametrize("model", ["mdlm", "vadd"])
+@pytest.mark.parametrize("name", ["checkerboard-paper", "mnist-small", "mnist", "text8-small", "lm1b"])
+def test_no_network_needs_more_than_the_upper_bound(name: str, model: str) -> None:
+    recipe = load_recipe(name).with_overrides([f"model={model}", "training.batch=8"])
+    format = TEXT if recipe.data.kind == "text" else example_format(recipe)
+    counted = model_on_meta(recipe, format)
+    weights = sum(parameter.numel() for parameter in counted.parameters())
+    needed = 20 * weights + 8 * training_cost(counted, recipe, 4).remembered
+    assert needed <= fitting.upper_bound(recipe, format, 1)
+
+
+@pytest.mark.parametrize("name", ["checkerboard", "circles-paper", "copies", "digits", "mnist-small", "cifar10-small"])
+def test_small_recipes_are_spared_the_counting(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "available_memory", lambda device: 4 * 10**9)
+    monkeypatch.setattr(fitting, "model_on_meta", None)
+    recipe = load_recipe(name)
+    fitting.check_memory(recipe, example_format(recipe))
+
+
+def test_a_recipe_that_has_to_be_counted_and_fits_is_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = load_recipe("checkerboard").with_overrides(["training.batch=100000"])
+    format = example_format(recipe)
+    assert fitting.upper_bound(recipe, format, 1) > 10**10
+    monkeypatch.setattr(fitting, "available_memory", lambda device: 10**10)
+    fitting.check_memory(recipe, format)
+
+
+def test_padded_and_partly_explained_examples_can_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = load_recipe("text8-per-state")
+    assert recipe.diffusion.partly_explained > 0
+    monkeypatch.setattr(fitting, "upper_bound", lambda *_: 10**12)
+    monkeypatch.setattr(fitting, "available_memory", lambda device: 10**10)
+    fitting.check_memory(recipe, ExampleFormat(TEXT.shape, TEXT.vocab_size, pad=0))
+
+
+def test_the_limit_of_a_container_counts_and_processes_share_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(fitting, "CONTROL_GROUPS", (limit, tmp_path / "nowhere"))
+    limit.write_text("max\n")
+    assert fitting.available_memory(CPU) > 1_000_000
+    limit.write_text("1000000\n")
+    assert fitting.available_memory(CPU) == 1_000_000
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert fitting.available_memory(CPU) == 250_000
