@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-VERSION_0_1_0 = FIXTURES / "version-0.1.0"
+VERSION_0_2_0 = FIXTURES / "version-0.2.0"
 CORPORA = FIXTURES / "corpora"
 
 
