@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
-from vadd.recipe.section import CountingSection, Fraction
+from vadd.settings import CountingSection, Fraction
 
 LABELS = "whether the model is given the class of each example, to draw from a class: `vadd sample --label`"
 

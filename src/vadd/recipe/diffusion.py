@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from vadd.recipe.section import CountingSection, Fraction
+from vadd.settings import CountingSection, Fraction
 
 MaskDrawName = Literal["iid", "stratified", "exact-count", "steps", "levels"]
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from vadd.recipe.section import CountingSection, Fraction, Layers, Section
+from vadd.settings import CountingSection, Fraction, Layers, Section
 
 
 class FlowSection(CountingSection):

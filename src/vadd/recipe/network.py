@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from vadd.recipe.section import Fraction, Layers, Section
+from vadd.settings import Fraction, Layers, Section
 
 CONVOLUTION = "odd width of a convolution beside each attention; 0: none"
 SEEN_OF_TIME = "sinusoids of t shown to the denoiser; 0: it does not see t"

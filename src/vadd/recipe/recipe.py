@@ -17,9 +17,9 @@ from vadd.recipe.latent import LatentSection
 from vadd.recipe.models import MODELS, ModelName, with_model
 from vadd.recipe.network import MlpNetwork, Network, sees_time
 from vadd.recipe.sampling import Sampling
-from vadd.recipe.section import Section
 from vadd.recipe.training import Training
 from vadd.recipe.upgrade import name_today, upgraded
+from vadd.settings import Section
 from vadd.words import plural, shortened, suggestion
 
 LONGEST_NAME = 100

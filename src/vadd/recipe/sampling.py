@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt
 
-from vadd.recipe.section import CountingSection
+from vadd.settings import CountingSection
 
 
 class Sampling(CountingSection):

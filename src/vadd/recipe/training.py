@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from vadd.recipe.section import CountingSection, Decay, Fraction
+from vadd.settings import CountingSection, Decay, Fraction
 
 
 class Training(CountingSection):

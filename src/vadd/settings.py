@@ -1,4 +1,4 @@
-"""What all sections of a recipe have in common."""
+"""What all settings classes have in common: recipes consist of them, and each stands beside what it sets."""
 
 from typing import Annotated, Any
 
