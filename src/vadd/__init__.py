@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vadd.core import Denoiser, Recognizer, check
     from vadd.data import DiscreteDataset
     from vadd.recipe import Recipe, load_recipe
-    from vadd.run.api_run import Run, load
+    from vadd.run.run import Run, load
     from vadd.training.api import train
 
 __all__ = [
@@ -36,9 +36,9 @@ _HOMES = {
     "DiscreteDataset": "vadd.data",
     "Recipe": "vadd.recipe",
     "Recognizer": "vadd.core",
-    "Run": "vadd.run.api_run",
+    "Run": "vadd.run.run",
     "check": "vadd.core",
-    "load": "vadd.run.api_run",
+    "load": "vadd.run.run",
     "load_recipe": "vadd.recipe",
     "train": "vadd.training.api",
 }

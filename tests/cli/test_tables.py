@@ -22,7 +22,7 @@ from vadd.kinds.table.schema import infer
 from vadd.recipe.building import recipe_for
 from vadd.run.directory import RunDirectory
 from vadd.run.export import export
-from vadd.run.tables import cell_probabilities, fill_rows, frame_of, sample_rows
+from vadd.run.tables import cell_probabilities, data_frame, fill_rows, sample_rows
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_an_export_samples_rows_without_the_data(place: Path, vadd_command: Comm
 
 def test_rows_and_frames_in_python(place: Path) -> None:
     run = vadd.load("run")
-    frame = frame_of(sample_rows(run, 20, {"sex": "F", "age": 40}))
+    frame = data_frame(sample_rows(run, 20, {"sex": "F", "age": 40}))
     assert set(frame["age"]) == {40}
     assert [str(kind) for kind in frame.dtypes][:3] == ["str", "int64", "float64"]
     table = read_table(Path("people.csv"))

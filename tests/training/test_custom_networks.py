@@ -127,7 +127,7 @@ def test_what_two_networks_share_they_go_on_sharing() -> None:
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no recognizer": ({"denoiser": OwnDenoiser()}, "recognizer=..., for example vadd.networks.SiameseMlpRecognizer"),
-    "no denoiser": ({"recognizer": OwnRecognizer()}, "needs a denoiser of your own"),
+    "no denoiser": ({"recognizer": OwnRecognizer()}, "needs a custom denoiser"),
     "one too many": (
         {"denoiser": OwnDenoiser(latent=None), "recognizer": OwnRecognizer(), "model": "mdlm"},
         "a recognition model is for model=vadd",

@@ -9,11 +9,12 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -104,6 +105,19 @@ def apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         found[name] = plain.clone() if place in seen else plain
         seen.add(place)
     return found
+
+
+def check_fit(weights: Mapping[str, Tensor], build: Callable[[], nn.Module], problem: str) -> None:
+    """Refuse weights of other shapes than those of what ``build`` makes, before that takes any memory."""
+    try:
+        with torch.device("meta"):  # where tensors have shapes and nothing else
+            wanted = {name: tensor.shape for name, tensor in build().state_dict().items()}
+    except (RuntimeError, TypeError, OverflowError) as error:  # sizes beyond 63 bits
+        wanted = None
+        if "meta tensors" in str(error):  # a flow looks at its own masks, which takes real ones
+            wanted = {name: tensor.shape for name, tensor in build().state_dict().items()}
+    if wanted != {name: tensor.shape for name, tensor in weights.items()}:
+        raise UserError(problem)
 
 
 def read_checkpoint(directory: Path) -> TrainingState:

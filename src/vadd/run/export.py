@@ -9,7 +9,7 @@ from vadd.files import checksum, whole_path, write_json
 from vadd.recipe import OwnNetwork, Recipe
 from vadd.recipe.building import build_model
 from vadd.run.archive import Archive
-from vadd.run.checkpoint import read_weights, save_tensors
+from vadd.run.checkpoint import check_fit, read_weights, save_tensors
 from vadd.run.directory import (
     EXPORTED_CARD,
     EXPORTED_CONFIG,
@@ -29,7 +29,6 @@ from vadd.run.exported import FORMAT, ExportedModel, read_exported
 from vadd.run.formats import read_fingerprint, read_format, read_tokenizer, varying
 from vadd.run.model_card import CardResults, Measured, model_card
 from vadd.run.priors import prior_records, read_prior
-from vadd.run.run import check_fit
 from vadd.version import __version__
 
 

@@ -1,7 +1,7 @@
 """Runs on tables: rows out of samples, samples given something about columns, and cells filled."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 from torch import Tensor
@@ -16,7 +16,9 @@ from vadd.progress import Progress, silent
 from vadd.run.conditions import conditioned_starts
 from vadd.run.infilling import masked_starts, predicted
 from vadd.run.options import SamplingOptions, resolve
-from vadd.run.run import Run
+
+if TYPE_CHECKING:
+    from vadd.run.run import Run
 
 LATENTS = 128
 """Draws of z in the mean that the probabilities of cells are."""
@@ -25,13 +27,13 @@ Where = Sequence[str] | Mapping[str, object]
 """``["age=40-49", "sex=F"]`` or ``{"age": "40-49", "sex": "F"}``."""
 
 
-def table_of(run: Run) -> TableCodec:
+def table_of(run: "Run") -> TableCodec:
     if run.table is None:
         raise UserError(f"{run.directory.path} is not a run on a table")
     return run.table
 
 
-def conditions_of(run: Run, where: Where) -> dict[int, Condition]:
+def conditions_of(run: "Run", where: Where) -> dict[int, Condition]:
     """What is said of which position."""
     table = table_of(run)
     texts = where if not isinstance(where, Mapping) else [f"{name}={_word(value)}" for name, value in where.items()]
@@ -62,7 +64,7 @@ def _condition(table: TableCodec, text: str) -> Condition:
     return parse_condition(text)
 
 
-def starts_given(run: Run, n: int, conditions: Mapping[int, Condition], **options: Unpack[SamplingOptions]) -> Tensor:
+def starts_given(run: "Run", n: int, conditions: Mapping[int, Condition], **options: Unpack[SamplingOptions]) -> Tensor:
     """(n, N) with the mask value where nothing is said."""
     if n < 1:
         raise UserError(f"the number of samples must be at least 1, not {n}")
@@ -74,7 +76,7 @@ def starts_given(run: Run, n: int, conditions: Mapping[int, Condition], **option
 
 
 def sample_rows(
-    run: Run, n: int, where: Where = (), *, progress: Progress = silent, **options: Unpack[SamplingOptions]
+    run: "Run", n: int, where: Where = (), *, progress: Progress = silent, **options: Unpack[SamplingOptions]
 ) -> Columns:
     """``n`` rows of the table, as columns of cells; those that fulfil ``where``."""
     table, conditions = table_of(run), conditions_of(run, where)
@@ -84,7 +86,7 @@ def sample_rows(
 
 
 def fill_rows(
-    run: Run, rows: RawTable, count: int = 1, *, progress: Progress = silent, **options: Unpack[SamplingOptions]
+    run: "Run", rows: RawTable, count: int = 1, *, progress: Progress = silent, **options: Unpack[SamplingOptions]
 ) -> list[Columns]:
     """``count`` copies of a table with its missing cells filled, and nothing else changed."""
     table = table_of(run)
@@ -114,7 +116,7 @@ def merged(table: TableCodec, rows: RawTable, gaps: Array, filled: Array, seed: 
     return columns
 
 
-def cell_probabilities(run: Run, gaps: Array, *, draws: int = LATENTS, seed: int = 0) -> Array:
+def cell_probabilities(run: "Run", gaps: Array, *, draws: int = LATENTS, seed: int = 0) -> Array:
     """For rows of codes with gaps the probability of each value that could be there, given what is known of the row:
     (n, N, V), 0 where a cell is known. It is a mean over ``draws`` of z.
     """
@@ -123,7 +125,7 @@ def cell_probabilities(run: Run, gaps: Array, *, draws: int = LATENTS, seed: int
     return predicted(model, masked_starts(model, run.shape, gaps, None, 1), draws, seed)
 
 
-def frame_of(columns: Columns) -> Any:
+def data_frame(columns: Columns) -> Any:
     """A pandas DataFrame."""
     try:
         import pandas

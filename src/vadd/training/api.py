@@ -17,10 +17,10 @@ from vadd.recipe import Recipe
 from vadd.recipe.building import OwnNetworks, build_dataset
 from vadd.recipe.keywords import with_settings
 from vadd.recipe.models import ModelName
-from vadd.run.api_run import Run, load
 from vadd.run.directory import RunDirectory
+from vadd.run.run import Run, given_networks, load
 from vadd.training.callbacks import Callbacks, CheckpointEvent, EvaluationEvent, StepEvent
-from vadd.training.custom_networks import given_networks, with_own_networks
+from vadd.training.custom_networks import with_own_networks
 from vadd.training.given_data import Named, Source, source_of
 from vadd.training.job import Job, check_same_recipe, default_place, prepare
 from vadd.training.loop import Outcome

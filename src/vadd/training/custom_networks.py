@@ -13,14 +13,6 @@ from vadd.recipe.recipe import validate
 MODELS = ("vadd", "mdlm")
 
 
-def given_networks(denoiser: Any, recognizer: Any) -> OwnNetworks | None:
-    if denoiser is None:
-        if recognizer is not None:
-            raise UserError("a recognizer of your own needs a denoiser of your own: denoiser=...")
-        return None
-    return OwnNetworks(denoiser, recognizer)
-
-
 def with_own_networks(recipe: Recipe, own: OwnNetworks) -> Recipe:
     """The recipe of a run with these networks; refused where they break the protocol."""
     if recipe.model not in MODELS:

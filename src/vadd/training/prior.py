@@ -225,4 +225,5 @@ def fit_priors_of_recipe(path: Path, progress: Progress = silent, own: OwnNetwor
         return []
     place, _ = Archive(directory).chosen("latest", read_weights)
     missing = [name for name in names if name not in prior_records(place)]
-    return [fit_prior(load(path, prior="trained", own=own), name, progress=progress) for name in missing]
+    networks = {} if own is None else {"denoiser": own.denoiser, "recognizer": own.recognizer}
+    return [fit_prior(load(path, prior="trained", **networks), name, progress=progress) for name in missing]
