@@ -4,7 +4,7 @@ import difflib
 import re
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vadd.errors import UserError
@@ -51,6 +51,11 @@ def typed_command() -> str | None:
 def plural(count: int, noun: str) -> str:
     """``1 step``, ``2 steps``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a, b or c``."""
+    return " or ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def duration(seconds: float) -> str:

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-COMMON, SAMPLER, LATENT, OUTPUT, RESEARCH = "Common", "Sampler", "Latent", "Output", "Research"
-PANELS = (COMMON, SAMPLER, LATENT, OUTPUT, RESEARCH)
+COMMON, INPUT, SAMPLER, LATENT = "Common", "Input", "Sampler", "Latent"
+OUTPUT, RESEARCH = "Output", "Research"
+PANELS = (COMMON, INPUT, SAMPLER, LATENT, OUTPUT, RESEARCH)
 
 
 class PanelCommand(TyperCommand):
@@ -31,30 +32,37 @@ class PanelCommand(TyperCommand):
 class LazyGroup(TyperGroup):
     """Knows the names and one line of help of its commands; their modules are imported when they are called."""
 
-    lazy: Mapping[str, tuple[str, str]] = {}
-    """Name -> ("module:function", help)."""
+    about: ClassVar[Mapping[str, str]]
+    elsewhere: ClassVar[Mapping[str, str]]
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = dict.fromkeys(self.lazy)  # type: ignore[arg-type]  # names: for suggestions
+        self.commands = dict.fromkeys(self.about, TyperCommand(None))  # names alone, for suggestions
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in self.lazy:
+        if cmd_name not in self.about:
             return None
-        module, _, function = self.lazy[cmd_name][0].partition(":")
+        name = cmd_name.replace("-", "_")
+        module, _, function = self.elsewhere.get(cmd_name, f"vadd.cli.{name}:{name}").partition(":")
         return as_command(cmd_name, getattr(import_module(module), function))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, about) for name, (_, about) in self.lazy.items()])
+            formatter.write_dl(list(self.about.items()))
+
+
+def lazy_group(about: Mapping[str, str], elsewhere: Mapping[str, str]) -> type[LazyGroup]:
+    """The class of a group whose commands have these names and help; ``elsewhere`` has "module:function" where that
+    is not vadd.cli.NAME:NAME.
+    """
+    return type("Commands", (LazyGroup,), {"about": about, "elsewhere": elsewhere})
 
 
 def as_command(name: str, command: Any) -> Any:
     """A function, or a :class:`typer.Typer` with commands of its own, as click runs it."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
     if not isinstance(command, typer.Typer):
-        app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command(name, cls=PanelCommand)(command)
-        command = app
-    made = typer.main.get_command(command)
-    made.name = name
-    return made
+        return typer.main.get_command(app)
+    app.add_typer(command, name=name)
+    return typer.main.get_group(app).commands[name]

@@ -45,6 +45,7 @@ def data(
         typer.Option(
             help="Of a table: write here, as YAML to edit, what its columns are; data.schema_path reads it.",
             show_default=False,
+            callback=check_out(),
         ),
     ] = None,
     overwrite: OverwriteOption = False,
@@ -62,7 +63,7 @@ def data(
     if name == INSPECT:
         if file is None:
             raise UserError("which table? vadd data inspect people.csv")
-        _inspect(file, schema, overwrite)
+        _inspect(file, schema)
         return
     if file is not None or schema is not None:
         raise UserError("a file and --schema go with: vadd data inspect FILE")
@@ -89,11 +90,10 @@ def _list() -> None:
         _say(f"{name:{names}}  {known.about:{abouts}}  {known.state()}")
 
 
-def _inspect(file: Path, schema: Path | None, overwrite: bool) -> None:
+def _inspect(file: Path, schema: Path | None) -> None:
     from vadd.kinds.table.reading import read_table
     from vadd.kinds.table.schema import infer, inspect, to_yaml
 
-    check_out(schema, overwrite)
     with progress_bar() as progress:
         progress(f"reading {file.name}")
         table = read_table(file)

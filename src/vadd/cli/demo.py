@@ -8,7 +8,7 @@ import typer
 
 from vadd.cli.comparisons import show_comparison
 from vadd.cli.console import Narrator
-from vadd.cli.options import JsonOption, OverwriteOption, check_json
+from vadd.cli.options import JsonOption, OverwriteOption
 
 
 class Toy(StrEnum):
@@ -32,7 +32,6 @@ def demo(
       vadd demo
       vadd demo --toy circles --out runs/circles-demo
     """
-    check_json(json, overwrite)
     from vadd.report.tables import divergence_table
     from vadd.studies.toys import demo as run_demo
 

@@ -2,95 +2,155 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vadd.cli.console import out_console, progress_bar
-from vadd.cli.judging import BoundOptions, JudgeOptions
+from vadd.cli.judge import JudgeOptions
 from vadd.cli.options import (
     CheckpointOption,
-    EnergyCandidatesOption,
-    EnergyOption,
     JsonOption,
-    LatentPolicyOption,
+    LoadOptions,
     OverwriteOption,
-    PriorOption,
     RunArgument,
     SamplesOption,
-    check_energy,
-    check_json,
-    check_latent_policy,
-    check_run,
     check_there,
     grouped,
-    parse_checkpoint,
-    parse_prior,
     parse_steps,
-    refuse_latent_policy,
-    with_energy,
+    research_option,
 )
 from vadd.errors import UserError
+from vadd.files import write_json
 
 if TYPE_CHECKING:
-    from vadd.evaluation import BoundSettings, RunReport
+    from vadd import Run
+    from vadd.evaluation import BoundSettings
     from vadd.progress import Progress
-    from vadd.run.directory import PriorChoice
-    from vadd.run.run import Run
+    from vadd.report.run_results import Results
 
 DEFAULT_STEPS = "1,2,5,20"
+PARTICLES, ZERO_SHOT_PARTICLES = 64, 8
+ZERO_SHOT_STEPS, ZERO_SHOT_LIMIT = 32, 500
+"""What minutes allow: T x K evaluations of the network for each sequence (T for a model without a latent)."""
 
 
 @dataclass(frozen=True)
-class MeasureOptions:
-    """What to measure, and by what."""
+class BoundOptions:
+    """Bounds of the likelihood."""
+
+    bound: Annotated[
+        str | None, typer.Option(help="Bound the likelihood of held-out examples, for the sampler with so many steps.")
+    ] = None
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help=f"Examples to bound the likelihood of. [default: all; with --zero-shot {ZERO_SHOT_LIMIT} of each "
+            "corpus]",
+        ),
+    ] = None
+    particles: Annotated[
+        int | None,
+        research_option(
+            help=f"Latents drawn for each likelihood estimate. [default: {PARTICLES}; with --zero-shot "
+            f"{ZERO_SHOT_PARTICLES}]"
+        ),
+    ] = None
+    proposals: Annotated[
+        str,
+        research_option(
+            help="Where the particles come from; any choice is valid, some are tighter. auto: try on training examples."
+        ),
+    ] = "recognition,revealed,prior"
+    delbo: Annotated[
+        bool,
+        research_option("--delbo", help="Also the paper's DELBO, which is not a likelihood bound (MDLM: the ELBO)."),
+    ] = False
+    delbo_particles: Annotated[
+        str | None,
+        research_option(help="The same with so many latents each, as in the paper's ablation.", metavar="K,K,..."),
+    ] = None
+    draws: Annotated[int, research_option(min=1, help="Masks drawn for each example in the DELBO or ELBO.")] = 20
+    score_pads: Annotated[
+        bool, research_option("--score-pads", help="Score pads too: a valid bound for padded text, but not the custom.")
+    ] = False
+    given_label: Annotated[
+        bool, research_option("--given-label", help="Bound the likelihood of each held-out example given its label.")
+    ] = False
+    grid: Annotated[
+        str | None, research_option(help="Step grid of the bound, uniform or cosine. [default: the recipe's]")
+    ] = None
+
+    @property
+    def asked(self) -> bool:
+        return self.bound is not None or self.delbo or self.delbo_particles is not None
+
+    def settings(self, *, zero_shot: bool) -> "BoundSettings":
+        """``zero_shot`` scores many sequences, so that less is done for each of them."""
+        from vadd.core import Particles
+        from vadd.evaluation import BoundSettings
+
+        steps = [ZERO_SHOT_STEPS if zero_shot else 1] if self.bound is None else parse_steps(self.bound, "--bound")
+        counts = [] if self.delbo_particles is None else parse_steps(self.delbo_particles, "--delbo-particles")
+        count = self.particles if self.particles is not None else ZERO_SHOT_PARTICLES if zero_shot else PARTICLES
+        proposals: Any = {} if self.proposals == "auto" else {"proposals": tuple(self.proposals.split(","))}
+        return BoundSettings(
+            Particles(count, **proposals),
+            steps=steps,
+            delbo_draws=self.draws if self.delbo or counts or zero_shot else 0,
+            delbo_particles=counts,
+            limit=ZERO_SHOT_LIMIT if zero_shot and self.limit is None else self.limit,
+            score_pads=self.score_pads,
+            given_label=self.given_label,
+            choose_proposals=self.proposals == "auto",
+            grid=self.grid,  # type: ignore[arg-type]  # checked by BoundSettings
+        )
+
+
+@dataclass(frozen=True)
+class MeasureOptions(LoadOptions):
+    """What to measure, and with what."""
 
     steps: Annotated[
         str | None,
         typer.Option(help=f"Compare samples drawn in so many steps with the data. [default: {DEFAULT_STEPS}]"),
     ] = None
     samples: SamplesOption = None
-    latent_policy: LatentPolicyOption = None
-    prior: PriorOption = None
     data: Annotated[
-        Path | None, typer.Option(help="Bound the likelihood of this .npy or text instead of the held-out part.")
-    ] = None
-    zero_shot: Annotated[
         Path | None,
         typer.Option(
-            help="Perplexities of every corpus in this folder; names that begin like lambada, lm1b, wikitext, ag_news, "
-            "pubmed or arxiv are read as these, the rest as plain text. --bound is 32 by default.",
-            show_default=False,
+            help="Bound the likelihood of this .npy or text instead of the held-out part.", callback=check_there
         ),
     ] = None
     fid: Annotated[
-        bool, typer.Option("--fid", help="Judge images by FID (clean-fid protocol); `vadd data inception` first.")
+        bool, typer.Option("--fid", help="Score images by FID (clean-fid protocol); `vadd data inception` first.")
     ] = False
     inception: Annotated[
-        Path | None, typer.Option(help="The same with this TorchScript InceptionV3.", show_default=False)
+        Path | None,
+        research_option(help="The same with this TorchScript InceptionV3.", show_default=False, callback=check_there),
+    ] = None
+    nearest: Annotated[
+        bool,
+        research_option("--nearest", help="Also how close samples come to training examples: does the model copy?"),
+    ] = False
+    zero_shot: Annotated[
+        Path | None,
+        research_option(
+            help="Perplexities of every corpus in this folder; names that begin like lambada, lm1b, wikitext, ag_news, "
+            "pubmed or arxiv are read as these, the rest as plain text. --bound is 32 by default.",
+            show_default=False,
+            callback=check_there,
+        ),
     ] = None
 
-    nearest: Annotated[
-        bool, typer.Option("--nearest", help="Also how close samples come to training examples: does the model copy?")
-    ] = False
-
-    energy: EnergyOption = None
-    energy_candidates: EnergyCandidatesOption = None
-
-    def prior_choice(self) -> "PriorChoice":
-        return parse_prior(self.prior)
-
     def check(self) -> None:
-        check_latent_policy(self.latent_policy)
-        parse_prior(self.prior)
-        check_energy(self.energy, self.energy_candidates)
         if self.nearest and self.steps is None and self.zero_shot is not None:
             raise UserError("--nearest looks at samples: say with --steps how they are to be drawn")
         if self.zero_shot is not None and self.data is not None:
-            raise UserError("--data and --zero-shot both say what to judge by: give one of them")
-        check_there(self.data, self.inception)
+            raise UserError("--data and --zero-shot both name the texts to score: give one of them")
         if self.zero_shot is not None and not self.zero_shot.is_dir():
-            raise UserError(f"there is no folder {self.zero_shot}")
+            raise UserError(f"--zero-shot takes a folder; {self.zero_shot} is a file")
 
     def counts(self, bounds: BoundOptions, judging: JudgeOptions) -> list[int]:
         """Numbers of steps to sample with; none where only bounds were asked for."""
@@ -98,15 +158,6 @@ class MeasureOptions:
         if self.steps is None and bounds_only and judging.judge is None:
             return []
         return parse_steps(DEFAULT_STEPS if self.steps is None else self.steps)
-
-    def inception_file(self, run: "Run") -> Path | None:
-        if (self.fid or self.inception is not None) and len(run.shape) != 3:
-            raise UserError(f"the FID is for images; the examples of this run have the shape {run.shape}")
-        if not self.fid or self.inception is not None:
-            return self.inception
-        from vadd.evaluation.inception import fetched_inception
-
-        return fetched_inception()
 
 
 @grouped
@@ -140,20 +191,13 @@ def evaluate(
     """
     measures.check()
     counts = measures.counts(bounds, judging)
-    which = parse_checkpoint(checkpoint)
-    check_json(json, overwrite)
-    check_run(run)
     wanted = bounds.asked or measures.data is not None or measures.zero_shot is not None
     settings = bounds.settings(zero_shot=measures.zero_shot is not None) if wanted else None
-    from vadd.files import write_json
     from vadd.parallel import Processes, leave
     from vadd.run.options import possible_steps
-    from vadd.run.run import load
 
     Processes()
-    loaded = load(run, checkpoint=which, prior=measures.prior_choice())
-    loaded = with_energy(loaded, measures.energy, measures.energy_candidates)
-    refuse_latent_policy(loaded, measures.latent_policy)
+    loaded = measures.load(run, checkpoint)
     if measures.latent_policy is not None:
         loaded = loaded.with_sampling(latent_policy=measures.latent_policy)
     if measures.steps is None:
@@ -161,10 +205,11 @@ def evaluate(
     if settings is not None and bounds.bound is None:
         settings = replace(settings, steps=possible_steps(loaded.model, loaded.recipe.sampling, settings.steps))
     with progress_bar() as progress:
-        report = _measure(loaded, counts, measures, settings, judging, progress)
-    _show(report, sampled=bool(counts))
+        results = _measure(loaded, counts, measures, settings, judging, progress)
+    for table in results.tables():
+        table.print(out_console)
     if json is not None:
-        write_json(json, report.to_json())
+        write_json(json, results.to_json())
     leave()
 
 
@@ -175,12 +220,17 @@ def _measure(
     bounds: "BoundSettings | None",
     judging: JudgeOptions,
     progress: "Progress",
-) -> "RunReport":
+) -> "Results":
     from vadd.evaluation import evaluate as measure
     from vadd.evaluation.evaluate import report_of
+    from vadd.evaluation.inception import fetched_inception
     from vadd.evaluation.reading import read_examples
-    from vadd.evaluation.zero_shot import zero_shot as judge_corpora
+    from vadd.evaluation.zero_shot import zero_shot as score_corpora
+    from vadd.report.run_results import Results
 
+    if (measures.fid or measures.inception is not None) and len(run.shape) != 3:
+        raise UserError(f"the FID is for images; the examples of this run have the shape {run.shape}")
+    report = report_of(run)
     if counts or measures.zero_shot is None:
         report = measure(
             run,
@@ -188,37 +238,11 @@ def _measure(
             measures.samples,
             bounds=bounds if measures.zero_shot is None else None,
             examples=None if measures.data is None else read_examples(run, measures.data, progress),
-            inception=measures.inception_file(run),
+            inception=fetched_inception() if measures.fid and measures.inception is None else measures.inception,
             language=judging.open([run], progress) if counts else None,
             nearest=measures.nearest and bool(counts),
             progress=progress,
         ).report
-    else:
-        report = report_of(run)
     if measures.zero_shot is not None and bounds is not None:
-        report = replace(report, zero_shot=judge_corpora(run, measures.zero_shot, bounds, progress))
-    return replace(report, step=run.step)
-
-
-def _show(report: "RunReport", *, sampled: bool) -> None:
-    from vadd.report.label_tables import label_table
-    from vadd.report.table_tables import imputation_table
-    from vadd.report.tables import bound_table, latent_table, nearest_table
-    from vadd.report.text_tables import quality_table
-    from vadd.report.zero_shot import zero_shot_table
-
-    if sampled:
-        quality_table([report]).print(out_console)
-    by_label = label_table([report])
-    if by_label is not None:
-        by_label.print(out_console)
-    if report.imputation is not None:
-        imputation_table([report]).print(out_console)
-    if report.nearest is not None:
-        nearest_table([report]).print(out_console)
-    if report.likelihood is not None:
-        bound_table([report]).print(out_console)
-    if report.zero_shot is not None:
-        zero_shot_table(report).print(out_console)
-    if report.latent is not None:
-        latent_table([report]).print(out_console)
+        report = replace(report, zero_shot=score_corpora(run, measures.zero_shot, bounds, progress))
+    return Results(replace(report, step=run.step))

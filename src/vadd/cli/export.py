@@ -8,6 +8,7 @@ import typer
 from vadd.cli.console import out_console
 from vadd.cli.options import CheckpointOption, RunArgument, check_there, parse_checkpoint
 from vadd.files import writing
+from vadd.run.directory import RunDirectory
 
 
 def export(
@@ -19,6 +20,7 @@ def export(
         typer.Option(
             metavar="FILE",
             help="Put the numbers of `vadd eval --json FILE`, of the same checkpoint, into the model card.",
+            callback=check_there,
         ),
     ] = None,
 ) -> None:
@@ -32,11 +34,7 @@ def export(
       vadd export runs/checkers published/checkers --checkpoint best --results checkers.json
       vadd sample published/checkers -n 5
     """
-    which = parse_checkpoint(checkpoint)
-    check_there(results)
-    from vadd.run.directory import RunDirectory
-
-    source = RunDirectory.open(run)
+    which, source = parse_checkpoint(checkpoint), RunDirectory.open(run)
     from vadd.report.results import card_results
     from vadd.run.export import export as write
 

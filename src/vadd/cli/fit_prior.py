@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import vadd
 from vadd.cli.console import out_console, progress_bar
 from vadd.cli.options import CheckpointOption, RunArgument, parse_checkpoint
-from vadd.errors import UserError
+from vadd.run.directory import RunDirectory
 
 if TYPE_CHECKING:
     from vadd.training.prior import FittedPrior
@@ -34,18 +35,11 @@ def fit_prior(
       vadd fit-prior runs/digits --informed
       vadd sample runs/digits --steps 5 --out better.png
     """
-    if steps is not None and steps < 1:
-        raise UserError(f"--steps must be at least 1, not {steps}")
     which = parse_checkpoint(checkpoint)
-    from vadd.run.exported import check_model
-
-    check_model(run)
-    from vadd.run.directory import RunDirectory
-    from vadd.run.run import load
+    RunDirectory.open(run)  # an exported model cannot be changed
     from vadd.training.prior import fit_prior as fit
 
-    RunDirectory.open(run)
-    loaded = load(run, checkpoint=which, prior="trained")
+    loaded = vadd.load(run, checkpoint=which, prior="trained")
     with progress_bar() as progress:
         fitted = fit(loaded, "informed" if informed else "flow", steps=steps, progress=progress)
     show_fitted(fitted)

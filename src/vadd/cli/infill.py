@@ -13,14 +13,12 @@ from vadd.cli.options import (
     OverwriteOption,
     RunArgument,
     check_out,
-    check_run,
     check_there,
     grouped,
-    parse_prior,
-    refuse_latent_policy,
-    with_energy,
+    input_option,
+    output_option,
 )
-from vadd.cli.trajectories import RECORDED, TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
+from vadd.cli.trajectories import RECORDED, TrajectoryOption, refuse_strip, write_trajectory
 from vadd.errors import UserError
 from vadd.files import writing
 from vadd.words import plural
@@ -47,39 +45,53 @@ class GapOptions:
         str | None,
         typer.Option(help=r"A text with gaps of two or more underscores; \_ is an ordinary one.", show_default=False),
     ] = None
-    gap: Annotated[
-        int | None,
+    prefix: Annotated[str | None, typer.Option(help="A text to continue.", show_default=False)] = None
+    suffix: Annotated[str | None, typer.Option(help="A text to lead to.", show_default=False)] = None
+    image: Annotated[
+        Path | None,
         typer.Option(
-            help="Tokens in each gap. [default: one for each underscore where tokens are characters or bytes, else 3]"
+            help="An image in the model's size: .png, or .npy for several.", show_default=False, callback=check_there
         ),
     ] = None
-    prefix: Annotated[str | None, typer.Option(help="A text to go on with.", show_default=False)] = None
-    suffix: Annotated[str | None, typer.Option(help="A text to lead to.", show_default=False)] = None
-    length: Annotated[
-        int | None,
-        typer.Option(help="Tokens of prefix, gap and suffix together. [default: all that the model has room for]"),
-    ] = None
-    file: Annotated[Path | None, typer.Option(help="Many texts with gaps, one in each line.", show_default=False)] = (
-        None
-    )
-    image: Annotated[
-        Path | None, typer.Option(help="An image in the model's size: .png, or .npy for several.", show_default=False)
-    ] = None
-    from_data: Annotated[
-        str | None, typer.Option(help="Instead: held-out images by their numbers, like 0,5,7.", show_default=False)
-    ] = None
-    mask: Annotated[
-        Path | None, typer.Option(help="An image in the same size: white is filled, black kept.", show_default=False)
-    ] = None
-    keep: Annotated[Half | None, typer.Option(help="Instead of a mask: the half to be kept.", show_default=False)] = (
-        None
-    )
     array: Annotated[
-        Path | None, typer.Option(help="Any examples as .npy, -1 where there is something to fill.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Any examples as .npy, -1 where there is something to fill.", show_default=False, callback=check_there
+        ),
     ] = None
     table: Annotated[
         Path | None,
-        typer.Option(help="A table as .csv or .parquet: its missing cells are filled.", show_default=False),
+        typer.Option(
+            help="A table as .csv or .parquet: its missing cells are filled.", show_default=False, callback=check_there
+        ),
+    ] = None
+    file: Annotated[
+        Path | None,
+        input_option(help="Many texts with gaps, one in each line.", callback=check_there),
+    ] = None
+    from_data: Annotated[
+        str | None,
+        input_option(help="Held-out images by their numbers, like 0,5,7."),
+    ] = None
+    gap: Annotated[
+        int | None,
+        input_option(
+            help="Tokens in each gap. [default: one for each underscore where tokens are characters or bytes, else 3]"
+        ),
+    ] = None
+    length: Annotated[
+        int | None,
+        input_option(
+            help="Tokens of prefix, gap and suffix together. [default: as many as the model's sequences have]"
+        ),
+    ] = None
+    mask: Annotated[
+        Path | None,
+        input_option(help="An image in the same size: white is filled, black kept.", callback=check_there),
+    ] = None
+    keep: Annotated[
+        Half | None,
+        input_option(help="Instead of a mask: the half to keep."),
     ] = None
 
     @property
@@ -110,7 +122,6 @@ class GapOptions:
             raise UserError("--length is for --prefix and --suffix")
         if self.gap is not None and self.text is None and self.file is None:
             raise UserError("--gap is for --text and --file")
-        check_there(self.file, self.image, self.mask, self.array, self.table)
 
     def task(self, run: "Run", seed: int) -> "Task":
         from vadd.cli import infill_tasks as tasks
@@ -145,13 +156,15 @@ def infill(
         typer.Option(
             help="Where to: text .txt or .jsonl, images .png or .npy, arrays .npy or .csv, tables .csv or .parquet.",
             show_default=False,
+            callback=check_out(),
         ),
     ] = None,
     probabilities: Annotated[
         Path | None,
-        typer.Option(
+        output_option(
             help="Of a table: write here, as .csv, how probable every filled value was given what is known of its row.",
             show_default=False,
+            callback=check_out(".csv"),
         ),
     ] = None,
     trajectory: TrajectoryOption = None,
@@ -178,17 +191,12 @@ def infill(
     if n < 1:
         raise UserError(f"-n must be at least 1, not {n}")
     gaps.check()
-    drawing.check()
-    check_out(out, overwrite)
-    check_trajectory(trajectory, overwrite)
-    check_probabilities(probabilities, overwrite, gaps.table)
-    check_run(run)
+    if probabilities is not None and gaps.table is None:
+        raise UserError("--probabilities is for --table")
     from vadd.run.options import resolve
-    from vadd.run.run import load
 
     options = drawing.sampling()
-    loaded = with_energy(load(run, prior=parse_prior(drawing.prior)), drawing.energy, drawing.energy_candidates)
-    refuse_latent_policy(loaded, drawing.latent_policy)
+    loaded = drawing.load(run)
     refuse_strip(loaded, trajectory)
     task = gaps.task(loaded, drawing.seed)
     task.check_format(out)
@@ -208,14 +216,6 @@ def infill(
     if probabilities is not None:
         task.write_probabilities(loaded, filled.numpy(), probabilities)
         out_console.print(f"how probable they were: {probabilities}", soft_wrap=True)
-
-
-def check_probabilities(file: Path | None, overwrite: bool, table: Path | None) -> None:
-    if file is not None and table is None:
-        raise UserError("--probabilities is for --table")
-    if file is not None and file.suffix != ".csv":
-        raise UserError(f"--probabilities takes a file that ends in .csv, not {file}")
-    check_out(file, overwrite)
 
 
 def _complete(run: "Run", task: "Task", n: int, drawing: DrawingOptions, record: int) -> "tuple[Tensor, list[Tensor]]":

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import vadd
 from vadd.cli.console import out_console
-from vadd.cli.options import OverwriteOption, RunArgument, TemperatureOption, check_out, check_run, grouped
+from vadd.cli.options import OverwriteOption, RunArgument, TemperatureOption, check_out, grouped
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ def latent(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Where to: images .png, .gif or .npy, text .txt or .npy, else .csv or .npy.", show_default=False
+            help="Where to: images .png, .gif or .npy, text .txt or .npy, else .csv or .npy.",
+            show_default=False,
+            callback=check_out(),
         ),
     ] = None,
     overwrite: OverwriteOption = False,
@@ -88,14 +91,11 @@ def latent(
       vadd latent runs/mine --encode codes.npy --out z.npy
     """
     way.check()
-    check_out(out, overwrite)
-    check_run(run)
     from vadd.cli.latent_walks import points_of, present, write_points
     from vadd.core import TokenSampler
-    from vadd.run.run import load
 
     token_sampler = TokenSampler(temperature=temperature)
-    loaded = load(run)
+    loaded = vadd.load(run)
     if way.encode is not None:
         write_points(points_of(loaded, way.encode), out)
     else:

@@ -1,24 +1,39 @@
-"""Options that several commands have: alone, in groups, and what can be checked of them before torch is imported."""
+"""Options that several commands share. Paths are checked as they are parsed, before torch is imported; all other values
+are checked by the Python function that they are passed to.
+"""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_args, get_type_hints
 
 import typer
 
+import vadd
+from vadd.cli.commands import INPUT, LATENT, OUTPUT, RESEARCH, SAMPLER
 from vadd.errors import UserError
-from vadd.words import parse_size
+from vadd.run.directory import CheckpointName, PriorChoice, PriorName, check_model
+from vadd.words import listed, parse_size
 
 if TYPE_CHECKING:
-    from vadd.run.directory import CheckpointName, PriorChoice
     from vadd.run.options import SamplingOptions
-    from vadd.run.run import Run
 
 Result = TypeVar("Result")
+
+# An option of a panel of the help.
+sampler_option, latent_option = (
+    partial(typer.Option, rich_help_panel=SAMPLER),
+    partial(typer.Option, rich_help_panel=LATENT),
+)
+output_option, research_option = (
+    partial(typer.Option, rich_help_panel=OUTPUT),
+    partial(typer.Option, rich_help_panel=RESEARCH),
+)
+input_option = partial(typer.Option, rich_help_panel=INPUT, show_default=False)
+PRIORS = ("fitted", "trained", *get_args(PriorName))
 
 
 def grouped(command: Callable[..., Result]) -> Callable[..., Result]:
@@ -64,7 +79,50 @@ def _options_of(parameter: Parameter) -> list[Parameter]:
     ]
 
 
-RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]
+Paths = Path | list[Path] | None
+
+
+def check_run(given: Paths) -> Paths:
+    """A run, an exported model or a name on the Hub; loading it checks the rest."""
+    for path in _each(given):
+        check_model(path)
+    return given
+
+
+def check_there(given: Paths) -> Paths:
+    """Files and folders to read."""
+    for path in _each(given):
+        if not path.exists():
+            raise UserError(f"there is no file {path}")
+        if not path.is_file() and not path.is_dir():
+            raise UserError(f"{path} is neither a regular file nor a folder; copy what comes out of it to a file")
+    return given
+
+
+def check_out(*suffixes: str) -> Callable[..., Path | None]:
+    """For a file to write: its format, that it replaces nothing without ``--overwrite``, and that its folder exists."""
+
+    def check(context: typer.Context, option: typer.CallbackParam, file: Path | None) -> Path | None:
+        if file is None:
+            return None
+        if suffixes and file.suffix not in suffixes:
+            raise UserError(f"{option.opts[0]} takes a file that ends in {listed(suffixes)}, not {file}")
+        if file.is_dir():
+            raise UserError(f"{option.opts[0]} takes a file; {file} is a folder")
+        if file.exists() and not context.params.get("overwrite"):
+            raise UserError(f"{file} exists; name another file or add --overwrite")
+        if not file.parent.is_dir():
+            raise UserError(f"there is no directory {file.parent} to write {file.name} into")
+        return file
+
+    return check
+
+
+def _each(given: Paths) -> list[Path]:
+    return [] if given is None else [given] if isinstance(given, Path) else given
+
+
+RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_default=False, callback=check_run)]
 _recipe_argument = typer.Argument(help="A preset (see `vadd recipes`) or a YAML file.", show_default=False)
 RecipeArgument = Annotated[str, _recipe_argument]
 OptionalRecipeArgument = Annotated[str | None, _recipe_argument]
@@ -84,199 +142,44 @@ SamplesOption = Annotated[
     ),
 ]
 TemperatureOption = Annotated[float, typer.Option("--temperature", help="Below 1 sharpens, 0 takes the likeliest.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="The first n of the samples it stands for are drawn.")]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="The first n of its samples are drawn.")]
+# Eager: files are checked with its value.
+OverwriteOption = Annotated[bool, output_option("--overwrite", is_eager=True, help="Replace existing files.")]
+JsonOption = Annotated[
+    Path | None,
+    output_option("--json", help="Also write the numbers to this file.", metavar="FILE", callback=check_out()),
+]
 LatentPolicyOption = Annotated[
     str | None,
-    typer.Option(
+    latent_option(
         "--latent-policy",
         help="resample, a new z at each step, or fixed, one for all. [default: the recipe's; fixed with a flow prior]",
     ),
 ]
 PriorOption = Annotated[
-    str | None,
-    typer.Option(
+    str,
+    latent_option(
         "--prior",
-        help="Where z comes from: fitted (what `vadd fit-prior` made, if it did), trained, flow or informed. "
-        "[default: fitted]",
+        help=f"Where z comes from: {listed(PRIORS)}; fitted is what `vadd fit-prior` made, if it did, else trained.",
     ),
 ]
-JsonOption = Annotated[Path | None, typer.Option("--json", help="Also write the numbers to this file.", metavar="FILE")]
-
-
 EnergyOption = Annotated[
     Path | None,
-    typer.Option(
+    research_option(
         "--energy",
         help="An autoregressive run: candidates of each step are weighed by its likelihood (EDLM; not exact).",
         show_default=False,
+        callback=check_run,
     ),
 ]
 EnergyCandidatesOption = Annotated[
     int | None,
-    typer.Option(
+    research_option(
         "--energy-candidates",
         help="With --energy: completions drawn at each step, one kept. [default: 8]",
         show_default=False,
     ),
 ]
-
-
-def check_energy(energy: Path | None, candidates: int | None) -> None:
-    if candidates is not None and energy is None:
-        raise UserError("--energy-candidates goes with --energy AR_RUN, which weighs them")
-    if candidates is not None and candidates < 1:
-        raise UserError(f"--energy-candidates must be at least 1, not {candidates}")
-    if energy is not None:
-        check_run(energy)
-
-
-def with_energy(run: "Run", energy: Path | None, candidates: int | None) -> "Run":
-    """The run, with its candidates weighed by that of ``energy`` if there is one."""
-    from vadd.run.run import load
-
-    return run if energy is None else run.with_energy(load(energy), 8 if candidates is None else candidates)
-
-
-@dataclass(frozen=True)
-class DrawingOptions:
-    """How to draw: the same for samples and completions."""
-
-    steps: Annotated[
-        int | None,
-        typer.Option("--steps", help="Sampling steps. [default: the recipe's; first-hitting: one for each position]"),
-    ] = None
-    seed: SeedOption = 0
-    sampler: Annotated[
-        str | None,
-        typer.Option(
-            "--sampler",
-            help="ancestral, parallel or first-hitting (the model's own distribution); confidence, margin, entropy or "
-            "entropy-bounded (the surest first); remask or remask-rescaled (with second thoughts); euler is SEDD's, "
-            "proposal EDLM's without its energy. [default: the recipe's]",
-        ),
-    ] = None
-    grid: Annotated[
-        str | None,
-        typer.Option("--grid", help="Step grid: uniform, cosine, or the times, like 0,0.2,1. [default: the recipe's]"),
-    ] = None
-    latent_policy: LatentPolicyOption = None
-    prior: PriorOption = None
-    candidates: Annotated[
-        int | None,
-        typer.Option(
-            "--candidates",
-            help="Completions with one z: latents drawn for each, one kept by the likelihood of what is known. "
-            "[default: the recipe's]",
-        ),
-    ] = None
-    temperature: TemperatureOption = 1.0
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", help="Draw from the k likeliest values only.", show_default=False)
-    ] = None
-    top_p: Annotated[
-        float | None,
-        typer.Option("--top-p", help="Draw from the likeliest values that reach p only.", show_default=False),
-    ] = None
-    precision: Annotated[
-        str, typer.Option("--precision", help="float64, or float32 as in the paper's text figure, which sharpens.")
-    ] = "float64"
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            "--memory",
-            help="What the samples drawn at once may take, like 500MB or 2GB. [default: 268MB; on a GPU a quarter of "
-            "what is free]",
-            metavar="SIZE",
-        ),
-    ] = None
-
-    energy: EnergyOption = None
-    energy_candidates: EnergyCandidatesOption = None
-
-    def check(self) -> None:
-        """Refuse names that do not exist."""
-        from vadd.recipe import Sampling
-
-        check_energy(self.energy, self.energy_candidates)
-        if self.steps is not None and self.steps < 1:
-            raise UserError(f"--steps must be at least 1, not {self.steps}")
-        for kind, key, name in (
-            ("sampler", "sampler", self.sampler),
-            ("step grid", "grid", parse_grid(self.grid)),
-        ):
-            if isinstance(name, str):
-                check_name(kind, name, get_args(Sampling.model_fields[key].annotation))
-        check_latent_policy(self.latent_policy)
-        if self.candidates is not None and self.candidates < 1:
-            raise UserError(f"--candidates must be at least 1, not {self.candidates}")
-        parse_prior(self.prior)
-        self.bytes_at_once()
-
-    def bytes_at_once(self) -> int | None:
-        return None if self.memory is None else parse_size(self.memory, "--memory")
-
-    def sampling(self) -> "SamplingOptions":
-        """The options as Python takes them."""
-        from vadd.core import TokenSampler
-        from vadd.core.token_sampler import DrawPrecision
-
-        token_sampler = TokenSampler(
-            temperature=self.temperature,
-            top_k=self.top_k,
-            top_p=self.top_p,
-            precision=cast(DrawPrecision, self.precision),  # refused there if it is none
-        )
-        options = {
-            "steps": self.steps,
-            "seed": self.seed,
-            "sampler": self.sampler,
-            "grid": parse_grid(self.grid),
-            "latent": self.latent_policy,
-            "token_sampler": token_sampler,
-            "candidates": self.candidates,
-        }
-        return cast("SamplingOptions", options)
-
-
-def parse_prior(name: str | None) -> "PriorChoice":
-    """As :func:`vadd.run.run.load` takes it."""
-    match name:
-        case None:
-            return "fitted"
-        case "fitted" | "trained" | "flow" | "informed":
-            return name
-    raise UserError(f"--prior takes fitted, trained, flow or informed, not {name!r}")
-
-
-def check_latent_policy(name: str | None) -> None:
-    from vadd.recipe import Sampling
-
-    if name is not None:
-        check_name("latent policy", name, get_args(Sampling.model_fields["latent_policy"].annotation))
-
-
-def refuse_latent_policy(run: "Run", name: str | None) -> None:
-    """A policy for a model that has no latent."""
-    if name is not None and run.model.latent.absent:
-        raise UserError(f"{run.directory.path} has no latent; leave --latent-policy out")
-
-
-def check_name(kind: str, name: str, known: Sequence[str]) -> None:
-    from vadd.recipe import suggestion
-
-    if name not in known:
-        raise UserError(f"unknown {kind} {name!r}{suggestion(name, known)}; choose from {', '.join(known)}")
-
-
-def parse_grid(text: str | None) -> str | list[float] | None:
-    """ "0,0.2,1" -> the times; a name stays as it is."""
-    if text is None or "," not in text:
-        return text
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise UserError(f"--grid takes uniform, cosine or times like 0,0.2,1; not {text!r}") from None
 
 
 def parse_steps(text: str, option: str = "--steps") -> list[int]:
@@ -290,8 +193,18 @@ def parse_steps(text: str, option: str = "--steps") -> list[int]:
     return sorted(set(steps))
 
 
-def parse_checkpoint(text: str) -> "CheckpointName":
-    """ "latest", "best" or a step, as :func:`vadd.run.run.load` takes them."""
+def parse_grid(text: str | None) -> str | list[float] | None:
+    """ "0,0.2,1" -> the times; a name stays as it is."""
+    if text is None or "," not in text:
+        return text
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"--grid takes uniform, cosine or times like 0,0.2,1; not {text!r}") from None
+
+
+def parse_checkpoint(text: str) -> CheckpointName:
+    """ "latest", "best" or a step, as :func:`vadd.load` takes them."""
     match text:
         case "latest" | "best":
             return text
@@ -300,36 +213,103 @@ def parse_checkpoint(text: str) -> "CheckpointName":
     raise UserError(f"--checkpoint takes latest, best or a step, not {text!r}")
 
 
-def check_run(path: Path) -> None:
-    """Whether it can be a run, an exported model or a name on the hub; loading it will tell more."""
-    from vadd.run.exported import check_model
+@dataclass(frozen=True)
+class LoadOptions:
+    """How a run is opened for sampling or evaluation."""
 
-    check_model(path)
+    latent_policy: LatentPolicyOption = None
+    prior: PriorOption = "fitted"
+    energy: EnergyOption = None
+    energy_candidates: EnergyCandidatesOption = None
+
+    def load(self, path: Path, checkpoint: str = "latest", device: Any = None) -> "vadd.Run":
+        if self.energy_candidates is not None and self.energy is None:
+            raise UserError("--energy-candidates needs --energy AR_RUN, which weighs them")
+        if self.prior not in PRIORS:
+            raise UserError(f"--prior takes {listed(PRIORS)}, not {self.prior!r}")
+        which = parse_checkpoint(checkpoint)
+        run = vadd.load(path, device, checkpoint=which, prior=cast(PriorChoice, self.prior))
+        if self.energy is not None:
+            run = run.with_energy(
+                vadd.load(self.energy), 8 if self.energy_candidates is None else self.energy_candidates
+            )
+        if self.latent_policy is not None and run.model.latent.absent:
+            raise UserError(f"{path} has no latent; leave --latent-policy out")
+        return run
 
 
-def check_out(file: Path | None, overwrite: bool) -> None:
-    """Before the work, not after: nothing is lost, and the file can be written."""
-    if file is None:
-        return
-    if file.exists() and not overwrite:
-        raise UserError(f"{file} exists; name another file or add --overwrite")
-    if not file.parent.is_dir():
-        raise UserError(f"there is no directory {file.parent} to write {file.name} into")
+@dataclass(frozen=True)
+class DrawingOptions(LoadOptions):
+    """How to draw: the same for samples and completions."""
 
+    steps: Annotated[
+        int | None,
+        typer.Option("--steps", help="Sampling steps. [default: the recipe's; first-hitting: one for each position]"),
+    ] = None
+    seed: SeedOption = 0
+    temperature: TemperatureOption = 1.0
+    sampler: Annotated[
+        str | None,
+        sampler_option(
+            "--sampler",
+            help="ancestral, parallel or first-hitting (the model's own distribution); confidence, margin, entropy or "
+            "entropy-bounded (the surest first); remask or remask-rescaled (ReMDM remasking); euler is SEDD's, "
+            "proposal EDLM's without its energy. [default: the recipe's]",
+        ),
+    ] = None
+    grid: Annotated[
+        str | None,
+        sampler_option(
+            "--grid", help="Step grid: uniform, cosine, or the times, like 0,0.2,1. [default: the recipe's]"
+        ),
+    ] = None
+    top_k: Annotated[
+        int | None,
+        sampler_option("--top-k", help="Draw from the k likeliest values only.", show_default=False),
+    ] = None
+    top_p: Annotated[
+        float | None,
+        sampler_option("--top-p", help="Draw from the likeliest values that reach p only.", show_default=False),
+    ] = None
+    candidates: Annotated[
+        int | None,
+        latent_option(
+            "--candidates",
+            help="Completions with one z: latents drawn for each, one kept by the likelihood of what is known. "
+            "[default: the recipe's]",
+        ),
+    ] = None
+    memory: Annotated[
+        str | None,
+        output_option(
+            "--memory",
+            help="What the samples drawn at once may take, like 500MB or 2GB. [default: 268MB; on a GPU a quarter of "
+            "what is free]",
+            metavar="SIZE",
+        ),
+    ] = None
+    precision: Annotated[
+        str,
+        research_option("--precision", help="float64, or float32 as in the paper's text figure, which sharpens."),
+    ] = "float64"
 
-def check_json(file: Path | None, overwrite: bool) -> None:
-    """Before hours of work, not after: can the numbers be written there, and nothing is lost?"""
-    if file is not None and (file.is_dir() or not file.parent.is_dir()):
-        raise UserError(f"--json: cannot write a file {file}")
-    check_out(file, overwrite)
+    def bytes_at_once(self) -> int | None:
+        return None if self.memory is None else parse_size(self.memory, "--memory")
 
+    def sampling(self) -> "SamplingOptions":
+        """The options as Python takes them."""
+        from vadd.core import TokenSampler
 
-def check_there(*paths: Path | None) -> None:
-    """Files and folders that are to be read."""
-    for path in paths:
-        if path is None:
-            continue
-        if not path.exists():
-            raise UserError(f"there is no file {path}")
-        if not path.is_file() and not path.is_dir():
-            raise UserError(f"{path} is neither a regular file nor a folder; copy what comes out of it to a file")
+        token_sampler = TokenSampler(
+            temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, precision=cast(Any, self.precision)
+        )
+        options = {
+            "steps": self.steps,
+            "seed": self.seed,
+            "sampler": self.sampler,
+            "grid": parse_grid(self.grid),
+            "latent": self.latent_policy,
+            "token_sampler": token_sampler,
+            "candidates": self.candidates,
+        }
+        return cast("SamplingOptions", options)

@@ -4,8 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import vadd
 from vadd.cli.console import out_console, print_columns
-from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, RecipeArgument, check_json
+from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, RecipeArgument
+from vadd.files import write_json
+from vadd.presets import check_recipe_name
 from vadd.words import duration, size_in_memory
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ def plan(
     json: JsonOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Tell what a training will take: parameters, FLOPs, memory, disk and hours. Nothing is allocated or written.
+    """Show what a training will take: parameters, FLOPs, memory, disk and hours. Nothing is allocated or written.
 
     \b
     Examples:
@@ -35,17 +38,13 @@ def plan(
       vadd plan cifar10 --devices 8 --flops 60e12
       vadd plan mnist training.batch=512 network.checkpointing=true --json plan.json
     """
-    check_json(json, overwrite)
-    from vadd.files import write_json
-    from vadd.recipe import load_recipe
-
-    chosen = load_recipe(recipe).with_overrides(overrides or [])
+    check_recipe_name(recipe)
     from vadd.recipe.plan import make_plan
 
-    found = make_plan(chosen, devices=devices, rate=flops)
-    _show(found, measured=flops is None)
+    planned = make_plan(vadd.load_recipe(recipe).with_overrides(overrides or []), devices=devices, rate=flops)
+    _show(planned, measured=flops is None)
     if json is not None:
-        write_json(json, found.to_json())
+        write_json(json, planned.to_json())
 
 
 def _show(plan: "Plan", *, measured: bool) -> None:

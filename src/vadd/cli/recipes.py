@@ -4,7 +4,9 @@ from typing import Annotated
 
 import typer
 
-from vadd.cli.console import out_console
+import vadd
+from vadd.cli.console import out_console, print_columns
+from vadd.presets import check_recipe_name, recipe_names
 
 
 def recipes(
@@ -17,11 +19,8 @@ def recipes(
       vadd recipes
       vadd recipes checkerboard > mine.yaml
     """
-    from vadd.recipe import load_recipe, recipe_names
-
-    if name is not None:
-        out_console.out(load_recipe(name).to_yaml(), end="")
+    if name is None:
+        print_columns([[known, vadd.load_recipe(known).about] for known in recipe_names()])
         return
-    width = max(map(len, recipe_names()))
-    for known in recipe_names():
-        out_console.print(f"{known:{width}}  {load_recipe(known).about}", soft_wrap=True)
+    check_recipe_name(name)
+    out_console.out(vadd.load_recipe(name).to_yaml(), end="")

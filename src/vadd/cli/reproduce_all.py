@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from vadd.cli.console import err_console, out_console, progress_bar
-from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, check_json, check_there
+from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, check_there
 from vadd.cli.study_options import OutOption, Scale
 from vadd.errors import Interrupted, UserError
 
@@ -67,7 +67,6 @@ def paper_command(run: Callable[[list[str]], object]) -> Callable[..., None]:
           vadd reproduce paper --scale paper --judge gpt2-large --corpora corpora/
         """
         check_there(corpora)
-        check_json(json, overwrite)
         from vadd.files import write_json
         from vadd.parallel import is_main
         from vadd.studies.catalogue import TARGETS, results_of

@@ -81,7 +81,6 @@ def baselines(
       vadd reproduce baselines --data text --judge judge.gguf
       vadd reproduce baselines --data digits --models mdlm,ddpm --steps 5,20,1000 training.batch=64
     """
-    numbers.check()
     check_there(inception)
     if judging.judge is not None and data is not BaselineData.text:
         raise UserError(f"--judge reads texts; --data {data.value} has none")

@@ -49,8 +49,8 @@ def latents(
       vadd data mnist && vadd reproduce latents --on mnist --out runs/latents-mnist
       vadd reproduce latents --on text8 --judge judge.gguf --out runs/latents-text
     """
-    numbers.check()
-    check_there(data, inception)
+    check_there(data)
+    check_there(inception)
     if judging.judge is not None and on is not LatentData.text8:
         raise UserError(f"--judge reads texts; --on {on.value} has none")
     if inception is not None and on is not LatentData.cifar10:

@@ -7,7 +7,7 @@ import typer
 
 from vadd.cli.comparisons import show_comparison, show_results
 from vadd.cli.console import Narrator
-from vadd.cli.judging import JudgeOptions
+from vadd.cli.judge import JudgeOptions
 from vadd.cli.options import OverridesArgument, check_run, check_there, grouped
 from vadd.cli.study_options import DataStudyOptions, FitOption, NumbersOptions, OutOption, Scale
 from vadd.errors import UserError
@@ -178,7 +178,6 @@ def speed(
       vadd reproduce speed --recipe digits --steps 50
       torchrun --nproc-per-node 8 -m vadd reproduce speed --scale paper training.precision=bfloat16
     """
-    numbers.check()
     from vadd.studies.speed import reproduce_speed, speed_table
 
     fits = scale is Scale.paper if fit is None else fit

@@ -56,7 +56,6 @@ def validity(
     Examples:
       vadd reproduce validity
     """
-    numbers.check()
     from vadd.report.tables import bound_table
     from vadd.studies.validity import reproduce_validity
 

@@ -17,14 +17,10 @@ from vadd.cli.options import (
     OverwriteOption,
     RunArgument,
     check_out,
-    check_run,
     grouped,
-    parse_checkpoint,
-    parse_prior,
-    refuse_latent_policy,
-    with_energy,
+    sampler_option,
 )
-from vadd.cli.trajectories import RECORDED, TrajectoryOption, check_trajectory, refuse_strip, write_trajectory
+from vadd.cli.trajectories import RECORDED, TrajectoryOption, refuse_strip, write_trajectory
 from vadd.errors import UserError
 from vadd.files import writing
 from vadd.progress import Progress, named
@@ -59,6 +55,7 @@ def sample(
         typer.Option(
             help="Where to: .npy, .csv, or .png for a picture; text also .txt or .jsonl, rows of a table .parquet.",
             show_default=False,
+            callback=check_out(*FORMATS),
         ),
     ] = None,
     where: Annotated[
@@ -79,7 +76,7 @@ def sample(
     ] = None,
     guidance: Annotated[
         float | None,
-        typer.Option(
+        sampler_option(
             help="With --label: above 1 follows the label more closely than the model by itself would (not exact).",
             show_default=False,
         ),
@@ -110,22 +107,13 @@ def sample(
     """
     if n is not None and n < 1:
         raise UserError(f"-n must be at least 1, not {n}")
-    which = parse_checkpoint(checkpoint)
-    drawing.check()
-    _check_files(out, trajectory, overwrite)
-    check_run(run)
     from vadd.cli.sample_files import check_format
     from vadd.parallel import Processes, leave, process_count
     from vadd.run.options import resolve
-    from vadd.run.run import load
 
     options = drawing.sampling()
     processes = Processes() if process_count() > 1 else None
-    loaded = load(
-        run, None if processes is None else processes.device, checkpoint=which, prior=parse_prior(drawing.prior)
-    )
-    loaded = with_energy(loaded, drawing.energy, drawing.energy_candidates)
-    refuse_latent_policy(loaded, drawing.latent_policy)
+    loaded = drawing.load(run, checkpoint, None if processes is None else processes.device)
     labels = labels_to_draw(loaded, label)
     if labels or guidance is not None:
         loaded = loaded.labelled(labels[0] if labels else None, 1.0 if guidance is None else guidance)
@@ -142,16 +130,6 @@ def sample(
         out_console.print(f"how the samples come about: {trajectory}", soft_wrap=True)
     leave()
     _show(loaded, drawn, count, out, settings, drawing.sampler or loaded.recipe.sampling.sampler)
-
-
-def _check_files(out: Path | None, trajectory: Path | None, overwrite: bool) -> None:
-    if out is not None and out.suffix not in FORMATS:
-        raise UserError(
-            "--out takes a file that ends in .npy, .csv or .png, for text .txt or .jsonl, for tables .parquet, "
-            f"not {out}"
-        )
-    check_out(out, overwrite)
-    check_trajectory(trajectory, overwrite)
 
 
 def labels_to_draw(run: "Run", label: str | None) -> tuple[str, ...]:

@@ -15,7 +15,11 @@ from vadd.errors import UserError
 def studio(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(help="Run directories, or exported models; without one, digits are learnt.", show_default=False),
+        typer.Argument(
+            help="Run directories, or exported models; without one, digits are learnt.",
+            show_default=False,
+            callback=check_run,
+        ),
     ] = None,
     *,
     out: Annotated[Path, typer.Option(help="Where trainings, uploads and comparisons of the page go.")] = Path(
@@ -47,8 +51,6 @@ def studio(
     from vadd.studio.server import free_port, private_folder, serve
 
     check_host(host, token)
-    for run in runs or []:
-        check_run(run)
     listening = free_port(host, port)
     taken = listening.getsockname()[1]
     if taken != port:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, check_json, parse_steps
+from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, parse_steps
 
 
 class Scale(StrEnum):
@@ -41,10 +41,6 @@ class NumbersOptions:
 
     json: JsonOption = None
     overwrite: OverwriteOption = False
-
-    def check(self) -> None:
-        """Before hours of work."""
-        check_json(self.json, self.overwrite)
 
 
 @dataclass(frozen=True)
@@ -90,8 +86,7 @@ class StudyOptions:
     overwrite: OverwriteOption = False
 
     def settings(self, scale: StrEnum) -> dict[str, Any]:
-        """As every study takes them in Python, once it is sure that its numbers can be written."""
-        check_json(self.json, self.overwrite)
+        """As every study takes them in Python."""
         return {"overrides": self.overrides or [], "changes": self.changes(), "fit": self.fits(scale)}
 
     def fits(self, scale: StrEnum) -> bool:

@@ -31,6 +31,7 @@ def train(
             help="Your own data: a table as .csv or .parquet; an .npy file of integers, examples first; a folder of "
             "images; a text file, .jsonl, .csv with a column called text, or a folder of .txt.",
             show_default=False,
+            callback=check_there,
         ),
     ] = None,
     resume: Annotated[
@@ -68,7 +69,6 @@ def train(
     """
     if resume and overwrite:
         raise UserError("--resume and --overwrite exclude each other")
-    check_there(data)
     if freeze and start_from is None:
         raise UserError("--freeze is for --start-from")
     if start_from is not None:

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from vadd.cli.options import check_out
+from vadd.cli.options import check_out, output_option
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,21 +20,14 @@ RECORDED = 4
 
 TrajectoryOption = Annotated[
     Path | None,
-    typer.Option(
+    output_option(
         "--trajectory",
         help=f"Also how the first {RECORDED} come about: .html, a page with a slider; .gif; .png for images; .npz, the "
         "states.",
         show_default=False,
+        callback=check_out(*FORMATS),
     ),
 ]
-
-
-def check_trajectory(out: Path | None, overwrite: bool) -> None:
-    """Before the work, not after."""
-    if out is not None:
-        if out.suffix not in FORMATS:
-            raise UserError(f"--trajectory takes a file that ends in .html, .gif, .png or .npz, not {out}")
-        check_out(out, overwrite)
 
 
 def refuse_strip(run: "Run", out: Path | None) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from vadd.cli.console import out_console
-from vadd.cli.options import JsonOption, OverwriteOption, check_json
+from vadd.cli.options import JsonOption, OverwriteOption
 from vadd.errors import UserError
 
 SMALLEST = "checkerboard"
@@ -27,7 +27,6 @@ def zoo(
       vadd zoo sedd
       vadd train digits model=sedd --out runs/digits-sedd
     """
-    check_json(json, overwrite)
     from vadd.files import write_json
     from vadd.recipe import COMPARED_ONLY, EVERY_MODEL, MODELS, load_recipe, suggestion
     from vadd.recipe.recipe import differences

@@ -8,8 +8,11 @@ from rich.console import Console
 
 from vadd.evaluation.reports import NegativeLogLikelihood, RunReport
 from vadd.report.frames import frame_of
-from vadd.report.tables import Table, bound_table, latent_table
+from vadd.report.label_tables import label_table
+from vadd.report.table_tables import imputation_table
+from vadd.report.tables import Table, bound_table, latent_table, nearest_table
 from vadd.report.text_tables import quality_table
+from vadd.report.zero_shot import zero_shot_table
 
 TEXT_WIDTH = 100
 
@@ -40,12 +43,21 @@ class Results:
         return self.report.to_json()
 
     def tables(self) -> Iterator[Table]:
-        if self.report.results:
-            yield quality_table([self.report])
-        if self.report.likelihood is not None:
-            yield bound_table([self.report])
-        if self.report.latent is not None:
-            yield latent_table([self.report])
+        report = self.report
+        if report.results:
+            yield quality_table([report])
+        if (by_label := label_table([report])) is not None:
+            yield by_label
+        if report.imputation is not None:
+            yield imputation_table([report])
+        if report.nearest is not None:
+            yield nearest_table([report])
+        if report.likelihood is not None:
+            yield bound_table([report])
+        if report.zero_shot is not None:
+            yield zero_shot_table(report)
+        if report.latent is not None:
+            yield latent_table([report])
 
     def __repr__(self) -> str:
         console = Console(width=TEXT_WIDTH, highlight=False, markup=False, color_system=None, force_jupyter=False)

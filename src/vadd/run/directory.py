@@ -19,6 +19,7 @@ table.json.
 
 import math
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -257,3 +258,15 @@ def parse_record(line: bytes) -> Record | None:
         return None
     numbers = (value for key, value in record.items() if key != "split")
     return record if all(value is None or type(value) in (int, float) for value in numbers) else None
+
+
+def is_hub_name(path: Path) -> bool:
+    return re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", path.as_posix()) is not None and not path.parent.exists()
+
+
+def check_model(path: Path) -> None:
+    """Refuse what is neither a run, nor an exported model, nor a name on the Hub. Without torch, so that a mistyped
+    path is answered at once.
+    """
+    if not (path / EXPORTED_CONFIG).is_file() and not is_hub_name(path):
+        RunDirectory.open(path)

@@ -12,7 +12,6 @@ It may also lie on the Hugging Face Hub under a name "owner/name". :mod:`vadd.ru
 reads.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from vadd.run.directory import (
     RECIPE,
     TABLE,
     TOKENIZER,
-    RunDirectory,
+    is_hub_name,
     prior_file,
 )
 
@@ -82,18 +81,6 @@ def find_exported(path: str | Path) -> ExportedModel | None:
     if local.exists():
         return read_exported(local) if (local / EXPORTED_CONFIG).is_file() else None
     return read_exported(fetch_from_hub(local.as_posix())) if is_hub_name(local) else None
-
-
-def is_hub_name(path: Path) -> bool:
-    return re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", path.as_posix()) is not None and not path.parent.exists()
-
-
-def check_model(path: Path) -> None:
-    """Refuse what is neither a run, nor an exported model, nor a name on the Hub. Without torch, so that a mistyped
-    path is answered at once.
-    """
-    if not (path / EXPORTED_CONFIG).is_file() and not is_hub_name(path):
-        RunDirectory.open(path)
 
 
 def fetch_from_hub(name: str) -> Path:

@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.recipe import Recipe
-from vadd.run.directory import RunDirectory
-from vadd.run.exported import check_model, find_exported
+from vadd.run.directory import RunDirectory, check_model
+from vadd.run.exported import find_exported
 from vadd.run.formats import exported_format, read_format, read_tokenizer
 from vadd.run.priors import prior_records
 from vadd.run.run import Run, load
