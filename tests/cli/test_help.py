@@ -17,11 +17,11 @@ from vadd.cli import app
 
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    children = getattr(command, "commands", {})
-    if not children:
+    names = list(getattr(command, "commands", ()))
+    if not names:
         yield path
-    for name, child in children.items():
-        yield from leaves(child, (*path, name))
+    for name in names:
+        yield from leaves(command.get_command(None, name), (*path, name))
 
 
 COMMANDS = list(leaves(typer.main.get_command(app)))
@@ -58,6 +58,15 @@ def test_an_unknown_command_is_refused(vadd_command: Command) -> None:
     assert "trian" in refused.err
 
 
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_the_first_panel_of_options_is_short(command: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(app, [*command, "--help"]).output
+    first = re.search(r"\n(?:Common|Options):\n(.*?)(?:\n\n|\Z)", shown, re.DOTALL)
+    assert first is not None
+    listed = re.findall(r"^  -", first[1], re.MULTILINE)
+    assert len(listed) <= 10 or command[0] == "reproduce"
+
+
 HEAVY = {"torch", "numpy", "matplotlib", "accelerate", "transformers", "scipy", "sklearn", "pandas"}
 REFUSED_AT_ONCE = [
     (["recipes", "chekerboard"], "unknown recipe 'chekerboard', did you mean 'checkerboard'?; see `vadd recipes`"),
@@ -67,13 +76,14 @@ REFUSED_AT_ONCE = [
     (["train", "checkerboard", "--out", "file"], "file exists and is not a run"),
     (["train", "--out", "nowhere", "--resume"], "nowhere is not a run: there is no such directory"),
     (["sample", "nowhere"], "nowhere is not a run: there is no such directory"),
-    (["sample", "nowhere", "--sampler", "parralel"], "unknown sampler 'parralel', did you mean 'parallel'?"),
-    (["sample", "nowhere", "--memory", "much"], "--memory takes a size like 500MB or 2GB, not 'much'"),
-    (["infill", "nowhere", "--file", "no.txt"], "there is no file no.txt"),
+    (["sample", "--out", "no/x.npy"], "there is no directory no to write x.npy into"),
+    (["sample", "--out", "x.doc"], "--out takes a file that ends in .npy, .csv, .png, .txt, .jsonl or .parquet"),
+    (["sample", "--energy", "nowhere"], "nowhere is not a run"),
+    (["infill", "--file", "no.txt"], "there is no file no.txt"),
     (["latent", "nowhere", "--traverse"], "nowhere is not a run"),
     (["eval", "nowhere"], "nowhere is not a run"),
-    (["eval", "nowhere", "--data", "no.npy"], "there is no file no.npy"),
-    (["eval", "nowhere", "--zero-shot", "none"], "there is no folder none"),
+    (["eval", "--data", "no.npy"], "there is no file no.npy"),
+    (["eval", "--zero-shot", "none"], "there is no file none"),
     (["compare", "nowhere"], "nowhere is not a run"),
     (["export", "nowhere", "new"], "nowhere is not a run"),
     (["plan", "nosuch"], "unknown recipe 'nosuch'"),

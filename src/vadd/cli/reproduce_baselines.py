@@ -8,7 +8,7 @@ import typer
 
 from vadd.cli.comparisons import show_results
 from vadd.cli.console import Narrator
-from vadd.cli.judging import JudgeOptions
+from vadd.cli.judge import JudgeOptions
 from vadd.cli.options import OverridesArgument, check_there, grouped, parse_steps
 from vadd.cli.study_options import NumbersOptions
 from vadd.errors import UserError

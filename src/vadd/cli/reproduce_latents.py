@@ -8,7 +8,7 @@ import typer
 
 from vadd.cli.comparisons import show_comparison
 from vadd.cli.console import Narrator
-from vadd.cli.judging import JudgeOptions
+from vadd.cli.judge import JudgeOptions
 from vadd.cli.options import OverridesArgument, check_there, grouped
 from vadd.cli.study_options import DataOption, NumbersOptions, OutOption
 from vadd.errors import UserError
