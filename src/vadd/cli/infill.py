@@ -46,7 +46,7 @@ class GapOptions:
         typer.Option(help=r"A text with gaps of two or more underscores; \_ is an ordinary one.", show_default=False),
     ] = None
     prefix: Annotated[str | None, typer.Option(help="A text to continue.", show_default=False)] = None
-    suffix: Annotated[str | None, typer.Option(help="A text to lead to.", show_default=False)] = None
+    suffix: Annotated[str | None, input_option(help="A text to lead to.")] = None
     image: Annotated[
         Path | None,
         typer.Option(

@@ -8,7 +8,7 @@ import typer
 
 import vadd
 from vadd.cli.console import out_console
-from vadd.cli.options import OverwriteOption, RunArgument, TemperatureOption, check_out, grouped
+from vadd.cli.options import OverwriteOption, RunArgument, TemperatureOption, check_out, grouped, latent_option
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ class WalkOptions:
         str | None, typer.Option(help="Traverse around this example instead of around z = 0.", show_default=False)
     ] = None
     points: Annotated[
-        int | None, typer.Option(help=f"Of a path. [default: {PATH_POINTS}; {TRAVERSAL_POINTS} to traverse]")
+        int | None, latent_option(help=f"Of a path. [default: {PATH_POINTS}; {TRAVERSAL_POINTS} to traverse]")
     ] = None
-    dimensions: Annotated[int, typer.Option(min=1, help="To traverse.")] = 6
-    span: Annotated[float, typer.Option(help="Traverse from -span to span.")] = 2.0
+    dimensions: Annotated[int, latent_option(min=1, help="To traverse.")] = 6
+    span: Annotated[float, latent_option(help="Traverse from -span to span.")] = 2.0
 
     def check(self) -> None:
         if (self.encode is not None) + (self.interpolate is not None) + self.traverse != 1:

@@ -141,7 +141,7 @@ SamplesOption = Annotated[
         show_default=False,
     ),
 ]
-TemperatureOption = Annotated[float, typer.Option("--temperature", help="Below 1 sharpens, 0 takes the likeliest.")]
+TemperatureOption = Annotated[float, sampler_option("--temperature", help="Below 1 sharpens, 0 takes the likeliest.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="The first n of its samples are drawn.")]
 # Eager: files are checked with its value.
 OverwriteOption = Annotated[bool, output_option("--overwrite", is_eager=True, help="Replace existing files.")]
