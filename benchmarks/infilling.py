@@ -5,7 +5,8 @@
 For runs on images with labels and one channel (digits, MNIST). The judge is the small classifier of `vadd eval`: the
 share of completions that it gives the label of the original, and the Frechet distance of its features from those of the
 training set. Beside them stand the same numbers of the originals, the best that can be had. The latent comes from where
-the run has it: an informed prior reads what is known, else candidates are resampled by the likelihood of what is known.
+the run has it: a conditional prior reads what is known, else candidates are resampled by the likelihood of what
+is known.
 """
 
 import argparse
@@ -44,7 +45,7 @@ def main() -> None:
     options = parser.parse_args()
 
     run = vadd.load(options.run, prior=options.prior)
-    if options.candidates:  # a run whose informed prior is left aside falls back on candidates
+    if options.candidates:  # a run whose conditional prior is left aside falls back on candidates
         run = run.with_sampling(candidates=options.candidates)
     data = run.data
     assert data.test_labels is not None, "these images have no labels"

@@ -133,7 +133,7 @@ def with_and_without(part: str, name: str) -> tuple[MaskedDiffusion, MaskedDiffu
     if part == "latent":
         return untrained(name, "model=mdlm"), untrained(name)
     recipe, model = load_recipe(name), untrained(name)
-    return model, model.with_prior(build_prior(recipe, example_format(recipe), informed=False).eval())
+    return model, model.with_prior(build_prior(recipe, example_format(recipe), conditional=False).eval())
 
 
 def measure_ratio(part: str, name: str, steps: int, repeats: int) -> Result:

@@ -36,11 +36,11 @@ def test_a_recipe_that_asks_for_a_prior_gets_it_when_the_training_has_ended(
 ) -> None:
     tiny = ["network.width=16", "data.train_size=200", "data.test_size=50", "data.vocab_size=8", "training.steps=3"]
     small = ["latent.flow.steps=3", "latent.flow.width=8", "latent.flow.components=4"]
-    flow = ["latent.prior=informed", *small, "training.batch=16"]
+    flow = ["latent.prior=conditional", *small, "training.batch=16"]
     done = vadd_command("train", "checkerboard", *tiny, *flow, "--out", tmp_path / "run")
     assert done.code == 0
     assert "flow prior: KL" in done.out
-    assert "informed prior: KL" in done.out
+    assert "conditional prior: KL" in done.out
     completed = vadd_command("infill", tmp_path / "run", "--array", _unfinished(tmp_path), "-n", 2)
     assert completed.code == 0
     assert all(line.startswith("3 ") for line in completed.out.splitlines())
@@ -60,7 +60,7 @@ def _unfinished(place: Path) -> Path:
         (("fit-prior", "{vadd}", "--steps", 0), "--steps must be at least 1"),
         (("fit-prior", "nosuch"), "nosuch"),
         (("sample", "{vadd}", "--prior", "flow"), "has no flow prior; fit one with: vadd fit-prior"),
-        (("sample", "{vadd}", "--prior", "informed"), "has no informed prior"),
+        (("sample", "{vadd}", "--prior", "conditional"), "has no conditional prior"),
         (("sample", "{vadd}", "--prior", "floe"), "--prior takes"),
         (("sample", "{vadd}", "--candidates", 0), "--candidates must be at least 1"),
         (("eval", "{vadd}", "--latent-policy", "frozen"), "unknown latent policy 'frozen'"),

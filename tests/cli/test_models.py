@@ -113,7 +113,6 @@ MISFITS = {
     "noise": (("diffusion.noise=uniform",), "goes with model=udlm or model=vadd-uniform"),
     "masks": (("model=udlm", "diffusion.mask_draw=iid"), "diffusion.mask_draw=levels or steps"),
     "blind": (("model=udlm", "network.time_features=0"), "time_features above 0"),
-    "deaf": (("model=vadd-uniform", "latent.heard_from=0.5"), "counts masked positions"),
     "counts": (("model=genmd4", "diffusion.mask_draw=exact-count"), "diffusion.mask_draw=iid or stratified"),
     "weights": (("model=genmd4", "diffusion.weighting=even"), "diffusion.weighting=integral"),
     "auxiliary": (("model=d3pm", "diffusion.auxiliary=-1"), "diffusion.auxiliary"),

@@ -287,8 +287,6 @@ def test_the_health_is_that_of_the_gaussian_part() -> None:
     assert found.dimensions == 1
 
 
-def test_codes_are_at_least_two_and_heard_everywhere() -> None:
+def test_codes_are_at_least_two() -> None:
     with pytest.raises(UserError, match="at least 2 codes"):
         CodedLatent(1)
-    with pytest.raises(UserError, match="every state"):
-        CodedLatent(2, GaussianLatent(TableRecognizer(2, 2), 1, heard_from=0.5))

@@ -14,7 +14,6 @@ from torch.testing import assert_close
 from tests.helpers.exact import ConstantRecognizer, gauss_hermite, normal_log_density, properties, seeded
 from tests.helpers.networks import SMALL, awaken, gradients, small_model
 from vadd.core import (
-    BlindLatent,
     DiagonalGaussian,
     GaussianLatent,
     Latent,
@@ -175,11 +174,9 @@ def test_the_kl_weight_starts_at_zero() -> None:
     assert kl_warmup(0, 10) == 0.0
 
 
-def test_a_blind_latent_does_not_see_the_state() -> None:
-    """The posterior is the same in every state of an example, and the evidence that of the sighted one where it sees
-    nothing either.
-    """
-    latent, sighted = BlindLatent(Reads(), 2, mask_value=4), GaussianLatent(Reads(), 2)
+def test_the_recognition_model_of_a_shared_latent_does_not_see_the_state() -> None:
+    """The posterior is the same in every state: the one of a per-state latent with everything masked."""
+    latent, per_state = SharedLatent(Reads(), 2, mask_value=4), GaussianLatent(Reads(), 2)
     x0 = torch.tensor([[0, 1, 2], [3, 1, 0]])
     hidden = torch.tensor([[True, False, True], [False, True, True]])
     some, everything = (
@@ -187,8 +184,8 @@ def test_a_blind_latent_does_not_see_the_state() -> None:
         for masked in (hidden, torch.ones_like(hidden))
     )
     assert torch.equal(latent.posterior(some).mean, latent.posterior(everything).mean)
-    assert not torch.equal(sighted.posterior(some).mean, sighted.posterior(everything).mean)
-    assert torch.equal(latent.posterior(some).mean, sighted.posterior(everything).mean)
+    assert not torch.equal(per_state.posterior(some).mean, per_state.posterior(everything).mean)
+    assert torch.equal(latent.posterior(some).mean, per_state.posterior(everything).mean)
 
 
 class Reads(nn.Module):

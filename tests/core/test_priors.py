@@ -1,5 +1,5 @@
-"""Learned priors: flows are densities, informed or not, from N(0, I) or a mixture, and what is drawn from them is what
-they say.
+"""Learned priors: flows are densities, conditional or not, from N(0, I) or a mixture, and draws follow them.
+
 
 Seeds are fixed. Comparisons of draws with densities are chi-square tests at level 1e-5, fewer than 60 of them: if the
 seeds are ever changed, a correct package fails one with probability below 6e-4. Integrals are sums over fine grids; the
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from tests.helpers.exact import all_sequences, chi_square_p_value, normal_log_density, properties, seeded, sigmas
-from tests.helpers.priors import bent_flow, informed_prior, line, plane
+from tests.helpers.priors import bent_flow, conditional_prior, line, plane
 from vadd.core import DiagonalGaussian, FlowPrior, Noise, StandardNormal
 
 LEVEL = 1e-5
@@ -105,10 +105,10 @@ def test_the_density_of_a_draw_is_that_of_its_noise_over_the_stretching(
 
 @for_normal_and_mixture
 @torch.no_grad()
-def test_an_informed_prior_is_a_density_in_every_state_and_its_draws_follow_it(components: int) -> None:
+def test_a_conditional_prior_is_a_density_in_every_state_and_its_draws_follow_it(components: int) -> None:
     """All nine states. Integrals to 1e-4; draws both ways, ``draw`` and ``draws``, at level 1e-5 each."""
-    prior, (grid, step) = informed_prior(2, 2, dim=1, components=components), line()
-    assert prior.informed
+    prior, (grid, step) = conditional_prior(2, 2, dim=1, components=components), line()
+    assert prior.conditional
     densities = prior.log_prob(grid[:, None].expand(-1, len(STATES), -1), STATES).exp()
     assert_close(densities.sum(0) * step, torch.ones(len(STATES), dtype=torch.float64), rtol=0, atol=1e-4)
     many = prior.draws(DRAWS, STATES, seeded(0))
@@ -122,9 +122,9 @@ def test_an_informed_prior_is_a_density_in_every_state_and_its_draws_follow_it(c
 
 
 @torch.no_grad()
-def test_the_nodes_of_an_informed_prior_integrate_over_its_density_in_every_state() -> None:
+def test_the_nodes_of_a_conditional_prior_integrate_over_its_density_in_every_state() -> None:
     """E z, E z^2 and E sin 2z, to 0.01: tails are cut at the outermost of 1000 quantiles."""
-    prior, (grid, step) = informed_prior(2, 2, dim=1), line()
+    prior, (grid, step) = conditional_prior(2, 2, dim=1), line()
     for state in STATES:
         points, weights = prior.nodes(1000, state)
         assert points.shape == (1000, 1)
@@ -188,14 +188,14 @@ def test_in_half_precision_the_density_stays_what_it_is(components: int) -> None
 
 
 @for_normal_and_mixture
-@pytest.mark.parametrize("informed", [False, True])
-def test_the_kl_is_estimated_from_draws_without_bias(informed: bool, components: int) -> None:
+@pytest.mark.parametrize("conditional", [False, True])
+def test_the_kl_is_estimated_from_draws_without_bias(conditional: bool, components: int) -> None:
     """KL(r || p) by quadrature, to 1e-3, against the mean over 20,000 draws from r: for each of five posteriors at 5
     standard errors, two-sided 6e-7 by chance. That from N(0, I) is known exactly, whatever is drawn.
     """
     prior = (
-        informed_prior(2, 2, dim=1, components=components)
-        if informed
+        conditional_prior(2, 2, dim=1, components=components)
+        if conditional
         else FlowPrior(bent_flow(1, by=0.1, components=components)).requires_grad_(False)
     )
     xt, (grid, step) = STATES[:5], line()

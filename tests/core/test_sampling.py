@@ -167,7 +167,7 @@ def test_an_unknown_latent_policy_is_refused_with_the_known_ones() -> None:
 
 
 class PriorOfTheState(NoLatent):
-    """An informed prior: z tells what the sampler showed it."""
+    """A conditional prior: z tells what the sampler showed it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -56,11 +56,9 @@ def small_recipe(kind: str, *overrides: str) -> Recipe:
     return Recipe.model_validate(content).with_overrides(overrides)
 
 
-def small_model(
-    kind: str, heard_from: float = 0.0, vocab_size: int = 3, overrides: Sequence[str] = ()
-) -> MaskedDiffusion:
+def small_model(kind: str, vocab_size: int = 3, overrides: Sequence[str] = ()) -> MaskedDiffusion:
     """Of examples of 2 x 2 pixels."""
-    recipe = small_recipe(kind, f"latent.heard_from={heard_from}", *overrides)
+    recipe = small_recipe(kind, *overrides)
     return build_model(recipe, ExampleFormat((2, 2, 1), vocab_size))
 
 

@@ -57,7 +57,7 @@ def mixture_log_density(mixture: GaussianMixture, u: Tensor, context: Tensor | N
     return result
 
 
-def informed_prior(positions: int, values: int, dim: int, *, seed: int = 0, components: int = 1) -> FlowPrior:
+def conditional_prior(positions: int, values: int, dim: int, *, seed: int = 0, components: int = 1) -> FlowPrior:
     """p(z | xt), far from N(0, I) and another one in every state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -19,7 +19,6 @@ PER_STATE = (
     "latent.kind=per-state",
     "latent.prior=normal",
     "network.denoiser.latent_everywhere=false",
-    "diffusion.partly_explained=0.15",
     "sampling.latent_policy=resample",
 )
 """The paper's latent, about which there is more to test."""

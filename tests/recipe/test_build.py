@@ -21,7 +21,6 @@ from vadd.core import (
     MaskedBatch,
     Masking,
     NoLatent,
-    PartlyExplained,
     PolynomialSchedule,
     StepTimes,
 )
@@ -115,19 +114,6 @@ def test_every_kind_of_network_makes_a_model_with_a_latent(kind: str) -> None:
     assert model.latent.dim == 8
 
 
-@pytest.mark.parametrize("vocab_size", [3, 100])
-@pytest.mark.parametrize("kind", sorted(SMALL))
-def test_where_nobody_hears_the_latent_its_recogniser_still_has_gradients_of_zero(kind: str, vocab_size: int) -> None:
-    """It is not asked about a single example; all processes of a distributed training need a gradient for each of its
-    parameters nevertheless.
-    """
-    model = small_model(kind, 0.9, vocab_size)
-    model(half_masked(vocab_size), 1.0, seeded(0)).bound.sum().backward()
-    gradients = {name: parameter.grad for name, parameter in model.latent.named_parameters()}
-    assert gradients
-    assert all(gradient is not None and not gradient.any() for gradient in gradients.values()), gradients.keys()
-
-
 @pytest.mark.parametrize("said", [None, False, True])
 def test_a_recipe_says_where_the_latent_is_read(said: bool | None) -> None:
     """By default where something is masked: then numbers of z that belong to known positions change nothing."""
@@ -141,15 +127,15 @@ def test_a_recipe_says_where_the_latent_is_read(said: bool | None) -> None:
     assert torch.equal(before, after) == (not said)
 
 
-@pytest.mark.parametrize("informed", [False, True])
+@pytest.mark.parametrize("conditional", [False, True])
 @pytest.mark.parametrize("kind", ["mlp", "short-transformer"])
-def test_a_prior_has_as_many_components_as_the_recipe_says(kind: str, informed: bool) -> None:
+def test_a_prior_has_as_many_components_as_the_recipe_says(kind: str, conditional: bool) -> None:
     """One is N(0, I) itself, whose draws take no further number."""
     for components in (1, 2, 7):
         recipe = small_recipe(
             kind, "latent.dim=8", "latent.per=example", f"latent.flow.components={components}", "latent.flow.width=4"
         )
-        flow = build_prior(recipe, ExampleFormat((2, 2, 1), 3), informed=informed).flow
+        flow = build_prior(recipe, ExampleFormat((2, 2, 1), 3), conditional=conditional).flow
         assert isinstance(flow, CouplingFlow)
         assert flow.noise_dim == flow.dim + (components > 1) == 8 + (components > 1)
         if components == 1:
@@ -157,21 +143,21 @@ def test_a_prior_has_as_many_components_as_the_recipe_says(kind: str, informed: 
         else:
             assert flow.base is not None
             assert flow.base.means.shape == (components, 8)
-            assert (flow.base.context is not None) == informed
+            assert (flow.base.context is not None) == conditional
 
 
-@pytest.mark.parametrize("informed", [False, True])
+@pytest.mark.parametrize("conditional", [False, True])
 @pytest.mark.parametrize("kind", ["mlp", "residual", "short-transformer"])
-def test_latents_divided_among_positions_have_a_flow_over_the_sequence(kind: str, informed: bool) -> None:
+def test_latents_divided_among_positions_have_a_flow_over_the_sequence(kind: str, conditional: bool) -> None:
     """Two numbers for each of four positions, whatever the mixture of others; in all, where the latent is one of the
-    example. An informed one is told something else in every state.
+    example. A conditional one is told something else in every state.
     """
     small = ("latent.flow.width=4", "latent.flow.transforms=4", "latent.flow.components=3", "latent.flow.context=8")
     for per, expected in (("position", SequenceFlow), ("example", CouplingFlow)):
         recipe = small_recipe(kind, *small, f"latent.per={per}", f"latent.dim={2 if per == 'position' else 8}")
-        prior = build_prior(recipe, ExampleFormat((2, 2, 1), 3), informed=informed).eval()
+        prior = build_prior(recipe, ExampleFormat((2, 2, 1), 3), conditional=conditional).eval()
         assert type(prior.flow) is expected
-        assert (prior.dim, prior.informed) == (8, informed)
+        assert (prior.dim, prior.conditional) == (8, conditional)
         if isinstance(prior.flow, SequenceFlow):
             assert (prior.flow.positions, prior.flow.share, len(prior.flow.couplings)) == (4, 2, 4)
         states = torch.tensor([[0, 3, 3, 3], [3, 3, 3, 2]])
@@ -180,7 +166,7 @@ def test_latents_divided_among_positions_have_a_flow_over_the_sequence(kind: str
         assert bool(prior.log_prob(z, states).isfinite().all())
         context = prior.context(states)
         if context is None:
-            assert not informed
+            assert not conditional
         else:
             assert context.shape == (2, 16 if per == "position" else 8)
             assert not torch.equal(context[0], context[1])
@@ -241,24 +227,11 @@ def test_a_latent_may_have_its_dimensions_at_every_position() -> None:
     assert build_model(recipe.with_overrides(["latent.per=example"]), format).latent.dim == 3
 
 
-def test_examples_are_partly_explained_to_models_with_a_latent_only() -> None:
-    asked = tiny_recipe("diffusion.partly_explained=0.3", "diffusion.weighting=root")
-    assert build_mask_draw(asked) == PartlyExplained(EvenWeights(ExactCount(), 0.5), 0.3)
-    assert build_mask_draw(asked.with_overrides(["model=mdlm"])) == EvenWeights(ExactCount(), 0.5)
-    assert build_mask_draw(tiny_recipe()) == ExactCount()
-
-
 def test_a_shared_latent_is_trained_on_steps_as_they_weigh_and_other_models_are_not() -> None:
     recipe = tiny_recipe("latent.kind=shared", "latent.particles=1", "diffusion.weighting=even")
     assert build_mask_draw(recipe) == StepTimes(tuple(recipe.diffusion.steps.items()))
     assert build_mask_draw(recipe.with_overrides(["model=mdlm"])) == EvenWeights(ExactCount(), 0.0)
     assert build_mask_draw(recipe.with_overrides(["diffusion.mask_draw=iid"])) == EvenWeights(IidTimes(), 0.0)
-
-
-def test_the_share_from_which_the_latent_is_heard_reaches_model_and_masks() -> None:
-    recipe = tiny_recipe("latent.heard_from=0.7", "diffusion.partly_explained=0.2")
-    assert build_model(recipe, TWO_OF_TEN).latent.heard_from == 0.7
-    assert build_mask_draw(recipe) == PartlyExplained(ExactCount(), 0.2, least_masked=0.7)
 
 
 def test_the_pad_of_the_data_is_not_scored_by_the_model() -> None:

@@ -8,7 +8,6 @@ import pytest
 from tests.helpers.files import write
 from vadd.errors import UserError
 from vadd.recipe import Network, OwnNetwork, flatten, load_recipe, parse_value, validate
-from vadd.recipe.upgrade import upgraded
 
 
 def message_of(*overrides: str) -> str:
@@ -102,11 +101,10 @@ def test_every_key_of_another_kind_of_network_is_said_not_to_go_with_this_one(ou
         if key in known:
             continue
         content: dict[str, Any] = {"kind": ours.kind, **({section[0]: {name: value}} if section else {name: value})}
-        if content == upgraded({"network": content})["network"]:
-            named = key if not section or hasattr(ours, section[0]) else section[0]
-            with pytest.raises(UserError) as refused:
-                validate({"name": "mine", "data": {"kind": "toy"}, "network": content}, "mine")
-            assert str(refused.value) == f"mine: network.{named} does not go with network.kind={ours.kind}"
+        named = key if not section or hasattr(ours, section[0]) else section[0]
+        with pytest.raises(UserError) as refused:
+            validate({"name": "mine", "data": {"kind": "toy"}, "network": content}, "mine")
+        assert str(refused.value) == f"mine: network.{named} does not go with network.kind={ours.kind}"
 
 
 def test_a_key_of_other_data_is_said_not_to_go_with_these() -> None:
@@ -187,3 +185,13 @@ def test_a_broken_file_is_refused_in_one_line(tmp_path: Path, text: str, told: s
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"nowhere\.yaml"):
         load_recipe(str(tmp_path / "nowhere.yaml"))
+
+
+@pytest.mark.parametrize(("section", "key"), [("latent", "heard_from"), ("diffusion", "partly_explained")])
+def test_deleted_settings_of_version_0_2_0_load_where_they_were_off(section: str, key: str) -> None:
+    old: dict[str, Any] = {"name": "mine", "data": {"kind": "toy"}, "latent": {"prior": "informed"}, "diffusion": {}}
+    old[section][key] = 0.0
+    assert validate(old, "mine").latent.prior == "conditional"
+    old[section][key] = 0.5
+    with pytest.raises(UserError, match=f"{section}.{key}=0.5 is a setting of version 0.2.0"):
+        validate(old, "mine")

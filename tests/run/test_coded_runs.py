@@ -146,7 +146,6 @@ def test_there_is_no_prior_to_fit(runs: dict[int, Path], dim: int, vadd_command:
         (["latent.codes=4", "latent.kind=shared", "latent.particles=1"], "latent.kind=per-state, not shared"),
         (["latent.codes=4", "latent.prior=flow"], "latent.prior=normal, not flow"),
         (["latent.codes=4", "latent.per=position"], "latent.per=example, not position"),
-        (["latent.codes=4", "latent.heard_from=0.5"], "latent.heard_from=0, not 0.5"),
         (["latent.codes=4", "training.start_from=elsewhere"], "training.start_from and network.kind=mlp"),
     ],
 )
@@ -161,7 +160,7 @@ def test_what_codes_do_not_go_with_is_refused_in_one_line(
 
 def test_a_network_that_divides_z_among_positions_takes_no_codes() -> None:
     with pytest.raises(UserError, match="kind=short-transformer"):
-        load_recipe("text8-per-state").with_overrides(["latent.per=example", "latent.codes=4", "latent.heard_from=0"])
+        load_recipe("text8-per-state").with_overrides(["latent.per=example", "latent.codes=4"])
 
 
 @for_both_runs

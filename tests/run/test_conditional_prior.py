@@ -151,9 +151,9 @@ def test_the_chosen_latents_follow_their_posterior(denoiser: TableDenoiser, know
 
 
 class ExactPosterior(Prior):
-    """p(z | what is known), summed on the grid: an informed prior that is perfect for the model."""
+    """p(z | what is known), summed on the grid: a conditional prior that is perfect for the model."""
 
-    informed = True
+    conditional = True
 
     def __init__(self, denoiser: TableDenoiser) -> None:
         super().__init__()

@@ -15,7 +15,6 @@ from vadd.report.tables import Table
 from vadd.studies.beside import kinship_notes
 from vadd.studies.images import bits_table, fid_table
 from vadd.studies.paper import CORPORA, FID_IMAGES
-from vadd.studies.recognition import recognition_tables
 from vadd.studies.text import ratio_table, text_likelihoods
 from vadd.studies.toys import toy_tables
 from vadd.studies.zero_shot import zero_shot_tables
@@ -160,24 +159,6 @@ def test_zero_shot_numbers_of_other_tokens_never_share_a_table(kinds: list[tuple
     assert all(len(members) == 1 for members in shown)
     assert not any("the paper" in str(row[0]) for table in ours for row in table.rows)
     assert len(theirs.rows) == 5
-
-
-@given(data=st.data())
-def test_both_recognition_models_say_how_their_bits_were_found(data: st.DataObject) -> None:
-    found = [data.draw(reports("vadd", recipe=recipe, latent=LATENT)) for recipe in ("digits", "digits-blind")]
-    health, bits_found = recognition_tables(found)
-    assert [row[0] for row in health.rows] == ["with x_t", "without x_t"]
-    numbers = [
-        number
-        for report in found
-        if report.likelihood is not None
-        for number in (*report.likelihood.bounds, *report.likelihood.delbos)
-    ]
-    assert [(row[3], row[4], row[5]) for row in bits_found.rows] == [
-        (number.particles, number.draws, number.examples) for number in numbers
-    ]
-    assert {row[0] for row in bits_found.rows} == {"with x_t", "without x_t"}
-    assert all(("DELBO" in str(row[2])) <= ("not a likelihood bound" in str(row[2])) for row in bits_found.rows)
 
 
 @given(convention=st.sampled_from(["corpus: ...", "sedd: ..."]), judge=st.sampled_from(["gpt2-large", "gpt2"]))

@@ -39,23 +39,6 @@ def text_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train_on_text(tmp_path_factory.mktemp("text"), BOOK, "data.length=12", "data.tokenizer=bytes")
 
 
-def test_recognition_with_and_without_the_state(vadd_command: Command, tmp_path: Path) -> None:
-    out, file = tmp_path / "out", tmp_path / "numbers.json"
-    options = ("--steps", "1", "--samples", 100, "--json", file, *LITTLE)
-    result = vadd_command("reproduce", "recognition", *TINY_IMAGES, "--out", out, *options)
-    assert result.code == 0, result.err
-    assert [report["recipe"] for report in json.loads(file.read_text())] == [
-        "digits-per-state",
-        "digits-per-state-blind",
-    ]
-    for part in ("with x_t", "without", "active"):
-        assert part in result.out
-    assert "vadd reproduce recognition" in (out / "report.html").read_text()
-    refused = vadd_command("reproduce", "recognition", "latent.kind=shared", "--out", tmp_path / "other")
-    assert refused.code == 2
-    assert "contradicts what is compared" in refused.err
-
-
 def test_speed_stands_beside_the_papers_ratio(vadd_command: Command, tmp_path: Path) -> None:
     file = tmp_path / "speed.json"
     changes = (*TINY_NETWORK, "training.batch=4", "training.accumulate=2")
@@ -173,13 +156,6 @@ def test_what_was_made_is_found_where_the_commands_put_it(tmp_path: Path, place:
     assert made_here(zero_shot, tmp_path) == "paper's recipe", "the paper's scale comes first"
 
 
-def test_the_two_recognition_models_are_the_papers_recipe_whichever_they_are(tmp_path: Path) -> None:
-    (target,) = (target for target in TARGETS if target.name == "recognition")
-    entries = [{"published_recipe": "mnist"}, {"published_recipe": "mnist", "unlike_it": ["latent.kind=blind instead"]}]
-    write(tmp_path / "recognition" / "results.json", json.dumps(entries))
-    assert made_here(target, tmp_path) == "paper's recipe"
-
-
 def test_every_table_and_figure_of_the_paper_has_a_study() -> None:
     found: dict[str, set[int]] = {"Table": set(), "Figure": set()}
     for target in TARGETS:
@@ -190,12 +166,9 @@ def test_every_table_and_figure_of_the_paper_has_a_study() -> None:
 
 
 def test_hours_are_planned_for_all_that_is_trained_and_judged() -> None:
-    toys, recognition = (next(target for target in TARGETS if target.name == name) for name in ("toys", "recognition"))
-    for target in (toys, recognition):
+    for target in (next(target for target in TARGETS if target.name == name) for name in ("toys", "mnist")):
         assert planned_hours(target) > 0
         assert planned_evaluation_hours(target) > 0
-    sighted, blind = recognition.trainings()
-    assert (sighted.latent.kind, blind.latent.kind) == ("per-state", "blind")
     trained = {target.name for target in TARGETS if target.recipes}
     assert trained == {target.name for target in TARGETS} - {"zero-shot", "speed"}
     assert all((target.measuring is not None and target.examples > 0) is bool(target.recipes) for target in TARGETS)

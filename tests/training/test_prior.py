@@ -31,7 +31,7 @@ SMALL_FLOW = (
     "latent.flow.context=6",
     "latent.flow.batch=128",
 )
-NAMES: list[PriorName] = ["flow", "informed"]
+NAMES: list[PriorName] = ["flow", "conditional"]
 
 
 class Bumps(nn.Module):
@@ -82,19 +82,19 @@ def test_the_fitted_prior_is_nearer_to_what_the_recognition_model_writes(far_fro
     assert fitted.steps == 200
 
 
-def test_an_informed_prior_reads_what_is_known(far_from_normal: Run) -> None:
+def test_a_conditional_prior_reads_what_is_known(far_from_normal: Run) -> None:
     """With the first value known the first number of z is all but known, and the density of z rises by up to ln 2; with
     both known once more. Asked for is 0.3 nats each time, on 1000 held-out examples, after 200 steps.
     """
-    fit_prior(far_from_normal, "informed", steps=200)
+    fit_prior(far_from_normal, "conditional", steps=200)
     run = vadd.load(far_from_normal.directory.path)
-    assert isinstance(run.informed, FlowPrior)
+    assert isinstance(run.conditional, FlowPrior)
     x0 = uniform_pairs(1000, 2)
     mean, log_std = Bumps()(x0, x0, torch.ones(1000))
     z = mean + log_std.exp() * torch.randn(1000, 2, generator=seeded(3))
     nothing, first, both = torch.full_like(x0, 8), x0.clone(), x0
     first[:, 1] = 8
-    levels = [float(run.informed.log_prob(z[None], xt).mean()) for xt in (nothing, first, both)]
+    levels = [float(run.conditional.log_prob(z[None], xt).mean()) for xt in (nothing, first, both)]
     assert levels[1] > levels[0] + 0.3
     assert levels[2] > levels[1] + 0.3
 
@@ -120,8 +120,8 @@ def test_a_prior_lies_beside_the_weights_it_was_fitted_to(run_path: Path) -> Non
 
 
 def dropout_recipe(per: str) -> Recipe:
-    """Digits with a residual network whose dropout is at work while an informed prior is fitted; a latent of 3 numbers
-    in all, or of one for each of 64 positions.
+    """Digits with a residual network whose dropout is at work while a conditional prior is fitted; a latent of 3
+    numbers in all, or of one for each of 64 positions.
     """
     latent = ("latent.dim=3",) if per == "example" else ("latent.dim=1", "latent.per=position")
     changes = ("network.width=16", "network.denoiser.blocks=1", "network.recognizer.blocks=1", *latent)
@@ -238,31 +238,31 @@ def prior_in_use(run: Run) -> type[object]:
 
 
 def test_load_uses_the_fitted_prior_unless_it_is_told_not_to(run_path: Path) -> None:
-    """With one z for all steps, which is what the prior is fitted for; an informed one serves completions."""
+    """With one z for all steps, which is what the prior is fitted for; a conditional one serves completions."""
     plain = vadd.load(run_path)
     before = plain.sample(2000, latent="fixed")
     assert prior_in_use(plain) is StandardNormal
     assert plain.recipe.sampling.latent_policy == "resample"
     fit_prior(plain, "flow")
-    fit_prior(plain, "informed", steps=5)
+    fit_prior(plain, "conditional", steps=5)
     fitted = vadd.load(run_path)
     assert prior_in_use(fitted) is FlowPrior
     assert fitted.recipe.sampling.latent_policy == "fixed"
-    assert fitted.informed is not None
+    assert fitted.conditional is not None
     assert not torch.equal(fitted.sample(2000), before)
     trained = vadd.load(run_path, prior="trained")
     assert prior_in_use(trained) is StandardNormal
-    assert trained.informed is None
+    assert trained.conditional is None
     assert torch.equal(trained.sample(2000, latent="fixed"), before)
-    informed = vadd.load(run_path, prior="informed")
-    assert isinstance(informed.model.latent, GaussianLatent)
-    assert informed.model.latent.prior.informed
+    conditional = vadd.load(run_path, prior="conditional")
+    assert isinstance(conditional.model.latent, GaussianLatent)
+    assert conditional.model.latent.prior.conditional
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_prior_that_is_not_there_is_asked_for_in_one_line(run_path: Path, name: PriorName) -> None:
     place = RunDirectory(run_path).checkpoints()[-1]
-    command = "vadd fit-prior RUN" + (" --informed" if name == "informed" else "")
+    command = "vadd fit-prior RUN" + (" --conditional" if name == "conditional" else "")
     with pytest.raises(UserError) as refused:
         vadd.load(run_path, prior=name)
     assert str(refused.value) == f"{place} has no {name} prior; fit one with: {command}"
@@ -323,13 +323,15 @@ def test_a_prior_of_another_size_does_not_fit(run_path: Path) -> None:
         vadd.load(run_path)
 
 
-@pytest.mark.parametrize(("wanted", "fitted"), [("normal", []), ("flow", ["flow"]), ("informed", ["flow", "informed"])])
+@pytest.mark.parametrize(
+    ("wanted", "fitted"), [("normal", []), ("flow", ["flow"]), ("conditional", ["flow", "conditional"])]
+)
 def test_what_the_recipe_asks_for_is_fitted_once(run_path: Path, wanted: str, fitted: list[str]) -> None:
     directory = RunDirectory(run_path)
     directory.write_recipe(directory.recipe().with_overrides([f"latent.prior={wanted}", "latent.flow.steps=2"]))
     assert [found.name for found in fit_priors_of_recipe(run_path)] == fitted
     assert fit_priors_of_recipe(run_path) == []
-    assert sorted(prior_records(directory.checkpoints()[-1])) == fitted
+    assert list(prior_records(directory.checkpoints()[-1])) == fitted
 
 
 def test_the_recipe_of_a_model_without_a_latent_asks_for_nothing(mdlm_run: Path) -> None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def fit_prior(
     run: RunArgument,
-    informed: Annotated[
-        bool, typer.Option("--informed", help="Fit p(z | x_t), which reads what is known, for completions.")
+    conditional: Annotated[
+        bool, typer.Option("--conditional", help="Fit p(z | x_t), which reads what is known, for completions.")
     ] = False,
     steps: Annotated[
         int | None, typer.Option(help="Of the fit. [default: latent.flow.steps of the recipe]", show_default=False)
@@ -32,7 +32,7 @@ def fit_prior(
     \b
     Examples:
       vadd fit-prior runs/digits
-      vadd fit-prior runs/digits --informed
+      vadd fit-prior runs/digits --conditional
       vadd sample runs/digits --steps 5 --out better.png
     """
     which = parse_checkpoint(checkpoint)
@@ -41,7 +41,7 @@ def fit_prior(
 
     loaded = vadd.load(run, checkpoint=which, prior="trained")
     with progress_bar() as progress:
-        fitted = fit(loaded, "informed" if informed else "flow", steps=steps, progress=progress)
+        fitted = fit(loaded, "conditional" if conditional else "flow", steps=steps, progress=progress)
     show_fitted(fitted)
 
 

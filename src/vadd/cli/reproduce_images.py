@@ -94,32 +94,3 @@ def _cifar10(out: Path, scale: Scale, inception: Path | None, study: DataStudyOp
     comparison = reproduce_cifar10(out, scale.value, Narrator(), longer=longer, inception=inception, **settings)
     tables = [fid_table(comparison.reports), bits_table("cifar10", comparison.reports)]
     show_comparison(comparison, tables, study.json)
-
-
-@grouped
-def recognition(
-    *,
-    out: OutOption = Path("runs/recognition"),
-    scale: Annotated[
-        Scale, typer.Option(help="small: digits, minutes per model; paper: the appendix's recipe for MNIST.")
-    ] = Scale.small,
-    recipe: Annotated[
-        str | None, typer.Option(help="Another recipe with the paper's latent, like lm1b.", show_default=False)
-    ] = None,
-    study: DataStudyOptions,
-) -> None:
-    """The paper's remark that a recognition model which does not see x_t collapses: with it and without, side by side.
-
-    The paper says it of text, where a training takes days; by default this is about images.
-
-    \b
-    Examples:
-      vadd reproduce recognition
-      vadd reproduce recognition --recipe openwebtext --fit
-      vadd reproduce recognition training.steps=500 --limit 100
-    """
-    settings = study.settings(scale)
-    from vadd.studies.recognition import recognition_tables, reproduce_recognition
-
-    comparison = reproduce_recognition(out, scale.value, Narrator(), recipe=recipe, **settings)
-    show_comparison(comparison, recognition_tables(comparison.reports), study.json)

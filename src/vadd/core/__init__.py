@@ -11,7 +11,6 @@ from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.labels import LabelledLatent
 from vadd.core.latents import (
-    BlindLatent,
     Evidence,
     GaussianLatent,
     Latent,
@@ -29,7 +28,6 @@ from vadd.core.masking import (
     MaskDraw,
     MaskedBatch,
     Masking,
-    PartlyExplained,
     StepTimes,
     StratifiedTimes,
 )
@@ -44,7 +42,6 @@ from vadd.core.token_sampler import TokenSampler
 
 __all__ = [
     "Ancestral",
-    "BlindLatent",
     "CodedLatent",
     "CosineSchedule",
     "Denoiser",
@@ -74,7 +71,6 @@ __all__ = [
     "Ordered",
     "Parallel",
     "Particles",
-    "PartlyExplained",
     "PolynomialSchedule",
     "Prior",
     "Recognizer",

@@ -104,7 +104,8 @@ def step_bound(
     if latent == "fixed":
         return _one_latent(model, x0, states, particles, generator)
     total = torch.zeros(len(x0), dtype=torch.float64)
-    for tasks in torch.split(states.tasks, particles.rows_per_call):
+    # torch.split makes one empty part of nothing, which no network should see.
+    for tasks in torch.split(states.tasks, particles.rows_per_call) if len(states.tasks) else ():
         rows, batch, revealed = states[tasks]
         total.index_add_(0, rows.cpu(), _log_joint(model, batch, revealed, particles, generator))
     return total
@@ -202,27 +203,12 @@ def _with_defaults(particles: Particles | int, generator: torch.Generator | None
 def _log_joint(
     model: MaskedDiffusion, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
 ) -> Tensor:
-    """log p(x_U | x_t) with the latent integrated out, (B,) float64, for the positions U of ``revealed`` (B, N).
+    """log p(x_U | x_t) with the latent integrated out, (B,) float64, for the positions U of ``revealed`` (B, N)."""
 
-    Where z is not heard one particle is exact.
-    """
-    listens = model.latent.listens(batch.masked)
-    found = torch.zeros(len(batch.x0), dtype=torch.float64)
-    # Those that do not listen have the same likelihood under every z: more particles would only repeat it.
-    for heard, drawn in ((True, particles), (False, replace(particles, count=1, proposals=("prior",)))):
-        rows = (listens == heard).nonzero()[:, 0]
-        if len(rows):
-            found[rows.cpu()] = _log_marginal(model, batch[rows], revealed[rows], drawn, generator).cpu().double()
-    return found
-
-
-def _log_marginal(
-    model: MaskedDiffusion, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
-) -> Tensor:
     def score(z: Tensor | None) -> Tensor:
         return model.log_likelihood(batch, z, revealed)
 
-    return model.latent.log_marginal(score, batch, revealed, particles, generator)
+    return model.latent.log_marginal(score, batch, revealed, particles, generator).cpu().double()
 
 
 @torch.no_grad()
@@ -286,7 +272,6 @@ def _integral(
     masking = ExactCount().from_uniforms(uniforms, x0.shape[1], model.schedule, generator).to(x0.device)
     scored = masking.masked & model.scored(x0)[repeated]
     counted = scored.any(dim=1).nonzero()[:, 0]  # where only pads are masked there is nothing to explain
-    # torch.split makes one empty part of nothing, which no network should see.
     for part in torch.split(counted, particles.rows_per_call) if len(counted) else ():
         rows, chosen = repeated[part], masking[part]
         batch = MaskedBatch.of(x0[rows], chosen, model.mask_value)

@@ -46,8 +46,6 @@ class CodedLatent(Latent):
         if codes < 2:
             raise UserError(f"there are at least 2 codes, not {codes}")
         self.inner = NoLatent() if inner is None else inner
-        if self.inner.heard_from > 0:
-            raise UserError("codes are heard in every state, and so must be the latent beside them")
         self.codes = codes
         self.dim = self.inner.dim + codes
         self.exact = self.inner.exact
@@ -55,8 +53,8 @@ class CodedLatent(Latent):
         self.logits = nn.Parameter(torch.zeros(codes))
 
     @property
-    def informed(self) -> bool:
-        return self.inner.informed
+    def conditional(self) -> bool:
+        return self.inner.conditional
 
     def probabilities(self) -> Tensor:
         """pi, (C,) float64, without gradient."""

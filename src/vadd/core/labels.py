@@ -62,8 +62,6 @@ class LabelledLatent(Latent):
         recognized: bool = True,
     ) -> None:
         super().__init__()
-        if inner.heard_from > 0:
-            raise UserError("labels are heard in every state, and so must be the latent beside them")
         self.classes, self.dropout = classes, dropout
         self.inner = inner
         self.shares = torch.tensor(shares or [1 / classes] * classes, dtype=torch.float64)
@@ -79,8 +77,8 @@ class LabelledLatent(Latent):
         return self.inner.absent
 
     @property
-    def informed(self) -> bool:
-        return self.inner.informed
+    def conditional(self) -> bool:
+        return self.inner.conditional
 
     def with_label(self, label: int | Tensor | None) -> "LabelledLatent":
         """The same for samples of one label, or of one for each row."""

@@ -46,10 +46,9 @@ class Particles:
     values that are scored, the other masked ones still hidden; ``prior`` is p(z). Any choice is valid, see
     :mod:`vadd.core.importance`; they differ in tightness.
 
-    Hidden means that the mask value stands in x0, where training puts it only with
-    :class:`~vadd.core.masking.PartlyExplained`. Else networks that read x0 and xt alike (perceptrons, UNets) know it
-    from xt; those that read x0 by a table of its own (transformers, residual perceptrons) have left its entry as it
-    started, and whether ``revealed`` is of use to them, only a measurement can tell.
+    Hidden means that the mask value stands in x0, where training never puts it. Networks that read x0 and xt alike
+    (perceptrons, UNets) know it from xt; those that read x0 by a separate table (transformers, residual perceptrons)
+    have left its entry as it started, and only a measurement can tell whether ``revealed`` is of use to them.
     """
 
     count: int
@@ -78,21 +77,15 @@ class Evidence:
 
 
 class Latent(nn.Module, ABC):
-    """What the objective, the bounds and the sampler ask of a latent variable.
-
-    ``heard_from`` is the share of positions that must be masked for the latent to be heard: where fewer are, the
-    denoiser is given z = 0, whatever z is, and the model is one without a latent. Where little is masked a latent has
-    little to win, and its noise may cost more than that.
-    """
+    """What the objective, the bounds and the sampler ask of a latent variable."""
 
     dim: int
     """The width d of z; 0 where there is none."""
-    heard_from: float = 0.0
     exact: bool = False
     """Whether :meth:`log_marginal` is, whatever the particles."""
 
     @property
-    def informed(self) -> bool:
+    def conditional(self) -> bool:
         """Whether the prior depends on the state."""
         return False
 
@@ -100,14 +93,6 @@ class Latent(nn.Module, ABC):
     def absent(self) -> bool:
         """Whether there is nothing to draw: the model is one without a latent."""
         return False
-
-    def listens(self, masked: Tensor) -> Tensor:
-        """For which of the examples, whose masked positions are (B, N), the predictions depend on z: (B,) bool."""
-        return masked.sum(dim=1) >= self.heard_from * masked.shape[1]
-
-    def heard(self, z: Tensor | None, masked: Tensor) -> Tensor | None:
-        """The z (B, d) that the denoiser is given for examples whose masked positions are (B, N)."""
-        return z if z is None or self.heard_from == 0 else z * self.listens(masked).to(z.device)[:, None]
 
     @abstractmethod
     def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> Tensor | None:
@@ -209,35 +194,19 @@ class GaussianLatent(Latent):
     (torch.Size([1, 3]), torch.Size([1, 3]))
     """
 
-    def __init__(
-        self,
-        recognizer: nn.Module,
-        dim: int,
-        particles: int = 1,
-        *,
-        heard_from: float = 0.0,
-        prior: Prior | None = None,
-    ) -> None:
+    def __init__(self, recognizer: nn.Module, dim: int, particles: int = 1, *, prior: Prior | None = None) -> None:
         super().__init__()
         self.recognizer = recognizer
         self.dim = dim
         self.particles = particles
-        self.heard_from = heard_from
         self.prior = StandardNormal(dim) if prior is None else prior
 
     @property
-    def informed(self) -> bool:
-        return self.prior.informed
+    def conditional(self) -> bool:
+        return self.prior.conditional
 
     def posterior(self, batch: MaskedBatch) -> DiagonalGaussian:
-        """The recognition model's; where the latent is not heard N(0, I), without asking it."""
-        if self.heard_from == 0:
-            return self._recognized(batch.x0, batch.xt, batch.t)
-        rows = self.listens(batch.masked).nonzero()[:, 0]
-        found = self._recognized(batch.x0[rows], batch.xt[rows], batch.t[rows])
-        # Mean 0 and log-std 0 are N(0, I), whose KL is exactly 0: examples that do not listen add nothing to it.
-        zeros = found.mean.new_zeros(len(batch.x0), self.dim)
-        return DiagonalGaussian(zeros.index_copy(0, rows, found.mean), zeros.index_copy(0, rows, found.log_std))
+        return self._recognized(batch.x0, batch.xt, batch.t)
 
     def _recognized(self, x0: Tensor, xt: Tensor, t: Tensor) -> DiagonalGaussian:
         mean, log_std = self.recognizer(x0, xt, t)
@@ -254,7 +223,7 @@ class GaussianLatent(Latent):
         return self.prior.draw(xt, noise)
 
     def log_correction(self, z: Tensor, xt: Tensor, nothing_known: Tensor) -> Tensor:
-        if not self.informed:
+        if not self.conditional:
             return super().log_correction(z, xt, nothing_known)
         return self.prior.log_prob(z, nothing_known) - self.prior.log_prob(z, xt)
 
@@ -293,26 +262,7 @@ class GaussianLatent(Latent):
         return log_mean_weight(score, log_prior, proposal, chunk, generator)
 
 
-class BlindLatent(GaussianLatent):
-    """As :class:`GaussianLatent`, with a recognition model r(z | x0) that does not see the state x_t.
-
-    The paper found that it collapses; it is here so that one can see that.
-    """
-
-    def __init__(
-        self, recognizer: nn.Module, dim: int, mask_value: int, particles: int = 1, *, prior: Prior | None = None
-    ) -> None:
-        super().__init__(recognizer, dim, particles, prior=prior)
-        self.mask_value = mask_value
-
-    def posterior(self, batch: MaskedBatch) -> DiagonalGaussian:
-        """r(z | x0): the recognition model is shown everything masked, whatever the state."""
-        # One row in memory for all examples: a network may read it once.
-        nothing_known = batch.x0.new_full((1, batch.x0.shape[1]), self.mask_value).expand_as(batch.x0)
-        return self._recognized(batch.x0, nothing_known, torch.ones_like(batch.t))
-
-
-class SharedLatent(BlindLatent):
+class SharedLatent(GaussianLatent):
     r"""One z with one meaning: the recognition model r(z | x0) does not see x_t, and one z serves all steps.
 
     The evidence is w log p(x_S | x_t, z) - lambda KL(r(z | x0) || p(z)): the KL counts once for an example, not once
@@ -321,7 +271,14 @@ class SharedLatent(BlindLatent):
     """
 
     def __init__(self, recognizer: nn.Module, dim: int, mask_value: int, *, prior: Prior | None = None) -> None:
-        super().__init__(recognizer, dim, mask_value, prior=prior)
+        super().__init__(recognizer, dim, prior=prior)
+        self.mask_value = mask_value
+
+    def posterior(self, batch: MaskedBatch) -> DiagonalGaussian:
+        """r(z | x0): the recognition model is shown everything masked, whatever the state."""
+        # One row in memory for all examples: a network may read it once.
+        nothing_known = batch.x0.new_full((1, batch.x0.shape[1]), self.mask_value).expand_as(batch.x0)
+        return self._recognized(batch.x0, nothing_known, torch.ones_like(batch.t))
 
     def evidence(
         self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator

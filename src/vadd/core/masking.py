@@ -37,8 +37,6 @@ class Masking:
     """(B,) time of each example."""
     weight: Tensor
     """(B,) weight in the objective; the mean over the batch estimates the integral over t."""
-    explained: Tensor | None = None
-    """(B, N) bool: the masked positions to be explained, the others stay hidden from everyone; None: all of them."""
     before: Tensor | None = None
     """(B,) the time that a step of the sampler leads to from t, for draws of such steps."""
 
@@ -49,8 +47,8 @@ class Masking:
         return self._each(lambda tensor: tensor[rows])
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Masking":
-        explained, before = (None if each is None else change(each) for each in (self.explained, self.before))
-        return Masking(change(self.masked), change(self.t), change(self.weight), explained, before)
+        before = None if self.before is None else change(self.before)
+        return Masking(change(self.masked), change(self.t), change(self.weight), before)
 
 
 Rows = slice | Tensor
@@ -79,7 +77,7 @@ class MaskedBatch:
     """
 
     x0: Tensor
-    """(B, N) integers in 0..V-1; the mask V at positions that nobody is to know."""
+    """(B, N) integers in 0..V-1."""
     xt: Tensor
     """(B, N) integers in 0..V, where V is the mask."""
     masking: Masking
@@ -271,35 +269,6 @@ class EvenWeights:
         masking = self.draw(batch, positions, schedule, generator)
         # Of the weight alone: masks and random numbers stay those of the draw.
         return replace(masking, weight=masking.weight**self.power)
-
-
-@dataclass(frozen=True)
-class PartlyExplained:
-    """Any draw; a ``share`` of the examples is asked for a random part U of the masked values S only.
-
-    That is the problem of a step of the sampler, and of the recognition model in the step bound: to describe x_U and
-    know nothing of the rest of x_S. For a latent only: without one it would just leave terms out. The objective is then
-    a mean of log p(x_U | x_t) over problems of both kinds, no longer the integral. Examples are not weighted by
-    |S| / |U|: that would keep the expectation without a latent, and its variance slows training down far more than the
-    terms that are left out. Examples of which a share below ``least_masked`` is masked are explained whole: it is meant
-    for latents that are not heard there.
-    """
-
-    draw: MaskDraw
-    share: float
-    least_masked: float = 0.0
-
-    def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
-        masking = self.draw(batch, positions, schedule, generator)
-        masked = masking.masked.sum(dim=1)
-        # Everything is drawn for all examples, used or not: what one gets does not depend on the masks of the others.
-        partly = (torch.rand(batch, generator=generator) < self.share) & (masked >= self.least_masked * positions)
-        wanted = (torch.rand(batch, generator=generator) * masked).long() + 1
-        wanted = torch.where(partly, wanted.clamp(max=masked), masked)
-        order = torch.rand(batch, positions, generator=generator).masked_fill(~masking.masked, torch.inf)
-        # argsort twice gives ranks; what is not masked has an infinite key and ranks behind everything that is.
-        explained = (order.argsort(dim=1).argsort(dim=1) < wanted[:, None]) & masking.masked
-        return replace(masking, explained=explained)
 
 
 def _stratified_uniforms(batch: int, generator: torch.Generator) -> Tensor:

@@ -5,7 +5,6 @@ With the latent it is VADD; without, the same code is MDLM.
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import ClassVar, Protocol
 
 import torch
@@ -183,13 +182,8 @@ class MaskedDiffusion(nn.Module):
                 f"0..{self.sizes[position] - 1} there"
             )
 
-    def predict(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor, masked: Tensor | None = None) -> Tensor:
-        """The denoiser's logits (M, V) at the M true entries of ``where``; z is passed on where it is heard.
-
-        ``masked`` (B, N) says which positions of xt are masked; by default they are looked up.
-        """
-        if z is not None and self.latent.heard_from > 0:
-            z = self.latent.heard(z, xt == self.mask_value if masked is None else masked)
+    def predict(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+        """The denoiser's logits (M, V) at the M true entries of ``where``."""
         logits = self.denoiser(xt, z, t, where)
         if self.guidance != 1.0 and z is not None and isinstance(self.latent, LabelledLatent):
             without = self.denoiser(xt, self.latent.unlabelled(z), t, where)
@@ -259,12 +253,12 @@ class MaskedDiffusion(nn.Module):
         """
         particles = 1 if z is None else z.shape[0]
         size = len(batch.x0)
-        xt, t, x0, masked, flat_z = batch.xt, batch.t, batch.x0, batch.masked, None if z is None else z[0]
+        xt, t, x0, flat_z = batch.xt, batch.t, batch.x0, None if z is None else z[0]
         if z is not None and particles > 1:
             # Copy after copy of the batch, in the order of z flattened: the k-th copy goes with the k-th draw.
-            xt, x0, masked, where = (tensor.repeat(particles, 1) for tensor in (xt, x0, masked, where))
+            xt, x0, where = (tensor.repeat(particles, 1) for tensor in (xt, x0, where))
             t, flat_z = t.repeat(particles), z.flatten(0, 1)
-        logits = at_least_single(self.predict(xt, flat_z, t, where, masked))
+        logits = at_least_single(self.predict(xt, flat_z, t, where))
         log_mu = -F.cross_entropy(logits, x0[where], reduction="none")
         # The logits come in row-major order of ``where``, so this is the example of each of them.
         rows = where.nonzero()[:, 0]
@@ -283,10 +277,6 @@ class MaskedDiffusion(nn.Module):
         KL would make the integral over t diverge near t = 0.
         """
         where = batch.masking.masked
-        if (explained := batch.masking.explained) is not None:
-            # Masked values that are not to be explained must be hidden from the recognition model too.
-            batch = replace(batch, x0=batch.x0.masked_fill(where & ~explained, self.mask_value))
-            where = explained
         if self.pad is not None or self.unknowns:
             where = where & self.scored(batch.x0)
 

@@ -2,8 +2,8 @@ r"""Where z comes from when sampling: the prior p(z), or p(z | x_t) where it loo
 
 N(0, I) is the paper's. What a recognition model writes is not distributed like that: between N(0, I) and the aggregate
 posterior :math:`E_{x_0} r(z \mid x_0)` there is a hole, and a z drawn from it decodes to nothing in particular. A
-:class:`FlowPrior` is fitted to the recognition model's draws and closes it; one with a reader of states is *informed*,
-p(z | x_t), and draws a z that agrees with what is known.
+:class:`FlowPrior` is fitted to the recognition model's draws and closes it; one with a reader of states is
+*conditional*, p(z | x_t), and draws a z that agrees with what is known.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ class Prior(nn.Module, ABC):
     """A density over z (d numbers) that can be evaluated and drawn from, for given states x_t (B, N)."""
 
     dim: int
-    informed: bool = False
+    conditional: bool = False
     """Whether it depends on the state."""
 
     @abstractmethod
@@ -103,7 +103,7 @@ class Flow(Protocol):
 
 
 class FlowPrior(Prior):
-    """A learned prior: a flow, and for an informed one a ``reader`` that turns states (B, N) into contexts (B, c).
+    """A learned prior: a flow, and for a conditional one a ``reader`` that turns states (B, N) into contexts (B, c).
 
     With ``classes`` it is p(z | label), and one density more for z without a label: the context ends with which it is,
     and where the flow has contexts of ``positions`` of z, each of them does.
@@ -121,7 +121,7 @@ class FlowPrior(Prior):
         self.flow = flow  # type: ignore[assignment]  # a Module that satisfies the protocol
         self.reader = reader
         self.dim = self.flow.dim
-        self.informed = reader is not None
+        self.conditional = reader is not None
 
     def context(self, xt: Tensor) -> Tensor | None:
         read = None if self.reader is None else self.reader(xt)

@@ -162,7 +162,7 @@ def prior_name(run: Run) -> str | None:
     latent = latent.inner if isinstance(latent, LabelledLatent) else latent
     if not isinstance(latent, GaussianLatent) or isinstance(latent.prior, StandardNormal):
         return None
-    return "informed" if latent.prior.informed else "flow"
+    return "conditional" if latent.prior.conditional else "flow"
 
 
 def _parameters(run: Run) -> int | None:

@@ -245,7 +245,7 @@ class RunReport:
     latent_policy: str | None = None
     """None for a model without a latent."""
     prior: str | None = None
-    """``flow`` or ``informed`` where the prior was learned; None for N(0, I) and models without a latent."""
+    """``flow`` or ``conditional`` where the prior was learned; None for N(0, I) and models without a latent."""
     prior_seconds: float | None = None
     """What its fit took."""
     sampler: str | None = None

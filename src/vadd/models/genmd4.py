@@ -118,7 +118,7 @@ class ValueRates(MaskedDiffusion):
     def integrand(self, batch: MaskedBatch) -> Tensor:
         """w(t) sum over masked i of r_x (log mu_x + 1) - sum_v mu_v r_v, (B,)."""
         where = batch.masked & self.scored(batch.x0)
-        log_mu = at_least_single(self.predict(batch.xt, None, batch.t, where, batch.masked)).log_softmax(dim=-1)
+        log_mu = at_least_single(self.predict(batch.xt, None, batch.t, where)).log_softmax(dim=-1)
         x0, rates = batch.x0[where], self.rates.to(log_mu)
         truth = log_mu.gather(1, x0[:, None])[:, 0]
         return batch.masking.weight * self._summed(rates[x0] * (truth + 1) - log_mu.exp() @ rates, where)
@@ -129,7 +129,7 @@ class ValueRates(MaskedDiffusion):
         """
         where = batch.masked & self.scored(batch.x0)
         owners, x0 = where.nonzero()[:, 0], batch.x0[where]
-        logits = precise(self.predict(batch.xt, z, batch.t, where, batch.masked))
+        logits = precise(self.predict(batch.xt, z, batch.t, where))
         stay = (1 - self.schedule.reveal_probability(precise(batch.t), precise(before)))[owners]
         rates = precise(self.rates)
         found = value_transition(logits, stay, rates)

@@ -31,9 +31,9 @@ class ScoreEntropy(MaskedDiffusion):
 
     samplers: ClassVar[Mapping[str, Sampler]] = {"ancestral": Analytic(), "euler": Euler()}
 
-    def predict(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor, masked: Tensor | None = None) -> Tensor:
+    def predict(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         """log c, (M, V)."""
-        return super().predict(xt, z, t, where, masked) - math.log(self.vocab_size)
+        return super().predict(xt, z, t, where) - math.log(self.vocab_size)
 
     def scores(self, xt: Tensor, t: Tensor, where: Tensor) -> Tensor:
         """The ratios p_t(x with v at i) / p_t(x) at the M positions ``where``: (M, V)."""
@@ -43,7 +43,7 @@ class ScoreEntropy(MaskedDiffusion):
 
     def log_likelihood(self, batch: MaskedBatch, z: Tensor | None, where: Tensor) -> Tensor:
         """sum_{i in where} log c_i[x0_i] - sum_v c_v + 1: (1, B)."""
-        log_scores = at_least_single(self.predict(batch.xt, z, batch.t, where, batch.masked))
+        log_scores = at_least_single(self.predict(batch.xt, z, batch.t, where))
         truth = log_scores.gather(1, batch.x0[where][:, None])[:, 0]
         each = truth - log_scores.logsumexp(dim=-1).exp() + 1
         return self._summed(each, where)[None]
@@ -54,7 +54,7 @@ class ScoreEntropy(MaskedDiffusion):
         """
         where = batch.masked & self.scored(batch.x0)
         owners = where.nonzero()[:, 0]
-        log_scores = precise(self.predict(batch.xt, z, batch.t, where, batch.masked))
+        log_scores = precise(self.predict(batch.xt, z, batch.t, where))
         rho = self.schedule.reveal_probability(precise(batch.t), precise(before))[owners]
         last = bool((before == 0).all())
         found = transition(log_scores, rho, last=last)

@@ -10,7 +10,6 @@ from vadd.core import (
     Levels,
     LinearSchedule,
     MaskDraw,
-    PartlyExplained,
     PolynomialSchedule,
     Schedule,
     StepTimes,
@@ -46,6 +45,4 @@ def build_mask_draw(recipe: Recipe) -> MaskDraw:
     draw = MASK_DRAWS[recipe.mask_draw](diffusion)
     if diffusion.weighting != "integral" and recipe.mask_draw in DRAWS_OF_THE_INTEGRAL:
         draw = EvenWeights(draw, WEIGHT_POWERS[diffusion.weighting])
-    if recipe.has_latent and diffusion.partly_explained:
-        draw = PartlyExplained(draw, diffusion.partly_explained, recipe.latent.heard_from)
     return draw

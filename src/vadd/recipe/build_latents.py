@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from vadd.core import BlindLatent, CodedLatent, FlowPrior, GaussianLatent, Latent, NoLatent, SharedLatent
+from vadd.core import CodedLatent, FlowPrior, GaussianLatent, Latent, NoLatent, SharedLatent
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.networks import CouplingFlow, SequenceFlow, StateReader
@@ -12,10 +12,7 @@ from vadd.recipe import LatentSection, OwnNetwork, Recipe
 from vadd.recipe.build_networks import build_recognizer
 
 LATENTS: dict[str, Callable[[LatentSection, nn.Module, int, int], Latent]] = {
-    "per-state": lambda section, recognizer, dim, vocab_size: GaussianLatent(
-        recognizer, dim, section.particles, heard_from=section.heard_from
-    ),
-    "blind": lambda section, recognizer, dim, vocab_size: BlindLatent(recognizer, dim, vocab_size, section.particles),
+    "per-state": lambda section, recognizer, dim, vocab_size: GaussianLatent(recognizer, dim, section.particles),
     "shared": lambda section, recognizer, dim, vocab_size: SharedLatent(recognizer, dim, vocab_size),
 }
 
@@ -29,18 +26,18 @@ def build_latent(recipe: Recipe, format: ExampleFormat, recognizer: nn.Module | 
     return CodedLatent(section.codes, latent) if section.codes else latent
 
 
-def build_prior(recipe: Recipe, format: ExampleFormat, *, informed: bool) -> FlowPrior:
-    """An untrained flow over z; ``informed`` gives it a reader of states, a network like the recognition model."""
+def build_prior(recipe: Recipe, format: ExampleFormat, *, conditional: bool) -> FlowPrior:
+    """An untrained flow over z; ``conditional`` gives it a reader of states, a network like the recognition model."""
     section, settings, dim = recipe.latent, recipe.latent.flow, recipe.latent.size(format.shape)
-    if informed and isinstance(recipe.network, OwnNetwork):
+    if conditional and isinstance(recipe.network, OwnNetwork):
         raise UserError(
-            "an informed prior reads states by a network of the recipe, which is not for networks of one's own"
+            "a conditional prior reads states by a network of the recipe, which is not for networks of one's own"
         )
     size = {"transforms": settings.transforms, "width": settings.width}
 
     def reader(numbers: int, share: int | None = None) -> StateReader | None:
         """It writes two contexts' worth of ``numbers``, as a recognition model writes means and log-stds."""
-        if not informed:
+        if not conditional:
             return None
         return StateReader(build_recognizer(recipe.network, format, numbers), share)
 
@@ -48,9 +45,9 @@ def build_prior(recipe: Recipe, format: ExampleFormat, *, informed: bool) -> Flo
     classes = len(format.labels or ())
     labels = classes + 1 if classes else 0
     if section.per == "position":
-        positions, read = dim // section.dim, 2 * section.dim * informed
+        positions, read = dim // section.dim, 2 * section.dim * conditional
         sequence_flow = SequenceFlow(positions, section.dim, context=read + labels, **size)
         return FlowPrior(sequence_flow, reader(dim, section.dim), classes, positions=positions)
     half = -(-settings.context // 2)
-    flow = CouplingFlow(dim, context=2 * half * informed + labels, components=settings.components, **size)
+    flow = CouplingFlow(dim, context=2 * half * conditional + labels, components=settings.components, **size)
     return FlowPrior(flow, reader(half), classes)

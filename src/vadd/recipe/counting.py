@@ -67,7 +67,7 @@ def sampling_flops(model: MaskedDiffusion) -> int:
     z = model.latent.draw(tokens, t, Noise.of(torch.Generator(), 1))
     with _counting() as counter:
         everywhere = torch.ones(1, model.positions, dtype=torch.bool)
-        model.predict(tokens, z, t, everywhere, everywhere)
+        model.predict(tokens, z, t, everywhere)
     return int(counter.get_total_flops())
 
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from vadd.settings import CountingSection, Fraction
+from vadd.settings import CountingSection
 
 MaskDrawName = Literal["iid", "stratified", "exact-count", "steps", "levels"]
 
@@ -33,9 +33,4 @@ class Diffusion(CountingSection):
         "integral",
         description="how masks count in training: by w(t) as in the paper, by its root, or all alike; of no meaning "
         "for mask_draw=steps and levels, which train on a bound as it is",
-    )
-    partly_explained: Fraction = Field(
-        0.0,
-        description="share of the training examples of which a random part of the masked values is to be explained, "
-        "as in a step of the sampler, and not all; models without a latent ignore it",
     )

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from vadd.settings import CountingSection, Fraction, Layers, Section
+from vadd.settings import CountingSection, Layers, Section
 
 
 class FlowSection(CountingSection):
@@ -17,7 +17,7 @@ class FlowSection(CountingSection):
     components: PositiveInt = Field(
         128, description="Gaussians in the mixture that the couplings transform; 1: N(0, I) alone"
     )
-    context: PositiveInt = Field(64, description="numbers that an informed prior reads off a state")
+    context: PositiveInt = Field(64, description="numbers that a conditional prior reads off a state")
     steps: PositiveInt = Field(2000, description="of `vadd fit-prior`")
     examples: PositiveInt = Field(
         200_000, description="training examples that the fit reads before it begins, the first ones of more"
@@ -27,10 +27,10 @@ class FlowSection(CountingSection):
 
 
 class LatentSection(Section):
-    kind: Literal["per-state", "blind", "shared"] = Field(
+    kind: Literal["per-state", "shared"] = Field(
         "per-state",
-        description="per-state: z may mean something else in each state, as in the paper; blind: the same with a "
-        "recognition model that does not see the state; shared: one z for all states",
+        description="per-state: z may mean something else in each state, as in the paper; shared: one z for all "
+        "states, with a recognition model that does not see the state",
     )
     dim: NonNegativeInt = Field(2, description="numbers in z; 0 with codes alone")
     per: Literal["example", "position"] = Field(
@@ -44,23 +44,17 @@ class LatentSection(Section):
     particles: PositiveInt = Field(
         1, description="importance samples in the training bound; 1 is the paper's objective"
     )
-    heard_from: Fraction = Field(
-        0.0,
-        description="the share of positions that must be masked for the latent to be heard; below it the model is MDLM",
-    )
-    prior: Literal["normal", "flow", "informed"] = Field(
+    prior: Literal["normal", "flow", "conditional"] = Field(
         "normal",
-        description="normal: N(0, I), as in the paper; flow: p(z), fitted when the training has ended; informed: also "
-        "p(z | x_t), for completions. `vadd fit-prior` does it for any run",
+        description="normal: N(0, I), as in the paper; flow: p(z), fitted when the training has ended; conditional: "
+        "also p(z | x_t), for completions. `vadd fit-prior` does it for any run",
     )
     flow: FlowSection = FlowSection()
 
     @model_validator(mode="after")
     def _one_particle_if_shared(self) -> "LatentSection":
-        if self.kind == "shared" and (self.particles > 1 or self.heard_from > 0):
-            raise ValueError("a shared latent has one particle and is heard in every state")
-        if self.kind == "blind" and self.heard_from > 0:
-            raise ValueError("a blind latent is heard in every state: its recognition model cannot tell them apart")
+        if self.kind == "shared" and self.particles > 1:
+            raise ValueError("latent.kind=shared needs latent.particles=1")
         return self
 
     @model_validator(mode="after")
@@ -69,7 +63,7 @@ class LatentSection(Section):
             raise ValueError("latent.codes=1 says nothing: give at least 2, or 0 for none")
         if self.dim == 0 and not self.codes:
             raise ValueError("latent.dim=0 needs latent.codes of at least 2; model=mdlm has no latent at all")
-        fitting = {"kind": "per-state", "per": "example", "prior": "normal", "heard_from": 0}
+        fitting = {"kind": "per-state", "per": "example", "prior": "normal"}
         for name, value in fitting.items():
             if self.codes and getattr(self, name) != value:
                 raise ValueError(f"latent.codes goes with latent.{name}={value}, not {getattr(self, name)}")

@@ -41,7 +41,7 @@ def _read(name_or_path: str, seen: tuple[str, ...]) -> dict[str, Any]:
     if Path(str(base)).suffix:  # a file that is extended lies beside the one that extends it
         base = Path(name_or_path).parent / str(base)
     below = _read(str(base), (*seen, name_or_path))
-    return _merge(below, upgraded(content, below))  # each by itself: whatever the version, what extends wins
+    return _merge(below, upgraded(content))  # each separately: whatever the version, what extends wins
 
 
 def _merge(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

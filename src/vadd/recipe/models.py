@@ -77,7 +77,6 @@ MODELS: dict[ModelName, ModelFacts] = {
                 "power": 1.0,
                 "mask_draw": "stratified",
                 "weighting": "integral",
-                "partly_explained": 0.0,
             }
         },
         needs={"mask_draw": ("iid", "stratified"), "weighting": ("integral",)},
@@ -145,9 +144,8 @@ MODELS: dict[ModelName, ModelFacts] = {
                 "schedule": "linear",
                 "mask_draw": "steps",
                 "weighting": "integral",
-                "partly_explained": 0.0,
             },
-            "latent": {"kind": "per-state", "prior": "normal", "heard_from": 0.0},
+            "latent": {"kind": "per-state", "prior": "normal"},
             "sampling": {"latent_policy": "resample"},
         },
         sees_time=True,

@@ -25,7 +25,7 @@ PUBLISHED = (
 WHERE_DATA_LIE = frozenset({"directory", "path", "documents", "field", "tokenizer_path", "test_fraction"})
 """Of a named data set: a copy of it somewhere is the same data."""
 NO_DIFFERENCE = frozenset({"name", "seed", "model"})
-OF_THE_LATENT = ("latent.", "network.recognizer.", "training.kl_", "diffusion.partly_explained")
+OF_THE_LATENT = ("latent.", "network.recognizer.", "training.kl_")
 
 
 def published_recipe(recipe: Recipe) -> str | None:

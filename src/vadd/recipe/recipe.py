@@ -18,7 +18,7 @@ from vadd.recipe.models import MODELS, ModelName, with_model
 from vadd.recipe.network import MlpNetwork, Network, sees_time
 from vadd.recipe.sampling import Sampling
 from vadd.recipe.training import Training
-from vadd.recipe.upgrade import name_today, upgraded
+from vadd.recipe.upgrade import upgraded
 from vadd.settings import Section
 from vadd.words import plural, shortened, suggestion
 
@@ -104,8 +104,6 @@ class Recipe(Section):
             )
         if not sees_time(self.network):
             raise ValueError("diffusion.noise=uniform needs a network that sees t: time_features above 0")
-        if self.has_latent and self.latent.heard_from > 0:
-            raise ValueError("latent.heard_from counts masked positions, and diffusion.noise=uniform has none")
         return self
 
     @model_validator(mode="after")
@@ -122,11 +120,8 @@ class Recipe(Section):
     def _labels_fit(self) -> "Recipe":
         if not getattr(self.data, "labels", False):
             return self
-        if not self.has_latent:
-            return self
-        for name, value in {"codes": 0, "heard_from": 0}.items():
-            if getattr(self.latent, name) != value:
-                raise ValueError(f"data.labels goes with latent.{name}={value}, not {getattr(self.latent, name)}")
+        if self.has_latent and self.latent.codes:
+            raise ValueError(f"data.labels needs latent.codes=0, not {self.latent.codes}")
         return self
 
     def to_yaml(self) -> str:
@@ -160,9 +155,7 @@ class Recipe(Section):
                 section = key.partition(".")[0]
                 if section in ("data", "network") and key in (name for name, _ in _all_fields(Recipe)):
                     raise UserError(f"{key} does not go with {section}.kind={content[section]['kind']}")
-                today = name_today(content, key)
-                hint = f", did you mean {today!r}?" if today in known else suggestion(key, known)
-                raise UserError(f"unknown key {key!r}{hint}")
+                raise UserError(f"unknown key {key!r}{suggestion(key, known)}")
             *sections, last = key.split(".")
             target = content
             for section in sections:

@@ -8,7 +8,7 @@ runs/checkerboard-vadd/
     tokenizer/           when the data are text: what sampling needs of them
     table.json           when the data are a table: its columns and their values
     checkpoints/step-00001000/{model,ema,optimizer}.safetensors, checkpoint.json
-        prior-{flow,informed}.safetensors, priors.json    where priors were fitted
+        prior-{flow,conditional}.safetensors, priors.json    where priors were fitted
     tensorboard/         when TensorBoard is installed
     examples.npy, examples.jsonl or examples/    the data, when they were given in Python
     labels.npy           the labels of examples.npy, when there are any
@@ -40,7 +40,7 @@ PRIORS, EXAMPLES, LABELS, TABLE = "priors.json", "examples", "labels.npy", "tabl
 EXPORTED_WEIGHTS, EXPORTED_CONFIG, EXPORTED_CARD = "model.safetensors", "config.json", "README.md"
 
 CheckpointName = Literal["latest", "best"] | int
-PriorName = Literal["flow", "informed"]
+PriorName = Literal["flow", "conditional"]
 PriorChoice = PriorName | Literal["fitted", "trained"]
 Record = dict[str, Any]
 """A line of metrics."""
@@ -194,8 +194,18 @@ def best_of(saved: "list[SavedStep] | tuple[SavedStep, ...]") -> SavedStep | Non
     return min(measured, key=lambda entry: entry[:2])[-1] if measured else None
 
 
+OLD_CONDITIONAL = "prior-informed.safetensors"
+"""The file of a conditional prior as version 0.2.0 called it."""
+
+
 def prior_file(name: PriorName) -> str:
     return f"prior-{name}.safetensors"
+
+
+def prior_path(place: Path, name: PriorName) -> Path:
+    """The file of a fitted prior, of this version or of 0.2.0."""
+    path = place / prior_file(name)
+    return place / OLD_CONDITIONAL if name == "conditional" and not path.exists() else path
 
 
 def step_of(checkpoint: Path) -> int:

@@ -21,7 +21,7 @@ from vadd.run.directory import (
     CheckpointName,
     Record,
     RunDirectory,
-    prior_file,
+    prior_path,
     read_records,
     step_of,
 )
@@ -80,7 +80,7 @@ def export(
         if fitted := prior_records(chosen):
             for record in fitted.values():
                 read_prior(chosen, record.name)  # verified before it is passed on
-                shutil.copy(chosen / prior_file(record.name), beside)
+                shutil.copy(prior_path(chosen, record.name), beside)
             shutil.copy(chosen / PRIORS, beside)
         if directory.tokenizer_directory.is_dir():
             shutil.copytree(directory.tokenizer_directory, beside / TOKENIZER)

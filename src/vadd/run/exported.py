@@ -23,6 +23,7 @@ from vadd.recipe import Recipe, load_recipe
 from vadd.run.directory import (
     EXPORTED_CONFIG,
     EXPORTED_WEIGHTS,
+    OLD_CONDITIONAL,
     PRIORS,
     RECIPE,
     TABLE,
@@ -43,7 +44,8 @@ READ_FROM_HUB = (
     TABLE,
     PRIORS,
     prior_file("flow"),
-    prior_file("informed"),
+    prior_file("conditional"),
+    OLD_CONDITIONAL,
 )
 """Nothing else is downloaded: there is nothing to execute and nothing to unpickle in it."""
 

@@ -125,7 +125,7 @@ def predicted(model: MaskedDiffusion, starts: Tensor, draws: int, seed: int) -> 
     """
     draws = 1 if model.latent.dim == 0 else draws
     generator = step_generator(seed, PREDICTIONS)
-    weighed = model.latent.dim > 0 and not model.latent.informed
+    weighed = model.latent.dim > 0 and not model.latent.conditional
     candidates = _Candidates(model, starts, draws, generator) if weighed else None
     found = torch.zeros(*starts.shape, model.vocab_size, dtype=torch.float64)
     for rows in torch.split(torch.arange(len(starts)), max(1, CANDIDATE_ROWS // draws)):
@@ -135,7 +135,7 @@ def predicted(model: MaskedDiffusion, starts: Tensor, draws: int, seed: int) -> 
         z: Tensor | None = None
         if candidates is not None:
             z = candidates.fitting(x, ~hidden & model.scored(x))
-        elif model.latent.informed:
+        elif model.latent.conditional:
             # The same numbers for every part: which rows are here does not matter.
             noise = Noise.of(step_generator(seed, PREDICTIONS), draws * len(x))
             z = model.latent.draw(x.repeat(draws, 1), t.repeat(draws), noise)

@@ -1,9 +1,9 @@
 """Priors that were fitted to a trained run: files beside the averaged weights that they belong to.
 
 checkpoints/step-00001000/
-    prior-flow.safetensors      p(z), for sampling
-    prior-informed.safetensors  p(z | x_t), for completions
-    priors.json                 checksums, and the KL of the recognition model before and after
+    prior-flow.safetensors         p(z), for sampling
+    prior-conditional.safetensors  p(z | x_t), for completions
+    priors.json                    checksums, and the KL of the recognition model before and after
 
 An exported model has the same files beside its weights.
 """
@@ -18,7 +18,7 @@ from vadd.errors import UserError
 from vadd.files import checksum, whole_path, write_json
 from vadd.parsing import read_json
 from vadd.run.checkpoint import load_verified, save_tensors
-from vadd.run.directory import PRIORS, PriorName, prior_file
+from vadd.run.directory import PRIORS, PriorName, prior_file, prior_path
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ def read_prior(place: Path, name: PriorName) -> dict[str, Tensor]:
     """Its weights, after their checksum has been verified."""
     record = prior_records(place).get(name)
     if record is None:
-        command = "vadd fit-prior RUN" + (" --informed" if name == "informed" else "")
+        command = "vadd fit-prior RUN" + (" --conditional" if name == "conditional" else "")
         raise UserError(f"{place} has no {name} prior; fit one with: {command}")
-    return load_verified(place / prior_file(name), record.sha256, f"the prior in {place}")
+    return load_verified(prior_path(place, name), record.sha256, f"the prior in {place}")
 
 
 def _entries(place: Path) -> dict[str, Any]:
@@ -70,4 +70,6 @@ def _entries(place: Path) -> dict[str, Any]:
         content = None
     if not isinstance(content, dict):
         raise UserError(f"{place / PRIORS} is damaged")
+    if "informed" in content:  # written by version 0.2.0
+        content["conditional"] = content.pop("informed") | {"name": "conditional"}
     return content

@@ -61,7 +61,7 @@ class Run:
         format: ExampleFormat,
         tokenizer: Tokenizer | None = None,
         step: int | None = None,
-        informed: Prior | None = None,
+        conditional: Prior | None = None,
         table: TableCodec | None = None,
     ) -> None:
         self.directory = directory
@@ -75,7 +75,7 @@ class Run:
         """What makes rows of samples, where the data are a table."""
         self.step = step
         """Of the training, that the weights are from."""
-        self.informed = informed
+        self.conditional = conditional
         """The prior p(z | x_t) that completions draw from, where one was fitted."""
         self.fingerprint: str | None = None
         """Of the data that the model learned from, where the run knows it."""
@@ -209,8 +209,12 @@ class Run:
         if n > 1:
             # A single sample needs no measurement, which costs a pass through the network.
             size = chunk_size(self._bytes_per_row, self.model, settings.steps, memory)
-        # An informed prior reads what is known; of samples from nothing, nothing is known.
-        model = self.model if isinstance(start, int) or self.informed is None else self.model.with_prior(self.informed)
+        # A conditional prior reads what is known; of samples from nothing, nothing is known.
+        model = (
+            self.model
+            if isinstance(start, int) or self.conditional is None
+            else self.model.with_prior(self.conditional)
+        )
         return stream(model, settings, start, size, record=record, processes=processes, progress=progress)
 
     def sample(
@@ -404,7 +408,7 @@ def load(
     ``path`` is the run's directory, a folder that ``vadd export`` wrote or, where there is no such path, the name
     "owner/name" of one on the Hugging Face Hub. ``checkpoint`` is "latest" (the newest that is whole), "best" (the
     lowest held-out objective) or a step. Priors that ``vadd fit-prior`` made for it are used unless ``prior`` is
-    "trained"; "flow" and "informed" ask for that one. With a flow prior samples keep one z for all steps unless the
+    "trained"; "flow" and "conditional" ask for that one. With a flow prior samples keep one z for all steps unless the
     options say otherwise. A run that was trained with a custom ``denoiser`` and ``recognizer`` is opened with modules
     of the same kind and size; they are copied. The data are read only when they are needed; sampling does not need
     them.
@@ -440,8 +444,8 @@ def load(
     run.fingerprint = read_fingerprint(directory) if exported is None else exported.data_sha256
     _use_priors(run, chosen, prior)
     run.model.to(device or default_device()).eval().requires_grad_(False)
-    if run.informed is not None:
-        run.informed.to(run.model.device).eval().requires_grad_(False)
+    if run.conditional is not None:
+        run.conditional.to(run.model.device).eval().requires_grad_(False)
     return run
 
 
@@ -458,16 +462,16 @@ def _use_priors(run: Run, place: Path, choice: PriorChoice) -> None:
     if choice == "trained":
         return
     there = prior_records(place)
-    for name in ("flow", "informed"):
+    for name in ("flow", "conditional"):
         if name not in there and choice != name:
             continue
         weights = read_prior(place, name)
-        build = partial(build_prior, run.recipe, run.format, informed=name == "informed")
+        build = partial(build_prior, run.recipe, run.format, conditional=name == "conditional")
         check_fit(weights, build, f"the {name} prior in {place} does not fit the recipe of its run: fit it anew")
         fitted = build()
         fitted.load_state_dict(weights)
-        if name == "informed":
-            run.informed = fitted
+        if name == "conditional":
+            run.conditional = fitted
         if name == choice or (name == "flow" and choice == "fitted"):
             run.model = run.model.with_prior(fitted)
             run.prior_seconds = there[name].seconds

@@ -71,7 +71,7 @@ def starts_given(run: "Run", n: int, conditions: Mapping[int, Condition], **opti
     table = table_of(run)
     shares = {position: table.columns[position].shares(condition) for position, condition in conditions.items()}
     settings = resolve(run.model, run.recipe.sampling, **options)
-    model = run.model if run.informed is None else run.model.with_prior(run.informed)
+    model = run.model if run.conditional is None else run.model.with_prior(run.conditional)
     return conditioned_starts(model, n, shares, settings)
 
 
@@ -121,7 +121,7 @@ def cell_probabilities(run: "Run", gaps: Array, *, draws: int = LATENTS, seed: i
     (n, N, V), 0 where a cell is known. It is a mean over ``draws`` of z.
     """
     model = run.model.restricted(table_of(run).present_sizes)
-    model = model if run.informed is None else model.with_prior(run.informed)
+    model = model if run.conditional is None else model.with_prior(run.conditional)
     return predicted(model, masked_starts(model, run.shape, gaps, None, 1), draws, seed)
 
 

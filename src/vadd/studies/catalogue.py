@@ -13,7 +13,7 @@ from vadd.progress import Progress, silent
 from vadd.recipe import Recipe, Training, load_recipe, validate
 from vadd.recipe.building import example_format
 from vadd.recipe.counting import model_on_meta, sampling_flops, training_cost
-from vadd.studies import images, recognition, text, toys
+from vadd.studies import images, text, toys
 from vadd.studies.measuring import Measuring
 from vadd.words import duration
 
@@ -117,16 +117,6 @@ TARGETS = (
         "the runs of `text`; a folder with copies of the corpora; a GPU",
         options="--corpora DIR",
         place="text/zero-shot",
-    ),
-    Target(
-        "recognition",
-        "a remark in section 3.3",
-        "a recognition model without x_t collapses",
-        "vadd data mnist; a GPU",
-        ("mnist",),
-        rows=("latent.kind=per-state", "latent.kind=blind"),
-        measuring=recognition.MEASURING["paper"],
-        examples=10_000,
     ),
     Target("speed", "Table 4", "training speed in iterations per second", "a GPU"),
 )

@@ -271,7 +271,7 @@ TRAVERSAL_NOTE = (
 TRAINING_NOTE = (
     "On held-out examples, with the averaged weights: the ELBO for MDLM and the DELBO for VADD, with several particles "
     "in its importance-weighted form, both as a loss. Masks count by w(t) and the KL in full, also where training "
-    "itself weighs otherwise (diffusion.weighting, diffusion.partly_explained, a KL that is warmed up). Dashed: what "
+    "itself weighs otherwise (diffusion.weighting, a KL that is warmed up). Dashed: what "
     "training minimises, with its own weights, the KL as it is warmed up, and dropout. "
 )
 BOUNDS_NOTE = (

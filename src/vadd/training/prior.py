@@ -1,6 +1,6 @@
 r"""Fitting a prior to what a trained recognition model writes, by maximum likelihood; the model is not touched.
 
-``flow``: p(z), fitted to draws of r(z | x0, everything masked) over the training examples. ``informed``: p(z | x_t),
+``flow``: p(z), fitted to draws of r(z | x0, everything masked) over the training examples. ``conditional``: p(z | x_t),
 fitted to the same draws, given states in which random parts, beginnings, ends, halves and blocks are hidden. A model
 that is given labels has p(z | label), and a density for no label: each example serves with its label and, in the share
 that training dropped, without. Random numbers are functions of (seed, step): a fit that was interrupted goes on where
@@ -81,7 +81,7 @@ class _Fit:
         self.model = run.model
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            self.prior = build_prior(run.recipe, run.format, informed=name == "informed").to(self.model.device)
+            self.prior = build_prior(run.recipe, run.format, conditional=name == "conditional").to(self.model.device)
         # A fit takes a few thousand steps: an average over the last 200 or so.
         self.ema = Ema(self.prior, 0.995)
         training = Training(
@@ -160,7 +160,7 @@ class _Fit:
             self.prior.labels = torch.where(dropped, self.prior.classes, self.train_labels[rows])
         z = (mean + log_std.exp() * noise).to(self.model.device)
         xt = torch.full((len(rows), self.model.positions), self.model.mask_value)
-        if self.prior.informed:
+        if self.prior.conditional:
             masking = self.masks(len(rows), self.model.positions, self.model.schedule, generator)
             xt = train[rows].long().masked_fill(masking.masked, self.model.mask_value)
         # Per dimension, so that clipping and the learning rate mean the same for every size of z.
@@ -219,7 +219,7 @@ def fit_priors_of_recipe(path: Path, progress: Progress = silent, own: OwnNetwor
     """What ``latent.prior`` of a finished run's recipe asks for, as far as it is not there yet."""
     directory = RunDirectory(path)
     recipe = directory.recipe()
-    wanted: dict[str, tuple[PriorName, ...]] = {"normal": (), "flow": ("flow",), "informed": ("flow", "informed")}
+    wanted: dict[str, tuple[PriorName, ...]] = {"normal": (), "flow": ("flow",), "conditional": ("flow", "conditional")}
     names = wanted[recipe.latent.prior] if recipe.has_latent else ()
     if not names:
         return []

@@ -23,7 +23,7 @@ from tests.helpers.exact import (
     sigmas,
 )
 from tests.helpers.plans import Plans, ancestral, p_value, parallel
-from tests.helpers.priors import informed_prior
+from tests.helpers.priors import conditional_prior
 from vadd.core import (
     Ancestral,
     GaussianLatent,
@@ -48,7 +48,7 @@ X0 = all_sequences(2, 2)
 
 
 @torch.no_grad()
-def informed_plan_log_likelihoods(prior: Prior, plans: Plans) -> Tensor:
+def conditional_plan_log_likelihoods(prior: Prior, plans: Plans) -> Tensor:
     """sum over steps of log E_{z ~ p(. | x_t)} prod_{j in U} mu_j(x_t, z)[x0_j], for every plan and x0: (P, X)."""
     tables = {}
     for state in STATES:
@@ -66,8 +66,8 @@ def informed_plan_log_likelihoods(prior: Prior, plans: Plans) -> Tensor:
     return found
 
 
-INFORMED = MaskedDiffusion(
-    DENOISER, COSINE.schedule, GaussianLatent(TableRecognizer(2, 2, seed=4), 1, prior=informed_prior(2, 2, dim=1))
+CONDITIONAL = MaskedDiffusion(
+    DENOISER, COSINE.schedule, GaussianLatent(TableRecognizer(2, 2, seed=4), 1, prior=conditional_prior(2, 2, dim=1))
 )
 for_fresh_draws = pytest.mark.parametrize(
     ("sampler", "plans"),
@@ -81,33 +81,33 @@ for_fresh_draws = pytest.mark.parametrize(
 
 
 @for_fresh_draws
-def test_fresh_informed_draws_have_the_law_that_enumeration_gives(sampler: Sampler, plans: Plans) -> None:
+def test_fresh_conditional_draws_have_the_law_that_enumeration_gives(sampler: Sampler, plans: Plans) -> None:
     """Chi-square at level 1e-5 with 20,000 samples. What N(0, I) would give is refuted by the same samples."""
-    assert isinstance(INFORMED.latent, GaussianLatent)
+    assert isinstance(CONDITIONAL.latent, GaussianLatent)
     steps, generator = plans.times.shape[1] - 1, seeded(5)
-    drawn = sample(INFORMED, DRAWS, steps, generator, sampler=sampler, latent="resample").tokens
-    law = plans.probabilities @ informed_plan_log_likelihoods(INFORMED.latent.prior, plans).exp()
+    drawn = sample(CONDITIONAL, DRAWS, steps, generator, sampler=sampler, latent="resample").tokens
+    law = plans.probabilities @ conditional_plan_log_likelihoods(CONDITIONAL.latent.prior, plans).exp()
     assert_close(float(law.sum()), 1.0, rtol=0, atol=1e-6)
     assert p_value(drawn, law, 2) > 1e-5
-    uninformed = plans.probabilities @ informed_plan_log_likelihoods(StandardNormal(1), plans).exp()
-    assert p_value(drawn, uninformed, 2) < 1e-12
+    unconditional = plans.probabilities @ conditional_plan_log_likelihoods(StandardNormal(1), plans).exp()
+    assert p_value(drawn, unconditional, 2) < 1e-12
 
 
 @for_fresh_draws
 @pytest.mark.parametrize("count", [3, 300])
-def test_the_bound_of_fresh_informed_draws_stays_below_their_likelihood(
+def test_the_bound_of_fresh_conditional_draws_stays_below_their_likelihood(
     sampler: Sampler, plans: Plans, count: int
 ) -> None:
     """For each x0 the mean of the draws lies below the exact mean over plans, which lies below the log-likelihood, by
     at most 5 standard errors. With 300 particles it comes within 0.05 nats of the first.
     """
-    assert isinstance(INFORMED.latent, GaussianLatent)
+    assert isinstance(CONDITIONAL.latent, GaussianLatent)
     steps, repeats = plans.times.shape[1] - 1, 1000 if count == 3 else 200
-    values = informed_plan_log_likelihoods(INFORMED.latent.prior, plans)
+    values = conditional_plan_log_likelihoods(CONDITIONAL.latent.prior, plans)
     expected, likelihood = plans.probabilities @ values, (plans.probabilities @ values.exp()).log()
     assert bool((expected <= likelihood + 1e-9).all())
     particles, x0 = Particles(count), X0.repeat(repeats, 1)
-    draws = step_bound(INFORMED, x0, steps, particles, seeded(6), sampler=sampler).view(repeats, len(X0))
+    draws = step_bound(CONDITIONAL, x0, steps, particles, seeded(6), sampler=sampler).view(repeats, len(X0))
     error = 5 * standard_error(draws)
     assert bool((draws.mean(0) <= expected + error).all())
     if count == 300:
@@ -116,13 +116,13 @@ def test_the_bound_of_fresh_informed_draws_stays_below_their_likelihood(
 
 @pytest.mark.parametrize("proposals", [("prior",), ("recognition",), ("recognition", "revealed", "prior")], ids=len)
 @pytest.mark.parametrize("state", [[2, 2], [2, 1]], ids=["all masked", "one masked"])
-def test_importance_sampling_with_an_informed_prior_is_unbiased(
+def test_importance_sampling_with_a_conditional_prior_is_unbiased(
     proposals: tuple[ProposalName, ...], state: list[int]
 ) -> None:
     """The mean of exp log_marginal over 20,000 draws of three particles against E_{z ~ p(. | x_t)} f by 2000 nodes, at
     5 standard errors. The recognition model is wider than the prior, so that its weights have a variance.
     """
-    prior = informed_prior(2, 2, dim=1)
+    prior = conditional_prior(2, 2, dim=1)
     latent = GaussianLatent(ConstantRecognizer(-1.8, 0.4), 1, prior=prior)
     model = MaskedDiffusion(DENOISER, LINEAR.schedule, latent).requires_grad_(False)
     xt = torch.tensor(state)
