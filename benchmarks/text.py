@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from vadd.core import ExactCount, MaskedBatch, MaskedDiffusion, objective, sample
 from vadd.data import DiscreteDataset, ExampleFormat
+from vadd.networks.transformer import SIZES
 from vadd.recipe import Recipe, load_recipe
 from vadd.recipe.building import build_model
-from vadd.recipe.network import TRANSFORMER_SIZES
 from vadd.run.directory import RunDirectory
 from vadd.training.loop import Trainer
 
@@ -119,7 +119,7 @@ def main() -> None:
             f"{task:10} {unit:26} gathered {few:6.2f} s  everywhere {all_of_them:6.2f} s  x {all_of_them / few:.2f}",
             flush=True,
         )
-    blocks = TRANSFORMER_SIZES[arguments.size]["blocks"]
+    blocks = SIZES[arguments.size]["blocks"]
     for recognizer in (blocks, blocks // 2):
         changed = recipe.with_overrides([f"network.recognizer.blocks={recognizer}"])
         found = iterations(changed, format, arguments.repeats)

@@ -14,7 +14,8 @@ from tests.helpers.tiny import train_in
 from vadd.core import GaussianLatent
 from vadd.data import ExampleFormat
 from vadd.evaluation import evaluate
-from vadd.recipe import UnetNetwork, load_recipe
+from vadd.networks import UnetSettings
+from vadd.recipe import load_recipe
 from vadd.recipe.building import build_model, example_format
 
 TINY_DIGITS = ("training.steps=30", "training.batch=32", "network.width=32", "training.evaluate_every=30")
@@ -69,7 +70,7 @@ def test_the_papers_recipes_have_the_papers_sizes_and_settings(
 ) -> None:
     recipe = load_recipe(name)
     training = recipe.training
-    assert isinstance(recipe.network, UnetNetwork)
+    assert isinstance(recipe.network, UnetSettings)
     assert (recipe.latent.dim, recipe.latent.particles, recipe.network.dropout) == (dim, 1, 0.1)
     assert (training.optimizer, training.betas, training.weight_decay) == ("adamw", (0.9, 0.99), 0.01)
     assert (training.learning_rate, training.learning_rate_schedule) == (2e-4, "constant")
@@ -126,7 +127,7 @@ def test_the_fid_of_samples_is_measured_with_the_real_network(digits_run: Path) 
 
 def test_a_switch_takes_true_and_a_number_does_not() -> None:
     switched = load_recipe("mnist").with_overrides(["network.checkpointing=true"])
-    assert isinstance(switched.network, UnetNetwork)
+    assert isinstance(switched.network, UnetSettings)
     assert switched.network.checkpointing is True
     with pytest.raises(vadd.UserError, match=r"training\.batch does not take true"):
         load_recipe("mnist").with_overrides(["training.batch=true"])

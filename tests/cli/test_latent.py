@@ -13,8 +13,8 @@ from tests.helpers.commands import Command
 from tests.helpers.files import contents
 from vadd.core import MaskedBatch, TokenSampler
 from vadd.errors import UserError
-from vadd.evaluation import latent_paths
 from vadd.evaluation.latent_paths import cross, decode, encode, informative_dimensions, line
+from vadd.networks import ResidualSettings
 
 
 def test_an_examples_point_is_the_posterior_mean_with_everything_masked(array_run: Path) -> None:
@@ -48,7 +48,7 @@ def test_all_points_are_decoded_with_the_same_noise(
     assert same[0].equal(same[4])
     assert same[[0, 1, 3]].equal(decode(run, z, steps=steps, seed=3))
     assert not same.equal(decode(run, z[[0, 1, 0, 2, 0]], steps=steps, seed=4))
-    monkeypatch.setattr(latent_paths, "rows_at_once", lambda network: 2)
+    monkeypatch.setattr(ResidualSettings, "rows_at_once", 2)
     assert same.equal(decode(run, z[[0, 1, 0, 2, 0]], steps=steps, seed=3))
 
 

@@ -158,7 +158,7 @@ def test_a_model_brings_its_settings_and_what_is_said_wins() -> None:
     text = load_recipe("text8").with_overrides(["model=ar"])
     assert text.network == load_recipe("text8").network  # which can read from left to right
     own = recipe.with_overrides(["network.denoiser.blocks=1", "model=ar"])
-    assert own.network.denoiser_settings()["blocks"] == 1
+    assert own.network.values_of("denoiser")["blocks"] == 1
     assert recipe.with_overrides(["model=ar", "model=ar"]).model == "ar"
 
 

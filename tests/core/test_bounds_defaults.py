@@ -2,14 +2,15 @@
 
 import torch
 
+from tests.helpers.networks import flat_settings
 from vadd.core import GaussianLatent, LinearSchedule, MaskedDiffusion, Particles, k_sample_delbo, step_bound
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 
 
 def test_a_number_of_particles_stands_for_the_default_proposals_and_seed_zero() -> None:
     torch.manual_seed(0)
-    denoiser = MlpDenoiser(2, 3, width=8, depth=1, latent_dim=1)
-    recognizer = SiameseMlpRecognizer(2, 3, latent_dim=1, width=8, depth=1)
+    denoiser = MlpDenoiser(2, 3, flat_settings("mlp", width=8, depth=1), latent_dim=1)
+    recognizer = SiameseMlpRecognizer(2, 3, flat_settings("mlp", width=8, depth=1), latent_dim=1)
     model = MaskedDiffusion(denoiser, LinearSchedule(), GaussianLatent(recognizer, 1)).eval()
     x0 = torch.randint(3, (6, 2))
     seeded = torch.Generator().manual_seed

@@ -42,6 +42,7 @@ from tests.helpers.exact import (
     index_of,
     seeded,
 )
+from tests.helpers.networks import flat_settings
 from vadd.core import (
     ExactCount,
     GaussianLatent,
@@ -86,8 +87,10 @@ for_every_sampler = pytest.mark.parametrize(
 
 def small_mlps() -> tuple[nn.Module, nn.Module]:
     """For 3 positions, 3 values, d = 1."""
-    denoiser = MlpDenoiser(3, 3, width=32, depth=1, latent_dim=1, latent_frequencies=(1, 2))
-    return DoubleDenoiser(denoiser), DoubleRecognizer(SiameseMlpRecognizer(3, 3, latent_dim=1, width=32, depth=1))
+    denoiser = MlpDenoiser(3, 3, flat_settings("mlp", width=32, depth=1, latent_frequencies=(1, 2)), latent_dim=1)
+    return DoubleDenoiser(denoiser), DoubleRecognizer(
+        SiameseMlpRecognizer(3, 3, flat_settings("mlp", width=32, depth=1), latent_dim=1)
+    )
 
 
 @pytest.fixture(scope="module")

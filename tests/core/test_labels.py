@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.helpers.exact import ConstantRecognizer, chi_square_p_value, index_of, seeded
+from tests.helpers.networks import flat_settings
 from vadd.core import (
     ExactCount,
     GaussianLatent,
@@ -105,8 +106,8 @@ def test_the_elbo_of_a_mixture_is_a_bound_of_it() -> None:
 
 def network_model(dropout: float = 0.5) -> MaskedDiffusion:
     torch.manual_seed(0)
-    denoiser = MlpDenoiser(3, 4, width=16, latent_dim=2 + CLASSES)
-    recognizer = SiameseMlpRecognizer(3, 4, latent_dim=2, width=16)
+    denoiser = MlpDenoiser(3, 4, flat_settings("mlp", width=16), latent_dim=2 + CLASSES)
+    recognizer = SiameseMlpRecognizer(3, 4, flat_settings("mlp", width=16), latent_dim=2)
     return MaskedDiffusion(
         denoiser, LinearSchedule(), LabelledLatent(CLASSES, GaussianLatent(recognizer, 2, particles=2), dropout)
     )
@@ -159,6 +160,6 @@ def test_wrong_labels_and_guidance_are_refused() -> None:
     with pytest.raises(UserError, match="guidance must be at least 0"):
         network_model().labelled(1, -1.0)
     with pytest.raises(UserError, match=r"data.labels=true"):
-        MaskedDiffusion(MlpDenoiser(2, 3, width=8), LinearSchedule()).labelled(1)
+        MaskedDiffusion(MlpDenoiser(2, 3, flat_settings("mlp", width=8)), LinearSchedule()).labelled(1)
     with pytest.raises(UserError, match="guided samples"):
         step_bound(network_model().labelled(1, 2.0), torch.zeros(1, 3, dtype=torch.int64), 1)

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from tests.helpers.exact import ConstantRecognizer, TableDenoiser, properties, seeded
+from tests.helpers.networks import flat_settings
 from vadd.core import GaussianLatent, LinearSchedule, MaskedDiffusion, Noise, NoLatent, Samples, sample, step_grid
 from vadd.core.samplers import Grid
 from vadd.core.sampling import LatentPolicy
@@ -178,7 +179,7 @@ class PriorOfTheState(NoLatent):
 
 
 def test_the_prior_is_shown_the_state_and_the_time_it_may_depend_on() -> None:
-    denoiser = MlpDenoiser(3, 2, width=8, depth=1)
+    denoiser = MlpDenoiser(3, 2, flat_settings("mlp", width=8, depth=1))
     latent = PriorOfTheState()
     drawn = sample(MaskedDiffusion(denoiser, LinearSchedule(), latent), 5, 4, seeded(0), record=5)
     assert drawn.trajectory is not None

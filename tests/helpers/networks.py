@@ -1,6 +1,7 @@
 """What the tests of several networks share."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from vadd.core import MaskedDiffusion
 from vadd.data import ExampleFormat
+from vadd.networks import NETWORKS, TransformerSize
 from vadd.recipe import Recipe
 from vadd.recipe.building import build_model, example_format
 from vadd.recipe.counting import model_on_meta
@@ -22,6 +24,23 @@ SMALL: dict[str, dict[str, Any]] = {
     "short-transformer": {"heads": 2, "denoiser": {"width": 8, "blocks": 1}, "recognizer": {"width": 8}},
 }
 """Settings that make each kind of network small."""
+
+
+def flat_settings(kind: str, size: TransformerSize | None = None, **values: Any) -> Any:
+    """Settings of a network from keys without their sub-section: each is set wherever it exists."""
+    network = NETWORKS[kind]
+    given = {**({} if size is None else asdict(size)), **values}
+    if "checkpointing" not in network.model_fields:
+        given.pop("checkpointing", None)
+    content: dict[str, Any] = {key: value for key, value in given.items() if key in network.model_fields}
+    used = set(content)
+    for part in ("denoiser", "recognizer"):
+        inner = getattr(network.model_fields.get(part), "annotation", None)
+        keys = set(getattr(inner, "model_fields", ())) & set(given)
+        content |= {part: {key: given[key] for key in keys}} if keys else {}
+        used |= keys
+    assert used == set(given), f"{kind} has no {set(given) - used}"
+    return network.model_validate(content)
 
 
 def awaken(network: nn.Module) -> None:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
+from tests.helpers.networks import flat_settings
 from vadd.core import FlowPrior
 from vadd.networks import CouplingFlow, SiameseMlpRecognizer, StateReader
 from vadd.networks.flows import GaussianMixture
@@ -61,7 +62,9 @@ def conditional_prior(positions: int, values: int, dim: int, *, seed: int = 0, c
     """p(z | xt), far from N(0, I) and another one in every state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        reader = StateReader(SiameseMlpRecognizer(positions, values, latent_dim=2, width=16, depth=1))
+        reader = StateReader(
+            SiameseMlpRecognizer(positions, values, flat_settings("mlp", width=16, depth=1), latent_dim=2)
+        )
     flow = bent_flow(dim, context=4, seed=seed, components=components)
     return FlowPrior(flow, bent(reader, seed)).requires_grad_(False)
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from tests.helpers.exact import seeded
+from tests.helpers.networks import flat_settings
 from vadd.networks import TransformerDenoiser, TransformerRecognizer, TransformerSize
 
 SIZE, POSITIONS, VALUES, DIM = 3, 7, 5, 3
@@ -17,12 +18,16 @@ NO_TIME = torch.ones(SIZE)
 
 def small_denoiser(positions: int = POSITIONS, *, latent_dim: int | None = DIM, **options: Any) -> TransformerDenoiser:
     size = TransformerSize(**SMALL | options)
-    return TransformerDenoiser(positions, VALUES, size, condition=CONDITION, latent_dim=latent_dim)
+    return TransformerDenoiser(
+        positions, VALUES, flat_settings("transformer", size, condition=CONDITION), latent_dim=latent_dim
+    )
 
 
 def small_recognizer(**options: Any) -> TransformerRecognizer:
     size = TransformerSize(**SMALL | options)
-    return TransformerRecognizer(POSITIONS, VALUES, size, condition=CONDITION, latent_dim=DIM)
+    return TransformerRecognizer(
+        POSITIONS, VALUES, flat_settings("transformer", size, condition=CONDITION), latent_dim=DIM
+    )
 
 
 def tokens(seed: int = 0, values: int = VALUES + 1) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tests.helpers.exact import seeded
-from vadd.networks import SiameseUnetRecognizer, UnetDenoiser, UnetSize
+from vadd.networks import SiameseUnetRecognizer, UnetDenoiser, UnetSettings
 
 SIDE, VALUES, DIM, SIZE = 4, 5, 3, 3
 """Of an image, of the vocabulary, of the latent and of a batch."""
@@ -14,11 +14,11 @@ SMALL: dict[str, Any] = {"embedding": 8, "blocks": 2, "groups": 2, "pixel_embedd
 
 
 def small_denoiser(channels: int = 1, *, latent_dim: int | None = None, **options: Any) -> UnetDenoiser:
-    return UnetDenoiser((SIDE, SIDE, channels), VALUES, UnetSize(**SMALL | options), latent_dim=latent_dim)
+    return UnetDenoiser((SIDE, SIDE, channels), VALUES, UnetSettings(**SMALL | options), latent_dim=latent_dim)
 
 
 def small_recognizer(channels: int = 1, **options: Any) -> SiameseUnetRecognizer:
-    return SiameseUnetRecognizer((SIDE, SIDE, channels), VALUES, UnetSize(**SMALL | options), latent_dim=DIM)
+    return SiameseUnetRecognizer((SIDE, SIDE, channels), VALUES, UnetSettings(**SMALL | options), latent_dim=DIM)
 
 
 def tokens(channels: int = 1, seed: int = 0, side: int = SIDE) -> Tensor:

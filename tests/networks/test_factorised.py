@@ -1,14 +1,13 @@
 """Values as few numbers: the same as written out, and few weights."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
 
 import vadd
+from tests.helpers.networks import flat_settings
 from vadd.networks import MlpDenoiser, ResidualDenoiser, ResidualRecognizer, SiameseMlpRecognizer
-from vadd.networks.factorised import FactorisedEmbedding, FactorisedReadout
+from vadd.networks.layers import FactorisedEmbedding, FactorisedReadout
 
 POSITIONS, VOCAB_SIZE, WIDTH, FEATURES = 3, 5, 8, 2
 
@@ -37,16 +36,18 @@ def test_writing_is_the_full_table_of_logits_at_the_positions_asked_for() -> Non
 
 @pytest.mark.parametrize("latent", [None, 2])
 @pytest.mark.parametrize(
-    ("denoiser", "recognizer"), [(MlpDenoiser, SiameseMlpRecognizer), (ResidualDenoiser, ResidualRecognizer)]
+    ("kind", "denoiser", "recognizer"),
+    [("mlp", MlpDenoiser, SiameseMlpRecognizer), ("residual", ResidualDenoiser, ResidualRecognizer)],
 )
 def test_the_networks_keep_to_their_protocol(
+    kind: str,
     denoiser: type[MlpDenoiser | ResidualDenoiser],
     recognizer: type[SiameseMlpRecognizer | ResidualRecognizer],
     latent: int | None,
 ) -> None:
-    size: dict[str, Any] = {"width": WIDTH, "value_embedding": FEATURES}
-    network = denoiser(POSITIONS, VOCAB_SIZE, latent_dim=latent, **size)
-    reader = None if latent is None else recognizer(POSITIONS, VOCAB_SIZE, latent_dim=latent, **size)
+    settings = flat_settings(kind, width=WIDTH, value_embedding=FEATURES)
+    network = denoiser(POSITIONS, VOCAB_SIZE, settings, latent_dim=latent)
+    reader = None if latent is None else recognizer(POSITIONS, VOCAB_SIZE, settings, latent_dim=latent)
     assert vadd.check(network, reader).ok
 
 

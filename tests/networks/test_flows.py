@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from tests.helpers.exact import all_sequences, chi_square_p_value, properties, seeded
+from tests.helpers.networks import flat_settings
 from tests.helpers.priors import bent, bent_mixture, mixture_log_density, mixture_weights
 from vadd.networks import CouplingFlow, ResidualRecognizer, ShortTransformerRecognizer, StateReader, TransformerSize
 from vadd.networks.flows import GaussianMixture
@@ -175,8 +176,8 @@ def test_a_reader_tells_apart_the_states_in_which_something_is_masked() -> None:
     states = states[(states == 2).any(1)]
     size = TransformerSize(width=16, blocks=1, heads=2, dropout=0.0)
     for recognizer in (
-        ResidualRecognizer(2, 2, latent_dim=4, width=16, blocks=1),
-        ShortTransformerRecognizer(2, 2, size, latent_dim=4),
+        ResidualRecognizer(2, 2, flat_settings("residual", width=16, blocks=1), latent_dim=4),
+        ShortTransformerRecognizer(2, 2, flat_settings("short-transformer", size), latent_dim=4),
     ):
         bent(recognizer, 0)
         contexts = StateReader(recognizer)(states)

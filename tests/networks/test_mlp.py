@@ -1,7 +1,7 @@
 """The multilayer perceptrons: what they depend on, what they return, and their size in the paper's configuration."""
 
 import math
-from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from tests.helpers.exact import properties, seeded
+from tests.helpers.networks import flat_settings
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
-from vadd.networks.mlp import DENSE_ROWS, LatentEmbedding, TimeEmbedding, TokenEmbedding
+from vadd.networks.layers import DENSE_ROWS, TimeEmbedding, TokenEmbedding
+from vadd.networks.mlp import LatentEmbedding
 
 POSITIONS, VALUES, DIM, SIZE = 3, 5, 2, 8
-small_denoiser = partial(MlpDenoiser, POSITIONS, VALUES, width=16, depth=2)
-small_recognizer = partial(SiameseMlpRecognizer, POSITIONS, VALUES, latent_dim=DIM, width=16, depth=2)
 EVERYWHERE = torch.ones(SIZE, POSITIONS, dtype=torch.bool)
 
 
@@ -40,6 +40,14 @@ def times(seed: int = 0) -> Tensor:
 
 def linear(inputs: int, outputs: int) -> int:
     return inputs * outputs + outputs
+
+
+def small_denoiser(latent_dim: int | None = None, **settings: Any) -> MlpDenoiser:
+    return MlpDenoiser(POSITIONS, VALUES, flat_settings("mlp", width=16, depth=2, **settings), latent_dim=latent_dim)
+
+
+def small_recognizer(**settings: Any) -> SiameseMlpRecognizer:
+    return SiameseMlpRecognizer(POSITIONS, VALUES, flat_settings("mlp", width=16, depth=2, **settings), latent_dim=DIM)
 
 
 def size(network: nn.Module) -> int:
@@ -246,11 +254,13 @@ def test_at_the_papers_sizes_the_networks_have_the_papers_layers() -> None:
     n, v, d, width = 2, 100, 2, 512
     time = linear(1024, width) + linear(width, width)
     table = n * (v + 1) * width
-    denoiser = MlpDenoiser(n, v, latent_dim=d, time_features=1024)
+    denoiser = MlpDenoiser(n, v, flat_settings("mlp", width=512, time_features=1024), latent_dim=d)
     assert size(denoiser) == table + time + linear(d, width) + 4 * linear(width, width) + linear(width, n * v)
-    recognizer = SiameseMlpRecognizer(n, v, latent_dim=d, time_features=1024)
+    recognizer = SiameseMlpRecognizer(n, v, flat_settings("mlp", width=512, time_features=1024), latent_dim=d)
     assert size(recognizer) == table + time + 5 * linear(width, width) + linear(width, width) + linear(width, 2 * d)
-    assert size(MlpDenoiser(n, v)) == table + 4 * linear(width, width) + linear(width, n * v)
+    assert size(MlpDenoiser(n, v, flat_settings("mlp", width=512))) == table + 4 * linear(width, width) + linear(
+        width, n * v
+    )
 
 
 def test_an_untrained_denoiser_starts_near_the_uniform_distribution() -> None:

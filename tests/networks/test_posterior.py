@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from tests.helpers.networks import SMALL, small_model
 from vadd.core import MaskedBatch
-from vadd.networks.posterior import mean_and_log_std
+from vadd.networks.layers import mean_and_log_std
 
 
 def test_the_first_half_is_the_mean_and_the_second_the_logarithm_of_the_scale() -> None:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from tests.helpers.exact import seeded
 from tests.helpers.foreign import BLOCKS, POSITIONS, VALUES, WIDTH, State, random_state, reference_logits
+from tests.helpers.networks import flat_settings
 from vadd.errors import UserError
 from vadd.networks import TransformerDenoiser, TransformerSize
 from vadd.networks.public_weights import transformer_weights
@@ -15,7 +16,9 @@ from vadd.networks.warm_start import take_over
 
 def denoiser(heads: int, latent_dim: int | None = None) -> TransformerDenoiser:
     size = TransformerSize(width=WIDTH, blocks=BLOCKS, heads=heads, dropout=0.0)
-    return TransformerDenoiser(POSITIONS, VALUES, size, condition=8, latent_dim=latent_dim)
+    return TransformerDenoiser(
+        POSITIONS, VALUES, flat_settings("transformer", size, condition=8), latent_dim=latent_dim
+    )
 
 
 def states() -> Tensor:

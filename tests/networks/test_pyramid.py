@@ -1,6 +1,6 @@
 """Convolutional pyramids over images."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from tests.helpers.exact import seeded
-from tests.helpers.networks import awaken
+from tests.helpers.networks import awaken, flat_settings
 from vadd.core import check
 from vadd.errors import UserError
 from vadd.networks import PyramidDenoiser, PyramidRecognizer
@@ -30,8 +30,8 @@ def drawn(network: Network) -> Network:
 def denoiser(values: int = VALUES, latent_dim: int | None = LATENT, time_features: int = 0) -> PyramidDenoiser:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        settings = {"channels": 4, "width": 16, "blocks": 1, "time_features": time_features}
-        return drawn(PyramidDenoiser(SHAPE, values, latent_dim=latent_dim, **settings))
+        settings: dict[str, Any] = {"channels": 4, "width": 16, "blocks": 1, "time_features": time_features}
+        return drawn(PyramidDenoiser(SHAPE, values, flat_settings("pyramid", **settings), latent_dim=latent_dim))
 
 
 def tokens_of(values: int, rows: int = 3) -> Tensor:
@@ -104,7 +104,9 @@ def test_examples_that_are_masked_whole_are_read_once_and_predicted_each_by_its_
 
 def test_it_begins_with_even_odds() -> None:
     xt = tokens_of(2)
-    logits = PyramidDenoiser(SHAPE, 2, latent_dim=LATENT)(xt, torch.randn(3, LATENT), torch.ones(3), xt == 2)
+    logits = PyramidDenoiser(SHAPE, 2, flat_settings("pyramid"), latent_dim=LATENT)(
+        xt, torch.randn(3, LATENT), torch.ones(3), xt == 2
+    )
     assert not logits.any()
 
 
@@ -127,7 +129,9 @@ def test_time_is_seen_where_it_is_asked_for() -> None:
 
 
 def test_the_recognizer_reads_both_states_and_one_state_for_all_as_if_it_were_many() -> None:
-    recognizer = drawn(PyramidRecognizer(SHAPE, VALUES, latent_dim=LATENT, channels=4, width=16, blocks=1))
+    recognizer = drawn(
+        PyramidRecognizer(SHAPE, VALUES, flat_settings("pyramid", channels=4, width=16, blocks=1), latent_dim=LATENT)
+    )
     x0, t = tokens_of(VALUES - 1), torch.ones(3).double()
     masked = torch.full((1, POSITIONS), VALUES).expand(3, -1)
     mean, log_std = recognizer(x0, masked, t)
@@ -149,10 +153,10 @@ def test_images_are_halved_until_four_pixels_are_left_or_an_odd_number(shape: tu
 )
 def test_what_cannot_be_halved_is_refused(shape: tuple[int, ...], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        PyramidDenoiser(shape, 2)
+        PyramidDenoiser(shape, 2, flat_settings("pyramid"))
 
 
 def test_it_keeps_the_contract_of_a_denoiser() -> None:
-    recognizer = PyramidRecognizer(SHAPE, VALUES, latent_dim=LATENT, channels=4, width=16)
+    recognizer = PyramidRecognizer(SHAPE, VALUES, flat_settings("pyramid", channels=4, width=16), latent_dim=LATENT)
     found = check(denoiser().float(), drawn(recognizer).float())
     assert found.ok, found

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from tests.helpers.exact import seeded
-from tests.helpers.networks import gradients
-from vadd.networks.mlp import DENSE_ROWS, TokenEmbedding
+from tests.helpers.networks import flat_settings, gradients
+from vadd.networks.layers import DENSE_ROWS, TokenEmbedding
 from vadd.networks.residual import ResidualDenoiser, ResidualRecognizer
 
 POSITIONS, VALUES = 12, 3
@@ -17,7 +17,7 @@ POSITIONS, VALUES = 12, 3
 @pytest.fixture
 def denoiser() -> ResidualDenoiser:
     torch.manual_seed(0)
-    return ResidualDenoiser(POSITIONS, VALUES, width=16, blocks=2, latent_dim=4).eval()
+    return ResidualDenoiser(POSITIONS, VALUES, flat_settings("residual", width=16, blocks=2), latent_dim=4).eval()
 
 
 @pytest.fixture
@@ -74,7 +74,9 @@ def test_predictions_and_gradients_are_those_of_the_full_readout(values: int, la
     computed, and the first is 0; from three on the logits are those of the readout.
     """
     torch.manual_seed(0)
-    network = ResidualDenoiser(POSITIONS, values, width=16, blocks=2, latent_dim=latent_dim).double()
+    network = ResidualDenoiser(
+        POSITIONS, values, flat_settings("residual", width=16, blocks=2), latent_dim=latent_dim
+    ).double()
     xt = torch.randint(values + 1, (5, POSITIONS), generator=seeded(1))
     z = None if latent_dim is None else torch.randn(5, latent_dim, generator=seeded(2), dtype=torch.float64)
     where = torch.rand(5, POSITIONS, generator=seeded(3)) < 0.6
@@ -97,7 +99,7 @@ def test_predictions_and_gradients_are_those_of_the_full_readout(values: int, la
 
 @pytest.mark.parametrize("values", [2, 3])
 def test_where_nothing_is_asked_for_there_are_no_logits_and_no_gradients(values: int) -> None:
-    network = ResidualDenoiser(POSITIONS, values, width=16, blocks=1)
+    network = ResidualDenoiser(POSITIONS, values, flat_settings("residual", width=16, blocks=1))
     tokens = torch.zeros(5, POSITIONS, dtype=torch.long)
     logits = network(tokens, None, torch.ones(5), torch.zeros_like(tokens, dtype=torch.bool))
     assert logits.shape == (0, values)
@@ -106,13 +108,13 @@ def test_where_nothing_is_asked_for_there_are_no_logits_and_no_gradients(values:
 
 
 def test_without_a_latent_there_is_no_conditioning() -> None:
-    plain = ResidualDenoiser(POSITIONS, VALUES, width=16, blocks=2)
+    plain = ResidualDenoiser(POSITIONS, VALUES, flat_settings("residual", width=16, blocks=2))
     assert not any("modulate" in name or name.startswith("latent") for name, _ in plain.named_parameters())
 
 
 def test_the_recognizer_depends_on_the_mask_from_the_start(tokens: torch.Tensor) -> None:
     torch.manual_seed(0)
-    recognizer = ResidualRecognizer(POSITIONS, VALUES, latent_dim=4, width=16).eval()
+    recognizer = ResidualRecognizer(POSITIONS, VALUES, flat_settings("residual", width=16), latent_dim=4).eval()
     x0 = tokens.clamp(max=VALUES - 1)
     all_masked, half_masked = torch.full_like(x0, VALUES), x0.clone()
     half_masked[:, ::2] = VALUES

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from tests.helpers.exact import all_sequences, chi_square_p_value, normal_log_density, properties, seeded
+from tests.helpers.networks import flat_settings
 from tests.helpers.priors import bent, bent_flow, plane
 from vadd.core import FlowPrior
 from vadd.networks import CouplingFlow, SequenceFlow, ShortTransformerRecognizer, StateReader, TransformerSize
-from vadd.networks.sequence_flow import LARGEST_LOG_SCALE
+from vadd.networks.flows import LARGEST_LOG_SCALE
 
 DRAWS = 20_000
 LEVEL = 1e-5
@@ -358,7 +359,10 @@ def test_what_is_read_at_a_position_reaches_the_flow_at_the_same_one(share: int)
 def test_a_short_transformer_as_a_reader_writes_the_shares_of_its_positions() -> None:
     """Both orders hold the same numbers: shares are only sorted otherwise."""
     recognizer = ShortTransformerRecognizer(
-        4, 2, TransformerSize(width=16, blocks=1, heads=2, dropout=0.0), latent_dim=12
+        4,
+        2,
+        flat_settings("short-transformer", TransformerSize(width=16, blocks=1, heads=2, dropout=0.0)),
+        latent_dim=12,
     )
     bent(recognizer, 0)
     xt = all_sequences(4, 3)[::7]

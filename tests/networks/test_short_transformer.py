@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from tests.helpers.exact import seeded
+from tests.helpers.networks import flat_settings
 from vadd.errors import UserError
 from vadd.networks import ShortTransformerDenoiser, ShortTransformerRecognizer, TransformerSize
 
@@ -18,12 +19,16 @@ SIZE = TransformerSize(width=16, blocks=2, heads=2, convolution=7, dropout=0.0)
 
 def small(latent_dim: int | None = LATENT, *, everywhere: bool = False) -> ShortTransformerDenoiser:
     torch.manual_seed(0)
-    return ShortTransformerDenoiser(POSITIONS, VALUES, SIZE, latent_dim=latent_dim, latent_everywhere=everywhere).eval()
+    return ShortTransformerDenoiser(
+        POSITIONS, VALUES, flat_settings("short-transformer", SIZE, latent_everywhere=everywhere), latent_dim=latent_dim
+    ).eval()
 
 
 def recognizer() -> ShortTransformerRecognizer:
     torch.manual_seed(0)
-    return ShortTransformerRecognizer(POSITIONS, VALUES, replace(SIZE, blocks=1), latent_dim=LATENT).eval()
+    return ShortTransformerRecognizer(
+        POSITIONS, VALUES, flat_settings("short-transformer", replace(SIZE, blocks=1)), latent_dim=LATENT
+    ).eval()
 
 
 @pytest.fixture
@@ -132,4 +137,4 @@ def test_a_latent_that_cannot_be_divided_among_the_positions_is_refused() -> Non
     with pytest.raises(UserError, match="32 dimensions cannot be"):
         small(32)
     with pytest.raises(UserError, match="32 dimensions cannot be"):
-        ShortTransformerRecognizer(POSITIONS, VALUES, latent_dim=32)
+        ShortTransformerRecognizer(POSITIONS, VALUES, flat_settings("short-transformer"), latent_dim=32)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.helpers.networks import flat_settings
 from vadd.networks import TableDenoiser, TableRecognizer
 
 SIZES, VALUES = (2, 5, 3), 5
@@ -11,7 +12,7 @@ SIZES, VALUES = (2, 5, 3), 5
 @pytest.fixture
 def denoiser() -> TableDenoiser:
     torch.manual_seed(0)
-    return TableDenoiser(3, VALUES, sizes=SIZES, width=16, blocks=2, latent_dim=4).eval()
+    return TableDenoiser(SIZES, VALUES, flat_settings("table", width=16, blocks=2), latent_dim=4).eval()
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_gradients_are_finite(denoiser: TableDenoiser, tokens: torch.Tensor) -> 
 
 def test_the_recognition_model_reads_both_rows_and_the_mask(tokens: torch.Tensor) -> None:
     torch.manual_seed(1)
-    network = TableRecognizer(3, VALUES, sizes=SIZES, latent_dim=2, width=16)
+    network = TableRecognizer(SIZES, flat_settings("table", width=16), latent_dim=2)
     blank = torch.full_like(tokens, VALUES)
     mean, log_std = network(tokens, tokens, torch.ones(len(tokens)))
     assert mean.shape == log_std.shape == (len(tokens), 2)

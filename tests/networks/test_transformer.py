@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from tests.helpers.exact import properties, seeded
-from tests.helpers.networks import awaken, gradients, weights_of
+from tests.helpers.networks import awaken, flat_settings, gradients, weights_of
 from tests.helpers.small_transformers import (
     DIM,
     NO_TIME,
@@ -26,11 +26,11 @@ from tests.helpers.small_transformers import (
 )
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
-from vadd.networks.transformer import TransformerDenoiser, TransformerRecognizer
+from vadd.networks import TransformerSettings
+from vadd.networks.transformer import SIZES, TransformerDenoiser, TransformerRecognizer, TransformerRecognizerSettings
 from vadd.networks.transformer_blocks import Condition, TransformerSize
-from vadd.recipe import CopiesData, Recipe, TransformerNetwork
+from vadd.recipe import CopiesData, Recipe
 from vadd.recipe.building import build_model
-from vadd.recipe.network import TRANSFORMER_SIZES, TransformerRecognizerSection
 
 GPT2, BERT = 50_257, 30_521
 
@@ -56,7 +56,7 @@ def _fixed_weights() -> None:
 )
 def test_the_denoisers_have_the_papers_sizes(values: int, latent_dim: int, expected: int, millions: float) -> None:
     with torch.device("meta"):
-        network = TransformerDenoiser(128, values, latent_dim=latent_dim)
+        network = TransformerDenoiser(128, values, flat_settings("transformer"), latent_dim=latent_dim)
     assert weights_of(network) == expected
     assert round(weights_of(network) / 1e6, 1) == millions
 
@@ -65,8 +65,8 @@ def test_the_denoisers_have_the_papers_sizes(values: int, latent_dim: int, expec
 def test_mdlm_is_smaller_by_the_conditioning_around_six_per_cent(values: int, expected: int) -> None:
     """7.33M, beside the 125M of GPT-2 small to which the paper compares them; MDLM has constants instead."""
     with torch.device("meta"):
-        mdlm = TransformerDenoiser(128, values)
-        vadd = TransformerDenoiser(128, values, latent_dim=128)
+        mdlm = TransformerDenoiser(128, values, flat_settings("transformer"))
+        vadd = TransformerDenoiser(128, values, flat_settings("transformer"), latent_dim=128)
     assert weights_of(mdlm) == expected
     assert weights_of(vadd, "modulate") == 7_331_328
     assert round(100 * weights_of(vadd, "modulate") / 125e6) == 6
@@ -76,26 +76,28 @@ def test_mdlm_is_smaller_by_the_conditioning_around_six_per_cent(values: int, ex
 
 
 def test_the_sizes_of_recipes_are_those_of_the_networks() -> None:
-    assert get_args(TransformerNetwork.model_fields["size"].annotation) == tuple(TRANSFORMER_SIZES)
+    assert get_args(TransformerSettings.model_fields["size"].annotation) == tuple(SIZES)
     with torch.device("meta"):
         sizes = {
-            name: weights_of(TransformerDenoiser(8, 100, TransformerSize(**n)))  # type: ignore[arg-type]
-            for name, n in TRANSFORMER_SIZES.items()
+            name: weights_of(TransformerDenoiser(8, 100, flat_settings("transformer", TransformerSize(**n))))  # type: ignore[arg-type]
+            for name, n in SIZES.items()
         }
         assert sizes["tiny"] < sizes["small"] < sizes["medium"]
-        assert sizes["small"] == weights_of(TransformerDenoiser(8, 100)), "the paper's is the default"
+        assert sizes["small"] == weights_of(TransformerDenoiser(8, 100, flat_settings("transformer"))), (
+            "the paper's is the default"
+        )
 
 
 def test_a_recipe_may_state_its_own_numbers_beside_a_size() -> None:
-    network = TransformerNetwork(
-        size="tiny", width=32, heads=2, recognizer=TransformerRecognizerSection(blocks=1), convolution=3
+    network = TransformerSettings(
+        size="tiny", width=32, heads=2, recognizer=TransformerRecognizerSettings(blocks=1), convolution=3
     )
     model = build_model(Recipe(name="tiny", data=CopiesData(), network=network), ExampleFormat((6,), 4))
     denoiser, recognizer = model.denoiser, model.latent.recognizer
     assert isinstance(denoiser, TransformerDenoiser)
     assert isinstance(recognizer, TransformerRecognizer)
     assert denoiser.readout.in_features == 32
-    assert len(denoiser.body.attentions) == TRANSFORMER_SIZES["tiny"]["blocks"]
+    assert len(denoiser.body.attentions) == SIZES["tiny"]["blocks"]
     assert len(recognizer.body.attentions) == 1
     assert (denoiser.positions, denoiser.vocab_size, denoiser.uses_time) == (6, 4, False)
 
@@ -248,7 +250,7 @@ def test_the_zero_start_is_left_within_a_few_steps() -> None:
 
 def test_an_untrained_recognizer_sees_x0_and_the_mask() -> None:
     """At the paper's width and depth two."""
-    network = TransformerRecognizer(16, VALUES, TransformerSize(blocks=2), latent_dim=DIM).eval()
+    network = TransformerRecognizer(16, VALUES, flat_settings("transformer", blocks=2), latent_dim=DIM).eval()
     x0 = torch.randint(VALUES, (SIZE, 16), generator=seeded(0))
     masked = torch.rand(x0.shape, generator=seeded(1)) < 0.5
     xt = x0.masked_fill(masked, VALUES)

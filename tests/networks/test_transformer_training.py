@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from tests.helpers.exact import seeded
-from tests.helpers.networks import awaken, gradients
+from tests.helpers.networks import awaken, flat_settings, gradients
 from tests.helpers.small_transformers import (
     DIM,
     NO_TIME,
@@ -98,7 +98,7 @@ def test_dropout_is_drawn_in_training_only() -> None:
 def test_mdlm_learns_a_periodic_pattern(convolution: int) -> None:
     """Each row repeats a cycle of four values from a random start: what is visible tells what is not."""
     size = TransformerSize(width=32, blocks=2, heads=2, dropout=0.0, convolution=convolution)
-    denoiser = TransformerDenoiser(8, 4, size)
+    denoiser = TransformerDenoiser(8, 4, flat_settings("transformer", size))
     model = MaskedDiffusion(denoiser, LinearSchedule())
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
     generator = seeded(0)
@@ -124,8 +124,8 @@ def test_mdlm_learns_a_periodic_pattern(convolution: int) -> None:
 def test_denoiser_and_recognizer_learn_to_pass_a_coin_through_z() -> None:
     """Sequences of one value, all hidden: without z every position costs ln 2, with it none."""
     size = TransformerSize(**SMALL | {"blocks": 1})
-    denoiser = TransformerDenoiser(POSITIONS, 2, size, latent_dim=DIM, condition=16)
-    recognizer = TransformerRecognizer(POSITIONS, 2, size, latent_dim=DIM, condition=16)
+    denoiser = TransformerDenoiser(POSITIONS, 2, flat_settings("transformer", size, condition=16), latent_dim=DIM)
+    recognizer = TransformerRecognizer(POSITIONS, 2, flat_settings("transformer", size, condition=16), latent_dim=DIM)
     optimiser = torch.optim.Adam([*denoiser.parameters(), *recognizer.parameters()], lr=1e-2)
     x0 = torch.tensor([0, 1] * 4)[:, None].repeat(1, POSITIONS)
     xt, t = torch.full_like(x0, 2), torch.ones(len(x0))

@@ -10,8 +10,15 @@ from torch.testing import assert_close
 
 from tests.helpers.exact import seeded
 from tests.helpers.networks import awaken
-from vadd.networks.unet import PixelEmbedding, PixelReadout
-from vadd.networks.unet_blocks import AttentionBlock, ResnetBlock, TimeFeatures, UnetBody, UnetSize
+from vadd.networks.unet import (
+    AttentionBlock,
+    PixelEmbedding,
+    PixelReadout,
+    ResnetBlock,
+    TimeFeatures,
+    UnetBody,
+    UnetSettings,
+)
 
 VALUES = 5
 
@@ -80,7 +87,7 @@ def test_blocks_start_as_their_shortcuts() -> None:
 def test_every_up_block_takes_in_what_its_down_block_met() -> None:
     """Last stored, first taken: the output of the last down block, then the inputs of the last, ..., first one."""
     blocks, planes = 3, 8
-    body = UnetBody(4, UnetSize(embedding=planes, blocks=blocks, groups=2, dropout=0.0))
+    body = UnetBody(4, UnetSettings(embedding=planes, blocks=blocks, groups=2, dropout=0.0))
     awaken(body)
     stored: list[Tensor] = []
     taken: list[Tensor] = []

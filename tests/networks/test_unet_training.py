@@ -23,7 +23,7 @@ from tests.helpers.small_unets import (
     times,
     tokens,
 )
-from vadd.networks import SiameseUnetRecognizer, UnetDenoiser, UnetSize
+from vadd.networks import SiameseUnetRecognizer, UnetDenoiser, UnetSettings
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ def test_weights_and_gradients_keep_the_plain_layout() -> None:
 
 def test_denoiser_and_recognizer_learn_to_pass_a_coin_through_z() -> None:
     """Images of one colour, all hidden: without z every pixel costs ln 2, with it none."""
-    size = UnetSize(**SMALL | {"blocks": 1})
+    size = UnetSettings(**SMALL | {"blocks": 1})
     denoiser = UnetDenoiser((SIDE, SIDE, 1), 2, size, latent_dim=DIM)
     recognizer = SiameseUnetRecognizer((SIDE, SIDE, 1), 2, size, latent_dim=DIM)
     optimiser = torch.optim.Adam([*denoiser.parameters(), *recognizer.parameters()], lr=1e-2)

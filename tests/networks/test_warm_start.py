@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.helpers.exact import TableDenoiser, seeded
+from tests.helpers.networks import flat_settings
 from tests.helpers.priors import bent
 from vadd.errors import UserError
 from vadd.networks import (
@@ -18,13 +19,14 @@ from vadd.networks import (
     TransformerDenoiser,
     TransformerSize,
     UnetDenoiser,
-    UnetSize,
+    UnetSettings,
 )
-from vadd.networks.warm_start import TakesOver, take_over
+from vadd.networks.layers import DenoiserBase
+from vadd.networks.warm_start import take_over
 
 VALUES = 5
 SMALL = TransformerSize(width=16, blocks=2, heads=2, dropout=0.0)
-SMALL_UNET = UnetSize(embedding=8, blocks=1, groups=4, pixel_embedding=4, dropout=0.0)
+SMALL_UNET = UnetSettings(embedding=8, blocks=1, groups=4, pixel_embedding=4, dropout=0.0)
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,45 @@ class Kind:
 
 
 KINDS = [
-    Kind("mlp", 4, 3, lambda d: MlpDenoiser(4, VALUES, width=16, depth=2, latent_dim=d, latent_frequencies=(1, 2))),
-    Kind("mlp timed", 4, 3, lambda d: MlpDenoiser(4, VALUES, width=16, depth=2, latent_dim=d, time_features=4)),
-    Kind("residual", 4, 3, lambda d: ResidualDenoiser(4, VALUES, width=16, blocks=2, latent_dim=d)),
-    Kind("pyramid", 16, 3, lambda d: PyramidDenoiser((4, 4, 1), VALUES, channels=4, width=16, latent_dim=d)),
+    Kind(
+        "mlp",
+        4,
+        3,
+        lambda d: MlpDenoiser(
+            4, VALUES, flat_settings("mlp", width=16, depth=2, latent_frequencies=(1, 2)), latent_dim=d
+        ),
+    ),
+    Kind(
+        "mlp timed",
+        4,
+        3,
+        lambda d: MlpDenoiser(4, VALUES, flat_settings("mlp", width=16, depth=2, time_features=4), latent_dim=d),
+    ),
+    Kind(
+        "residual",
+        4,
+        3,
+        lambda d: ResidualDenoiser(4, VALUES, flat_settings("residual", width=16, blocks=2), latent_dim=d),
+    ),
+    Kind(
+        "pyramid",
+        16,
+        3,
+        lambda d: PyramidDenoiser((4, 4, 1), VALUES, flat_settings("pyramid", channels=4, width=16), latent_dim=d),
+    ),
     Kind("unet", 16, 3, lambda d: UnetDenoiser((4, 4, 1), VALUES, SMALL_UNET, latent_dim=d)),
-    Kind("transformer", 6, 3, lambda d: TransformerDenoiser(6, VALUES, SMALL, condition=8, latent_dim=d)),
-    Kind("short-transformer", 6, 12, lambda d: ShortTransformerDenoiser(6, VALUES, SMALL, latent_dim=d)),
+    Kind(
+        "transformer",
+        6,
+        3,
+        lambda d: TransformerDenoiser(6, VALUES, flat_settings("transformer", SMALL, condition=8), latent_dim=d),
+    ),
+    Kind(
+        "short-transformer",
+        6,
+        12,
+        lambda d: ShortTransformerDenoiser(6, VALUES, flat_settings("short-transformer", SMALL), latent_dim=d),
+    ),
 ]
 for_each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 
@@ -87,7 +121,7 @@ def test_at_first_the_logits_are_those_of_the_model_without_a_latent_whatever_z_
 def test_the_latents_entrance_has_a_gradient_and_one_step_makes_it_heard(kind: Kind) -> None:
     mdlm, vadd = trained_mdlm(kind), new_vadd(kind)
     take_over(vadd, mdlm.state_dict())
-    assert isinstance(vadd, TakesOver)
+    assert isinstance(vadd, DenoiserBase)
     (xt, t, where), z = states(kind), torch.randn(7, kind.latent_dim, generator=seeded(6))
     logits = vadd(xt, z, t, where)
     nn.functional.cross_entropy(logits, torch.arange(len(logits)) % VALUES).backward()  # type: ignore[no-untyped-call]
@@ -143,7 +177,7 @@ def test_of_many_names_three_are_told() -> None:
 
 
 def test_a_network_of_another_size_is_refused() -> None:
-    wide = ResidualDenoiser(4, VALUES, width=24, blocks=2)
+    wide = ResidualDenoiser(4, VALUES, flat_settings("residual", width=24, blocks=2))
     with pytest.raises(UserError, match="of another shape: "):
         take_over(new_vadd(KINDS[2]), wide.state_dict())
 

@@ -7,7 +7,8 @@ import pytest
 
 from tests.helpers.files import write
 from vadd.errors import UserError
-from vadd.recipe import Network, OwnNetwork, flatten, load_recipe, parse_value, validate
+from vadd.networks import CustomSettings, Network
+from vadd.recipe import flatten, load_recipe, parse_value, validate
 
 
 def message_of(*overrides: str) -> str:
@@ -88,7 +89,7 @@ def test_a_value_out_of_range_is_refused_by_name(override: str) -> None:
     assert "\n" not in message
 
 
-NETWORKS = [section() for section in get_args(get_args(Network)[0]) if section is not OwnNetwork]
+NETWORKS = [section() for section in get_args(Network) if section is not CustomSettings]
 
 
 @pytest.mark.parametrize("theirs", NETWORKS, ids=lambda network: network.kind)

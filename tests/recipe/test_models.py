@@ -4,7 +4,6 @@ import pytest
 
 from tests.helpers.networks import on_meta, weights_of
 from vadd.recipe import MODELS, load_recipe
-from vadd.recipe.network import TIME_KEYS, sees_time
 
 PAPER_TEXT = {
     # GPT-2's vocabulary: with the time in the place of a latent of 256 numbers.
@@ -34,8 +33,8 @@ def test_every_model_goes_with_every_recipe(recipe: str, model: str) -> None:
     changed = load_recipe(recipe).with_overrides([f"model={model}"])
     assert changed.model == model
     facts = MODELS[changed.model]
-    if facts.sees_time is not None and changed.network.kind in TIME_KEYS:
-        assert sees_time(changed.network) == facts.sees_time
+    if facts.sees_time is not None and changed.network.time_key is not None:
+        assert changed.network.sees_time == facts.sees_time
     assert changed.diffusion.noise == facts.settings.get("diffusion", {}).get("noise", "mask")
 
 

@@ -11,8 +11,8 @@ import vadd
 from tests.helpers.commands import Command
 from tests.helpers.own_networks import LATENT, POSITIONS, VOCAB_SIZE, OwnDenoiser, OwnRecognizer
 from vadd.data import ExampleFormat
-from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
-from vadd.recipe.building import OwnNetworks, build_model
+from vadd.networks import CustomNetworks, MlpDenoiser, SiameseMlpRecognizer
+from vadd.recipe.building import build_model
 from vadd.run.directory import RunDirectory
 
 SHORT: dict[str, Any] = {
@@ -51,7 +51,7 @@ def test_a_run_with_own_networks_goes_all_the_way(codes_file: Path, tmp_path: Pa
 
     told = vadd_command("sample", tmp_path / "run")
     assert told.code == 2
-    assert "OwnDenoiser and OwnRecognizer: open it in Python, vadd.load(PATH, denoiser=" in told.err
+    assert "open it in Python, vadd.load(PATH, denoiser=OwnDenoiser(...)" in told.err
 
 
 def test_a_stopped_run_ends_where_an_undisturbed_one_does(codes_file: Path, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_tensors_with_two_names_are_saved_and_stay_one(codes_file: Path, tmp_pat
 def test_what_two_networks_share_they_go_on_sharing() -> None:
     denoiser, recognizer = OwnDenoiser(), OwnRecognizer()
     recognizer.layer.weight = denoiser.head.weight  # of another shape: nobody calls it here
-    copied, other = OwnNetworks(denoiser, recognizer).copies()
+    copied, other = CustomNetworks(denoiser, recognizer).copies()
     assert isinstance(other, OwnRecognizer)
     assert isinstance(copied, OwnDenoiser)
     assert other.layer.weight is copied.head.weight
@@ -155,7 +155,7 @@ def test_networks_that_do_not_fit_are_refused_before_anything_is_written(
 
 def test_a_run_opens_with_its_own_networks_only(codes_file: Path, tmp_path: Path, array_run: Path) -> None:
     vadd.train(codes_file, tmp_path / "run", **networks(), **{**SHORT, "steps": 2})
-    with pytest.raises(vadd.UserError, match="networks of somebody's own, OwnDenoiser and OwnRecognizer"):
+    with pytest.raises(vadd.UserError, match=r"custom networks: open it in Python, vadd\.load"):
         vadd.load(tmp_path / "run")
     with pytest.raises(vadd.UserError, match="do not fit the networks that were given"):
         vadd.load(tmp_path / "run", denoiser=OwnDenoiser(latent=3), recognizer=OwnRecognizer())

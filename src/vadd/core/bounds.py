@@ -68,8 +68,8 @@ def step_bound(
     ``particles`` is their number, or a :class:`~vadd.core.latents.Particles` that also names the proposals.
 
     >>> from vadd.core import LinearSchedule
-    >>> from vadd.networks import MlpDenoiser
-    >>> model = MaskedDiffusion(MlpDenoiser(positions=2, vocab_size=5, width=16), LinearSchedule())
+    >>> from vadd.networks import MlpDenoiser, MlpSettings
+    >>> model = MaskedDiffusion(MlpDenoiser(2, 5, MlpSettings(width=16)), LinearSchedule())
     >>> nats = step_bound(model, torch.tensor([[3, 1], [0, 4]]), steps=2)
     >>> nats.shape, bool((nats < 0).all())
     (torch.Size([2]), True)

@@ -42,9 +42,9 @@ def check(denoiser: Any, recognizer: Any = None, *, latent_dim: int | None = Non
     ``latent_dim`` is the length of z; with a recognition model it is what that returns. Without either the denoiser is
     asked for a model without a latent, with z None. Neither network is changed.
 
-    >>> from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
-    >>> denoiser = MlpDenoiser(positions=3, vocab_size=4, latent_dim=2, width=8)
-    >>> check(denoiser, SiameseMlpRecognizer(positions=3, vocab_size=4, latent_dim=2, width=8))
+    >>> from vadd.networks import MlpDenoiser, MlpSettings, SiameseMlpRecognizer
+    >>> denoiser = MlpDenoiser(3, 4, MlpSettings(width=8), latent_dim=2)
+    >>> check(denoiser, SiameseMlpRecognizer(3, 4, MlpSettings(width=8), latent_dim=2))
     ok
     """
     found = Findings(tuple(_attributes(denoiser)))

@@ -187,8 +187,8 @@ class GaussianLatent(Latent):
     With one particle the evidence is the DELBO's bracket, w (E_r log p(x_S | x_t, z) - lambda KL). With more it is the
     tighter importance-weighted bound w log (1/K) sum_k p(x_S | x_t, z_k) (p(z_k) / r(z_k))^lambda.
 
-    >>> from vadd.networks import SiameseMlpRecognizer
-    >>> latent = GaussianLatent(SiameseMlpRecognizer(positions=2, vocab_size=5, latent_dim=3, width=16), dim=3)
+    >>> from vadd.networks import MlpSettings, SiameseMlpRecognizer
+    >>> latent = GaussianLatent(SiameseMlpRecognizer(2, 5, MlpSettings(width=16), latent_dim=3), dim=3)
     >>> batch = MaskedBatch.all_masked(torch.tensor([[3, 1]]), mask_value=5)
     >>> latent.posterior(batch).mean.shape, latent.draw(batch.xt, batch.t, Noise.of(torch.Generator(), rows=1)).shape
     (torch.Size([1, 3]), torch.Size([1, 3]))

@@ -53,8 +53,8 @@ class MaskedDiffusion(nn.Module):
     :func:`~vadd.core.bounds.step_bound` judges it.
 
     >>> from vadd.core import LinearSchedule, MaskedBatch
-    >>> from vadd.networks import MlpDenoiser
-    >>> model = MaskedDiffusion(MlpDenoiser(positions=2, vocab_size=5, width=16), LinearSchedule())
+    >>> from vadd.networks import MlpDenoiser, MlpSettings
+    >>> model = MaskedDiffusion(MlpDenoiser(2, 5, MlpSettings(width=16)), LinearSchedule())
     >>> batch = MaskedBatch.all_masked(torch.tensor([[3, 1], [0, 4]]), model.mask_value)
     >>> model(batch, 1.0, torch.Generator()).bound.shape
     torch.Size([2])

@@ -68,8 +68,8 @@ def sample(
     times that the network has been called.
 
     >>> from vadd.core import LinearSchedule
-    >>> from vadd.networks import MlpDenoiser
-    >>> model = MaskedDiffusion(MlpDenoiser(positions=3, vocab_size=5, width=16), LinearSchedule())
+    >>> from vadd.networks import MlpDenoiser, MlpSettings
+    >>> model = MaskedDiffusion(MlpDenoiser(3, 5, MlpSettings(width=16)), LinearSchedule())
     >>> sample(model, 4, steps=2, noise=torch.Generator().manual_seed(0)).tokens.shape
     torch.Size([4, 3])
     >>> sample(model, torch.tensor([[1, 5, 2]]), 1, torch.Generator()).tokens[0, [0, 2]]

@@ -10,7 +10,6 @@ from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.randomness import SAMPLING, step_generator
 from vadd.core.sampling import sample
 from vadd.errors import UserError
-from vadd.recipe.building import rows_at_once
 from vadd.run.run import Run
 
 JUDGED = 1000
@@ -35,7 +34,7 @@ def point_of(model: MaskedDiffusion, x0: Tensor) -> Tensor | None:
 def encode(run: Run, x0: Tensor) -> Tensor:
     """The points z of examples (n, N), (n, d)."""
     points = []
-    for part in torch.split(x0, rows_at_once(run.recipe.network)):
+    for part in torch.split(x0, run.recipe.network.rows_at_once):
         found = point_of(run.model, part)
         if found is None:
             raise UserError(f"{run.directory.path} has no latent: it is a model without one, like MDLM")
@@ -74,7 +73,7 @@ def decode(run: Run, z: Tensor, *, steps: int, seed: int = 0, token_sampler: Tok
     all: where two differ, it is z that makes the difference.
     """
     samples = []
-    for part in torch.split(z, rows_at_once(run.recipe.network)):
+    for part in torch.split(z, run.recipe.network.rows_at_once):
         # Blocks of one row, all with the same generator: every row gets the same random numbers.
         noise = Noise([step_generator(seed, SAMPLING, 0) for _ in part], len(part), block=1)
         drawn = sample(

@@ -31,7 +31,7 @@ from vadd.evaluation.reports import (
 from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
-from vadd.recipe.building import rows_at_once, sampler_named
+from vadd.recipe.building import sampler_named
 from vadd.run.effort import check_time
 from vadd.run.options import choose_sampler
 from vadd.run.run import Run
@@ -161,7 +161,7 @@ class _Measurement:
             self.sampler, self.convention = sampler_named(self.model.proposal_name, self.model), OF_THE_PROPOSAL
         self.log_truth, self.characters = true_log_probability(run, self.x0), character_count(run, self.x0)
         # No optimiser takes memory here, as it does during a training: twice as many sequences at once.
-        self.particles = replace(settings.particles, rows_per_call=2 * rows_at_once(run.recipe.network))
+        self.particles = replace(settings.particles, rows_per_call=2 * run.recipe.network.rows_at_once)
 
     def step_bound(self, steps: int) -> NegativeLogLikelihood:
         bound = partial(step_bound, steps=steps, grid=self.grid, sampler=self.sampler, latent=self.latent)
@@ -284,7 +284,7 @@ def judge_latent(run: Run, examples: Tensor) -> LatentHealth | None:
     x0 = check_examples(run, examples[:most]).to(run.model.device)
     labels = run.data.test_labels if run.format.labels is not None and examples is run.data.test else None
     labels = None if labels is None else labels[:most]
-    return latent_health(run.model, x0, step_generator(0, HEALTH), 2 * rows_at_once(run.recipe.network), labels)
+    return latent_health(run.model, x0, step_generator(0, HEALTH), 2 * run.recipe.network.rows_at_once, labels)
 
 
 def has_latent(run: Run) -> bool:

@@ -1,15 +1,14 @@
-"""Transformers that read from left to right: the denoisers' own blocks with a causal mask.
+"""Transformers that read from left to right: the denoisers' blocks with a causal mask.
 
-The logits at a position depend on what is to its left, and on nothing else: so a pass over a whole sequence predicts
-every position from those before it. The first is predicted from a token of its own, which takes the mask's place in the
-table of embeddings.
+The logits at a position depend only on the tokens to its left, so one pass predicts all positions. The first is
+predicted from a start token, which takes the mask's row in the table of embeddings.
 """
 
 import torch
 from torch import Tensor, nn
 
+from vadd.networks.layers import zeroed
 from vadd.networks.transformer_blocks import Past, TransformerBody, TransformerSize
-from vadd.networks.unet_blocks import zeroed
 
 
 class CausalTransformer(nn.Module):
@@ -22,13 +21,9 @@ class CausalTransformer(nn.Module):
 
     uses_time = False
 
-    def __init__(
-        self, positions: int, vocab_size: int, size: TransformerSize | None = None, *, short: bool = False
-    ) -> None:
+    def __init__(self, positions: int, vocab_size: int, size: TransformerSize, *, short: bool = False) -> None:
         super().__init__()
-        size = size or TransformerSize()
-        self.positions = positions
-        self.vocab_size = vocab_size
+        self.positions, self.vocab_size = positions, vocab_size
         self.places = nn.Parameter(0.02 * torch.randn(positions, size.width)) if short else None
         self.body = TransformerBody(positions, vocab_size, size, condition=None, zero=not short, causal=True)
         self.readout = nn.Linear(size.width, vocab_size)
@@ -43,7 +38,7 @@ class CausalTransformer(nn.Module):
         return logits
 
     def _shifted(self, x: Tensor) -> Tensor:
-        """What each position is predicted from: the token before it, and at first the one that stands for nothing."""
+        """What each position is predicted from: the token before it, and at first the start token."""
         return torch.cat([torch.full_like(x[:, :1], self.vocab_size), x[:, :-1]], dim=1)
 
     def reader(self) -> "CausalReader":
@@ -70,5 +65,5 @@ class CausalReader:
         added = None if network.places is None else network.places[self.read : position + 1]
         features = network.body.forward_new(inputs, self.read, self.past, added)
         self.read = position + 1
-        found: Tensor = network.readout(features[:, -1])
-        return found
+        logits: Tensor = network.readout(features[:, -1])
+        return logits

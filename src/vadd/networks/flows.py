@@ -4,8 +4,12 @@ import math
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 import zuko
 from torch import Tensor, nn
+
+LARGEST_LOG_SCALE = 2.0
+"""Of one coupling, either way: keeps a bad step from ending in infinities."""
 
 
 class GaussianMixture(nn.Module):
@@ -80,20 +84,100 @@ class CouplingFlow(nn.Module):
             self.base.means.copy_(z[: len(self.base.means)])
 
     def log_prob(self, z: Tensor, context: Tensor | None = None) -> Tensor:
-        """z (..., d), and a context (..., c) that goes with it -> (...)."""
-        found: Tensor
+        """z (..., d), with contexts (..., c) -> (...)."""
         if self.base is None:
-            found = self.flow(context).log_prob(z)
-        else:
-            u, stretching = self.flow(context).transform.call_and_ladj(z)
-            found = self.base.log_prob(u, context) + stretching
-        return found
+            plain: Tensor = self.flow(context).log_prob(z)
+            return plain
+        u, stretching = self.flow(context).transform.call_and_ladj(z)
+        density: Tensor = self.base.log_prob(u, context) + stretching
+        return density
 
     def from_noise(self, noise: Tensor, context: Tensor | None = None) -> Tensor:
         """Standard normal numbers (..., noise_dim) -> a draw for each, (..., d)."""
         u = noise if self.base is None else self.base.from_noise(noise, context)
         drawn: Tensor = self.flow(context).transform.inv(u)
         return drawn
+
+
+class SequenceCoupling(nn.Module):
+    """z (B, c, N) -> (z - shift) / scale at the numbers that do not ``stay``, read off those that do."""
+
+    stay: Tensor
+
+    def __init__(self, stay: Tensor, context: int, width: int, kernel: int) -> None:
+        super().__init__()
+        channels = len(stay)
+        self.register_buffer("stay", stay)
+        self.reads = nn.Conv1d(2 * channels + context, width, kernel, padding=kernel // 2)
+        self.reflects = nn.Conv1d(width, width, kernel, padding=kernel // 2)
+        self.writes = nn.Conv1d(width, 2 * channels, 1)
+        nn.init.zeros_(self.writes.weight)  # the flow starts as the identity
+        nn.init.zeros_(self.writes.bias)  # type: ignore[arg-type]  # there is one
+
+    def shift_and_log_scale(self, z: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
+        seen = [z * self.stay, self.stay.to(z).expand_as(z)]
+        hidden = F.gelu(self.reads(torch.cat(seen if context is None else [*seen, context], dim=1)))
+        shift, raw = self.writes(F.gelu(self.reflects(hidden)) + hidden).chunk(2, dim=1)
+        changes = ~self.stay
+        return shift * changes, LARGEST_LOG_SCALE * torch.tanh(raw / LARGEST_LOG_SCALE) * changes
+
+    def forward(self, z: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Towards the noise: the numbers, and the logarithm of what the map stretches volumes by, (B,)."""
+        shift, log_scale = self.shift_and_log_scale(z, context)
+        return (z - shift) * (-log_scale).exp(), -log_scale.sum(dim=(1, 2))
+
+    def inverse(self, u: Tensor, context: Tensor | None) -> Tensor:
+        shift, log_scale = self.shift_and_log_scale(u, context)
+        return u * log_scale.exp() + shift
+
+
+class SequenceFlow(nn.Module):
+    """Convolutional couplings from N(0, I) to a density over N * c numbers, position after position: for latents that
+    are divided among positions. A coupling of perceptrons over all N * c numbers would have to learn the same N times.
+
+    In turn every other position and every other number of each position stay as they are. ``context`` is how many
+    numbers each position has of what the couplings read besides, 0 for none: contexts (..., N * context), position
+    after position.
+    """
+
+    def __init__(
+        self, positions: int, share: int, *, context: int = 0, transforms: int = 8, width: int = 48, kernel: int = 7
+    ) -> None:
+        super().__init__()
+        self.positions, self.share = positions, share
+        self.dim = self.noise_dim = positions * share
+        place = (torch.arange(positions) % 2 == 0).expand(share, positions)
+        number = (torch.arange(share) % 2 == 0)[:, None].expand(share, positions)
+        patterns = [place, ~place, number, ~number] if share > 1 else [place, ~place]
+        self.couplings = nn.ModuleList(
+            SequenceCoupling(patterns[index % len(patterns)].clone(), context, width, kernel)
+            for index in range(transforms)
+        )
+
+    def start_at(self, z: Tensor) -> None:
+        """N(0, I) is near enough: what is divided among positions has no clusters as a whole."""
+
+    def log_prob(self, z: Tensor, context: Tensor | None = None) -> Tensor:
+        """z (..., N * c), with their context -> (...)."""
+        u, context = self._channels(z), None if context is None else self._channels(context)
+        stretching = u.new_zeros(len(u))
+        for coupling in self.couplings:
+            u, more = coupling(u, context)
+            stretching = stretching + more
+        normal = -0.5 * u.square().sum(dim=(1, 2)) - 0.5 * self.dim * math.log(2 * math.pi)
+        return (normal + stretching).view(z.shape[:-1])
+
+    def from_noise(self, noise: Tensor, context: Tensor | None = None) -> Tensor:
+        """Standard normal numbers (..., N * c) -> a draw for each, (..., N * c)."""
+        z, context = self._channels(noise), None if context is None else self._channels(context)
+        for coupling in reversed(self.couplings):
+            assert isinstance(coupling, SequenceCoupling)
+            z = coupling.inverse(z, context)
+        return z.transpose(1, 2).reshape(noise.shape)
+
+    def _channels(self, numbers: Tensor) -> Tensor:
+        """(..., N * c) -> (B, c, N)."""
+        return numbers.reshape(-1, self.positions, numbers.shape[-1] // self.positions).transpose(1, 2)
 
 
 class StateReader(nn.Module):

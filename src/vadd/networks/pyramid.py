@@ -10,24 +10,56 @@ planes are: on a CPU a fifth faster.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from vadd.errors import UserError
-from vadd.networks.mlp import TimeEmbedding
-from vadd.networks.posterior import mean_and_log_std
-from vadd.networks.residual import ResidualBlock, latent_entrance
+from vadd.networks.layers import (
+    DenoiserBase,
+    Layer,
+    ResidualBlocks,
+    latent_embedding,
+    mean_and_log_std,
+    time_embedding,
+    zeroed,
+)
+from vadd.networks.residual import ResidualRecognizerSettings
+from vadd.networks.settings import TIME_FEATURES, Examples, NetworkSettings
 from vadd.networks.unet import image_shape
-from vadd.networks.unet_blocks import Layer, zeroed
+from vadd.settings import Fraction, Layers, Section
 
 COARSE = 4
 """Pixels a side at which halving ends."""
 MOST_PLANES = 17
 """One-hot planes of a channel; more are first mixed down to one fewer than this."""
+
+
+class PyramidDenoiserSettings(Section):
+    blocks: Layers = 2
+    time_features: int = Field(0, ge=0, multiple_of=2, description=TIME_FEATURES)
+
+
+class PyramidSettings(NetworkSettings):
+    """Convolutional pyramids over images whose sides can be halved, for CPUs."""
+
+    kind: Literal["pyramid"] = "pyramid"
+    channels: PositiveInt = Field(16, description="planes after the first halving; each further one doubles them")
+    width: PositiveInt = Field(512, description="of the vector between the way down and the way up")
+    dropout: Fraction = 0.0
+    denoiser: PyramidDenoiserSettings = PyramidDenoiserSettings()
+    recognizer: ResidualRecognizerSettings = ResidualRecognizerSettings()
+    rows_at_once: ClassVar[int] = 1024
+
+    def build_denoiser(self, examples: Examples, latent_dim: int | None) -> nn.Module:
+        return PyramidDenoiser(examples.shape, examples.vocab_size, self, latent_dim=latent_dim)
+
+    def build_recognizer(self, examples: Examples, latent_dim: int) -> nn.Module:
+        return PyramidRecognizer(examples.shape, examples.vocab_size, self, latent_dim=latent_dim)
 
 
 class OneHotPlanes(nn.Module):
@@ -44,8 +76,8 @@ class OneHotPlanes(nn.Module):
         self.mix = nn.Conv2d(channels * rows, self.planes, 1, groups=channels) if rows > MOST_PLANES else None
 
     def forward(self, tokens: Tensor, dtype: torch.dtype) -> Tensor:
-        found = (tokens.view(-1, *self.image)[..., None] == self.values).to(dtype)
-        planes = found.flatten(3).permute(0, 3, 1, 2)
+        one_hot = (tokens.view(-1, *self.image)[..., None] == self.values).to(dtype)
+        planes = one_hot.flatten(3).permute(0, 3, 1, 2)
         mixed: Tensor = planes if self.mix is None else self.mix(planes)
         return mixed
 
@@ -105,39 +137,24 @@ class WayUp(nn.Module):
 
     def forward(self, hidden: Tensor, seen: list[Tensor]) -> Tensor:
         up = self.write(hidden).view(-1, *self.coarse) + seen[-1]
-        for enlarge, mix, beside in zip(self.enlarge, self.mix, reversed(seen[:-1]), strict=True):
-            up = F.pixel_shuffle(enlarge(F.silu(up)), 2) + beside
+        for enlarge, mix, skipped in zip(self.enlarge, self.mix, reversed(seen[:-1]), strict=True):
+            up = F.pixel_shuffle(enlarge(F.silu(up)), 2) + skipped
             up = up + mix(F.silu(up))
         return F.pixel_shuffle(self.last(F.silu(up)), 2)
 
 
-class PyramidDenoiser(nn.Module):
-    """(xt, z, t) -> logits at the positions asked for; see :class:`vadd.core.model.Denoiser`. By default it does not
-    see t.
-    """
-
+class PyramidDenoiser(DenoiserBase):
     def __init__(
-        self,
-        shape: Sequence[int],
-        vocab_size: int,
-        *,
-        channels: int = 16,
-        width: int = 512,
-        blocks: int = 2,
-        latent_dim: int | None = None,
-        dropout: float = 0.0,
-        time_features: int = 0,
+        self, shape: Sequence[int], vocab_size: int, settings: PyramidSettings, *, latent_dim: int | None = None
     ) -> None:
-        super().__init__()
+        super().__init__(math.prod(shape), vocab_size, uses_time=settings.denoiser.time_features > 0)
+        channels, width = settings.channels, settings.width
         self.image = image_shape(shape)
-        self.positions = math.prod(shape)
-        self.vocab_size = vocab_size
-        self.uses_time = time_features > 0
         self.planes = OneHotPlanes(shape, vocab_size)
         self.down = WayDown([self.planes.planes], shape, channels, width)
-        self.latent = None if latent_dim is None else latent_entrance(latent_dim, width)
-        self.time = TimeEmbedding(time_features, width) if time_features else None
-        self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
+        self.latent = latent_embedding(latent_dim, width)
+        self.time = time_embedding(settings.denoiser.time_features, width)
+        self.blocks = ResidualBlocks(settings.denoiser.blocks, width, settings.dropout)
         logits = self.image[2] * vocab_size
         self.up = WayUp(self.down, width, logits)
         self.near = nn.Sequential(
@@ -171,52 +188,29 @@ class PyramidDenoiser(nn.Module):
         """(B, height, width, channels * V); one state xt (1, N) goes with any number of z (B, d) and t (B,)."""
         planes = self.planes(xt, self.bias.dtype)
         seen, hidden = self.down(planes)
-        hidden = hidden.expand(len(t), -1)
-        if self.latent is not None:
-            hidden = hidden + self.latent(z)
-        if self.time is not None:
-            hidden = hidden + self.time(t)
-        for block in self.blocks:
-            hidden = block(hidden)
+        hidden = self.blocks(self.conditioned(hidden.expand(len(t), -1), z, t))
         logits: Tensor = (self.up(hidden, seen) + self.near(planes)).permute(0, 2, 3, 1) + self.bias
         return logits
-
-    def latent_input_weights(self) -> list[nn.Parameter]:
-        return [] if self.latent is None else list(self.latent[-1].parameters())
-
-    def translated(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        return weights
 
 
 class PyramidRecognizer(nn.Module):
     """(x0, xt) -> mean and log standard deviation of r(z | x0, xt), each (B, d); one pass over both."""
 
-    def __init__(
-        self,
-        shape: Sequence[int],
-        vocab_size: int,
-        *,
-        latent_dim: int,
-        channels: int = 16,
-        width: int = 512,
-        blocks: int = 2,
-        dropout: float = 0.0,
-    ) -> None:
+    def __init__(self, shape: Sequence[int], vocab_size: int, settings: PyramidSettings, *, latent_dim: int) -> None:
         super().__init__()
+        width = settings.width
         self.clean, self.masked = OneHotPlanes(shape, vocab_size), OneHotPlanes(shape, vocab_size)
-        self.down = WayDown([self.clean.planes, self.masked.planes], shape, channels, width)
-        self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
+        self.down = WayDown([self.clean.planes, self.masked.planes], shape, settings.channels, width)
+        self.blocks = ResidualBlocks(settings.recognizer.blocks, width, settings.dropout)
         self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * latent_dim))
         channels_last(self)
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        if len(xt) > 1 and xt.stride(0) == 0:  # one state for all examples, as a shared latent shows it
+        if len(xt) > 1 and xt.stride(0) == 0:  # one state for all examples
             xt = xt[:1]
         dtype = self.down.read.weight.dtype
         _, hidden = self.down(self.clean(x0, dtype), self.masked(xt, dtype))
-        for block in self.blocks:
-            hidden = block(hidden)
-        return mean_and_log_std(self.readout(hidden))
+        return mean_and_log_std(self.readout(self.blocks(hidden)))
 
 
 def channels_last(network: nn.Module) -> None:

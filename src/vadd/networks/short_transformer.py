@@ -1,9 +1,8 @@
-"""Small transformers over short sequences, whose latent wakes up within minutes on a CPU.
+"""Small transformers over short sequences, whose latent is learnt within minutes on a CPU.
 
-They differ from the paper's (:mod:`vadd.networks.transformer`) in what a latent needs that has little time. The paper's
-latent adapts every position alike, and the network must learn to separate it from noise through all blocks before it
-helps. Here z is divided among the positions: d / N numbers for each, written by the recognition model at that position
-and read by the denoiser there.
+In the paper's (:mod:`vadd.networks.transformer`) the latent adapts every position alike, and the network must learn to
+separate it from noise through all blocks before it helps. Here z is divided among the positions: d / N numbers for
+each, written by the recognition model at that position and read by the denoiser there.
 
 - The way from a hidden token to its own prediction is short, so the latent carries something after a few steps.
 - That alone would win nothing: to encode a token in z costs as many nats as it saves. But z is noisy, the denoiser
@@ -15,52 +14,90 @@ Where a token is known z is ignored, and the posterior is the prior: it costs no
 the embeddings of tokens start with variance one, as large as the latent's.
 """
 
-from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from vadd.errors import UserError
-from vadd.networks.mlp import TimeEmbedding
-from vadd.networks.posterior import mean_and_log_std
-from vadd.networks.transformer_blocks import TransformerBody, TransformerSize
+from vadd.networks.causal import CausalTransformer
+from vadd.networks.layers import DenoiserBase, mean_and_log_std, time_embedding
+from vadd.networks.settings import TIME_FEATURES, Examples, NetworkSettings
+from vadd.networks.transformer_blocks import CONVOLUTION, TransformerBody, TransformerSize
+from vadd.settings import Fraction, Layers, Section
 
 
-class ShortTransformerDenoiser(nn.Module):
-    """(xt, z, t) -> logits at the positions asked for; see :class:`vadd.core.model.Denoiser`. By default it does not
-    see t.
+class ShortTransformerDenoiserSettings(Section):
+    width: PositiveInt = 128
+    blocks: Layers = 3
+    latent_everywhere: bool = Field(
+        False, description="read the numbers of z that belong to a position also where its value is known"
+    )
+    time_features: int = Field(0, ge=0, multiple_of=2, description=TIME_FEATURES)
 
-    ``latent_dim=None`` is the MDLM denoiser: the same network without the linear map that reads the latent.
-    ``latent_everywhere`` reads z_i also where x_i is known: of use where z_i may say something of its neighbours. The
-    last ``labels`` numbers beside z belong to no position: they are read everywhere.
+
+class ShortTransformerRecognizerSettings(Section):
+    width: PositiveInt = 64
+    blocks: Layers = 1
+
+
+class ShortTransformerSettings(NetworkSettings):
+    """Small transformers for CPUs, whose latent is divided among the positions: latent.per is position."""
+
+    kind: Literal["short-transformer"] = "short-transformer"
+    heads: PositiveInt = 4
+    convolution: int = Field(7, ge=0, description=CONVOLUTION)
+    dropout: Fraction = 0.0
+    denoiser: ShortTransformerDenoiserSettings = ShortTransformerDenoiserSettings()
+    recognizer: ShortTransformerRecognizerSettings = ShortTransformerRecognizerSettings()
+    rows_at_once: ClassVar[int] = 64
+    divides_latent: ClassVar[bool] = True
+
+    def size_of(self, part: str) -> TransformerSize:
+        return TransformerSize.of(self.values_of(part))
+
+    def build_denoiser(self, examples: Examples, latent_dim: int | None) -> nn.Module:
+        labels = len(examples.labels or ())
+        return ShortTransformerDenoiser(
+            examples.positions, examples.vocab_size, self, latent_dim=latent_dim, labels=labels
+        )
+
+    def build_recognizer(self, examples: Examples, latent_dim: int) -> nn.Module:
+        return ShortTransformerRecognizer(examples.positions, examples.vocab_size, self, latent_dim=latent_dim)
+
+    def build_causal(self, examples: Examples) -> nn.Module:
+        return CausalTransformer(examples.positions, examples.vocab_size, self.size_of("denoiser"), short=True)
+
+
+class ShortTransformerDenoiser(DenoiserBase):
+    """``latent_everywhere`` reads z_i also where x_i is known: of use where z_i may say something of its neighbours.
+    The last ``labels`` numbers after z belong to no position: they are read everywhere.
     """
+
+    latent: nn.Linear | None
 
     def __init__(
         self,
         positions: int,
         vocab_size: int,
-        size: TransformerSize | None = None,
+        settings: ShortTransformerSettings,
         *,
         latent_dim: int | None = None,
-        latent_everywhere: bool = False,
-        time_features: int = 0,
         labels: int = 0,
     ) -> None:
-        super().__init__()
-        self.uses_time = time_features > 0
-        size = size or DENOISER_SIZE
-        self.positions = positions
-        self.vocab_size = vocab_size
-        self.latent_everywhere = latent_everywhere
+        own, size = settings.denoiser, settings.size_of("denoiser")
+        super().__init__(positions, vocab_size, uses_time=own.time_features > 0)
+        self.latent_everywhere = own.latent_everywhere
         self.places = nn.Parameter(0.02 * torch.randn(positions, size.width))
-        self.latent: nn.Linear | None = None
+        self.latent = None
         if latent_dim is not None and latent_dim > labels:
             share = share_of_each(latent_dim - labels, positions)
             self.latent = nn.Linear(share, size.width, bias=False)
             nn.init.normal_(self.latent.weight, std=share**-0.5)
         self.body = unit_variance_body(positions, vocab_size, size)
         self.readout = nn.Linear(size.width, vocab_size)
-        self.time = TimeEmbedding(time_features, size.width) if time_features else None
+        self.time = time_embedding(own.time_features, size.width)
         self.label = nn.Linear(labels, size.width, bias=False) if labels else None
         if self.label is not None:
             nn.init.normal_(self.label.weight)
@@ -82,10 +119,9 @@ class ShortTransformerDenoiser(nn.Module):
         return logits
 
     def latent_input_weights(self) -> list[nn.Parameter]:
-        return [parameter for map in (self.latent, self.label) if map is not None for parameter in map.parameters()]
-
-    def translated(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        return weights
+        return [
+            parameter for layer in (self.latent, self.label) if layer is not None for parameter in layer.parameters()
+        ]
 
 
 class ShortTransformerRecognizer(nn.Module):
@@ -96,11 +132,9 @@ class ShortTransformerRecognizer(nn.Module):
     noise.
     """
 
-    def __init__(
-        self, positions: int, vocab_size: int, size: TransformerSize | None = None, *, latent_dim: int
-    ) -> None:
+    def __init__(self, positions: int, vocab_size: int, settings: ShortTransformerSettings, *, latent_dim: int) -> None:
         super().__init__()
-        size = size or RECOGNIZER_SIZE
+        size = settings.size_of("recognizer")
         share = share_of_each(latent_dim, positions)
         self.vocab_size = vocab_size
         self.places = nn.Parameter(0.02 * torch.randn(positions, size.width))
@@ -115,10 +149,6 @@ class ShortTransformerRecognizer(nn.Module):
         hidden = self.body(x0, None, None, self.places + masked * self.masked)
         mean, log_std = mean_and_log_std(self.readout(hidden), -5.0, 1.0)
         return (masked * (mean + self.codes(x0))).flatten(1), (masked * log_std).flatten(1)
-
-
-DENOISER_SIZE = TransformerSize(width=128, blocks=3, heads=4, convolution=7, dropout=0.0)
-RECOGNIZER_SIZE = TransformerSize(width=64, blocks=1, heads=4, convolution=7, dropout=0.0)
 
 
 def share_of_each(latent_dim: int, positions: int) -> int:

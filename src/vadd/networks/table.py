@@ -5,18 +5,49 @@ rows and outputs as there are values. Outputs are padded to V with minus infinit
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from vadd.networks.residual import ResidualBlock, SummedRecognizer, latent_entrance
+from vadd.networks.layers import DenoiserBase, ResidualBlocks, SummedRecognizer, TokenReader, latent_embedding
+from vadd.networks.residual import ResidualRecognizerSettings
+from vadd.networks.settings import Examples, NetworkSettings
+from vadd.settings import Fraction, Layers, Section
 
 
-class ColumnEmbedding(nn.Module):
-    """Tokens (B, N) -> (B, width), the sum over columns of each column's own table; V, the mask, is its last row."""
+class TableDenoiserSettings(Section):
+    blocks: Layers = 3
+
+
+class TableSettings(NetworkSettings):
+    """Residual perceptrons over the columns of a table, each with as many values as it has."""
+
+    kind: Literal["table"] = "table"
+    width: PositiveInt = 256
+    dropout: Fraction = 0.0
+    denoiser: TableDenoiserSettings = TableDenoiserSettings()
+    recognizer: ResidualRecognizerSettings = ResidualRecognizerSettings()
+    rows_at_once: ClassVar[int] = 8192
+    time_key: ClassVar[str | None] = None
+
+    def build_denoiser(self, examples: Examples, latent_dim: int | None) -> nn.Module:
+        return TableDenoiser(sizes_of(examples), examples.vocab_size, self, latent_dim=latent_dim)
+
+    def build_recognizer(self, examples: Examples, latent_dim: int) -> nn.Module:
+        return TableRecognizer(sizes_of(examples), self, latent_dim=latent_dim)
+
+
+def sizes_of(examples: Examples) -> Sequence[int]:
+    return examples.sizes or [examples.vocab_size] * examples.positions
+
+
+class ColumnEmbedding(TokenReader):
+    """The sum over columns of each column's own table; the mask, V, is its last row."""
 
     limits: Tensor
     offsets: Tensor
@@ -30,79 +61,42 @@ class ColumnEmbedding(nn.Module):
         self.register_buffer("limits", torch.tensor(sizes), persistent=False)
         self.register_buffer("offsets", torch.tensor([0, *accumulate(rows)][:-1]), persistent=False)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        if len(tokens) > 1 and tokens.stride(0) == 0:  # one state for all examples, as a shared latent shows it
-            return self.forward(tokens[:1]).expand(len(tokens), -1)
+    def read(self, tokens: Tensor) -> Tensor:
         return F.embedding_bag(torch.minimum(tokens, self.limits) + self.offsets, self.table, mode="sum")
 
 
-def sizes_of(positions: int, vocab_size: int, sizes: Sequence[int] | None) -> list[int]:
-    """The number of values of each column; the same for all where nothing is said."""
-    return [vocab_size] * positions if sizes is None else list(sizes)
+class TableDenoiser(DenoiserBase):
+    """It does not see t."""
 
-
-class TableDenoiser(nn.Module):
-    """(xt, z) -> logits at the positions asked for, without time input; see :class:`vadd.core.model.Denoiser`."""
-
-    uses_time = False
     places: Tensor
 
     def __init__(
-        self,
-        positions: int,
-        vocab_size: int,
-        *,
-        sizes: Sequence[int] | None = None,
-        width: int = 256,
-        blocks: int = 3,
-        latent_dim: int | None = None,
-        dropout: float = 0.0,
+        self, sizes: Sequence[int], vocab_size: int, settings: TableSettings, *, latent_dim: int | None = None
     ) -> None:
-        super().__init__()
-        self.positions = positions
-        self.vocab_size = vocab_size
-        known = sizes_of(positions, vocab_size, sizes)
-        self.tokens = ColumnEmbedding(known, width)
-        self.latent = None if latent_dim is None else latent_entrance(latent_dim, width)
-        self.blocks = nn.ModuleList(ResidualBlock(width, dropout) for _ in range(blocks))
-        self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, sum(known)))
-        value, begin = torch.arange(vocab_size), torch.tensor([0, *accumulate(known)][:-1])
-        inside = value < torch.tensor(known)[:, None]
-        # Where a column has no such value it is sent to one more output, which is minus infinity.
-        self.register_buffer("places", torch.where(inside, begin[:, None] + value, sum(known)), persistent=False)
+        super().__init__(len(sizes), vocab_size, uses_time=False)
+        self.tokens = ColumnEmbedding(sizes, settings.width)
+        self.latent = latent_embedding(latent_dim, settings.width)
+        self.time = None
+        self.blocks = ResidualBlocks(settings.denoiser.blocks, settings.width, settings.dropout)
+        self.readout = nn.Sequential(nn.LayerNorm(settings.width), nn.Linear(settings.width, sum(sizes)))
+        value, begin = torch.arange(vocab_size), torch.tensor([0, *accumulate(sizes)][:-1])
+        inside = value < torch.tensor(sizes)[:, None]
+        # A value that a column does not have is read from one more output, which is minus infinity.
+        self.register_buffer("places", torch.where(inside, begin[:, None] + value, sum(sizes)), persistent=False)
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
-        hidden = self.tokens(xt)
-        if self.latent is not None:
-            hidden = hidden + self.latent(z)
-        for block in self.blocks:
-            hidden = block(hidden)
+        hidden = self.blocks(self.conditioned(self.tokens(xt), z, t))
         outputs = F.pad(self.readout(hidden), (0, 1), value=-torch.inf)
         rows, columns = where.nonzero().unbind(1)
         return outputs[rows[:, None], self.places[columns]]
 
-    def latent_input_weights(self) -> list[nn.Parameter]:
-        return [] if self.latent is None else list(self.latent[-1].parameters())
-
-    def translated(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        return weights
-
 
 class TableRecognizer(SummedRecognizer):
-    """The recognition model of rows."""
-
-    def __init__(
-        self,
-        positions: int,
-        vocab_size: int,
-        *,
-        latent_dim: int,
-        sizes: Sequence[int] | None = None,
-        width: int = 256,
-        blocks: int = 2,
-        dropout: float = 0.0,
-    ) -> None:
-        known = sizes_of(positions, vocab_size, sizes)
+    def __init__(self, sizes: Sequence[int], settings: TableSettings, *, latent_dim: int) -> None:
         super().__init__(
-            lambda: ColumnEmbedding(known, width), latent_dim=latent_dim, width=width, blocks=blocks, dropout=dropout
+            lambda: ColumnEmbedding(sizes, settings.width),
+            latent_dim=latent_dim,
+            width=settings.width,
+            blocks=settings.recognizer.blocks,
+            dropout=settings.dropout,
         )

@@ -12,68 +12,101 @@ shifts and gates stay, as plain parameters. They alone speed training up, which 
 """
 
 from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import torch
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from vadd.networks.mlp import TimeEmbedding
-from vadd.networks.posterior import mean_and_log_std
-from vadd.networks.transformer_blocks import AdaptiveNorm, Condition, TransformerBody, TransformerSize
-from vadd.networks.unet_blocks import zeroed
+from vadd.networks.causal import CausalTransformer
+from vadd.networks.layers import DenoiserBase, mean_and_log_std, time_embedding, zeroed
+from vadd.networks.settings import CHECKPOINTING, TIME_FEATURES, Examples, NetworkSettings
+from vadd.networks.transformer_blocks import CONVOLUTION, Condition, TransformerBody, TransformerSize
+from vadd.settings import Fraction, Layers, Section
+
+SIZES = {
+    "tiny": {"width": 256, "blocks": 4, "heads": 4},
+    "small": {"width": 768, "blocks": 12, "heads": 12},
+    "medium": {"width": 1024, "blocks": 24, "heads": 16},
+}
+"""``small`` is the paper's, the size of GPT-2 small; ``medium`` follows GPT-2 medium; ``tiny`` is for CPUs."""
 
 
-class TransformerDenoiser(nn.Module):
-    """(xt, z, t) -> logits at the positions asked for; see :class:`vadd.core.model.Denoiser`.
+class TransformerDenoiserSettings(Section):
+    time_features: int = Field(0, ge=0, multiple_of=2, description=TIME_FEATURES)
 
-    ``latent_dim=None`` is the MDLM denoiser; ``time_features`` show it t, as SEDD's is shown its noise. The output
-    layer starts at zero, that is, from the uniform distribution; so do all gates, so that every block starts as its
-    shortcut.
+
+class TransformerRecognizerSettings(Section):
+    blocks: Layers | None = Field(None, description="by default as many as the denoiser's")
+
+
+class TransformerSettings(NetworkSettings):
+    """The diffusion transformers of the paper's text experiments, which are of the size small."""
+
+    kind: Literal["transformer"] = "transformer"
+    size: Literal["tiny", "small", "medium"] = "small"
+    width: PositiveInt | None = Field(None, description="instead of the size's")
+    blocks: Layers | None = Field(None, description="instead of the size's")
+    heads: PositiveInt | None = Field(None, description="instead of the size's")
+    condition: PositiveInt = Field(128, description="width of the vector that carries the latent into the blocks")
+    dropout: Fraction = 0.1
+    convolution: int = Field(0, ge=0, description=CONVOLUTION)
+    checkpointing: bool = Field(False, description=CHECKPOINTING)
+    denoiser: TransformerDenoiserSettings = TransformerDenoiserSettings()
+    recognizer: TransformerRecognizerSettings = TransformerRecognizerSettings()
+    rows_at_once: ClassVar[int] = 8
+    usual_time_features: ClassVar[int] = 256  # as many as SEDD's
+
+    def values_of(self, part: str) -> dict[str, Any]:
+        """Those of the size, except where the recipe states others."""
+        stated = super().values_of(part).items()
+        return SIZES[self.size] | {name: value for name, value in stated if name != "size" and value is not None}
+
+    def size_of(self, part: str) -> TransformerSize:
+        return TransformerSize.of(self.values_of(part))
+
+    def build_denoiser(self, examples: Examples, latent_dim: int | None) -> nn.Module:
+        return TransformerDenoiser(examples.positions, examples.vocab_size, self, latent_dim=latent_dim)
+
+    def build_recognizer(self, examples: Examples, latent_dim: int) -> nn.Module:
+        return TransformerRecognizer(examples.positions, examples.vocab_size, self, latent_dim=latent_dim)
+
+    def build_causal(self, examples: Examples) -> nn.Module:
+        return CausalTransformer(examples.positions, examples.vocab_size, self.size_of("denoiser"))
+
+
+class TransformerDenoiser(DenoiserBase):
+    """``time_features`` show it t, as SEDD's is shown its noise. The output layer starts at zero, that is, from the
+    uniform distribution; so do all gates, so that every block starts as its shortcut.
     """
 
     def __init__(
-        self,
-        positions: int,
-        vocab_size: int,
-        size: TransformerSize | None = None,
-        *,
-        condition: int = 128,
-        latent_dim: int | None = None,
-        time_features: int = 0,
+        self, positions: int, vocab_size: int, settings: TransformerSettings, *, latent_dim: int | None = None
     ) -> None:
-        super().__init__()
-        self.uses_time = time_features > 0
-        size = size or TransformerSize()
-        self.positions = positions
-        self.vocab_size = vocab_size
+        features, condition, size = settings.denoiser.time_features, settings.condition, settings.size_of("denoiser")
+        super().__init__(positions, vocab_size, uses_time=features > 0)
         self.latent = (
             None
             if latent_dim is None
             else nn.Sequential(nn.Linear(latent_dim, condition), nn.SiLU(), nn.Linear(condition, condition), nn.SiLU())
         )
-        self.body = TransformerBody(
-            positions,
-            vocab_size,
-            size,
-            condition=condition if latent_dim is not None or time_features else None,
-            zero=True,
-        )
+        read = condition if latent_dim is not None or features else None
+        self.body = TransformerBody(positions, vocab_size, size, condition=read, zero=True)
         self.readout = zeroed(nn.Linear(size.width, vocab_size))
-        self.time = TimeEmbedding(time_features, condition) if time_features else None
+        self.time = time_embedding(features, condition)
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
-        told = [] if self.latent is None else [self.latent(z)]
+        read = [] if self.latent is None else [self.latent(z)]
         if self.time is not None:
-            told.append(self.time(t))
-        condition = Condition(sum(told[1:], told[0])) if told else None
+            read.append(self.time(t))
+        condition = Condition(sum(read[1:], read[0])) if read else None
         # A vocabulary is large: what is not asked for never reaches the output layer.
         wanted = where.flatten().nonzero()[:, 0]
         logits: Tensor = self.readout(self.body(xt, condition, wanted))
         return logits
 
     def latent_input_weights(self) -> list[nn.Parameter]:
-        norms = [module for module in self.modules() if isinstance(module, AdaptiveNorm)]
-        maps = [norm.modulate for norm in norms if norm.modulate is not None]
-        return [parameter for each in maps for name, parameter in each.named_parameters() if name == "weight"]
+        return [parameter for name, parameter in self.named_parameters() if name.endswith(".modulate.weight")]
 
     def translated(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """What is a constant without a condition is the bias of the map that reads the condition."""
@@ -93,17 +126,9 @@ class TransformerRecognizer(nn.Module):
     here starts at zero: a recognition model that does not see the mask lets the posterior collapse.
     """
 
-    def __init__(
-        self,
-        positions: int,
-        vocab_size: int,
-        size: TransformerSize | None = None,
-        *,
-        latent_dim: int,
-        condition: int = 128,
-    ) -> None:
+    def __init__(self, positions: int, vocab_size: int, settings: TransformerSettings, *, latent_dim: int) -> None:
         super().__init__()
-        size = size or TransformerSize()
+        size, condition = settings.size_of("recognizer"), settings.condition
         self.mask_value = vocab_size
         self.mask = nn.Parameter(torch.randn(1, condition))
         self.body = TransformerBody(positions, vocab_size, size, condition=condition, zero=False)

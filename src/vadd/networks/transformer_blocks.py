@@ -1,8 +1,8 @@
 """The body of the diffusion transformer, without its ends: see :mod:`vadd.networks.transformer`."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vadd.errors import UserError
 from vadd.networks.attention import attention
-from vadd.networks.unet_blocks import zeroed
+from vadd.networks.layers import zeroed
 
 
 def rotation_table(positions: int, features: int) -> Tensor:
@@ -133,7 +133,7 @@ class AdaptiveNorm(nn.Module):
         return adapted, gate[0] if gate else None
 
     def _modulation(self, condition: Condition | None) -> Tensor:
-        """Shift, scale and gate side by side, in a shape that goes with h."""
+        """Shift, scale and gate side by side, in a shape that broadcasts with h."""
         if self.modulate is None or condition is None:
             assert self.constant is not None, "a norm built for a condition is given one"
             return self.constant
@@ -163,16 +163,22 @@ def perceptron(width: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width))
 
 
+CONVOLUTION = "odd width of a convolution beside each attention; 0: none"
+
+
 @dataclass(frozen=True, kw_only=True)
 class TransformerSize:
-    width: int = 768
-    blocks: int = 12
-    heads: int = 12
-    dropout: float = 0.1
+    width: int
+    blocks: int
+    heads: int
+    dropout: float = 0.0
     convolution: int = 0
-    """The odd width of a convolution beside each attention; 0 for none."""
     checkpointing: bool = False
-    """Recompute each branch in the backward pass instead of storing what is inside it."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "TransformerSize":
+        """Those of the ``values`` that belong to a size."""
+        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
 
     def __post_init__(self) -> None:
         if self.width % self.heads or self.width // self.heads % 2:

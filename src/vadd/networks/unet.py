@@ -11,15 +11,51 @@ lets attention run fused. The weights keep the usual layout.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from vadd.errors import UserError
-from vadd.networks.posterior import mean_and_log_std
-from vadd.networks.unet_blocks import TimeFeatures, UnetBody, UnetSize, normalised, zeroed
+from vadd.networks.attention import attention
+from vadd.networks.layers import DenoiserBase, mean_and_log_std, zeroed
+from vadd.networks.settings import CHECKPOINTING, Examples, NetworkSettings
+from vadd.settings import Fraction, Layers
+
+
+class UnetSettings(NetworkSettings):
+    """The single-resolution UNets of the paper's image experiments; both networks are alike."""
+
+    kind: Literal["unet"] = "unet"
+    embedding: PositiveInt = Field(64, description="planes of every block")
+    blocks: Layers = Field(8, description="on the way down, and as many on the way up")
+    groups: PositiveInt = 16
+    heads: PositiveInt = 1
+    pixel_embedding: PositiveInt = 32
+    dropout: Fraction = 0.1
+    checkpointing: bool = Field(False, description=CHECKPOINTING)
+    rows_at_once: ClassVar[int] = 64
+    time_key: ClassVar[str | None] = None
+
+    @model_validator(mode="after")
+    def _planes_divide(self) -> "UnetSettings":
+        if self.embedding % 2 or self.embedding % self.groups or self.embedding % self.heads:
+            raise ValueError(
+                f"an embedding of {self.embedding} must be even and divide into {self.groups} groups, "
+                f"{self.heads} heads"
+            )
+        return self
+
+    def build_denoiser(self, examples: Examples, latent_dim: int | None) -> nn.Module:
+        return UnetDenoiser(examples.shape, examples.vocab_size, self, latent_dim=latent_dim)
+
+    def build_recognizer(self, examples: Examples, latent_dim: int) -> nn.Module:
+        return SiameseUnetRecognizer(examples.shape, examples.vocab_size, self, latent_dim=latent_dim)
 
 
 def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
@@ -28,6 +64,112 @@ def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
         raise UserError(f"such networks are for images; these examples have the shape {tuple(shape)}")
     height, width, channels = shape
     return height, width, channels
+
+
+def normalised(planes: int, groups: int) -> nn.Sequential:
+    return nn.Sequential(nn.GroupNorm(groups, planes), nn.SiLU())
+
+
+class TimeFeatures(nn.Module):
+    """Times (B,) in [0, 1] -> (B, features): sine and cosine of t at angular frequencies from 1000 down to 0.1."""
+
+    frequencies: Tensor
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.register_buffer("frequencies", torch.logspace(3, -1, features // 2), persistent=False)
+
+    def forward(self, t: Tensor) -> Tensor:
+        angles = t[:, None] * self.frequencies
+        return torch.cat([angles.sin(), angles.cos()], dim=-1)
+
+
+class ResnetBlock(nn.Module):
+    """Two 3x3 convolutions beside a shortcut, the conditioning vector added between them.
+
+    The conditioning and the second convolution start at zero, so that the block starts as its shortcut: the identity
+    or, where the number of planes changes, a 1x1 convolution.
+    """
+
+    def __init__(self, planes_in: int, planes: int, condition: int, groups: int, dropout: float) -> None:
+        super().__init__()
+        self.first = nn.Sequential(*normalised(planes_in, groups), nn.Conv2d(planes_in, planes, 3, padding=1))
+        self.condition = zeroed(nn.Linear(condition, planes, bias=False))
+        last = zeroed(nn.Conv2d(planes, planes, 3, padding=1))
+        self.second = nn.Sequential(*normalised(planes, groups), nn.Dropout(dropout), last)
+        self.shortcut = nn.Identity() if planes_in == planes else nn.Conv2d(planes_in, planes, 1)
+
+    def forward(self, h: Tensor, condition: Tensor) -> Tensor:
+        changed = self.first(h) + self.condition(condition)[:, :, None, None]
+        out: Tensor = self.shortcut(h) + self.second(changed)
+        return out
+
+
+class AttentionBlock(nn.Module):
+    """Every pixel attends to every other, beside a shortcut; the last convolution starts at zero."""
+
+    def __init__(self, planes: int, groups: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm = nn.GroupNorm(groups, planes)
+        self.queries_keys_values = nn.Conv2d(planes, 3 * planes, 1)
+        self.out = zeroed(nn.Conv2d(planes, planes, 1))
+
+    def forward(self, h: Tensor) -> Tensor:
+        size, planes, height, width = h.shape
+        rows = self.queries_keys_values(self.norm(h)).permute(0, 2, 3, 1)
+        split = rows.reshape(size, height * width, 3, self.heads, planes // self.heads)
+        seen = attention(*split.permute(2, 0, 3, 1, 4))
+        image = seen.transpose(1, 2).reshape(size, height, width, planes).permute(0, 3, 1, 2)
+        out: Tensor = h + self.out(image)
+        return out
+
+
+class UnetBody(nn.Module):
+    """Planes (B, P, H, W) and a conditioning vector (B, 4C) -> features (B, C, H, W).
+
+    One more block goes up than down: the input of every down block and the output of the last one are taken back in.
+    """
+
+    def __init__(self, planes_in: int, settings: UnetSettings) -> None:
+        super().__init__()
+        embedding, groups = settings.embedding, settings.groups
+        self.checkpointing = settings.checkpointing
+
+        def block(planes: int) -> ResnetBlock:
+            return ResnetBlock(planes, embedding, 4 * embedding, groups, settings.dropout)
+
+        self.enter = nn.Conv2d(planes_in, embedding, 3, padding=1)
+        self.down = nn.ModuleList(block(embedding) for _ in range(settings.blocks))
+        self.middle_in = block(embedding)
+        self.attention = AttentionBlock(embedding, groups, settings.heads)
+        self.middle_out = block(embedding)
+        self.up = nn.ModuleList(block(2 * embedding) for _ in range(settings.blocks + 1))
+        self.leave = normalised(embedding, groups)
+
+    def forward(self, planes: Tensor, condition: Tensor) -> Tensor:
+        recompute = self.checkpointing and torch.is_grad_enabled()
+
+        def through(block: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+            out: Tensor = checkpoint(block, *inputs, use_reentrant=False) if recompute else block(*inputs)
+            return out
+
+        def joined(block: nn.Module, h: Tensor, stored: Tensor, condition: Tensor) -> Tensor:
+            # Inside what is recomputed, so that the two halves are not stored a second time side by side.
+            out: Tensor = block(torch.cat([h, stored], dim=1), condition)
+            return out
+
+        h = self.enter(planes)
+        stored = [h]
+        for block in self.down:
+            h = through(block, h, condition)
+            stored.append(h)
+        h = through(self.middle_in, h, condition)
+        h = through(self.attention, h)
+        h = through(self.middle_out, h, condition)
+        for block in self.up:
+            h = through(partial(joined, block), h, stored.pop(), condition)
+        return through(self.leave, h)
 
 
 class PixelEmbedding(nn.Module):
@@ -53,17 +195,19 @@ class TokenUnet(nn.Module):
     adds z "in each up block and down block"; that it comes in through this shared vector is inferred from the counts.
     """
 
-    def __init__(self, shape: Sequence[int], vocab_size: int, size: UnetSize, *, latent_dim: int | None) -> None:
+    def __init__(
+        self, shape: Sequence[int], vocab_size: int, settings: UnetSettings, *, latent_dim: int | None
+    ) -> None:
         super().__init__()
 
         def to_condition(inputs: int) -> list[nn.Module]:
-            hidden = 4 * size.embedding
+            hidden = 4 * settings.embedding
             return [nn.Linear(inputs, hidden), nn.SiLU(), nn.Linear(hidden, hidden), nn.SiLU()]
 
-        self.pixels = PixelEmbedding(shape, vocab_size, size.pixel_embedding)
-        self.time = nn.Sequential(TimeFeatures(size.embedding), *to_condition(size.embedding))
+        self.pixels = PixelEmbedding(shape, vocab_size, settings.pixel_embedding)
+        self.time = nn.Sequential(TimeFeatures(settings.embedding), *to_condition(settings.embedding))
         self.latent = None if latent_dim is None else nn.Sequential(*to_condition(latent_dim))
-        self.body = UnetBody(shape[2] * size.pixel_embedding, size)
+        self.body = UnetBody(shape[2] * settings.pixel_embedding, settings)
 
     def forward(self, tokens: Tensor, t: Tensor, z: Tensor | None = None) -> Tensor:
         condition = self.time(t)
@@ -109,33 +253,18 @@ class PixelReadout(nn.Module):
         return F.linear(patches, self.convolution.weight.permute(0, 2, 3, 1).flatten(1), self.convolution.bias)
 
 
-class UnetDenoiser(nn.Module):
-    """(xt, z, t) -> logits at the positions asked for; see :class:`vadd.core.model.Denoiser`.
-
-    ``latent_dim=None`` is the MDLM denoiser.
-    """
-
+class UnetDenoiser(DenoiserBase):
     def __init__(
-        self, shape: Sequence[int], vocab_size: int, size: UnetSize | None = None, *, latent_dim: int | None = None
+        self, shape: Sequence[int], vocab_size: int, settings: UnetSettings, *, latent_dim: int | None = None
     ) -> None:
-        super().__init__()
-        shape, size = image_shape(shape), size or UnetSize()
-        self.positions = math.prod(shape)
-        self.vocab_size = vocab_size
-        self.uses_time = True
-        self.unet = TokenUnet(shape, vocab_size, size, latent_dim=latent_dim)
-        self.readout = PixelReadout(size.embedding, shape[2], vocab_size)
+        shape = image_shape(shape)
+        super().__init__(math.prod(shape), vocab_size, uses_time=True)
+        self.unet = TokenUnet(shape, vocab_size, settings, latent_dim=latent_dim)
+        self.readout = PixelReadout(settings.embedding, shape[2], vocab_size)
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         logits: Tensor = self.readout(self.unet(xt, t, z), where)
         return logits
-
-    def latent_input_weights(self) -> list[nn.Parameter]:
-        # The last of its layers is a SiLU, which leaves zero as it is.
-        return [] if self.unet.latent is None else list(self.unet.latent[-2].parameters())
-
-    def translated(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        return weights
 
 
 class SiameseUnetRecognizer(nn.Module):
@@ -146,12 +275,12 @@ class SiameseUnetRecognizer(nn.Module):
     start at zero: the posterior depends on x0 and on the mask from the first step.
     """
 
-    def __init__(self, shape: Sequence[int], vocab_size: int, size: UnetSize | None = None, *, latent_dim: int) -> None:
+    def __init__(self, shape: Sequence[int], vocab_size: int, settings: UnetSettings, *, latent_dim: int) -> None:
         super().__init__()
-        shape, size = image_shape(shape), size or UnetSize()
-        self.unet = TokenUnet(shape, vocab_size, size, latent_dim=None)
+        shape = image_shape(shape)
+        self.unet = TokenUnet(shape, vocab_size, settings, latent_dim=None)
         halvings = max(1, (max(shape[:2]) - 1).bit_length())
-        embedding, groups = size.embedding, size.groups
+        embedding, groups = settings.embedding, settings.groups
         layers: list[nn.Module] = [nn.Conv2d(embedding, embedding, 3, padding=1)]
         for left in reversed(range(halvings)):
             planes = embedding if left else 2 * latent_dim

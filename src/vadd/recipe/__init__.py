@@ -22,16 +22,6 @@ from vadd.recipe.diffusion import Diffusion
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.loading import load_recipe
 from vadd.recipe.models import COMPARED_ONLY, EVERY_MODEL, MODELS, ModelFacts
-from vadd.recipe.network import (
-    MlpNetwork,
-    Network,
-    OwnNetwork,
-    ResidualNetwork,
-    ShortTransformerNetwork,
-    TableNetwork,
-    TransformerNetwork,
-    UnetNetwork,
-)
 from vadd.recipe.own_data import (
     recipe_for_array,
     recipe_for_examples,
@@ -69,22 +59,14 @@ __all__ = [
     "FolderData",
     "GivenData",
     "LatentSection",
-    "MlpNetwork",
     "MnistData",
     "ModelFacts",
-    "Network",
-    "OwnNetwork",
     "Recipe",
-    "ResidualNetwork",
     "Sampling",
-    "ShortTransformerNetwork",
     "TableData",
-    "TableNetwork",
     "TextData",
     "ToyData",
     "Training",
-    "TransformerNetwork",
-    "UnetNetwork",
     "differences",
     "flatten",
     "how_computed",

@@ -6,10 +6,8 @@ from torch import nn
 
 from vadd.core import CodedLatent, FlowPrior, GaussianLatent, Latent, NoLatent, SharedLatent
 from vadd.data import ExampleFormat
-from vadd.errors import UserError
 from vadd.networks import CouplingFlow, SequenceFlow, StateReader
-from vadd.recipe import LatentSection, OwnNetwork, Recipe
-from vadd.recipe.build_networks import build_recognizer
+from vadd.recipe import LatentSection, Recipe
 
 LATENTS: dict[str, Callable[[LatentSection, nn.Module, int, int], Latent]] = {
     "per-state": lambda section, recognizer, dim, vocab_size: GaussianLatent(recognizer, dim, section.particles),
@@ -29,17 +27,13 @@ def build_latent(recipe: Recipe, format: ExampleFormat, recognizer: nn.Module | 
 def build_prior(recipe: Recipe, format: ExampleFormat, *, conditional: bool) -> FlowPrior:
     """An untrained flow over z; ``conditional`` gives it a reader of states, a network like the recognition model."""
     section, settings, dim = recipe.latent, recipe.latent.flow, recipe.latent.size(format.shape)
-    if conditional and isinstance(recipe.network, OwnNetwork):
-        raise UserError(
-            "a conditional prior reads states by a network of the recipe, which is not for networks of one's own"
-        )
     size = {"transforms": settings.transforms, "width": settings.width}
 
     def reader(numbers: int, share: int | None = None) -> StateReader | None:
         """It writes two contexts' worth of ``numbers``, as a recognition model writes means and log-stds."""
         if not conditional:
             return None
-        return StateReader(build_recognizer(recipe.network, format, numbers), share)
+        return StateReader(recipe.network.build_recognizer(format, numbers), share)
 
     # Labels are one more thing to read, with a place for none.
     classes = len(format.labels or ())

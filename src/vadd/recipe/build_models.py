@@ -9,17 +9,16 @@ from vadd.core import LabelledLatent, Latent, MaskedDiffusion, NoLatent
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.models import Autoregressive, LearnedEnergy, ScoreEntropy, UniformDiffusion, ValueRates
-from vadd.networks import ResidualDenoiser
+from vadd.networks import CustomNetworks, ResidualDenoiser
 from vadd.recipe import Recipe
 from vadd.recipe.build_diffusion import build_schedule
 from vadd.recipe.build_latents import build_latent
-from vadd.recipe.build_networks import NETWORKS, OwnNetworks, build_denoiser, build_recognizer
 
 KERNELS: dict[str, type[MaskedDiffusion]] = {"mask": MaskedDiffusion, "uniform": UniformDiffusion}
 """What noise does to a value."""
 
 
-def build_model(recipe: Recipe, format: ExampleFormat, own: OwnNetworks | None = None) -> MaskedDiffusion:
+def build_model(recipe: Recipe, format: ExampleFormat, own: CustomNetworks | None = None) -> MaskedDiffusion:
     """The untrained model for examples of this ``format``, initialised from the recipe's seed without touching the
     global generator. It does not score the pad of the format. Networks of one's ``own`` come as they are.
     """
@@ -48,9 +47,9 @@ def _about(format: ExampleFormat) -> dict[str, Any]:
 def _with_latent(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
     section, shape = recipe.latent, format.shape
     # First the denoiser, then the recognition model: the order is part of what a seed means.
-    denoiser = build_denoiser(recipe.network, format, section.width(shape) + len(format.labels or ()))
+    denoiser = recipe.network.build_denoiser(format, section.width(shape) + len(format.labels or ()))
     dim = section.size(shape)
-    recognizer = build_recognizer(recipe.network, format, dim) if dim else None
+    recognizer = recipe.network.build_recognizer(format, dim) if dim else None
     latent = build_latent(recipe, format, recognizer)
     latent = _labelled(latent, recipe, format)
     return KERNELS[recipe.diffusion.noise](denoiser, build_schedule(recipe.diffusion), latent, **_about(format))
@@ -66,44 +65,40 @@ def _labelled(latent: Latent, recipe: Recipe, format: ExampleFormat) -> Latent:
     return LabelledLatent(len(format.labels), latent, dropout, format.label_shares, recognized=recognized)
 
 
-def _of_own_networks(recipe: Recipe, format: ExampleFormat, own: OwnNetworks) -> MaskedDiffusion:
+def _of_own_networks(recipe: Recipe, format: ExampleFormat, own: CustomNetworks) -> MaskedDiffusion:
     denoiser, recognizer = own.copies()
     latent = build_latent(recipe, format, recognizer) if recipe.has_latent else None
     return KERNELS[recipe.diffusion.noise](denoiser, build_schedule(recipe.diffusion), latent, **_about(format))
 
 
 def _without_latent(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
-    denoiser = build_denoiser(recipe.network, format, len(format.labels) if format.labels else None)
+    denoiser = recipe.network.build_denoiser(format, len(format.labels) if format.labels else None)
     latent = _labelled(NoLatent(), recipe, format)
     return KERNELS[recipe.diffusion.noise](denoiser, build_schedule(recipe.diffusion), latent, **_about(format))
 
 
 def _scores(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
-    denoiser = build_denoiser(recipe.network, format, None)
+    denoiser = recipe.network.build_denoiser(format, None)
     if isinstance(denoiser, ResidualDenoiser):
         denoiser.differences_only = False
     return ScoreEntropy(denoiser, build_schedule(recipe.diffusion), pad=format.pad)
 
 
 def _value_rates(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
-    denoiser = build_denoiser(recipe.network, format, None)
+    denoiser = recipe.network.build_denoiser(format, None)
     return ValueRates(denoiser, build_schedule(recipe.diffusion), pad=format.pad)
 
 
 def _energy(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
     """The energy is a network like the recognition model: it reads x0 and xt, and writes one number."""
-    denoiser = build_denoiser(recipe.network, format, None)
-    numbers = format.positions if recipe.network.kind == "short-transformer" else 1
-    energy = build_recognizer(recipe.network, format, numbers)
+    denoiser = recipe.network.build_denoiser(format, None)
+    numbers = format.positions if recipe.network.divides_latent else 1
+    energy = recipe.network.build_recognizer(format, numbers)
     return LearnedEnergy(denoiser, build_schedule(recipe.diffusion), energy, format.pad)
 
 
 def _autoregressive(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
-    build = NETWORKS[recipe.network.kind].causal
-    if build is None:
-        raise UserError(f"network.kind={recipe.network.kind} has no form that reads from left to right")
-    network = build(format.shape, format.vocab_size, **recipe.network.denoiser_settings())
-    return Autoregressive(network, build_schedule(recipe.diffusion), pad=format.pad)
+    return Autoregressive(recipe.network.build_causal(format), build_schedule(recipe.diffusion), pad=format.pad)
 
 
 MODEL_BUILDERS: dict[str, Callable[[Recipe, ExampleFormat], MaskedDiffusion]] = {

@@ -80,9 +80,9 @@ def upper_bound(recipe: Recipe, format: ExampleFormat, devices: int) -> int:
     latent, particles = (
         (section.width(format.shape), section.particles * max(1, section.codes)) if recipe.has_latent else (0, 1)
     )
-    networks = [recipe.network.denoiser_settings()]
+    networks = [recipe.network.values_of("denoiser")]
     if recipe.has_latent:
-        networks.append(recipe.network.recognizer_settings())
+        networks.append(recipe.network.values_of("recognizer"))
     weights = kept = 0
     for network in networks:
         width, blocks = _width(network), int(network.get("depth") or network["blocks"]) + 2
@@ -147,7 +147,7 @@ def heaviest_key(recipe: Recipe, format: ExampleFormat) -> str:
 
 def _sizes(recipe: Recipe) -> Iterator[tuple[str, int]]:
     """Keys that say how large networks, latent and vocabulary are."""
-    chosen = recipe.network.denoiser_settings()
+    chosen = recipe.network.values_of("denoiser")
     for key, value in flatten(recipe.model_dump(mode="json")):
         size = chosen.get(key.removeprefix("network.")) if value is None else value
         if type(size) is int and size > 1 and (key.startswith("network.") or key in (*LATENTS, *VOCABULARIES)):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from vadd.recipe.network import TIME_FEATURES, TIME_KEYS
+from vadd.networks import NETWORKS
 
 ModelName = Literal["vadd", "mdlm", "md4", "genmd4", "radd", "d3pm", "sedd", "edlm", "udlm", "vadd-uniform", "ar"]
 
@@ -184,10 +184,10 @@ def with_model(content: Mapping[str, Any], model: str) -> dict[str, Any]:
         return new
     if facts.network_kinds and new["network"]["kind"] not in facts.network_kinds:
         new["network"] = facts.networks
-    keys = TIME_KEYS.get(new["network"]["kind"])
-    if facts.sees_time is not None and keys is not None:
-        value: Any = TIME_FEATURES[new["network"]["kind"]] if facts.sees_time else 0
-        for key in reversed(keys):
+    network = NETWORKS.get(new["network"]["kind"])
+    if facts.sees_time is not None and network is not None and network.time_key is not None:
+        value: Any = network.usual_time_features if facts.sees_time else 0
+        for key in reversed(network.time_key.split(".")):
             value = {key: value}
         new["network"] = _laid_over(new["network"], value)
     return _laid_over(new, facts.settings)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from vadd.networks import MlpSettings, ResidualSettings
+from vadd.networks.mlp import MlpDenoiserSettings, MlpRecognizerSettings
 from vadd.recipe.data import ArrayData, Data, FolderData, TableData, TextData
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.loading import load_recipe
-from vadd.recipe.network import MlpDenoiserSection, MlpNetwork, MlpRecognizerSection, ResidualNetwork
 from vadd.recipe.recipe import Recipe, name_from
 from vadd.recipe.training import Training
 
@@ -73,11 +74,11 @@ def recipe_for_examples(data: Data, name: str, examples: int, shape: Sequence[in
         name=name_from(name),
         about=f"{examples} examples of {positions} values in 0..{vocab_size - 1}",
         data=data,
-        network=MlpNetwork(
+        network=MlpSettings(
             width=width,
             value_embedding=features,
-            denoiser=MlpDenoiserSection(depth=4, latent_frequencies=(1, 2, 4) if latent.dim <= 4 else ()),
-            recognizer=MlpRecognizerSection(depth=2),
+            denoiser=MlpDenoiserSettings(depth=4, latent_frequencies=(1, 2, 4) if latent.dim <= 4 else ()),
+            recognizer=MlpRecognizerSettings(depth=2),
         ),
         latent=latent,
         training=Training(steps=steps, batch=batch, learning_rate=1e-3, warmup_steps=min(200, steps // 10)),
@@ -121,7 +122,7 @@ def recipe_for_folder(path: Path, side: int, channels: Literal[1, 3], levels: in
         name=name_from(path.resolve().name),
         about=f"images of a folder, {side} x {side} in {colour}, {levels} values per channel",
         data=FolderData(path=str(path.resolve()), size=side, channels=channels, levels=levels),
-        network=ResidualNetwork(width=width, value_embedding=features),
+        network=ResidualSettings(width=width, value_embedding=features),
         latent=LatentSection(dim=32),
         training=Training(steps=steps, batch=64, learning_rate=1e-3, warmup_steps=min(100, steps // 10), clip=1.0),
     )

@@ -10,12 +10,12 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from vadd.errors import UserError
+from vadd.networks import MlpSettings, Network
 from vadd.parsing import parse_yaml
 from vadd.recipe.data import Data
 from vadd.recipe.diffusion import Diffusion, MaskDrawName
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.models import MODELS, ModelName, with_model
-from vadd.recipe.network import MlpNetwork, Network, sees_time
 from vadd.recipe.sampling import Sampling
 from vadd.recipe.training import Training
 from vadd.recipe.upgrade import upgraded
@@ -32,7 +32,7 @@ class Recipe(Section):
     model: ModelName = "vadd"
     seed: int = Field(0, ge=0, lt=2**63)
     data: Data
-    network: Network = MlpNetwork()
+    network: Network = Field(MlpSettings(), discriminator="kind")
     latent: LatentSection = LatentSection()
     diffusion: Diffusion = Diffusion()
     training: Training = Training()
@@ -102,7 +102,7 @@ class Recipe(Section):
             raise ValueError(
                 "diffusion.noise=uniform goes with diffusion.schedule=linear and diffusion.mask_draw=levels or steps"
             )
-        if not sees_time(self.network):
+        if not self.network.sees_time:
             raise ValueError("diffusion.noise=uniform needs a network that sees t: time_features above 0")
         return self
 

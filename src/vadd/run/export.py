@@ -6,7 +6,8 @@ from pathlib import Path, PurePath
 
 from vadd.errors import UserError
 from vadd.files import checksum, whole_path, write_json
-from vadd.recipe import OwnNetwork, Recipe
+from vadd.networks import CustomSettings
+from vadd.recipe import Recipe
 from vadd.recipe.building import build_model
 from vadd.run.archive import Archive
 from vadd.run.checkpoint import check_fit, read_weights, save_tensors
@@ -52,7 +53,7 @@ def export(
     if results is not None:
         results.check(recipe, step)
     format = read_format(directory, recipe, read_tokenizer(directory))
-    if not isinstance(recipe.network, OwnNetwork):  # of these only their owner knows the shapes
+    if not isinstance(recipe.network, CustomSettings):  # of these only their owner knows the shapes
         problem = f"the weights in {chosen} do not fit the recipe of its run"
         check_fit(weights, partial(build_model, recipe, format), problem)
     published = without_paths(recipe)

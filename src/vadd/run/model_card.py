@@ -8,7 +8,8 @@ import yaml
 
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
-from vadd.recipe import OwnNetwork, Recipe, TextData, flatten
+from vadd.networks import CustomSettings
+from vadd.recipe import Recipe, TextData, flatten
 from vadd.run.status import latent_verdict
 
 METHODS = {
@@ -98,7 +99,7 @@ def model_card(
 
 def _networks(recipe: Recipe) -> str:
     """What opening the model takes besides its place."""
-    if not isinstance(recipe.network, OwnNetwork):
+    if not isinstance(recipe.network, CustomSettings):
         return ""
     given = {"denoiser": recipe.network.denoiser, "recognizer": recipe.network.recognizer}
     return "".join(f", {name}={kind}(...)" for name, kind in given.items() if kind is not None)

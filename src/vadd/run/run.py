@@ -20,10 +20,11 @@ from vadd.kinds.table import TableCodec
 from vadd.kinds.table.reading import from_frame
 from vadd.kinds.text.tokenizers import Tokenizer, refuse_other
 from vadd.models import EnergyOfAnother, EnergyWeighted
+from vadd.networks import CustomNetworks, CustomSettings
 from vadd.parallel import Processes, default_device
 from vadd.progress import Progress, silent
-from vadd.recipe import OwnNetwork, Recipe
-from vadd.recipe.building import OwnNetworks, build_dataset, build_model, build_prior
+from vadd.recipe import Recipe
+from vadd.recipe.building import build_dataset, build_model, build_prior
 from vadd.run.archive import Archive
 from vadd.run.checkpoint import check_fit, read_weights
 from vadd.run.chunks import bytes_per_row, chunk_size
@@ -426,13 +427,13 @@ def load(
         directory, recipe, chosen = RunDirectory(exported.path), exported.recipe, exported.path
         step, weights, tokenizer = exported.step, exported.weights(), read_tokenizer(directory)
         format = exported_format(exported, tokenizer)
-    if own is not None and not isinstance(recipe.network, OwnNetwork):
+    if own is not None and not isinstance(recipe.network, CustomSettings):
         raise UserError(f"{path} has networks of its recipe ({recipe.network.kind}); none of your own are needed")
     problem = f"the weights in {chosen} do not fit the recipe of {path}"
     # Every position and every value has some weight: absurd sizes need not even be built on the meta device.
     if max(format.positions, format.vocab_size) > sum(tensor.numel() for tensor in weights.values()) and own is None:
         raise UserError(problem)
-    if not isinstance(recipe.network, OwnNetwork):
+    if not isinstance(recipe.network, CustomSettings):
         check_fit(weights, partial(build_model, recipe, format), problem)
     model = build_model(recipe, format, own)
     try:
@@ -449,12 +450,12 @@ def load(
     return run
 
 
-def given_networks(denoiser: nn.Module | None, recognizer: nn.Module | None) -> OwnNetworks | None:
+def given_networks(denoiser: nn.Module | None, recognizer: nn.Module | None) -> CustomNetworks | None:
     if denoiser is None:
         if recognizer is not None:
             raise UserError("a custom recognizer needs a custom denoiser: denoiser=...")
         return None
-    return OwnNetworks(denoiser, recognizer)
+    return CustomNetworks(denoiser, recognizer)
 
 
 def _use_priors(run: Run, place: Path, choice: PriorChoice) -> None:

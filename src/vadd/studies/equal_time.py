@@ -19,7 +19,7 @@ from vadd.parallel import Processes
 from vadd.parsing import read_json
 from vadd.progress import Progress
 from vadd.recipe import Recipe, Training
-from vadd.recipe.building import build_dataset, build_prior, rows_at_once
+from vadd.recipe.building import build_dataset, build_prior
 from vadd.run.directory import RunDirectory, step_of
 from vadd.run.run import Run
 from vadd.studies.ensure import ensure_trained
@@ -87,7 +87,7 @@ def lengths_in(recipe: Recipe, seconds: float) -> Lengths:
 
 def _fit_in(recipe: Recipe, model: MaskedDiffusion, data: DiscreteDataset, seconds: float) -> tuple[int, int]:
     """How many steps the fit of a prior takes in so much processor time, and how many examples it reads before."""
-    settings, rows = recipe.latent.flow, rows_at_once(recipe.network)
+    settings, rows = recipe.latent.flow, recipe.network.rows_at_once
     some = data.train[: READ_TIMED * rows]
     posteriors_of(model, some[:1], rows)
     began = time.process_time()

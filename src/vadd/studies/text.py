@@ -11,8 +11,9 @@ from vadd.errors import UserError
 from vadd.evaluation import RunReport
 from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.metrics import TextMetrics
+from vadd.networks import ShortTransformerSettings
 from vadd.progress import Progress
-from vadd.recipe import Recipe, ShortTransformerNetwork, TextData
+from vadd.recipe import Recipe, TextData
 from vadd.report.page import PageSection
 from vadd.report.tables import Cell, Table, model_label, sample_counts
 from vadd.report.text_tables import judge_note
@@ -109,7 +110,7 @@ def _in_equal_time(recipe: Recipe) -> Recipe:
 
     A step of VADD took 1.11 to 1.15 times MDLM's.
     """
-    if recipe.model != "mdlm" or not isinstance(recipe.network, ShortTransformerNetwork):
+    if recipe.model != "mdlm" or not isinstance(recipe.network, ShortTransformerSettings):
         return recipe
     return recipe.with_overrides([f"training.steps={round(1.12 * recipe.training.steps)}"])
 

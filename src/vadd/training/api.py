@@ -11,10 +11,11 @@ from torch import nn
 
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
+from vadd.networks import CustomNetworks
 from vadd.parallel import is_main
 from vadd.progress import console, silent
 from vadd.recipe import Recipe
-from vadd.recipe.building import OwnNetworks, build_dataset
+from vadd.recipe.building import build_dataset
 from vadd.recipe.keywords import with_settings
 from vadd.recipe.models import ModelName
 from vadd.run.directory import RunDirectory
@@ -106,7 +107,7 @@ class _Wanted:
     """What changes the recipe of the data."""
 
     settings: Mapping[str, Any]
-    own: OwnNetworks | None
+    own: CustomNetworks | None
 
     @property
     def model(self) -> str:

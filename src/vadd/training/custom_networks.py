@@ -5,15 +5,15 @@ from typing import Any
 from vadd.core.checking import check, latent_size
 from vadd.data import ExampleFormat
 from vadd.errors import UserError
+from vadd.networks import CustomNetworks
 from vadd.progress import warn
 from vadd.recipe import Recipe
-from vadd.recipe.building import OwnNetworks
 from vadd.recipe.recipe import validate
 
 MODELS = ("vadd", "mdlm")
 
 
-def with_own_networks(recipe: Recipe, own: OwnNetworks) -> Recipe:
+def with_own_networks(recipe: Recipe, own: CustomNetworks) -> Recipe:
     """The recipe of a run with these networks; refused where they break the protocol."""
     if recipe.model not in MODELS:
         raise UserError(f"networks of your own go with model={' or '.join(MODELS)}, not {recipe.model}")
@@ -23,7 +23,8 @@ def with_own_networks(recipe: Recipe, own: OwnNetworks) -> Recipe:
     if needs_recognizer and own.recognizer is None:
         raise UserError(
             "model=vadd needs a recognition model beside the denoiser: recognizer=..., for example "
-            "vadd.networks.SiameseMlpRecognizer(positions, vocab_size, latent_dim=...); model='mdlm' needs none"
+            "vadd.networks.SiameseMlpRecognizer(positions, vocab_size, MlpSettings(), latent_dim=...); "
+            "model='mdlm' needs none"
         )
     if not needs_recognizer and own.recognizer is not None:
         raise UserError("a recognition model is for model=vadd with a latent.dim above 0")
@@ -35,7 +36,7 @@ def with_own_networks(recipe: Recipe, own: OwnNetworks) -> Recipe:
     return validate(recipe.model_dump(mode="json") | changes, recipe.name)
 
 
-def _refuse_broken(recipe: Recipe, own: OwnNetworks) -> None:
+def _refuse_broken(recipe: Recipe, own: CustomNetworks) -> None:
     codes = recipe.latent.codes if recipe.has_latent else 0
     if not codes:
         found = check(own.denoiser, own.recognizer)
@@ -50,11 +51,11 @@ def _refuse_broken(recipe: Recipe, own: OwnNetworks) -> None:
         warn(note)
 
 
-def _sizes(own: OwnNetworks) -> tuple[int, int]:
+def _sizes(own: CustomNetworks) -> tuple[int, int]:
     return int(own.denoiser.positions), int(own.denoiser.vocab_size)  # type: ignore[arg-type]  # checked before
 
 
-def check_sizes(own: OwnNetworks, format: ExampleFormat) -> None:
+def check_sizes(own: CustomNetworks, format: ExampleFormat) -> None:
     """Refuse networks that are made for other examples."""
     positions, vocab_size = _sizes(own)
     if (positions, vocab_size) != (format.positions, format.vocab_size):

@@ -13,9 +13,9 @@ from vadd.errors import UserError
 
 if TYPE_CHECKING:
     from vadd.data import DiscreteDataset
+    from vadd.networks import CustomNetworks
     from vadd.progress import Progress
     from vadd.recipe import Recipe
-    from vadd.recipe.building import OwnNetworks
     from vadd.run.directory import RunDirectory
 
 
@@ -25,7 +25,7 @@ class Job:
     directory: "RunDirectory"
     resume: bool = False
     overwrite: bool = False
-    own: "OwnNetworks | None" = None
+    own: "CustomNetworks | None" = None
     """Networks to train in place of the recipe's."""
 
 

@@ -17,10 +17,11 @@ from vadd.core.masking import BatchPart, Masking
 from vadd.core.randomness import MASKS, ShuffledBatches, seed_dropout, step_generator
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
+from vadd.networks import CustomNetworks
 from vadd.parallel import Processes, held_by_main_process, is_main
 from vadd.progress import warn
 from vadd.recipe import Recipe
-from vadd.recipe.building import OwnNetworks, build_mask_draw, build_model, rows_at_once
+from vadd.recipe.building import build_mask_draw, build_model
 from vadd.run.archive import Archive
 from vadd.run.checkpoint import TrainingState, checkpoint_bytes, read_checkpoint
 from vadd.run.directory import RunDirectory
@@ -64,7 +65,7 @@ def train(
     *,
     resume: bool = False,
     callbacks: Callbacks = Callbacks(),  # noqa: B008  # frozen
-    own: OwnNetworks | None = None,
+    own: CustomNetworks | None = None,
     silent: bool = False,
 ) -> Outcome:
     """Train what ``recipe`` describes on its ``data``; the directory must have been made by ``RunDirectory.create``.
@@ -93,7 +94,7 @@ class Trainer:
         *,
         resume: bool = False,
         callbacks: Callbacks = Callbacks(),  # noqa: B008  # frozen
-        own: OwnNetworks | None = None,
+        own: CustomNetworks | None = None,
     ) -> None:
         self.recipe, self.directory, self.settings, self.data = recipe, directory, recipe.training, data
         self.stop_request = StopRequest()
@@ -332,7 +333,7 @@ class Trainer:
     def _evaluate(self, step: int, display: TrainingDisplay) -> HeldOut:
         """The averaged weights on held-out examples."""
         with self.window.paused():
-            rows = rows_at_once(self.recipe.network)
+            rows = self.recipe.network.rows_at_once
             labels = None if self.data.label_names is None else self.data.test_labels
             found = judge(self.ema.averaged, self.data.test, self.recipe.seed, rows, self.processes, labels)
         display.note(found.objective.loss.item(), found.health.verdict if found.health else "")

@@ -20,10 +20,11 @@ from vadd.core.patterns import InfillMasks
 from vadd.core.randomness import PRIOR, seed_dropout, step_generator
 from vadd.errors import Interrupted, UserError
 from vadd.files import remove
+from vadd.networks import CustomNetworks
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent, warn
 from vadd.recipe import Training
-from vadd.recipe.building import OwnNetworks, build_prior, rows_at_once
+from vadd.recipe.building import build_prior
 from vadd.run.archive import Archive
 from vadd.run.checkpoint import TrainingState, read_checkpoint, read_weights, write_checkpoint
 from vadd.run.directory import PriorName, RunDirectory
@@ -112,7 +113,7 @@ class _Fit:
     def run_steps(self) -> FittedPrior:
         began = saved = time.perf_counter()
         train = self.run.data.train[: self.settings.examples]
-        rows = rows_at_once(self.run.recipe.network)
+        rows = self.run.recipe.network.rows_at_once
         posterior = posteriors_of(self.model, train, rows, self.train_labels, self.progress)
         if self.train_labels is not None:
             self.unlabelled = posteriors_of(self.model, train, rows, None, self.progress)
@@ -215,7 +216,9 @@ def divergence_from_priors(
     return float(posterior.kl_to_standard_normal().sum(-1).mean()), float(kl)
 
 
-def fit_priors_of_recipe(path: Path, progress: Progress = silent, own: OwnNetworks | None = None) -> list[FittedPrior]:
+def fit_priors_of_recipe(
+    path: Path, progress: Progress = silent, own: CustomNetworks | None = None
+) -> list[FittedPrior]:
     """What ``latent.prior`` of a finished run's recipe asks for, as far as it is not there yet."""
     directory = RunDirectory(path)
     recipe = directory.recipe()

@@ -61,5 +61,5 @@ def _foreign(source: str, recipe: Recipe, format: ExampleFormat) -> dict[str, Te
         found = load_file(source)
     except (OSError, SafetensorError) as error:
         raise UserError(f"cannot read {source}: {error}") from None
-    heads = recipe.network.denoiser_settings()["heads"]
+    heads = recipe.network.values_of("denoiser")["heads"]
     return dict(transformer_weights(found, vocab_size=format.vocab_size, heads=heads))

@@ -1,0 +1,231 @@
+"""Layers that several networks share."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+DENSE_ROWS = 17
+"""Tables of at most this many rows are summed as a matrix product of one-hot tokens: on a CPU faster than look-ups."""
+
+Layer = TypeVar("Layer", nn.Conv2d, nn.Linear)
+
+
+def zeroed(layer: Layer) -> Layer:
+    for parameter in layer.parameters():
+        nn.init.zeros_(parameter)
+    return layer
+
+
+def mean_and_log_std(out: Tensor, low: float = -8.0, high: float = 3.0) -> tuple[Tensor, Tensor]:
+    """(..., 2d) -> mean and log standard deviation, (..., d) each: the last step of every recognition model.
+
+    A bounded scale keeps one bad step from ending in infinities; no useful posterior comes near the limits.
+    """
+    mean, log_std = out.chunk(2, dim=-1)
+    return mean, torch.clamp(log_std, low, high)
+
+
+class DenoiserBase(nn.Module):
+    """(xt, z, t, where) -> logits (M, V) at the M true entries of ``where``; see :class:`vadd.core.model.Denoiser`.
+
+    ``latent_dim=None`` is the MDLM denoiser. A denoiser with a latent can start from the weights of one without, see
+    :mod:`vadd.networks.warm_start`.
+    """
+
+    latent: nn.Module | None
+    time: nn.Module | None
+
+    def __init__(self, positions: int, vocab_size: int, *, uses_time: bool) -> None:
+        super().__init__()
+        self.positions, self.vocab_size, self.uses_time = positions, vocab_size, uses_time
+
+    def conditioned(self, hidden: Tensor, z: Tensor | None, t: Tensor) -> Tensor:
+        """``hidden`` (B, width) with z and t added, where the network reads them."""
+        if self.latent is not None:
+            hidden = hidden + self.latent(z)
+        if self.time is not None:
+            hidden = hidden + self.time(t)
+        return hidden
+
+    def latent_input_weights(self) -> list[nn.Parameter]:
+        """The last linear map on the way from z into the network: where it is zero, z has no effect."""
+        maps = [m for name, m in self.named_modules() if "latent" in name.split(".") and isinstance(m, nn.Linear)]
+        return list(maps[-1].parameters()) if maps else []
+
+    def translated(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The weights of the same network without a latent, under the names that this one has for them."""
+        return weights
+
+
+class TokenReader(nn.Module):
+    """Tokens (B, N) -> (B, width). One state for all examples, an expanded tensor, is read once."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        if len(tokens) > 1 and tokens.stride(0) == 0:
+            return self.read(tokens[:1]).expand(len(tokens), -1)
+        return self.read(tokens)
+
+    def read(self, tokens: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+def smooth_rows(vocab_size: int, width: int, smoothness: float) -> Tensor:
+    """(V, width): random sinusoids of the value with about ``smoothness`` periods over the range."""
+    value = torch.arange(vocab_size)[:, None] / vocab_size
+    frequency, phase = smoothness * torch.randn(width), torch.rand(width)
+    return math.sqrt(2) * torch.sin(2 * math.pi * (frequency * value + phase))
+
+
+class TokenEmbedding(TokenReader):
+    """The sum over positions of each position's own table with V + 1 rows.
+
+    ``smoothness`` > 0 starts neighbouring values alike: a good start where values are ordered (coordinates, grey
+    levels).
+    """
+
+    offsets: Tensor
+
+    def __init__(self, positions: int, vocab_size: int, width: int, smoothness: float = 0.0) -> None:
+        super().__init__()
+        self.rows = vocab_size + 1
+        self.table = nn.Parameter(torch.randn(positions * self.rows, width))
+        self.register_buffer("offsets", torch.arange(positions) * self.rows, persistent=False)
+        if smoothness > 0:
+            rows = self.table.detach().view(positions, self.rows, width)
+            for position in range(positions):
+                rows[position, :vocab_size] = smooth_rows(vocab_size, width, smoothness)
+        # The sum over positions should not grow with their number: from N = 2 on, keep the variance of two.
+        self.table.detach().mul_(math.sqrt(2 / max(positions, 2)))
+
+    def read(self, tokens: Tensor) -> Tensor:
+        if self.rows > DENSE_ROWS:
+            return F.embedding_bag(tokens + self.offsets, self.table, mode="sum")
+        # The sum of all rows 0, and differences to it: a value that does not occur needs no column, which for clean
+        # binary images leaves a third of the product. On a GPU reading the largest value would wait for the device.
+        last = int(tokens.max()) if tokens.is_cpu and tokens.numel() else self.rows - 1
+        # unbind, not slices: a slice's gradient is a whole table of zeros with the slice in it.
+        base, *above = self.table.view(-1, self.rows, self.table.shape[1]).unbind(1)
+        present = [(tokens == value).to(base.dtype) for value in range(1, last + 1)]
+        if not present:
+            return base.sum(0).expand(len(tokens), -1)
+        differences = torch.cat([row - base for row in above[:last]])
+        return torch.addmm(base.sum(0), torch.cat(present, dim=1), differences)
+
+
+class FactorisedEmbedding(TokenReader):
+    """Each value as ``features`` numbers, the same at every position, and one linear map of all of an example.
+
+    A table for every position and N x V outputs hold 2 N V width weights, two hundred million for fifty thousand
+    values at four positions; this and :class:`FactorisedReadout` hold (V + N width) times ``features``.
+    """
+
+    def __init__(self, positions: int, vocab_size: int, width: int, features: int, smoothness: float = 0.0) -> None:
+        super().__init__()
+        rows = torch.randn(vocab_size + 1, features)
+        if smoothness > 0:
+            rows[:vocab_size] = smooth_rows(vocab_size, features, smoothness)
+        self.table = nn.Parameter(rows)
+        # The variance of the output does not depend on the number of positions: 2, as that of the summed tables.
+        self.mix = nn.Parameter(torch.randn(width, positions * features) * math.sqrt(2 / (positions * features)))
+
+    def read(self, tokens: Tensor) -> Tensor:
+        return F.linear(F.embedding(tokens, self.table).flatten(1), self.mix)
+
+
+class FactorisedReadout(nn.Module):
+    """A vector (B, width) -> logits (M, V) at the M of the B x N positions that are ``wanted``, by their numbers."""
+
+    def __init__(self, positions: int, vocab_size: int, width: int, features: int) -> None:
+        super().__init__()
+        self.positions, self.features = positions, features
+        self.unmix = nn.Linear(width, positions * features)
+        self.table = nn.Parameter(torch.randn(vocab_size, features) / math.sqrt(features))
+        # How often a value occurs at a position needs no features.
+        self.bias = nn.Parameter(torch.zeros(positions, vocab_size))
+
+    def forward(self, hidden: Tensor, wanted: Tensor) -> Tensor:
+        seen = self.unmix(hidden).view(-1, self.features).index_select(0, wanted)
+        return F.linear(seen, self.table) + F.embedding(wanted % self.positions, self.bias)
+
+
+def token_embedding(
+    positions: int, vocab_size: int, width: int, value_embedding: int | None, smoothness: float = 0.0
+) -> TokenReader:
+    """With a table for each position, or one of ``value_embedding`` numbers a value for all."""
+    if value_embedding is None:
+        return TokenEmbedding(positions, vocab_size, width, smoothness)
+    return FactorisedEmbedding(positions, vocab_size, width, value_embedding, smoothness)
+
+
+class TimeEmbedding(nn.Module):
+    """Times (B,) -> (B, width): sinusoids of t, then one hidden layer."""
+
+    frequencies: Tensor
+
+    def __init__(self, features: int, width: int) -> None:
+        super().__init__()
+        # Periods from 2 pi to 2 pi / 1000, evenly spaced in the logarithm: t is resolved to about a thousandth.
+        frequencies = torch.logspace(0, 3, features // 2)
+        self.register_buffer("frequencies", frequencies, persistent=False)
+        self.layers = nn.Sequential(nn.Linear(2 * len(frequencies), width), nn.ELU(), nn.Linear(width, width))
+
+    def forward(self, t: Tensor) -> Tensor:
+        angles = t[:, None] * self.frequencies
+        embedded: Tensor = self.layers(torch.cat([angles.sin(), angles.cos()], dim=-1))
+        return embedded
+
+
+def time_embedding(features: int, width: int) -> TimeEmbedding | None:
+    return TimeEmbedding(features, width) if features else None
+
+
+def latent_embedding(dim: int | None, width: int) -> nn.Sequential | None:
+    """Latents (B, d) -> (B, width); None without a latent."""
+    if dim is None:
+        return None
+    return nn.Sequential(nn.Linear(dim, 4 * dim), nn.SiLU(), nn.Linear(4 * dim, width))
+
+
+class ResidualBlock(nn.Sequential):
+    """h + W2 act(W1 norm(h))."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__(
+            nn.LayerNorm(width), nn.Linear(width, width), nn.SiLU(), nn.Dropout(dropout), nn.Linear(width, width)
+        )
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        changed: Tensor = hidden + super().forward(hidden)  # type: ignore[no-untyped-call]
+        return changed
+
+
+class ResidualBlocks(nn.ModuleList):
+    def __init__(self, blocks: int, width: int, dropout: float) -> None:
+        super().__init__(ResidualBlock(width, dropout) for _ in range(blocks))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        for block in self:
+            hidden = block(hidden)
+        return hidden
+
+
+class SummedRecognizer(nn.Module):
+    """(x0, xt) -> mean and log standard deviation of r(z | x0, xt), each (B, d): both are read into one vector, each by
+    an embedding of its own that ``reader`` makes, and residual blocks work on that.
+    """
+
+    def __init__(
+        self, reader: Callable[[], nn.Module], *, latent_dim: int, width: int, blocks: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.clean = reader()
+        self.masked = reader()
+        self.blocks = ResidualBlocks(blocks, width, dropout)
+        self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * latent_dim))
+
+    def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        return mean_and_log_std(self.readout(self.blocks(self.clean(x0) + self.masked(xt))))
