@@ -29,9 +29,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vadd.cli.sample_files import NpyFile
 from vadd.core import MaskedDiffusion, Noise, sample, step_grid
 from vadd.core.sampling import LatentPolicy
+from vadd.kinds.files import npy_file
 from vadd.recipe import load_recipe
 from vadd.recipe.building import build_model, build_prior, example_format
 from vadd.run.directory import RunDirectory
@@ -160,7 +160,7 @@ def measure_ratio(part: str, name: str, steps: int, repeats: int) -> Result:
 def write_samples(name: str, n: int, answer: Connection) -> None:
     recipe = load_recipe(name)
     run = Run(RunDirectory("untrained"), untrained(name), recipe, example_format(recipe))
-    with tempfile.TemporaryDirectory() as place, NpyFile(Path(place) / "samples.npy", (n, *run.shape)) as file:
+    with tempfile.TemporaryDirectory() as place, npy_file(Path(place) / "samples.npy", (n, *run.shape)) as file:
         for part in run.stream(n):
             file.write(part.tokens.numpy())
     answer.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from vadd.core import ExactCount, MaskedBatch, MaskedDiffusion, objective, sample
-from vadd.data import DiscreteDataset, ExampleFormat
+from vadd.data import DiscreteDataset
+from vadd.kinds import Kind, kind_of
 from vadd.networks.transformer import SIZES
 from vadd.recipe import Recipe, load_recipe
 from vadd.recipe.building import build_model
@@ -51,7 +52,7 @@ def in_turns(first: Callable[[int], object], second: Callable[[int], object], re
     return statistics.median(seconds[0][1:]), statistics.median(seconds[1][1:])
 
 
-def gathering(recipe: Recipe, format: ExampleFormat, steps: int, repeats: int) -> dict[str, float]:
+def gathering(recipe: Recipe, format: Kind, steps: int, repeats: int) -> dict[str, float]:
     """Forward and backward pass of the denoiser, and sampling, with and without logits at the other positions."""
     plain = build_model(recipe.with_overrides(["model=mdlm"]), format)
     wasteful = MaskedDiffusion(LogitsEverywhere(plain.denoiser), plain.schedule)  # type: ignore[arg-type]
@@ -78,7 +79,7 @@ def gathering(recipe: Recipe, format: ExampleFormat, steps: int, repeats: int) -
     return results
 
 
-def iterations(recipe: Recipe, format: ExampleFormat, repeats: int) -> dict[str, float]:
+def iterations(recipe: Recipe, format: Kind, repeats: int) -> dict[str, float]:
     """Whole optimisation steps of MDLM and VADD."""
     tokens = torch.randint(format.vocab_size, (8 * recipe.training.batch, format.positions))
     data = DiscreteDataset("random", format.vocab_size, format.shape, train=tokens, test=tokens)
@@ -105,7 +106,7 @@ def main() -> None:
     recipe = load_recipe("openwebtext").with_overrides(
         [f"network.size={arguments.size}", f"training.batch={arguments.batch}"]
     )
-    format = ExampleFormat((arguments.positions,), arguments.vocab_size)
+    format = kind_of((arguments.positions,), arguments.vocab_size)
     results: dict[str, Any] = {"threads": torch.get_num_threads(), **vars(arguments)}
     print(
         f"{arguments.size}, {arguments.positions} positions, {arguments.vocab_size} values, "

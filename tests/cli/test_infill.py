@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from io import StringIO
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from rich.console import Console
 import vadd
 from tests.helpers.commands import Command
 from tests.helpers.files import contents
-from vadd.cli import infill_tasks
 from vadd.report.images import MASK_COLOUR
 
 
@@ -40,7 +40,7 @@ def test_what_was_filled_stands_out_on_a_terminal(
     assert "\x1b" not in plain.out
     stream = StringIO()
     terminal = Console(file=stream, force_terminal=True, color_system="standard", highlight=False, markup=False)
-    monkeypatch.setattr(infill_tasks, "out_console", terminal)
+    monkeypatch.setattr(sys.modules["vadd.cli.infill"], "out_console", terminal)
     vadd_command("infill", book_run, "--text", "the ___ sat", "-n", 1)
     (text,) = texts(plain.out)
     shown = stream.getvalue()

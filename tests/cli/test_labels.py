@@ -148,7 +148,7 @@ def test_labels_of_somebodys_own_array_and_a_learned_prior(tmp_path: Path, vadd_
     # Where the run goes its labels and its prior go too.
     assert vadd_command("export", run, tmp_path / "exported").code == 0
     assert torch.equal(vadd.load(tmp_path / "exported").sample(8, seed=1), vadd.load(run).sample(8, seed=1))
-    assert vadd.load(tmp_path / "exported").format.label_shares == vadd.load(run).format.label_shares
+    assert vadd.load(tmp_path / "exported").kind.label_shares == vadd.load(run).kind.label_shares
 
 
 def test_labels_of_documents(tmp_path: Path, vadd_command: Command) -> None:
@@ -177,7 +177,7 @@ def test_columns_of_a_csv_without_names_are_numbered(tmp_path: Path) -> None:
     tiny: dict[str, Any] = {"denoiser": {"width": 16, "blocks": 1}, "recognizer": {"width": 16}, "heads": 2}
     told: dict[str, Any] = {"field": 2, "label_field": 1, "labels": True, "network": tiny, "prior": "normal"}
     run = vadd.train(tmp_path / "news.csv", tmp_path / "run", steps=1, batch=4, progress=False, **told)
-    assert run.format.labels == ("1", "2")
+    assert run.kind.labels == ("1", "2")
 
 
 def test_the_label_of_a_table_is_one_of_its_columns(tmp_path: Path, vadd_command: Command) -> None:

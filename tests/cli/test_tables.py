@@ -16,13 +16,14 @@ import vadd
 from tests.helpers.commands import Command
 from tests.helpers.people import CITIES, FORMULA, train_people, write_people
 from tests.helpers.tiny import TINY_TABLE, train_in
-from vadd.cli.sample_files import csv_lines, sample_file
+from vadd.kinds.files import csv_lines
+from vadd.kinds.table.codec import data_frame
 from vadd.kinds.table.reading import read_table
 from vadd.kinds.table.schema import infer
 from vadd.recipe.building import recipe_for
 from vadd.run.directory import RunDirectory
 from vadd.run.export import export
-from vadd.run.tables import cell_probabilities, data_frame, fill_rows, sample_rows
+from vadd.run.tables import cell_probabilities, fill_rows, sample_rows
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +253,7 @@ def test_types_survive_training_sampling_and_csv(
     )
     assert train_in(folder / "run", recipe).finished
     run = vadd.load(folder / "run")
-    with sample_file(run, folder / "out.csv", 40) as file:
+    with run.kind.sample_file(folder / "out.csv", 40) as file:
         for part in run.stream(40, steps=2):
             file.write(part.tokens.numpy())
     was, now = read_table(folder / "t.csv"), read_table(folder / "out.csv")
@@ -277,6 +278,6 @@ def test_dates_that_a_frame_holds_as_text_are_dates_and_come_back_as_text(tmp_pa
     filled = run.infill_frame(frame)
     assert filled["day"].to_list()[:-1] == days
     assert filled["day"].to_list()[-1] in days
-    with sample_file(run, tmp_path / "out.parquet", 5) as file:
+    with run.kind.sample_file(tmp_path / "out.parquet", 5) as file:
         file.write(run.sample(5).numpy())
     assert {type(day) for day in read_table(tmp_path / "out.parquet").columns["day"]} <= {str, type(None)}

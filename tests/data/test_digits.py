@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits as sklearn_digits
 
 from tests.helpers.exact import properties
-from vadd.data.dataset import quantize
 from vadd.data.digits import load_digits
 from vadd.errors import UserError
+from vadd.kinds.arrays import quantize
 
 
 def test_the_split_has_all_images_once_with_their_labels() -> None:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vadd.data.dataset import quantize
-from vadd.data.inpainting import Side, half_mask, read_mask, read_pictures
 from vadd.errors import UserError
+from vadd.kinds.arrays import quantize
+from vadd.kinds.pictures import half_mask, read_mask, read_pictures
 from vadd.report.images import save_image, tokens_to_images
 
 
@@ -56,7 +56,7 @@ def test_what_is_white_is_filled_in_all_channels(tmp_path: Path) -> None:
     ],
 )
 def test_one_half_is_kept_and_the_middle_of_odd_sizes_with_it(
-    keep: Side, rows: list[int] | None, columns: list[int] | None
+    keep: str, rows: list[int] | None, columns: list[int] | None
 ) -> None:
     filled = np.array(rows or [1, 1, 1])[:, None, None] * np.array(columns or [1] * 5)[:, None]
     assert np.array_equal(half_mask(keep, (3, 5, 3)).reshape(3, 5, 3), np.broadcast_to(filled, (3, 5, 3)))

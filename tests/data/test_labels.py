@@ -53,7 +53,7 @@ def test_the_labels_of_an_array_lie_beside_it(tmp_path: Path, names: list[object
     for examples, codes in ((data.train, data.train_labels), (data.test, data.test_labels)):
         assert codes is not None
         assert [data.label_names[code] for code in codes] == [str(names[value]) for value in examples[:, 0].tolist()]
-    shares = data.format.label_shares
+    shares = data.kind.label_shares
     assert shares is not None
     assert sum(shares) == pytest.approx(1)
     assert load_array(path).label_names is None
@@ -172,7 +172,7 @@ def test_a_data_set_made_in_python_keeps_the_names_of_its_labels(tmp_path: Path)
     )
     check_dataset(data)
     save_dataset(data, tmp_path)
-    assert load_dataset(tmp_path).format == data.format
+    assert load_dataset(tmp_path).kind == data.kind
     assert load_dataset(tmp_path).label_names == ("a", "b")
     with pytest.raises(UserError, match=r"train_labels is \(4,\), not none"):
         check_dataset(DiscreteDataset("mine", 2, (2,), examples, examples, label_names=("a", "b")))

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from tests.helpers.exact import properties
 from tests.helpers.files import write
 from tests.helpers.progress import Told
-from vadd.data.dataset import Array
 from vadd.data.text import store
 from vadd.data.text.corpora import Part, Piece
 from vadd.data.text.known import open_corpus
 from vadd.data.text.store import Request, batches, sequences
-from vadd.data.text.wrapping import Wrap
 from vadd.errors import UserError
+from vadd.kinds.arrays import Array
+from vadd.kinds.text.templates import Wrap
 from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer
 
 LINES = [f"{number} " + "abcdefghij" * (number % 7) for number in range(60)]

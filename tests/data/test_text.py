@@ -20,15 +20,14 @@ from tests.helpers.fixtures import CORPORA
 from tests.helpers.text_runs import BOOK, TINY_NETWORK, text_recipe
 from tests.helpers.texts import TOPICS
 from tests.helpers.tokenizers import small_tokenizer, write_bert
-from vadd.data import ExampleFormat
 from vadd.data.text import judging_text, load_text
 from vadd.data.text.detokenizers import lm1b
 from vadd.errors import UserError
+from vadd.kinds import kind_of
 from vadd.kinds.text.tokenizers import CharacterTokenizer
 from vadd.recipe import TextData
 from vadd.recipe.building import build_dataset, recipe_for
 from vadd.run.directory import RunDirectory
-from vadd.run.formats import keep_tokenizer
 from vadd.training.loop import train
 
 
@@ -173,7 +172,7 @@ def test_a_short_text_of_ones_own_gets_a_recipe_that_fits(tmp_path: Path) -> Non
 def test_a_run_samples_text_without_its_corpus(text_run: Path) -> None:
     run = vadd.load(text_run)
     assert run.tokenizer is not None
-    assert run.format == ExampleFormat((12,), len(set(BOOK)))
+    assert run.kind == kind_of((12,), len(set(BOOK)), tokenizer=run.tokenizer)
     samples = run.sample(3, steps=4)
     texts = run.texts(samples)
     assert [len(text) for text in texts] == [12, 12, 12]
@@ -184,15 +183,14 @@ def test_a_run_samples_text_without_its_corpus(text_run: Path) -> None:
 
 def test_other_runs_have_no_texts(array_run: Path) -> None:
     run = vadd.load(array_run)
-    with pytest.raises(UserError, match="is not a run on text"):
+    with pytest.raises(UserError, match="not text"):
         run.texts(run.sample(1))
 
 
 def test_a_run_refuses_another_tokenizer_and_takes_its_own_again(text_run: Path) -> None:
-    directory = RunDirectory(text_run)
-    keep_tokenizer(directory, CharacterTokenizer(BOOK))
+    kind_of((12,), 20, tokenizer=CharacterTokenizer(BOOK)).save(text_run, "")
     with pytest.raises(UserError, match="was trained with another tokenizer"):
-        keep_tokenizer(directory, CharacterTokenizer(BOOK + "!"))
+        kind_of((12,), 20, tokenizer=CharacterTokenizer(BOOK + "!")).save(text_run, "")
 
 
 def test_a_text_that_changed_is_noticed_when_training_goes_on(tmp_path: Path) -> None:

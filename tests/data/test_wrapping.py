@@ -11,7 +11,6 @@ from tests.helpers.exact import properties
 from tests.helpers.tokenizers import small_tokenizer
 from vadd.data.text.corpora import Piece
 from vadd.data.text.wrapping import (
-    Wrap,
     check_wrapping,
     count_sequences,
     cut_sequences,
@@ -20,6 +19,7 @@ from vadd.data.text.wrapping import (
     value_type,
 )
 from vadd.errors import UserError
+from vadd.kinds.text.templates import Wrap
 from vadd.kinds.text.tokenizers import CharacterTokenizer, Tokenizer
 
 LETTERS = "abcdefgh"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.helpers.exact import properties
 from vadd.data import toy_distribution
-from vadd.data.dataset import Array
 from vadd.evaluation import entropy, histogram, jsd, mutual_information, paper_js, sampling_floor
 from vadd.evaluation.divergence import PAPER_EPSILON, Divergence, draw_histogram, kl_divergence
+from vadd.kinds.arrays import Array
 
 LN2 = math.log(2)
 probability = st.floats(min_value=0, max_value=1)

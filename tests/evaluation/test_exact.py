@@ -8,9 +8,9 @@ from tests.helpers.exact import chi_square_p_value
 from tests.helpers.tiny import tiny_recipe
 from vadd.core import MaskedDiffusion, sample
 from vadd.core.samplers import Grid
-from vadd.data import ExampleFormat
-from vadd.data.dataset import Array
 from vadd.evaluation.exact import ExactDistributions
+from vadd.kinds import kind_of
+from vadd.kinds.arrays import Array
 from vadd.recipe.building import build_model
 
 SAMPLES = 60_000
@@ -21,7 +21,7 @@ LEVEL = 1e-5
 def untrained(vocab_size: int, *overrides: str) -> MaskedDiffusion:
     """A random model; its last layer is scaled up so that predictions are far from uniform and depend on the latent."""
     recipe = tiny_recipe("network.denoiser.depth=2", "network.denoiser.latent_frequencies=[1]", *overrides)
-    model = build_model(recipe, ExampleFormat((2,), vocab_size))
+    model = build_model(recipe, kind_of((2,), vocab_size))
     torch.nn.init.normal_(model.denoiser.readout[-1].weight, generator=torch.Generator().manual_seed(1))  # type: ignore[attr-defined]
     return model.requires_grad_(False)
 
@@ -87,4 +87,4 @@ def test_the_order_of_questions_does_not_matter() -> None:
 
 def test_more_than_two_positions_are_refused() -> None:
     with pytest.raises(ValueError, match="two positions, not 3"):
-        ExactDistributions(build_model(tiny_recipe(), ExampleFormat((3,), 4)))
+        ExactDistributions(build_model(tiny_recipe(), kind_of((3,), 4)))

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from vadd.data.dataset import Array
 from vadd.evaluation.pairs import pair_jsd, position_pairs
+from vadd.kinds.arrays import Array
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from vadd.evaluation.likelihood import BoundSettings
 from vadd.evaluation.metrics import TableDistance
 from vadd.evaluation.reports import RunReport
 from vadd.evaluation.table_rows import HALVINGS, RowComparison, column_tv, mean_over_pairs, pair_tv
-from vadd.kinds.table import TableCodec
+from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.table.columns import CategoryColumn
 from vadd.report.text_tables import quality_table
 from vadd.run.run import load
@@ -103,5 +103,5 @@ def test_bounds_of_rows_with_unknown_cells_say_so(tmp_path: Path) -> None:
     assert bound is not None
     assert bound.bounds[0].valid
     assert bound.bounds[0].convention == "unknown cells left out"
-    assert bound.bounds[0].scored == int((run.data.test[:30] != run.format.vocab_size).sum()) < 30 * 6
-    assert int(run.sample(200).max()) < run.format.vocab_size
+    assert bound.bounds[0].scored == int((run.data.test[:30] != run.kind.vocab_size).sum()) < 30 * 6
+    assert int(run.sample(200).max()) < run.kind.vocab_size

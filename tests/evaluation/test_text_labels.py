@@ -43,7 +43,7 @@ def test_the_classifier_learns_labels_from_training_documents(run: vadd.Run) -> 
     reader = LabelReader(run)
     assert reader.accuracy == 1
     assert reader.documents == len(run.data.test)
-    assert [run.format.labels[number] for number in reader.labels(["aeiaei", "gfdgfd", "012012"])] == list(LETTERS)  # type: ignore[index]
+    assert [run.kind.labels[number] for number in reader.labels(["aeiaei", "gfdgfd", "012012"])] == list(LETTERS)  # type: ignore[index]
     assert len(reader.labels(["", "ä"])) == 2
 
 

@@ -115,10 +115,10 @@ def test_only_pads_have_no_perplexity() -> None:
 
 def test_a_run_on_padded_text_knows_its_pad_without_its_corpus(padded: Run, padded_run: Path, tmp_path: Path) -> None:
     assert padded.tokenizer is not None
-    assert padded.model.pad == padded.format.pad == padded.tokenizer.specials.pad
+    assert padded.model.pad == padded.kind.pad == padded.tokenizer.specials.pad
     exported = load(export(RunDirectory(padded_run), tmp_path / "model").path)
     assert "are not scored: it is **not** a bound" in (tmp_path / "model" / "README.md").read_text()
-    assert exported.model.pad == exported.format.pad == padded.model.pad
+    assert exported.model.pad == exported.kind.pad == padded.model.pad
     with pytest.raises(UserError, match="needs the data that the model learned from"):
         _ = padded.data.train
 

@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 from vadd import progress
 from vadd.core import Objective, Samples
-from vadd.data import ExampleFormat
+from vadd.kinds import kind_of
 from vadd.parallel import leave, on_main_process
 from vadd.recipe import Recipe
 from vadd.recipe.building import build_dataset, build_model
@@ -88,7 +88,7 @@ def dying_training(path: Path, recipe: Recipe, place: str, call: int, after: boo
 def writing_samples(recipe: Recipe, out: Path, n: int, undrawn: int, answer: Connection) -> None:
     """``n`` digits and, into the same file, some that cost nothing to draw; tells the peak memory in bytes."""
     torch.set_num_threads(1)
-    format = ExampleFormat((8, 8, 1), 2)
+    format = kind_of((8, 8, 1), 2)
     run = Run(RunDirectory("nowhere"), build_model(recipe, format).eval().requires_grad_(False), recipe, format)
     write_samples(run, n, out)
 
@@ -102,9 +102,9 @@ def writing_samples(recipe: Recipe, out: Path, n: int, undrawn: int, answer: Con
 
 
 def write_samples(run: Run, n: int, out: Path) -> None:
-    from vadd.cli.sample_files import NpyFile
+    from vadd.kinds.files import npy_file
 
-    with NpyFile(out, (n, run.model.positions)) as file:
+    with npy_file(out, (n, run.model.positions)) as file:
         for part in run.stream(n):
             file.write(part.tokens.numpy())
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vadd.core import MaskedDiffusion
-from vadd.data import ExampleFormat
+from vadd.kinds import kind_of
 from vadd.networks import NETWORKS, TransformerSize
 from vadd.recipe import Recipe
 from vadd.recipe.building import build_model, example_format
@@ -78,7 +78,7 @@ def small_recipe(kind: str, *overrides: str) -> Recipe:
 def small_model(kind: str, vocab_size: int = 3, overrides: Sequence[str] = ()) -> MaskedDiffusion:
     """Of examples of 2 x 2 pixels."""
     recipe = small_recipe(kind, *overrides)
-    return build_model(recipe, ExampleFormat((2, 2, 1), vocab_size))
+    return build_model(recipe, kind_of((2, 2, 1), vocab_size))
 
 
 def on_meta(recipe: Recipe) -> MaskedDiffusion:

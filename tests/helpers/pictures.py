@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vadd.data.dataset import Array
+from vadd.kinds.arrays import Array
 
 
 @cache

@@ -29,8 +29,8 @@ from tests.helpers.exact import (
 )
 from tests.helpers.networks import awaken, small_recipe
 from vadd.core import LinearSchedule, MaskedBatch, Masking, Noise, TokenSampler, elbo, sample, step_bound
-from vadd.data import ExampleFormat
 from vadd.errors import UserError
+from vadd.kinds import kind_of
 from vadd.models import Analytic, Euler, ScoreEntropy
 from vadd.recipe.building import build_model
 
@@ -216,7 +216,7 @@ def test_under_the_linear_schedule_euler_takes_the_analytic_steps_and_else_it_do
 def test_the_sums_of_scores_are_free_whatever_the_network(kind: str) -> None:
     """Of two values too, where probabilities need only the difference of two logits."""
     recipe = small_recipe(kind).with_overrides(["model=sedd"])
-    model = build_model(recipe, ExampleFormat((2, 2, 1), 2))
+    model = build_model(recipe, kind_of((2, 2, 1), 2))
     awaken(cast(nn.Module, model.denoiser))
     x = torch.full((1, 4), 2)
     weights = list(cast(nn.Module, model.denoiser).parameters())

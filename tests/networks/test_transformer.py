@@ -24,8 +24,8 @@ from tests.helpers.small_transformers import (
     small_recognizer,
     tokens,
 )
-from vadd.data import ExampleFormat
 from vadd.errors import UserError
+from vadd.kinds import kind_of
 from vadd.networks import TransformerSettings
 from vadd.networks.transformer import SIZES, TransformerDenoiser, TransformerRecognizer, TransformerRecognizerSettings
 from vadd.networks.transformer_blocks import Condition, TransformerSize
@@ -92,7 +92,7 @@ def test_a_recipe_may_state_its_own_numbers_beside_a_size() -> None:
     network = TransformerSettings(
         size="tiny", width=32, heads=2, recognizer=TransformerRecognizerSettings(blocks=1), convolution=3
     )
-    model = build_model(Recipe(name="tiny", data=CopiesData(), network=network), ExampleFormat((6,), 4))
+    model = build_model(Recipe(name="tiny", data=CopiesData(), network=network), kind_of((6,), 4))
     denoiser, recognizer = model.denoiser, model.latent.recognizer
     assert isinstance(denoiser, TransformerDenoiser)
     assert isinstance(recognizer, TransformerRecognizer)

@@ -24,9 +24,9 @@ from vadd.core import (
     PolynomialSchedule,
     StepTimes,
 )
-from vadd.data import ExampleFormat
-from vadd.data.dataset import Array
 from vadd.errors import UserError
+from vadd.kinds import kind_of
+from vadd.kinds.arrays import Array
 from vadd.models import EnergyDiffusion, ScoreEntropy
 from vadd.networks import NETWORKS, CouplingFlow, SequenceFlow, ShortTransformerDenoiser
 from vadd.recipe import ArrayData, Data, Diffusion, Recipe, Sampling
@@ -47,7 +47,7 @@ from vadd.recipe.building import (
 )
 from vadd.recipe.diffusion import MaskDrawName
 
-TWO_OF_TEN = ExampleFormat((2,), 10)
+TWO_OF_TEN = kind_of((2,), 10)
 
 
 def save(path: Path, array: Array) -> Path:
@@ -134,7 +134,7 @@ def test_a_prior_has_as_many_components_as_the_recipe_says(kind: str, conditiona
         recipe = small_recipe(
             kind, "latent.dim=8", "latent.per=example", f"latent.flow.components={components}", "latent.flow.width=4"
         )
-        flow = build_prior(recipe, ExampleFormat((2, 2, 1), 3), conditional=conditional).flow
+        flow = build_prior(recipe, kind_of((2, 2, 1), 3), conditional=conditional).flow
         assert isinstance(flow, CouplingFlow)
         assert flow.noise_dim == flow.dim + (components > 1) == 8 + (components > 1)
         if components == 1:
@@ -154,7 +154,7 @@ def test_latents_divided_among_positions_have_a_flow_over_the_sequence(kind: str
     small = ("latent.flow.width=4", "latent.flow.transforms=4", "latent.flow.components=3", "latent.flow.context=8")
     for per, expected in (("position", SequenceFlow), ("example", CouplingFlow)):
         recipe = small_recipe(kind, *small, f"latent.per={per}", f"latent.dim={2 if per == 'position' else 8}")
-        prior = build_prior(recipe, ExampleFormat((2, 2, 1), 3), conditional=conditional).eval()
+        prior = build_prior(recipe, kind_of((2, 2, 1), 3), conditional=conditional).eval()
         assert type(prior.flow) is expected
         assert (prior.dim, prior.conditional) == (8, conditional)
         if isinstance(prior.flow, SequenceFlow):
@@ -211,7 +211,7 @@ def test_the_data_of_a_toy_recipe_have_its_sizes_and_its_seed() -> None:
 def test_an_array_of_any_shape_gets_a_recipe_that_can_be_built(tmp_path: Path, shape: tuple[int, ...]) -> None:
     recipe = recipe_for(save(tmp_path / "mine.npy", random_array(*shape)))
     data = build_dataset(recipe)
-    model = build_model(recipe.with_overrides(TINY_ARRAY), data.format)
+    model = build_model(recipe.with_overrides(TINY_ARRAY), data.kind)
     assert recipe.name == "mine"
     assert (recipe.model, data.vocab_size, data.shape) == ("vadd", 4, shape[1:])
     assert model.positions == int(np.prod(shape[1:]))
@@ -221,7 +221,7 @@ def test_an_array_of_any_shape_gets_a_recipe_that_can_be_built(tmp_path: Path, s
 
 def test_a_latent_may_have_its_dimensions_at_every_position() -> None:
     recipe = tiny_recipe("latent.dim=3", "latent.per=position")
-    format = ExampleFormat((2, 5), 10)
+    format = kind_of((2, 5), 10)
     assert build_model(recipe, format).latent.dim == 30
     assert build_model(recipe.with_overrides(["latent.per=example"]), format).latent.dim == 3
 
@@ -235,7 +235,7 @@ def test_a_shared_latent_is_trained_on_steps_as_they_weigh_and_other_models_are_
 
 def test_the_pad_of_the_data_is_not_scored_by_the_model() -> None:
     for model in ("vadd", "mdlm"):
-        built = build_model(tiny_recipe(f"model={model}"), ExampleFormat((2,), 10, pad=4))
+        built = build_model(tiny_recipe(f"model={model}"), kind_of((2,), 10, pad=4))
         assert built.scored(torch.tensor([[4, 1]])).tolist() == [[False, True]]
 
 

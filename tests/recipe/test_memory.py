@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from vadd.data import ExampleFormat
+from vadd.kinds import kind_of
 from vadd.recipe import load_recipe
 from vadd.recipe import memory as fitting
 from vadd.recipe.building import example_format
 from vadd.recipe.counting import model_on_meta, training_cost
 
 CPU = torch.device("cpu")
-TEXT = ExampleFormat((64,), 100)
+TEXT = kind_of((64,), 100)
 
 
 @pytest.mark.parametrize("model", ["mdlm", "vadd"])
@@ -46,7 +46,7 @@ def test_padded_examples_can_be_counted(monkeypatch: pytest.MonkeyPatch) -> None
     recipe = load_recipe("text8-per-state")
     monkeypatch.setattr(fitting, "upper_bound", lambda *_: 10**12)
     monkeypatch.setattr(fitting, "available_memory", lambda device: 10**10)
-    fitting.check_memory(recipe, ExampleFormat(TEXT.shape, TEXT.vocab_size, pad=0))
+    fitting.check_memory(recipe, kind_of(TEXT.shape, TEXT.vocab_size, pad=0))
 
 
 def test_the_limit_of_a_container_counts_and_processes_share_it(

@@ -11,9 +11,9 @@ from PIL import Image
 import vadd
 from tests.helpers.commands import Command
 from tests.helpers.tiny import SHORT_TRAINING
-from vadd.data import ExampleFormat
 from vadd.data.image_folder import Look, look_at
 from vadd.data.text.documents import items_in
+from vadd.kinds import kind_of
 from vadd.recipe import ArrayData, Recipe, TextData, recipe_for_examples, recipe_for_folder
 from vadd.recipe.building import build_dataset, recipe_for
 from vadd.recipe.counting import model_on_meta
@@ -31,7 +31,7 @@ def recipe_of(examples: int, shape: tuple[int, ...], vocab_size: int) -> Recipe:
 def test_checkpoints_of_arrays_stay_small_unless_the_data_need_more(examples: int, positions: int, values: int) -> None:
     """Weights for the marginal of every position alone, in both of its tables, are what nothing can do without."""
     recipe = recipe_of(examples, (positions,), values)
-    size = checkpoint_bytes(model_on_meta(recipe, ExampleFormat((positions,), values)))
+    size = checkpoint_bytes(model_on_meta(recipe, kind_of((positions,), values)))
     needed = 16 * 2 * positions * values
     assert size <= max(LARGE_CHECKPOINT, 2 * needed)
     assert 1 <= recipe.training.batch <= examples
@@ -39,7 +39,7 @@ def test_checkpoints_of_arrays_stay_small_unless_the_data_need_more(examples: in
 
 def test_many_values_at_few_positions_share_their_numbers() -> None:
     recipe = recipe_of(2000, (4,), 50_000)
-    model = model_on_meta(recipe, ExampleFormat((4,), 50_000))
+    model = model_on_meta(recipe, kind_of((4,), 50_000))
     assert recipe.network.kind == "mlp"
     assert recipe.network.value_embedding is not None
     assert count_parameters(model).trained < 6_300_000
@@ -49,13 +49,13 @@ def test_many_values_at_few_positions_share_their_numbers() -> None:
 @pytest.mark.parametrize(("side", "channels", "levels"), [(16, 1, 8), (32, 3, 8), (32, 1, 2), (1, 1, 2)])
 def test_checkpoints_of_images_stay_small(side: int, channels: int, levels: int) -> None:
     recipe = recipe_for_folder(Path("pictures"), side, channels, levels)  # type: ignore[arg-type]
-    assert checkpoint_bytes(model_on_meta(recipe, ExampleFormat((side, side, channels), levels))) < LARGE_CHECKPOINT
+    assert checkpoint_bytes(model_on_meta(recipe, kind_of((side, side, channels), levels))) < LARGE_CHECKPOINT
 
 
 def test_what_a_short_training_of_a_small_array_takes_is_a_fixed_amount_of_arithmetic() -> None:
     """Six FLOP for a weight and a row; the time itself depends on the machine."""
     recipe = recipe_of(5000, (8,), 7)
-    weights = count_parameters(model_on_meta(recipe, ExampleFormat((8,), 7))).trained
+    weights = count_parameters(model_on_meta(recipe, kind_of((8,), 7))).trained
     training = recipe.training
     assert 6 * weights * training.steps * training.batch * recipe.latent.particles < 8e12
 
@@ -84,7 +84,7 @@ def test_small_images_stay_small_and_grey_ones_grey(
     folder = pictures(tmp_path / "mine", *shape, values=values)
     assert look_at(folder) == found
     data = build_dataset(recipe_for(folder))
-    assert data.format == ExampleFormat((found.side, found.side, found.channels), found.levels)
+    assert data.kind == kind_of((found.side, found.side, found.channels), found.levels)
     told = capsys.readouterr().err
     assert f"{found.side} x {found.side} pixels in {'grey' if found.channels == 1 else 'colour'}" in told
     assert "data.size, data.channels and data.levels change that" in told
@@ -144,11 +144,11 @@ def test_items_are_read_one_a_sequence_which_is_said_with_how_to_change_it(
 
 def test_what_is_large_is_said_beforehand_with_the_numbers_of_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     wide = recipe_of(500, (64,), 100).with_overrides(["network.width=2048", "training.steps=1"])
-    warn_of_size(wide, ExampleFormat((64,), 100))
-    parameters = count_parameters(model_on_meta(wide, ExampleFormat((64,), 100))).trained
+    warn_of_size(wide, kind_of((64,), 100))
+    parameters = count_parameters(model_on_meta(wide, kind_of((64,), 100))).trained
     told = capsys.readouterr().err
     assert f"{parameters:,} parameters" in told
     assert "checkpoints of" in told
     assert "of arithmetic alone" in told
-    warn_of_size(recipe_of(5000, (8,), 7), ExampleFormat((8,), 7))
+    warn_of_size(recipe_of(5000, (8,), 7), kind_of((8,), 7))
     assert capsys.readouterr().err == ""

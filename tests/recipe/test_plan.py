@@ -9,8 +9,8 @@ import pytest
 
 from tests.helpers.networks import on_meta
 from tests.helpers.tiny import tiny_recipe
-from vadd.data import ExampleFormat
 from vadd.errors import UserError
+from vadd.kinds import kind_of
 from vadd.recipe import ArrayData, FolderData, Recipe, load_recipe, recipe_names
 from vadd.recipe.building import build_dataset, example_format, recipe_for
 from vadd.recipe.plan import Memory, count_parameters, make_plan, measured_rate, training_memory
@@ -56,7 +56,7 @@ def test_every_kind_of_preset_can_be_planned_without_its_data(name: str, model: 
 def test_the_shape_of_toys_is_that_of_the_data(overrides: tuple[str, ...]) -> None:
     recipe = tiny_recipe(*overrides)
     data = build_dataset(recipe)
-    assert example_format(recipe) == data.format
+    assert example_format(recipe) == data.kind
 
 
 def test_the_shape_of_other_data_is_that_of_the_data(tmp_path: Path, codes_file: Path) -> None:
@@ -65,9 +65,9 @@ def test_the_shape_of_other_data_is_that_of_the_data(tmp_path: Path, codes_file:
     codes = recipe_for(codes_file)
     for recipe in (digits, copies, codes, codes.model_copy(update={"data": ArrayData(path=str(codes_file))})):
         data = build_dataset(recipe)
-        assert example_format(recipe) == data.format
+        assert example_format(recipe) == data.kind
     folder = digits.model_copy(update={"data": FolderData(path=str(tmp_path), size=16, channels=1, levels=9)})
-    assert example_format(folder) == ExampleFormat((16, 16, 1), 9)
+    assert example_format(folder) == kind_of((16, 16, 1), 9)
 
 
 def test_an_array_that_is_not_there_cannot_be_planned_for(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from tests.helpers.reports import bits, likelihood, run_report, toy_distance, toy_report
-from vadd.data.dataset import Array
 from vadd.evaluation.metrics import DistributionDistance, PairDistance
 from vadd.evaluation.reports import LikelihoodReport, RunReport, StepResult
+from vadd.kinds.arrays import Array
 from vadd.report.figures import bound_by_steps, divergence_by_steps, histogram_panels, save_figure, training_curves
 from vadd.report.tables import model_label
 

@@ -12,17 +12,17 @@ from tests.helpers.commands import Command
 from tests.helpers.runs import assert_same_state, newest
 from tests.helpers.tiny import TINY, tiny_recipe, train_in
 from vadd.core import CodedLatent, MaskedBatch
-from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.evaluation.evaluate import evaluate
 from vadd.evaluation.latent_paths import decode, encode
 from vadd.evaluation.traversal import traverse
+from vadd.kinds import kind_of
 from vadd.recipe import Recipe, load_recipe
 from vadd.recipe.building import build_model
 from vadd.recipe.counting import model_on_meta, sampling_flops, training_cost
 from vadd.recipe.memory import check_memory
 
-EIGHT = ExampleFormat((2,), 8)
+EIGHT = kind_of((2,), 8)
 for_both_runs = pytest.mark.parametrize("dim", [0, 2])
 
 
@@ -174,7 +174,7 @@ def test_the_cost_of_the_codes_is_counted_before_training(dim: int) -> None:
 
 
 def test_the_preset_has_codes_alone_that_differ_from_the_beginning() -> None:
-    model = build_model(load_recipe("checkerboard-codes"), ExampleFormat((2,), 100))
+    model = build_model(load_recipe("checkerboard-codes"), kind_of((2,), 100))
     assert model.latent.dim == 16
     assert [name for name, _ in model.latent.named_parameters()] == ["logits"]
     hidden = torch.full((16, 2), 100)

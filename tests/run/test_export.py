@@ -16,16 +16,15 @@ import vadd
 from tests.helpers.files import contents
 from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.core import Particles
-from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, evaluate
+from vadd.kinds import kind_of
 from vadd.kinds.text.tokenizers import CharacterTokenizer
 from vadd.recipe import load_recipe
 from vadd.run.checkpoint import read_weights
 from vadd.run.directory import CheckpointName, RunDirectory
 from vadd.run.export import export, without_paths
 from vadd.run.exported import READ_FROM_HUB, read_exported
-from vadd.run.formats import keep_tokenizer
 
 
 @pytest.fixture
@@ -92,7 +91,7 @@ def without_data(array_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_sampling_needs_no_data_and_evaluation_says_that_it_does(without_data: Path, array_run: Path) -> None:
     run = vadd.load(without_data)
     assert torch.equal(run.sample(20, steps=2), vadd.load(array_run).sample(20, steps=2))
-    assert run.format == ExampleFormat((2, 3), 4)
+    assert run.kind == kind_of((2, 3), 4)
     with pytest.raises(UserError, match=r"needs the data that the model learned from: there is no file codes\.npy"):
         evaluate(run, (1,), 100)
 
@@ -118,7 +117,7 @@ def test_paths_of_the_machine_are_not_published(without_data: Path, codes_file: 
 
 def test_a_tokenizer_is_carried_along(vadd_run: Path, tmp_path: Path) -> None:
     run = shutil.copytree(vadd_run, tmp_path / "run")
-    keep_tokenizer(RunDirectory(run), CharacterTokenizer("abcdefgh"))
+    CharacterTokenizer("abcdefgh").save(run / "tokenizer")
     out = export(RunDirectory(run), tmp_path / "model").path
     assert contents(out / "tokenizer") == contents(run / "tokenizer")
     carried = vadd.load(out).tokenizer

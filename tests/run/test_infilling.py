@@ -22,8 +22,8 @@ from vadd.core import Ordered, TokenSampler, sample
 from vadd.core.noise import BLOCK, Noise
 from vadd.core.randomness import SAMPLING, step_generator
 from vadd.core.sampling import LatentPolicy
-from vadd.data import ExampleFormat
 from vadd.errors import UserError
+from vadd.kinds import kind_of
 from vadd.recipe.building import SAMPLERS
 from vadd.run import chunks as memory
 from vadd.run.directory import RunDirectory
@@ -47,7 +47,7 @@ class Spy(TableDenoiser):
 
 def run_of(denoiser: TableDenoiser) -> Run:
     """A run that was never trained and lies nowhere."""
-    format = ExampleFormat((denoiser.positions,), denoiser.vocab_size)
+    format = kind_of((denoiser.positions,), denoiser.vocab_size)
     return Run(RunDirectory("nowhere"), model_of(denoiser, LINEAR), tiny_recipe(), format)
 
 

@@ -56,8 +56,8 @@ def test_labels_in_memory_give_what_labels_in_a_file_give(
     arguments = ("--data", tmp_path / "codes.npy", "data.labels=true", *TINY_ARRAY, "--out", tmp_path / "file")
     assert vadd_command("train", *arguments).code == 0
     other = vadd.load(tmp_path / "file")
-    assert run.format.labels == other.format.labels == ("high", "low", "mid")
-    assert run.format.label_shares == other.format.label_shares
+    assert run.kind.labels == other.kind.labels == ("high", "low", "mid")
+    assert run.kind.label_shares == other.kind.label_shares
     assert run.sample(16, label="mid").equal(other.sample(16, label="mid"))
     assert not run.sample(16, label="mid").equal(run.sample(16, label="low"))
 
@@ -78,7 +78,7 @@ def test_labels_may_be_held_in_anything(codes: np.ndarray, tmp_path: Path, given
     run = vadd.train(codes, tmp_path / "run", labels=given(NAMES), **SHORT)
     for examples, labels in ((run.data.train, run.data.train_labels), (run.data.test, run.data.test_labels)):
         assert labels is not None
-        named = [(run.format.labels or ())[label] for label in labels.tolist()]
+        named = [(run.kind.labels or ())[label] for label in labels.tolist()]
         of_values = {0: {"low", "0"}, 1: {"mid", "1"}, 2: {"high", "2"}}
         assert all(name in of_values[value] for name, value in zip(named, examples[:, 0].tolist(), strict=True))
 
@@ -105,8 +105,8 @@ def test_a_run_with_labels_is_moved_resumed_and_judged_without_them(codes: np.nd
 def test_texts_with_labels(tmp_path: Path) -> None:
     long = [f"{text} " + "and so on " * 20 for text in NEWS[:38]]
     run = vadd.train([*long, " ", "ball"], tmp_path / "run", labels=TOPICS * 20, **TEXT)
-    assert run.format.labels == ("politics", "sports")
-    assert run.format.pad is not None
+    assert run.kind.labels == ("politics", "sports")
+    assert run.kind.pad is not None
     assert run.data.train_labels is not None
     for text, label in zip(run.texts(run.data.train), run.data.train_labels.tolist(), strict=True):
         assert text.startswith(["vote", "ball"][label])
@@ -119,15 +119,15 @@ def test_labels_that_files_have_are_asked_for(codes: np.ndarray, tmp_path: Path)
     rows = [{"text": text, "topic": TOPICS[number % 2]} for number, text in enumerate(NEWS)]
     (tmp_path / "news.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = vadd.train(tmp_path / "news.jsonl", tmp_path / "news", labels=True, label_field="topic", **TEXT)
-    assert run.format.labels == ("politics", "sports")
+    assert run.kind.labels == ("politics", "sports")
     np.save(tmp_path / "codes.npy", codes)
     np.save(tmp_path / "labels.npy", NAMES)
     labelled = load_array(tmp_path / "codes.npy", labels=True)
     for number, asked in enumerate(({"labels": True}, {"data.labels": True})):
         run = vadd.train(tmp_path / "codes.npy", tmp_path / f"codes-{number}", **{**SHORT, **asked})
-        assert run.format == labelled.format
+        assert run.kind == labelled.kind
     run = vadd.train("digits", tmp_path / "digits", labels=True, **{**TEXT, "network": {"width": 16}})
-    assert run.format.labels == tuple("0123456789")
+    assert run.kind.labels == tuple("0123456789")
     assert run.sample(2, label=7).shape == (2, 64)
 
 

@@ -12,8 +12,8 @@ from torch import nn
 import vadd
 from tests.helpers.files import contents
 from tests.helpers.tiny import TINY_ARRAY, tiny_recipe, train_in
-from vadd.data import ExampleFormat
 from vadd.errors import UserError
+from vadd.kinds import kind_of
 from vadd.recipe.building import recipe_for
 from vadd.run.checkpoint import read_checkpoint
 from vadd.run.directory import RunDirectory
@@ -129,7 +129,7 @@ def test_a_run_opens_without_reading_its_data(vadd_run: Path, monkeypatch: pytes
 def test_only_the_data_set_needs_the_file_of_the_data(without_its_file: Path, array_run: Path, tmp_path: Path) -> None:
     """The same training as that of the run beside it, whose file is still there."""
     run, there = vadd.load(without_its_file), vadd.load(array_run)
-    assert run.format == there.format == ExampleFormat((2, 3), 4)
+    assert run.kind == there.kind == kind_of((2, 3), 4)
     assert run.sample(20, steps=2).equal(there.sample(20, steps=2))
     x = np.array([[[0, -1, 2], [-1, -1, -1]]])
     assert run.infill(x, count=5, steps=2).equal(there.infill(x, count=5, steps=2))
@@ -151,7 +151,7 @@ def test_a_run_says_what_its_examples_look_like(vadd_run: Path, array_run: Path)
 def test_a_run_that_does_not_say_it_asks_its_recipe_or_its_data(copy: Path, without_its_file: Path) -> None:
     """As runs of version 0.1.0 do."""
     (copy / "data.json").unlink()
-    assert vadd.load(copy).format == ExampleFormat((2,), 8)
+    assert vadd.load(copy).kind == kind_of((2,), 8)
     (without_its_file / "data.json").unlink()
     with pytest.raises(UserError, match=r"only the data can tell the shape of these examples, .*codes\.npy"):
         vadd.load(without_its_file)

@@ -15,9 +15,9 @@ from vadd.core import EntropyBounded, Ordered, Parallel, Particles, TokenSampler
 from vadd.core.noise import BLOCK
 from vadd.core.sampling import LatentPolicy
 from vadd.core.token_sampler import DrawPrecision
-from vadd.data import ExampleFormat
 from vadd.errors import UserError
 from vadd.evaluation.likelihood import BoundSettings, measure_bounds
+from vadd.kinds import Kind, kind_of
 from vadd.recipe import Recipe, Sampling, load_recipe
 from vadd.recipe.building import SAMPLERS, build_model
 from vadd.run import chunks as memory
@@ -35,7 +35,7 @@ def trained(vadd_run: Path) -> Run:
     return vadd.load(vadd_run)
 
 
-def with_random_weights(recipe: Recipe, format: ExampleFormat) -> Run:
+def with_random_weights(recipe: Recipe, format: Kind) -> Run:
     """Fresh networks predict the same everywhere; these do not."""
     model = build_model(recipe, format).eval().requires_grad_(False)
     generator = torch.Generator().manual_seed(0)
@@ -48,9 +48,9 @@ def with_random_weights(recipe: Recipe, format: ExampleFormat) -> Run:
 def runs() -> dict[str, Run]:
     transformer = ["network.heads=2", "network.denoiser.width=16", "network.denoiser.blocks=2"]
     return {
-        "mlp": with_random_weights(tiny_recipe(), ExampleFormat((2,), 8)),
-        "residual": with_random_weights(digits(), ExampleFormat((4, 4, 1), 2)),
-        "transformer": with_random_weights(load_recipe("pydocs").with_overrides(transformer), ExampleFormat((8,), 30)),
+        "mlp": with_random_weights(tiny_recipe(), kind_of((2,), 8)),
+        "residual": with_random_weights(digits(), kind_of((4, 4, 1), 2)),
+        "transformer": with_random_weights(load_recipe("pydocs").with_overrides(transformer), kind_of((8,), 30)),
     }
 
 

@@ -24,7 +24,7 @@ def limit(monkeypatch: pytest.MonkeyPatch, available: float) -> None:
 
 
 def needed(recipe: Recipe) -> int:
-    format = build_dataset(recipe).format
+    format = build_dataset(recipe).kind
     return needed_bytes(recipe, format, Processes(), bytes_of_example(recipe, format))
 
 

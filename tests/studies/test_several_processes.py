@@ -66,7 +66,7 @@ def test_the_toys_with_fit_are_those_of_one_process(tmp_path: Path) -> None:
 
 
 def counted(recipe: Recipe) -> int:
-    format = build_dataset(recipe).format
+    format = build_dataset(recipe).kind
     return needed_bytes(recipe, format, Processes(), bytes_of_example(recipe, format))
 
 

@@ -181,7 +181,7 @@ def test_rows_of_a_table_are_shown_kept_and_filled_in_its_own_words(
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     runs = OpenRuns([people_run])
     run = runs.get("run")
-    assert type(view_of(run)) is runs.about("run").kind is TableView
+    assert type(view_of(run)) is runs.about("run").view is TableView
     drawn = draw_all(runs, ["run"], choices())
     page = show(runs, drawn)
     assert "<th>height</th>" in page

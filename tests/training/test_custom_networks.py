@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import vadd
 from tests.helpers.commands import Command
 from tests.helpers.own_networks import LATENT, POSITIONS, VOCAB_SIZE, OwnDenoiser, OwnRecognizer
-from vadd.data import ExampleFormat
+from vadd.kinds import kind_of
 from vadd.networks import CustomNetworks, MlpDenoiser, SiameseMlpRecognizer
 from vadd.recipe.building import build_model
 from vadd.run.directory import RunDirectory
@@ -73,7 +73,7 @@ def test_the_packages_networks_given_as_ones_own_learn_the_same(codes_file: Path
         "latent": {"dim": 2},
     }
     by_recipe = vadd.train(codes_file, tmp_path / "recipe", **sections, **SHORT)
-    untrained = build_model(by_recipe.recipe, by_recipe.format)
+    untrained = build_model(by_recipe.recipe, by_recipe.kind)
     assert isinstance(untrained.denoiser, MlpDenoiser)
     assert isinstance(untrained.latent.recognizer, SiameseMlpRecognizer)
     given: dict[str, Any] = {"denoiser": untrained.denoiser, "recognizer": untrained.latent.recognizer}
@@ -164,4 +164,4 @@ def test_a_run_opens_with_its_own_networks_only(codes_file: Path, tmp_path: Path
     with pytest.raises(vadd.UserError, match="none of your own are needed"):
         vadd.load(array_run, **networks())
     assert RunDirectory(tmp_path / "run").recipe().network.kind == "own"
-    assert build_model(vadd.load(array_run).recipe, ExampleFormat((2, 3), 4)).positions == 6
+    assert build_model(vadd.load(array_run).recipe, kind_of((2, 3), 4)).positions == 6

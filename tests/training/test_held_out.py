@@ -20,7 +20,7 @@ def test_chunks_give_what_the_whole_gives(model: str, rows_at_once: int) -> None
     """Against the objective of all examples at once, written out; to rounding."""
     recipe = tiny_recipe(f"model={model}", "data.test_size=203")
     data = build_dataset(recipe)
-    network = build_model(recipe, data.format).eval()
+    network = build_model(recipe, data.kind).eval()
     found = judge(network, data.test, 3, rows_at_once, Processes())
     generator = step_generator(3, TEST)
     masking = ExactCount()(203, 2, network.schedule, generator)
@@ -62,7 +62,7 @@ def test_three_processes_weigh_each_example_once() -> None:
     """What the three would gather is what one process computes for each example."""
     recipe = tiny_recipe("data.test_size=100")
     data = build_dataset(recipe)
-    network = build_model(recipe, data.format).eval()
+    network = build_model(recipe, data.kind).eval()
     bounds = []
     for index in range(3):
         with pytest.raises(GatheredError) as gathered:

@@ -16,7 +16,7 @@ import vadd
 from tests.helpers.commands import Command
 from tests.helpers.tiny import TINY_ARRAY
 from vadd.data import DiscreteDataset, load_array, load_copies
-from vadd.data.array import read_integers
+from vadd.kinds.arrays import read_integers
 from vadd.recipe import Recipe, load_recipe
 from vadd.recipe.keywords import with_settings
 from vadd.run.directory import RunDirectory
@@ -78,8 +78,8 @@ def test_a_recipe_by_name_and_a_path_are_trained_as_by_the_command(codes_file: P
 def test_short_texts_are_learnt_one_a_sequence(tmp_path: Path) -> None:
     texts = ["red", "green", "blue", "violet"] * 5
     run = vadd.train(texts, tmp_path / "run", **SHORT_TEXT)
-    assert run.format.positions == len("violet") + 2
-    assert run.format.pad is not None
+    assert run.kind.positions == len("violet") + 2
+    assert run.kind.pad is not None
     assert sorted(run.texts(torch.cat([run.data.train, run.data.test]))) == sorted(texts)
 
 
@@ -90,7 +90,7 @@ def test_a_data_frame_is_a_table(tmp_path: Path, library: Any) -> None:
     tiny: dict[str, Any] = {"steps": 2, "network": {"width": 16}, "latent": {"prior": "normal"}, "progress": False}
     run = vadd.train(frame, tmp_path / "run", **tiny)
     assert run.table is not None
-    assert run.format.sizes == (3, 2, 2)
+    assert run.kind.sizes == (3, 2, 2)
     assert len(run.data.train) + len(run.data.test) == 30
     drawn = run.sample_frame(20, {"number": 7})
     assert set(drawn["number"]) == {7}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from vadd.cli.console import out_console, progress_bar
 from vadd.cli.options import (
@@ -20,14 +21,17 @@ from vadd.cli.options import (
 )
 from vadd.cli.trajectories import RECORDED, TrajectoryOption, refuse_strip, write_trajectory
 from vadd.errors import UserError
-from vadd.files import writing
+from vadd.files import write_whole, writing
 from vadd.words import plural
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vadd.cli.infill_tasks import Task
+    from vadd.kinds.gaps import Gaps, Line
     from vadd.run.run import Run
+
+
+FILLED = "bold cyan"
 
 
 class Half(StrEnum):
@@ -123,23 +127,22 @@ class GapOptions:
         if self.gap is not None and self.text is None and self.file is None:
             raise UserError("--gap is for --text and --file")
 
-    def task(self, run: "Run", seed: int) -> "Task":
-        from vadd.cli import infill_tasks as tasks
-        from vadd.cli.infill_tables import table_task
-
+    def read(self, run: "Run", seed: int) -> "Gaps":
+        kind = run.kind
         if self.text is not None:
-            return tasks.text_task(run, self.text, self.gap)
+            return kind.fill_text(self.text, self.gap)
         if self.ends is not None:
-            return tasks.ends_task(run, self.prefix or "", self.suffix or "", self.length)
+            return kind.fill_between(self.prefix or "", self.suffix or "", self.length)
         if self.file is not None:
-            return tasks.file_task(run, self.file, self.gap)
+            return kind.fill_lines(self.file, self.gap)
         if self.array is not None:
-            return tasks.number_task(run, self.array)
+            return kind.fill_array(self.array)
         if self.table is not None:
-            return table_task(run, self.table, seed)
-        return tasks.picture_task(
-            run, self.image, self.from_data, self.mask, None if self.keep is None else self.keep.value
-        )
+            return kind.fill_table(self.table, seed)
+        kind.check_images()
+        numbers, keep = self.from_data, None if self.keep is None else self.keep.value
+        images = kind.read_images(self.image) if self.image is not None else run.data.held_out(str(numbers))
+        return kind.fill_images(images, self.mask, keep)
 
 
 @grouped
@@ -198,35 +201,52 @@ def infill(
     options = drawing.sampling()
     loaded = drawing.load(run)
     refuse_strip(loaded, trajectory)
-    task = gaps.task(loaded, drawing.seed)
-    task.check_format(out)
+    unfinished = gaps.read(loaded, drawing.seed)
+    unfinished.check_file(out)
     settings = resolve(loaded.model, loaded.recipe.sampling, **options)
-    filled, states = _complete(task.run_for(loaded), task, n, drawing, 0 if trajectory is None else RECORDED)
+    filled, states = _complete(loaded, unfinished, n, drawing, 0 if trajectory is None else RECORDED)
     if trajectory is not None:
         with writing(trajectory):
-            write_trajectory(loaded, states, trajectory, [extent for extent in task.extents for _ in range(n)])
+            write_trajectory(loaded, states, trajectory, [extent for extent in unfinished.extents for _ in range(n)])
         out_console.print(f"how the completions come about: {trajectory}", soft_wrap=True)
     if out is None:
-        task.show(filled.numpy())
+        for line in unfinished.lines(filled.numpy()):
+            show_marked(line)
     else:
+        from vadd.report.sample_pictures import draw_completions
+
         with writing(out):
-            task.write(filled.numpy(), out)
-        summary = f"{plural(n * len(task.x), 'completion')} in {plural(settings.steps, 'step')}"
+            unfinished.write(filled.numpy(), out, draw_completions)
+        summary = f"{plural(n * len(unfinished.x), 'completion')} in {plural(settings.steps, 'step')}"
         out_console.print(f"{summary}: {out}", soft_wrap=True)
     if probabilities is not None:
-        task.write_probabilities(loaded, filled.numpy(), probabilities)
+        from vadd.kinds.files import csv_lines
+        from vadd.run.tables import cell_probabilities
+
+        chance = cell_probabilities(loaded, unfinished.x, seed=drawing.seed)
+        write_whole(probabilities, csv_lines(unfinished.probability_rows(filled.numpy(), chance)))
         out_console.print(f"how probable they were: {probabilities}", soft_wrap=True)
 
 
-def _complete(run: "Run", task: "Task", n: int, drawing: DrawingOptions, record: int) -> "tuple[Tensor, list[Tensor]]":
+def show_marked(parts: "Line") -> None:
+    """What was filled stands out on a terminal; elsewhere the text is as it is."""
+    if out_console.is_terminal:
+        line = Text.assemble(*((text, FILLED if filled else "") for text, filled in parts))
+        out_console.print(line, soft_wrap=True)
+    else:
+        out_console.out("".join(text for text, _ in parts), highlight=False)
+
+
+def _complete(run: "Run", gaps: "Gaps", n: int, drawing: DrawingOptions, record: int) -> "tuple[Tensor, list[Tensor]]":
     """``n`` completions of each example, (examples, n, N), and how the first ones came about."""
     import torch
 
     from vadd.run.infilling import masked_starts
 
-    starts = masked_starts(run.model, run.shape, task.x, None, n)
+    starts = masked_starts(run.model, run.shape, gaps.x, None, n)
+    run = run if gaps.allowed is None else run.restricted(gaps.allowed)
     memory = drawing.bytes_at_once()
     with progress_bar() as progress:
         parts = list(run.stream(starts, record=record, memory=memory, progress=progress, **drawing.sampling()))
-    filled = torch.cat([part.tokens for part in parts]).view(len(task.x), n, -1)
+    filled = torch.cat([part.tokens for part in parts]).view(len(gaps.x), n, -1)
     return filled, [part.trajectory for part in parts if part.trajectory is not None]

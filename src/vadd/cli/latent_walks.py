@@ -9,14 +9,12 @@ import torch
 from torch import Tensor
 
 from vadd.cli.console import out_console
-from vadd.cli.infill_tasks import held_out, templates_of
 from vadd.cli.trajectories import is_images
 from vadd.core import TokenSampler
-from vadd.data.array import read_integers
-from vadd.data.dataset import TO_FILL, Array
-from vadd.data.inpainting import read_pictures
 from vadd.errors import UserError, check_range
 from vadd.evaluation.latent_paths import cross, decode, encode, informative_dimensions, line
+from vadd.kinds import TextKind
+from vadd.kinds.arrays import TO_FILL, Array
 from vadd.run.run import Run
 
 SIDE = 256
@@ -65,13 +63,13 @@ def examples(run: Run, name: str) -> Tensor:
     """
     array = re.fullmatch(r"(.+\.npy)(?::(\d+))?", name)
     if re.fullmatch(r"\d+(,\d+)*", name):
-        found = held_out(run, name)
+        found = run.data.held_out(name)
     elif array is not None:
         found = _rows(run, Path(array[1]), None if array[2] is None else int(array[2]))
     elif is_images(run):
-        found = read_pictures(Path(name), run.shape, run.model.vocab_size)
-    elif run.tokenizer is not None:
-        found = templates_of(run)[1].whole(name).values[None]
+        found = run.kind.read_images(Path(name))
+    elif isinstance(run.kind, TextKind):
+        found = run.kind.templates.whole(name).values[None]
     else:
         raise UserError(f"{name!r} names no example: give the number of a held-out one or a row of a file, x.npy:0")
     low, high = int(found.min()), int(found.max())
@@ -81,14 +79,10 @@ def examples(run: Run, name: str) -> Tensor:
 
 def _rows(run: Run, file: Path, row: int | None) -> Array:
     """All rows of an .npy or one of them, (n, N)."""
-    shapes = (run.shape, (run.model.positions,))
-    found = read_integers(file)
-    found = found[None] if found.shape in shapes else found
-    if found.shape[1:] not in shapes or not len(found):
-        raise UserError(f"{file} has the shape {found.shape}; examples have {run.shape}")
+    found = run.kind.read_examples(file)
     if row is not None and row >= len(found):
         raise UserError(f"{file} has no row {row}; it has {len(found)}")
-    return (found if row is None else found[row : row + 1]).reshape(-1, run.model.positions)
+    return found if row is None else found[row : row + 1]
 
 
 def _one_example(run: Run, name: str) -> Tensor:
@@ -129,14 +123,14 @@ def present(run: Run, walk: Walk, out: Path | None, *, steps: int, seed: int, to
 
 
 def _check_format(run: Run, out: Path | None) -> None:
-    images, text = is_images(run), run.tokenizer is not None
+    images, text = is_images(run), run.kind.name == "text"
     formats = [".png", ".gif", ".npy"] if images else [".txt", ".npy"] if text else [".csv", ".npy"]
     if (images and out is None) or (out is not None and out.suffix not in formats):
         raise UserError(f"this needs a file that ends in {', '.join(formats)}" + (f", not {out}" if out else ": --out"))
 
 
 def _print(run: Run, walk: Walk, tokens: Tensor) -> None:
-    if run.tokenizer is not None:
+    if run.kind.name == "text":
         for name, text in zip(walk.names, run.texts(tokens), strict=True):
             out_console.out(f"--- {name} ---\n{text}", highlight=False)
     else:

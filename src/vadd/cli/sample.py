@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vadd.core import Samples
+    from vadd.kinds import How
     from vadd.kinds.table.conditions import Condition
     from vadd.parallel import Processes
     from vadd.run.options import SamplingSettings
@@ -107,7 +108,6 @@ def sample(
     """
     if n is not None and n < 1:
         raise UserError(f"-n must be at least 1, not {n}")
-    from vadd.cli.sample_files import check_format
     from vadd.parallel import Processes, leave, process_count
     from vadd.run.options import resolve
 
@@ -117,11 +117,11 @@ def sample(
     labels = labels_to_draw(loaded, label)
     if labels or guidance is not None:
         loaded = loaded.labelled(labels[0] if labels else None, 1.0 if guidance is None else guidance)
-    count = _default_count(loaded, out, len(labels)) if n is None else n * max(1, len(labels))
+    count = loaded.kind.default_count(out, len(labels)) if n is None else n * max(1, len(labels))
     settings = resolve(loaded.model, loaded.recipe.sampling, **options)  # refused before a file is begun
     refuse_strip(loaded, trajectory)
     if out is not None:
-        check_format(loaded, out, count)
+        loaded.kind.check_file(out, count)
     plan = _plan(loaded, count, where or [], labels, drawing)
     drawn = _draw(loaded, plan, drawing, out, processes, record=0 if trajectory is None else RECORDED)
     if trajectory is not None and drawn.states:
@@ -134,17 +134,9 @@ def sample(
 
 def labels_to_draw(run: "Run", label: str | None) -> tuple[str, ...]:
     """One after the other: the label that was asked for, or all there are."""
-    names = run.format.labels or ()
+    names = run.kind.labels or ()
     # A label may be called that itself.
     return names if label == ALL_LABELS and names and ALL_LABELS not in names else () if label is None else (label,)
-
-
-def _default_count(run: "Run", out: Path | None, labels: int) -> int:
-    if run.tokenizer is not None:
-        return max(8, 2 * labels)
-    if out is not None and out.suffix == ".png" and len(run.shape) == 3:
-        return 8 * labels if labels > 1 else 64
-    return 1000 - 1000 % max(1, labels) or labels
 
 
 @dataclass(frozen=True)
@@ -157,13 +149,18 @@ class Plan:
     labels: tuple[str, ...] = ()
     """Equally many of each."""
 
+    def how(self, seed: int) -> "How":
+        from vadd.kinds import How
+
+        return How(seed, self.conditions, self.labels)
+
 
 def _plan(run: "Run", n: int, where: list[str], labels: tuple[str, ...], drawing: DrawingOptions) -> Plan:
     if not where:
         return Plan(n, n // max(1, len(labels)), {}, labels)
-    from vadd.run.tables import conditions_of, starts_given
+    from vadd.run.tables import starts_given
 
-    conditions = conditions_of(run, where)
+    conditions = run.kind.where(where)
     with progress_bar() as progress:
         progress("drawing the columns of --where")
         return Plan(n, starts_given(run, n, conditions, **drawing.sampling()), conditions)
@@ -188,7 +185,7 @@ class Drawn:
         tokens = tokens[: max(1, SHOWN // max(1, len(plan.labels))) - begun]
         self.labels_shown[label] += len(tokens)
         if len(tokens):
-            lines = _lines(run, tokens, len(self.shown) + 1, seed, plan.conditions)
+            lines = run.kind.lines(tokens.numpy(), plan.how(seed), first=len(self.shown))
             self.shown += lines if label is None else [f"{label}: {line}" for line in lines]
 
 
@@ -196,13 +193,14 @@ def _draw(
     run: "Run", plan: Plan, drawing: DrawingOptions, out: Path | None, processes: "Processes | None", record: int
 ) -> Drawn:
     """The samples into the file, or the first of them to be shown; of several processes, the main one does that."""
-    from vadd.cli.sample_files import sample_file
+    from vadd.report.sample_pictures import draw_sample_file
 
     drawn, began = Drawn(), time.perf_counter()
     is_main = processes is None or processes.is_main
     with ExitStack() as stack:
-        to_file = partial(sample_file, run, n=plan.n, seed=drawing.seed, conditions=plan.conditions, labels=plan.labels)
-        file = stack.enter_context(to_file(out)) if out is not None and is_main else None
+        file = None
+        if out is not None and is_main:
+            file = stack.enter_context(run.kind.sample_file(out, plan.n, plan.how(drawing.seed), draw_sample_file))
         progress = stack.enter_context(progress_bar())
         for label, part in _parts(run, plan, drawing, processes, record, progress):
             drawn.evaluations += part.evaluations
@@ -238,26 +236,12 @@ def _parts(
         yield from ((label, part) for part in parts)
 
 
-def _lines(run: "Run", tokens: "Tensor", first: int, seed: int, conditions: "dict[int, Condition]") -> list[str]:
-    """Samples to be printed, the first of which is number ``first``, as texts, as rows of a table or as they are."""
-    from vadd.cli.sample_files import csv_lines, numbered
-
-    if run.tokenizer is not None:
-        return numbered(run.texts(tokens), first)
-    if run.table is not None:
-        cells = run.table.decode(tokens.numpy(), seed, first - 1, conditions)
-        header = [run.table.names] if first == 1 else []
-        return csv_lines([*header, *run.table.spelled(cells)]).splitlines()
-    return [" ".join(map(str, row)) for row in tokens.tolist()]
-
-
 def _show(run: "Run", drawn: Drawn, n: int, out: Path | None, settings: "SamplingSettings", sampler: str) -> None:
     for line in drawn.shown:
         out_console.out(line, highlight=False)
     if out is None and n > sum(drawn.labels_shown.values()):
-        file = "FILE.csv" if run.table is not None else "FILE.npy" if run.tokenizer is None else "FILE.txt"
         shown = sum(drawn.labels_shown.values())
-        out_console.out(f"... {n - shown} more; write them all with --out {file}")
+        out_console.out(f"... {n - shown} more; write them all with --out {run.kind.file}")
     summary = [
         f"{plural(n, 'sample')} in {plural(settings.steps, 'step')}" + ("" if out is None else f": {out}"),
         f"{drawn.seconds:.1f} s, {n / drawn.seconds:.3g} samples/s",

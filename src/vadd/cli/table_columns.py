@@ -26,17 +26,20 @@ def show_reports(reports: "Sequence[ColumnReport]") -> None:
 
 
 def show_table(data: "DiscreteDataset") -> None:
-    """What a training is about to learn, told before it begins."""
-    assert data.table is not None
+    """What a training is about to learn, before it begins."""
+    from vadd.kinds import TableKind
+
+    if not isinstance(data.kind, TableKind):
+        return
     err_console.print(
         f"{data.name}: {len(data.train) + len(data.test):,} rows, {len(data.test):,} held out", soft_wrap=True
     )
-    for column in data.table.columns:
+    for column in data.kind.codec.columns:
         notes = {"value": ", missing cells are one of them", "unknown": ", missing cells are unknown", "never": ""}
         err_console.print(
             f"  {column.name}: {column.kind}, {column.size} values{notes[column.missing]}", soft_wrap=True, style="dim"
         )
-    for name in data.table.left_out:
+    for name in data.kind.codec.left_out:
         err_console.print(f"  {name}: left out", soft_wrap=True, style="dim")
 
 

@@ -77,8 +77,7 @@ def train(
     asked = Asked(recipe, [*(overrides or []), *started], data)
     job = _job_to_resume(asked, out) if resume else _new_job(asked, out, overwrite)
     dataset = _checked_data(job)
-    if dataset.table is not None:
-        show_table(dataset)
+    show_table(dataset)
     from vadd.parallel import is_main, leave
     from vadd.training.loop import train as run_training
 
@@ -195,7 +194,6 @@ def _show(outcome: "Outcome", job: Job, data: "DiscreteDataset") -> None:
     if not outcome.finished:
         err_console.print(f"stopped after {speed}; saved. Go on with: vadd train --out {out} --resume", soft_wrap=True)
         raise typer.Exit(130)
-    settings, steps = ("-n 8", " --steps 32") if data.tokenizer is not None else ("-n 1000", " --steps 1")
-    settings += steps if MODELS[job.recipe.model].chosen_steps else ""
-    settings += " --out synthetic.csv" if data.table is not None else ""
+    count, steps, file = data.kind.try_out
+    settings = f"{count} {steps}{file}" if MODELS[job.recipe.model].chosen_steps else f"{count}{file}"
     out_console.print(f"{out}: done, {speed}. Try: vadd sample {out} {settings}", soft_wrap=True)

@@ -10,7 +10,7 @@ from vadd.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vadd.data.dataset import Array
+    from vadd.kinds.arrays import Array
     from vadd.report.trajectory import Token
     from vadd.run.run import Run
 
@@ -84,5 +84,4 @@ def _write_tokens(histories: "list[list[Token]]", steps: int, title: str, out: P
 
 
 def is_images(run: "Run") -> bool:
-    shape = run.shape
-    return len(shape) == 3 and shape[2] in (1, 3)
+    return run.kind.name == "image"

@@ -3,18 +3,17 @@
 from vadd.data.array import examples_from, load_array, read_array, split_array, values_of
 from vadd.data.cifar10 import load_cifar10
 from vadd.data.copies import copies_distribution, load_copies
-from vadd.data.dataset import DiscreteDataset, ExampleFormat
+from vadd.data.dataset import DiscreteDataset
 from vadd.data.digits import load_digits
 from vadd.data.given import check_dataset, load_dataset, save_dataset
 from vadd.data.image_folder import load_image_folder
 from vadd.data.mnist import load_mnist
+from vadd.data.table import load_table
 from vadd.data.text import load_text
 from vadd.data.toy import load_toy, toy_distribution, toy_sample
-from vadd.kinds.table import load_table
 
 __all__ = [
     "DiscreteDataset",
-    "ExampleFormat",
     "check_dataset",
     "copies_distribution",
     "examples_from",

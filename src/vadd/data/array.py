@@ -1,44 +1,18 @@
 """Any integer array in an ``.npy`` file is a data set: the first axis counts examples, the rest is one example."""
 
 import math
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.data.dataset import Array, DiscreteDataset
+from vadd.data.dataset import DiscreteDataset
 from vadd.data.labels import BESIDE, Labels, read_labels
 from vadd.errors import UserError, check_range
-from vadd.parsing import regular_file
+from vadd.kinds.arrays import Array, read_integers
 
-MAGIC = b"\x93NUMPY"
 LARGEST_VALUE = 2**31 - 1
-
-
-def read_integers(path: Path) -> Array:
-    """Any array of integers, as it is."""
-    try:
-        with regular_file(path).open("rb") as file:
-            begins_as_array = file.read(len(MAGIC)) == MAGIC
-            file.seek(0)
-            if not begins_as_array and zipfile.is_zipfile(file):
-                raise UserError(f"{path} holds several arrays, as .npz files do; save the one to read as .npy")
-            if not begins_as_array:
-                raise ValueError("it does not begin like one")
-            array: Array = np.load(file, allow_pickle=False)
-    except FileNotFoundError:
-        raise UserError(f"there is no file {path}") from None
-    except UserError:
-        raise
-    except (OSError, ValueError, EOFError, SyntaxError, TypeError, OverflowError, MemoryError) as error:
-        said = error.strerror if isinstance(error, OSError) else next(iter(str(error).splitlines()), "it is cut off")
-        reason = "it holds Python objects, which are not read" if "Object arrays" in str(error) else said
-        raise UserError(f"{path} is not a readable .npy file: {reason}") from None
-    if array.dtype.kind not in "iub":
-        raise UserError(f"{path} holds {array.dtype} values; integers are needed")
-    return array
 
 
 def read_array(path: Path, vocab_size: int | None = None) -> tuple[Array, int]:

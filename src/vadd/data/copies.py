@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.data.dataset import Array, DiscreteDataset
+from vadd.data.dataset import DiscreteDataset
+from vadd.kinds.arrays import Array
 
 
 def copies_sample(count: int, *, positions: int, vocab_size: int, noise: float, seed: int) -> Array:

@@ -1,54 +1,23 @@
 """What every data set looks like to the rest of the package."""
 
 import hashlib
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from vadd.errors import UserError
-
-if TYPE_CHECKING:
-    from vadd.kinds.table.codec import TableCodec
-    from vadd.kinds.text.tokenizers import Tokenizer
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from vadd.kinds import Array, Kind, kind_of
+from vadd.kinds.table.codec import TableCodec
+from vadd.kinds.text.templates import Wrap
+from vadd.kinds.text.tokenizers import Tokenizer
 
 HASHED_VALUES = 1 << 25
 """Of a training or test set; they take a fraction of a second."""
 HASHED_ROWS = 4096
 """At a time."""
-TO_FILL = -1
-"""Stands in unfinished examples where a value is missing."""
-
-
-@dataclass(frozen=True)
-class ExampleFormat:
-    """What a model must know of its data."""
-
-    shape: tuple[int, ...]
-    """Of one example, before it is flattened."""
-    vocab_size: int
-    """V: values are 0..V-1, and V is the mask."""
-    pad: int | None = None
-    """The value that fills examples up, where one does; it is not scored."""
-    sizes: tuple[int, ...] | None = None
-    """Where positions have different numbers of values: position i has 0..sizes[i]-1, and V is the largest size."""
-    labels: tuple[str, ...] | None = None
-    """The names of the labels, for data that a model learns from with their labels."""
-    unknowns: bool = False
-    """Whether examples may hold V, the mask, at positions that nobody knows: they stay hidden and are not scored."""
-    label_shares: tuple[float, ...] | None = field(default=None, compare=False)
-    """How frequent each label is among the training examples; not known of runs made before it was kept."""
-
-    @property
-    def positions(self) -> int:
-        """N, the values of an example."""
-        return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -71,18 +40,20 @@ class DiscreteDataset:
     """Where there are classes: (n,) int64. They serve to judge samples; models see them only with ``label_names``."""
     test_labels: Tensor | None = None
     """(m,) int64."""
-    tokenizer: "Tokenizer | None" = None
+    tokenizer: Tokenizer | None = None
     """Where the examples are text: what turns them back into it."""
     pad: int | None = None
     """Where examples are filled up: the value that does it. Models mask and see it like any other, but it is not
     scored, neither in training nor in judging.
     """
-    table: "TableCodec | None" = None
+    table: TableCodec | None = None
     """Where the examples are rows of a table: what turns them back into rows."""
     label_names: tuple[str, ...] | None = None
     """Where models are given the labels: what they are called."""
     unknowns: bool = False
-    """Whether examples hold V where a value is unknown; see :class:`ExampleFormat`."""
+    """Whether examples hold V where a value is unknown; see :class:`~vadd.kinds.Kind`."""
+    wrap: Wrap | None = None
+    """Of text: how documents became sequences."""
 
     @property
     def positions(self) -> int:
@@ -97,11 +68,30 @@ class DiscreteDataset:
                 digest.update(part[rows].cpu().numpy().astype("<i4").tobytes())
         return digest.hexdigest()
 
-    @property
-    def format(self) -> ExampleFormat:
-        sizes = None if self.table is None else self.table.sizes
-        return ExampleFormat(
-            self.shape, self.vocab_size, self.pad, sizes, self.label_names, self.unknowns, self._label_shares()
+    def held_out(self, numbers: str) -> Array:
+        """ "0,5" -> these held-out examples, (n, N) int64."""
+        try:
+            chosen = [int(number) for number in numbers.split(",")]
+        except ValueError:
+            raise UserError(f"held-out examples are named by their numbers, like 0,5,7; not {numbers!r}") from None
+        for number in chosen:
+            if not 0 <= number < len(self.test):
+                raise UserError(f"there is no held-out example {number}; there are {len(self.test)}, the first is 0")
+        return self.test[chosen].long().numpy()
+
+    @cached_property
+    def kind(self) -> Kind:
+        """What an example is."""
+        return kind_of(
+            self.shape,
+            self.vocab_size,
+            tokenizer=self.tokenizer,
+            wrap=self.wrap,
+            table=self.table,
+            pad=self.pad,
+            labels=self.label_names,
+            unknowns=self.unknowns,
+            label_shares=self._label_shares(),
         )
 
     def _label_shares(self) -> tuple[float, ...] | None:
@@ -114,14 +104,3 @@ class DiscreteDataset:
 def _spread(total: int, most: int) -> Tensor:
     """All indices below ``total``, or ``most`` of them at equal distances."""
     return torch.arange(total) if total <= most else torch.linspace(0, total - 1, most, dtype=torch.float64).long()
-
-
-def quantize(pixels: Array, levels: int, *, of: int = 256) -> Array:
-    """Integers in 0..of-1 cut evenly into 0..levels-1: floor(pixel * levels / of), uint8.
-
-    Two levels split at half of the largest value, ``of`` levels change nothing.
-    """
-    if not 2 <= levels <= of:
-        raise UserError(f"levels must be in 2..{of}, not {levels}")
-    table = (np.arange(of) * levels // of).astype(np.uint8)
-    return table[pixels]

@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from vadd.data.dataset import DiscreteDataset, quantize
+from vadd.data.dataset import DiscreteDataset
+from vadd.kinds.arrays import quantize
 
 SIDE = 8
 PIXEL_VALUES = 17

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vadd.data.array import read_integers
 from vadd.data.dataset import DiscreteDataset
 from vadd.errors import UserError, check_range
 from vadd.files import write_json
+from vadd.kinds.arrays import read_integers
 from vadd.parsing import read_json
 
 ABOUT = "examples.json"
@@ -74,8 +74,8 @@ def check_dataset(data: DiscreteDataset) -> None:
         raise UserError(f"a data set needs at least 2 values, not {data.vocab_size}")
     for part in ("train", "test"):
         examples = getattr(data, part)
-        if examples.ndim != 2 or not len(examples) or examples.shape[1] != data.format.positions:
-            wanted = f"(n, {data.format.positions}) with n at least 1"
+        if examples.ndim != 2 or not len(examples) or examples.shape[1] != data.kind.positions:
+            wanted = f"(n, {data.kind.positions}) with n at least 1"
             raise UserError(f"the {part} part has the shape {tuple(examples.shape)}; needed is {wanted}")
         if examples.is_floating_point() or examples.is_complex():
             raise UserError(f"the {part} part holds {examples.dtype} values; integers are needed")

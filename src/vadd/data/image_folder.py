@@ -4,17 +4,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 
-from vadd.data.dataset import Array, DiscreteDataset, quantize
+from vadd.data.dataset import DiscreteDataset
 from vadd.data.labels import Labels
 from vadd.errors import UserError
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
+from vadd.kinds.arrays import Array, quantize
+from vadd.kinds.pictures import open_image
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 SIZES = range(1, 1025)
@@ -132,42 +131,3 @@ def read_image(path: Path, size: int, channels: int) -> Array:
 
     fitted = ImageOps.fit(image, (size, size), method=Image.Resampling.LANCZOS)
     return np.asarray(fitted).reshape(size, size, channels)
-
-
-def open_image(path: Path, channels: int) -> "Image":
-    """Upright, opaque and in its own size, in grey (1 channel) or colour (3)."""
-    try:
-        from PIL import Image, ImageOps
-    except ImportError:
-        raise UserError("reading images needs Pillow; install it with: pip install 'vadd[images]'") from None
-    try:
-        with Image.open(path) as opened:
-            upright = ImageOps.exif_transpose(opened)
-            return _opaque(_eight_bits(upright)).convert("L" if channels == 1 else "RGB")
-    except Exception as error:  # the decoders of damaged files raise whatever they stumble over
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"{path} is not a readable image: {reason}") from None
-
-
-def _eight_bits(image: "Image") -> "Image":
-    """Pillow clips deep grey images at 255 instead of scaling them: do it here."""
-    from PIL import Image
-
-    if image.mode == "F":
-        raise ValueError("floating-point pixels are not supported")
-    if not image.mode.startswith("I"):
-        return image
-    deep = np.asarray(image)
-    if deep.min() < 0 or deep.max() > 0xFFFF:
-        raise ValueError("more than 16 bits per pixel are not supported")
-    return Image.fromarray((deep >> 8).astype(np.uint8))
-
-
-def _opaque(image: "Image") -> "Image":
-    """What is transparent shows white."""
-    from PIL import Image
-
-    if not image.has_transparency_data:
-        return image
-    layer = image.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.data.dataset import Array
 from vadd.errors import UserError
+from vadd.kinds.arrays import Array
 from vadd.parsing import regular_file
 from vadd.words import plural
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vadd.data.dataset import Array, DiscreteDataset, quantize
+from vadd.data.dataset import DiscreteDataset
 from vadd.data.download import download
 from vadd.data.places import data_directory
 from vadd.errors import UserError, check_range
+from vadd.kinds.arrays import Array, quantize
 from vadd.progress import Progress, silent
 
 TRAIN_IMAGES = "train-images-idx3-ubyte.gz"

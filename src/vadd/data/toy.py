@@ -16,7 +16,8 @@ from typing import Literal
 import numpy as np
 import torch
 
-from vadd.data.dataset import Array, DiscreteDataset
+from vadd.data.dataset import DiscreteDataset
+from vadd.kinds.arrays import Array
 
 Toy = Literal["checkerboard", "swissroll", "circles"]
 

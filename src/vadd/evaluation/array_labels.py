@@ -5,8 +5,9 @@ It learns from training examples; how often it is right about held-out ones stan
 
 import numpy as np
 
-from vadd.data.dataset import Array, DiscreteDataset
+from vadd.data.dataset import DiscreteDataset
 from vadd.evaluation.text_labels import ASKED, LEARNT, some_of
+from vadd.kinds.arrays import Array
 from vadd.progress import Progress, silent
 
 TREES = 100

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vadd.data.dataset import Array
+from vadd.kinds.arrays import Array
 
 Divergence = Callable[[Array, Array], float]
 

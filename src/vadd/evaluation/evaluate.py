@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from vadd.core import GaussianLatent, LabelledLatent, StandardNormal
-from vadd.data.dataset import Array
 from vadd.errors import UserError
 from vadd.evaluation.divergence import entropy, histogram
 from vadd.evaluation.imputation import judge_imputation
@@ -20,6 +19,7 @@ from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.likelihood import BoundSettings, has_latent, judge_latent, measure_bounds, true_distribution
 from vadd.evaluation.nearest import COMPARED, nearest_report
 from vadd.evaluation.reports import RunReport, StepResult
+from vadd.kinds.arrays import Array
 from vadd.parallel import Processes, process_count
 from vadd.progress import Progress, named, silent, warn
 from vadd.recipe import Recipe, how_computed, published_recipe, unlike
@@ -94,7 +94,7 @@ def evaluate(
             report = replace(report, results=(*report.results, StepResult(count, judge(drawn, count))))
             grown(report)
             if run.model.positions == 2:
-                histograms[count] = histogram(drawn, run.format.vocab_size)
+                histograms[count] = histogram(drawn, run.kind.vocab_size)
             if len(run.shape) == 3:
                 images[count] = shown_images(drawn, judge)
             if run.tokenizer is not None:
@@ -105,7 +105,7 @@ def evaluate(
             report = replace(report, imputation=judge_imputation(run, seed, progress))
             grown(report)
     if nearest:
-        found = nearest_report(first_samples, run.data.test, run.data.train, run.format.vocab_size, progress)
+        found = nearest_report(first_samples, run.data.test, run.data.train, run.kind.vocab_size, progress)
         report = replace(report, nearest=found)
         grown(report)
     truth = true_distribution(run)
@@ -128,7 +128,7 @@ def drawn_samples(run: Run, judge: Judge, steps: int, seed: int, progress: Progr
     # Seeds of their own: else the samples of two labels would share their noise.
     parts = [
         divided_samples(run, count, progress, steps=steps, seed=seed + 1000 * number, label=name)
-        for number, (name, count) in enumerate(zip(run.format.labels or (), judge.of_labels, strict=True))
+        for number, (name, count) in enumerate(zip(run.kind.labels or (), judge.of_labels, strict=True))
     ]
     return torch.cat(parts)
 
@@ -185,7 +185,7 @@ def report_of(run: Run) -> RunReport:
         recipe=run.recipe.name,
         model=run.recipe.model,
         data=_data_of(run.recipe),
-        vocab_size=run.format.vocab_size,
+        vocab_size=run.kind.vocab_size,
         parameters=_parameters(run),
         training_steps=run.recipe.training.steps,
         training_seconds=training_seconds(run.directory.metrics()),
@@ -196,6 +196,6 @@ def report_of(run: Run) -> RunReport:
         prior=prior_name(run),
         prior_seconds=run.prior_seconds,
         sampler=run.recipe.sampling.sampler,
-        labels=run.format.labels,
+        labels=run.kind.labels,
         draws=None if run.token_sampler is None or run.token_sampler.exact else run.token_sampler.precision,
     )

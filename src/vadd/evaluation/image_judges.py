@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vadd.data.dataset import Array, DiscreteDataset
+from vadd.data.dataset import DiscreteDataset
 from vadd.data.places import data_directory
 from vadd.errors import UserError
 from vadd.evaluation.classifier import classifier_features, data_checksum
@@ -16,6 +16,7 @@ from vadd.evaluation.frechet import FeatureStatistics, feature_statistics, frech
 from vadd.evaluation.inception import InceptionFeatures
 from vadd.evaluation.judge import Judge, labels_in_order, shares_of_labels
 from vadd.evaluation.metrics import FrechetDistance, InceptionDistance
+from vadd.kinds.arrays import Array
 from vadd.parallel import default_device
 from vadd.progress import Progress
 

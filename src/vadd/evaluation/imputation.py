@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from vadd.data.dataset import TO_FILL, Array
 from vadd.evaluation.metrics import read_fields
-from vadd.kinds.table import TableCodec
+from vadd.kinds.arrays import TO_FILL, Array
+from vadd.kinds.table.codec import TableCodec
 from vadd.progress import Progress, silent
 from vadd.run.run import Run
 from vadd.run.tables import cell_probabilities

@@ -5,9 +5,10 @@ from abc import ABC, abstractmethod
 import numpy as np
 import torch
 
-from vadd.data.dataset import Array, DiscreteDataset
+from vadd.data.dataset import DiscreteDataset
 from vadd.evaluation.metrics import Metrics
 from vadd.evaluation.reports import JudgeReport, RealText
+from vadd.kinds.arrays import Array
 from vadd.run.run import Run
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.data.dataset import Array, DiscreteDataset
+from vadd.data.dataset import DiscreteDataset
 from vadd.errors import UserError
 from vadd.evaluation.array_labels import ArrayLabels
 from vadd.evaluation.divergence import draw_histogram, histogram, jsd, paper_js, sampling_floor
@@ -26,6 +26,7 @@ from vadd.evaluation.reports import RealText
 from vadd.evaluation.table_rows import RowComparison
 from vadd.evaluation.text_labels import LabelReader
 from vadd.evaluation.text_statistics import text_statistics
+from vadd.kinds.arrays import Array
 from vadd.progress import Progress
 from vadd.run.run import Run
 
@@ -124,7 +125,7 @@ class TextJudge(Judge):
         self.reader = None if language is None else language.about()
         metrics = self._measure(real, "the judge reads real text")
         self.labels: LabelReader | None = None
-        if run.format.labels is not None:
+        if run.kind.labels is not None:
             self.labels = LabelReader(run, seed, progress)
             self.of_labels = shares_of_labels(run.data, samples, least=1)
             self.samples = sum(self.of_labels)
@@ -167,7 +168,7 @@ def with_scores(metrics: TextMetrics, scores: Scores, texts: Sequence[str], lang
 def own_tokens(run: Run, tokens: Tensor) -> list[Array]:
     """The ids that belong to each of the texts (n, N): all of them, or up to the first EOS if the texts are padded."""
     assert run.tokenizer is not None
-    if run.format.pad is None:
+    if run.kind.pad is None:
         return list(tokens.numpy())
     return [run.tokenizer.padded_document(row) for row in tokens.numpy()]
 

@@ -19,13 +19,13 @@ import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from vadd.data.dataset import Array
 from vadd.data.places import data_directory
 from vadd.errors import UserError
 from vadd.evaluation.causal_models import CausalModel, load_causal_model
 from vadd.evaluation.likelihood import LARGEST_EXPONENT
 from vadd.evaluation.reports import JudgeReport
 from vadd.files import whole_file
+from vadd.kinds.arrays import Array
 from vadd.progress import Progress, silent
 
 Convention = Literal["corpus", "sedd"]

@@ -18,7 +18,6 @@ from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latents import Particles, ProposalName
 from vadd.core.randomness import BOUNDS, HEALTH, PILOT, step_generator
 from vadd.core.samplers import Grid
-from vadd.data.dataset import Array
 from vadd.errors import UserError
 from vadd.evaluation.reports import (
     NOT_A_BOUND,
@@ -28,6 +27,7 @@ from vadd.evaluation.reports import (
     LikelihoodReport,
     NegativeLogLikelihood,
 )
+from vadd.kinds.arrays import Array
 from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
@@ -234,7 +234,7 @@ def tightest(run: Run, bound: Callable[..., Tensor], particles: Particles) -> Pa
 
 def held_out_labels(run: Run, x0: Tensor) -> Tensor:
     """Of the held-out examples that are judged."""
-    if run.format.labels is None or run.data.test_labels is None:
+    if run.kind.labels is None or run.data.test_labels is None:
         raise UserError(f"{run.directory.path} has not learnt from labels: train it with data.labels=true")
     if not torch.equal(run.data.test[: len(x0)].long(), x0):
         raise UserError("labels are known of held-out examples only, not of --data")
@@ -252,7 +252,7 @@ def character_count(run: Run, x0: Tensor) -> int | None:
     """How many characters these tokens stand for, where a token is not a character; BOS, EOS and pads have none."""
     if run.tokenizer is None or text_unit(run) == "character":
         return None
-    if run.format.pad is not None:
+    if run.kind.pad is not None:
         return sum(map(len, run.texts(x0)))
     return sum(len(text) for row in x0.numpy() for text in run.tokenizer.documents(row))
 
@@ -282,7 +282,7 @@ def judge_latent(run: Run, examples: Tensor) -> LatentHealth | None:
     """The health of the latent on the first examples; None for a model without a latent."""
     most = HEALTH_EXAMPLES if run.tokenizer is None else HEALTH_TEXTS
     x0 = check_examples(run, examples[:most]).to(run.model.device)
-    labels = run.data.test_labels if run.format.labels is not None and examples is run.data.test else None
+    labels = run.data.test_labels if run.kind.labels is not None and examples is run.data.test else None
     labels = None if labels is None else labels[:most]
     return latent_health(run.model, x0, step_generator(0, HEALTH), 2 * run.recipe.network.rows_at_once, labels)
 

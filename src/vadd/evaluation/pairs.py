@@ -6,8 +6,8 @@ that of the data. A factorised one-step sampler gets every single position right
 
 import numpy as np
 
-from vadd.data.dataset import Array
 from vadd.evaluation.divergence import histogram, jsd
+from vadd.kinds.arrays import Array
 
 MAX_PAIRS = 200
 

@@ -13,9 +13,10 @@ from itertools import combinations
 import numpy as np
 import torch
 
-from vadd.data.dataset import Array, DiscreteDataset
+from vadd.data.dataset import DiscreteDataset
 from vadd.evaluation.metrics import TableDistance
 from vadd.evaluation.nearest import COMPARED, distances_to_nearest
+from vadd.kinds.arrays import Array
 
 MOST_ROWS = 20_000
 HALVINGS = 8

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import torch
 
-from vadd.data.dataset import Array
+from vadd.kinds.arrays import Array
 from vadd.progress import Progress, silent
 from vadd.run.run import Run
 

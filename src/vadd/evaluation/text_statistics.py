@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vadd.data.dataset import Array
 from vadd.evaluation.metrics import TextMetrics
+from vadd.kinds.arrays import Array
 
 
 def sample_entropy(samples: Sequence[Array]) -> float:

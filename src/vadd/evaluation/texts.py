@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from vadd.data.dataset import Array
 from vadd.data.text.documents import Documents, TextFiles, text_files
 from vadd.errors import UserError
 from vadd.evaluation.judges import with_scores
@@ -15,6 +14,7 @@ from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.metrics import TextMetrics
 from vadd.evaluation.reports import JudgeReport
 from vadd.evaluation.text_statistics import text_statistics
+from vadd.kinds.arrays import Array
 from vadd.progress import Progress, silent
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from vadd.data.dataset import Array
 from vadd.evaluation.latent_paths import cross, informative_dimensions, point_of, posterior_of
+from vadd.kinds.arrays import Array
 from vadd.run.run import Run
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from vadd.data import (
     DiscreteDataset,
-    ExampleFormat,
     load_array,
     load_cifar10,
     load_copies,
@@ -23,8 +22,9 @@ from vadd.data import (
 from vadd.data.array import labels_beside
 from vadd.data.image_folder import folder_labels
 from vadd.data.labels import read_labels
-from vadd.data.text import Tokenizer, pad_value
+from vadd.data.text import Tokenizer
 from vadd.errors import UserError
+from vadd.kinds import Kind, TextKind, kind_of
 from vadd.progress import Progress, silent
 from vadd.recipe import ArrayData, FolderData, GivenData, Recipe, TableData, TextData
 
@@ -33,7 +33,7 @@ from vadd.recipe import ArrayData, FolderData, GivenData, Recipe, TableData, Tex
 class DataKind:
     load: Callable[..., DiscreteDataset]
     """Section, seed, and for text tokenizer and progress -> the data set."""
-    format: Callable[[Any], ExampleFormat]
+    format: Callable[[Any], Kind]
     """Section -> what its examples look like; without reading them where the section says enough."""
 
 
@@ -49,29 +49,29 @@ def _load_given(data: GivenData, seed: int, tokenizer: Tokenizer | None, progres
     return replace(load_dataset(Path(data.path)), tokenizer=tokenizer)
 
 
-def _array_format(data: ArrayData) -> ExampleFormat:
+def _array_format(data: ArrayData) -> Kind:
     try:
         array, vocab_size = read_array(Path(data.path), data.vocab_size)
     except UserError as error:
         raise UserError(f"only the data can tell the shape of these examples, and {error}") from None
     place = labels_beside(Path(data.path), data.labels_path)
     names = read_labels(place, len(array)).names if data.labels else None
-    return ExampleFormat(array.shape[1:], vocab_size, labels=names)
+    return kind_of(array.shape[1:], vocab_size, labels=names)
 
 
-def _folder_format(data: FolderData) -> ExampleFormat:
+def _folder_format(data: FolderData) -> Kind:
     names = folder_labels(Path(data.path)).names if data.labels else None
-    return ExampleFormat((data.size, data.size, data.channels), data.levels, labels=names)
+    return kind_of((data.size, data.size, data.channels), data.levels, labels=names)
 
 
-def _text_format(data: TextData) -> ExampleFormat:
+def _text_format(data: TextData) -> Kind:
     # For planning only: without the specials that a training may add, and a BPE may come out smaller.
     known = {"gpt2": 50_257, "bert": 30_521, "bytes": 256, "bpe": data.vocabulary}
     if data.corpus == "text8":
         known["characters"] = 27
     if data.tokenizer in known and not data.labels:
-        return ExampleFormat((data.length,), known[data.tokenizer])
-    return _load_text(data, 0, None, silent).format
+        return kind_of((data.length,), known[data.tokenizer])
+    return _load_text(data, 0, None, silent).kind
 
 
 def _load_table(data: TableData, seed: int, *_: object) -> DiscreteDataset:
@@ -106,46 +106,42 @@ def _with_labels(dataset: DiscreteDataset, data: Any, names: tuple[str, ...]) ->
 DATASETS: dict[str, DataKind] = {
     "toy": DataKind(
         lambda data, seed, *_: load_toy(**_settings(data), seed=seed),
-        lambda data: ExampleFormat((2,), data.vocab_size),
+        lambda data: kind_of((2,), data.vocab_size),
     ),
     "copies": DataKind(
         lambda data, seed, *_: load_copies(**_settings(data), seed=seed),
-        lambda data: ExampleFormat((data.positions,), data.vocab_size),
+        lambda data: kind_of((data.positions,), data.vocab_size),
     ),
     "array": DataKind(lambda data, seed, *_: load_array(Path(data.path), **_settings(data), seed=seed), _array_format),
-    "given": DataKind(_load_given, lambda data: load_dataset(Path(data.path)).format),
+    "given": DataKind(_load_given, lambda data: load_dataset(Path(data.path)).kind),
     "digits": DataKind(
         lambda data, seed, *_: _with_labels(load_digits(**_but_labels(data), seed=seed), data, DIGITS),
-        lambda data: ExampleFormat((8, 8, 1), data.levels, labels=DIGITS if data.labels else None),
+        lambda data: kind_of((8, 8, 1), data.levels, labels=DIGITS if data.labels else None),
     ),
     "mnist": DataKind(
         lambda data, *_: _with_labels(load_mnist(_directory(data)), data, DIGITS),
-        lambda data: ExampleFormat((32, 32, 1), 2, labels=DIGITS if data.labels else None),
+        lambda data: kind_of((32, 32, 1), 2, labels=DIGITS if data.labels else None),
     ),
     "cifar10": DataKind(
         lambda data, *_: _with_labels(load_cifar10(_directory(data), **_but_labels(data)), data, CIFAR10_CLASSES),
-        lambda data: ExampleFormat((32, 32, 3), data.levels, labels=CIFAR10_CLASSES if data.labels else None),
+        lambda data: kind_of((32, 32, 3), data.levels, labels=CIFAR10_CLASSES if data.labels else None),
     ),
     "folder": DataKind(
         lambda data, seed, *_: load_image_folder(Path(data.path), **_settings(data), seed=seed), _folder_format
     ),
     "text": DataKind(_load_text, _text_format),
-    "table": DataKind(_load_table, lambda data: _load_table(data, 0).format),
+    "table": DataKind(_load_table, lambda data: _load_table(data, 0).kind),
 }
 
 
-def build_dataset(
-    recipe: Recipe, *, tokenizer: Tokenizer | None = None, progress: Progress = silent
-) -> DiscreteDataset:
-    """The data of a recipe; text is read with ``tokenizer`` if one is given, else with the recipe's."""
+def build_dataset(recipe: Recipe, *, kind: Kind | None = None, progress: Progress = silent) -> DiscreteDataset:
+    """The data of a recipe; text is read with the tokenizer of ``kind`` if one is given, else with the recipe's."""
+    tokenizer = kind.tokenizer if isinstance(kind, TextKind) else None
     return DATASETS[recipe.data.kind].load(recipe.data, recipe.seed, tokenizer, progress)
 
 
-def example_format(recipe: Recipe, tokenizer: Tokenizer | None = None) -> ExampleFormat:
-    """What the examples of a recipe look like. The recipe says it, except for arrays and alphabets: there the data must
-    be read. For text with a ``tokenizer`` at hand nothing else is needed.
+def example_format(recipe: Recipe) -> Kind:
+    """What the examples of a recipe are. The recipe says it, except for arrays and alphabets: there the data must be
+    read.
     """
-    if tokenizer is None or not isinstance(recipe.data, TextData):
-        return DATASETS[recipe.data.kind].format(recipe.data)
-    pad = pad_value(tokenizer) if recipe.data.wrap == "padded" else None
-    return ExampleFormat((recipe.data.length,), tokenizer.vocab_size, pad)
+    return DATASETS[recipe.data.kind].format(recipe.data)

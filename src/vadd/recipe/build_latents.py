@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch import nn
 
 from vadd.core import CodedLatent, FlowPrior, GaussianLatent, Latent, NoLatent, SharedLatent
-from vadd.data import ExampleFormat
+from vadd.kinds import Kind
 from vadd.networks import CouplingFlow, SequenceFlow, StateReader
 from vadd.recipe import LatentSection, Recipe
 
@@ -15,7 +15,7 @@ LATENTS: dict[str, Callable[[LatentSection, nn.Module, int, int], Latent]] = {
 }
 
 
-def build_latent(recipe: Recipe, format: ExampleFormat, recognizer: nn.Module | None) -> Latent:
+def build_latent(recipe: Recipe, format: Kind, recognizer: nn.Module | None) -> Latent:
     """What the section ``latent`` describes; a latent of codes alone has no recognition model."""
     section = recipe.latent
     latent: Latent = NoLatent()
@@ -24,7 +24,7 @@ def build_latent(recipe: Recipe, format: ExampleFormat, recognizer: nn.Module | 
     return CodedLatent(section.codes, latent) if section.codes else latent
 
 
-def build_prior(recipe: Recipe, format: ExampleFormat, *, conditional: bool) -> FlowPrior:
+def build_prior(recipe: Recipe, format: Kind, *, conditional: bool) -> FlowPrior:
     """An untrained flow over z; ``conditional`` gives it a reader of states, a network like the recognition model."""
     section, settings, dim = recipe.latent, recipe.latent.flow, recipe.latent.size(format.shape)
     size = {"transforms": settings.transforms, "width": settings.width}

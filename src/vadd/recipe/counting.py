@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
 from vadd.core import MaskedBatch, MaskedDiffusion, Noise
-from vadd.data import ExampleFormat
+from vadd.kinds import Kind
 from vadd.networks.attention import attention_kernel
 from vadd.recipe import Recipe
 from vadd.recipe.building import build_mask_draw, build_model
@@ -38,7 +38,7 @@ class TrainingCost:
     """Bytes that the backward pass needs of the forward pass, in float32."""
 
 
-def model_on_meta(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion:
+def model_on_meta(recipe: Recipe, format: Kind) -> MaskedDiffusion:
     with META:
         return build_model(recipe, format)
 

@@ -16,8 +16,8 @@ import psutil
 import torch
 
 from vadd.core import MaskedDiffusion
-from vadd.data import ExampleFormat
 from vadd.errors import UserError
+from vadd.kinds import Kind
 from vadd.parallel import Processes
 from vadd.recipe import Recipe, flatten
 from vadd.recipe.counting import model_on_meta, training_cost
@@ -37,7 +37,7 @@ LATENTS = ("latent.dim", "latent.codes")
 VOCABULARIES = ("data.vocab_size", "data.levels", "data.vocabulary")
 
 
-def check_memory(recipe: Recipe, format: ExampleFormat) -> None:
+def check_memory(recipe: Recipe, format: Kind) -> None:
     """Refuse a training that these processes cannot have the memory for."""
     processes = Processes()
     available = available_memory(processes.device)
@@ -73,7 +73,7 @@ def available_memory(device: torch.device) -> int:
     return int(min([there, *limits])) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
-def upper_bound(recipe: Recipe, format: ExampleFormat, devices: int) -> int:
+def upper_bound(recipe: Recipe, format: Kind, devices: int) -> int:
     """Bytes on one device that a training never exceeds, from the numbers in its recipe."""
     values = format.positions * (format.vocab_size + 1)
     section = recipe.latent
@@ -104,7 +104,7 @@ def rows_of(recipe: Recipe, devices: int) -> int:
     return -(-recipe.training.batch // (devices * recipe.training.accumulate))
 
 
-def drawn_bytes(recipe: Recipe, format: ExampleFormat) -> int:
+def drawn_bytes(recipe: Recipe, format: Kind) -> int:
     """What every process draws for the whole batch: coins and masks of all positions, and the noise of the latent."""
     latent = recipe.latent.particles * recipe.latent.size(format.shape) if recipe.has_latent else 0
     return recipe.training.batch * (9 * format.positions + FLOAT32 * latent)
@@ -123,7 +123,7 @@ def held_bytes(model: MaskedDiffusion, recipe: Recipe, processes: Processes, rem
     return memory.total - min(memory.gradients, memory.activations)
 
 
-def _counted(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion | None:
+def _counted(recipe: Recipe, format: Kind) -> MaskedDiffusion | None:
     """The model on the meta device; None where its tensors have more numbers than can be counted."""
     try:
         return model_on_meta(recipe, format)
@@ -131,7 +131,7 @@ def _counted(recipe: Recipe, format: ExampleFormat) -> MaskedDiffusion | None:
         return None
 
 
-def heaviest_key(recipe: Recipe, format: ExampleFormat) -> str:
+def heaviest_key(recipe: Recipe, format: Kind) -> str:
     """The key of the recipe that, halved, saves most weights."""
     found = {}
     for key, value in _sizes(recipe):

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from vadd.core import MaskedDiffusion
-from vadd.data import ExampleFormat
 from vadd.errors import UserError
+from vadd.kinds import Kind
 from vadd.parallel import default_device
 from vadd.recipe import Recipe
 from vadd.recipe.building import example_format
@@ -92,9 +92,7 @@ class Plan:
         return content
 
 
-def make_plan(
-    recipe: Recipe, *, devices: int = 1, rate: float | None = None, format: ExampleFormat | None = None
-) -> Plan:
+def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, format: Kind | None = None) -> Plan:
     """``rate`` is measured on this machine unless given; the ``format`` of the examples is looked up."""
     settings = recipe.training
     if devices < 1:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from vadd.data import ExampleFormat
+from vadd.kinds import Kind
 from vadd.progress import warn
 from vadd.recipe import Recipe
 from vadd.recipe.counting import model_on_meta
@@ -15,7 +15,7 @@ LONG = 3e13
 """FLOP: some ten minutes on two cores."""
 
 
-def warn_of_size(recipe: Recipe, format: ExampleFormat) -> None:
+def warn_of_size(recipe: Recipe, format: Kind) -> None:
     """Where checkpoints are large or the training is long, say what ``vadd plan`` says of it."""
     format = replace(format, pad=None)  # whether pads are scored changes nothing here
     model = model_on_meta(recipe, format)

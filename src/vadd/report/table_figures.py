@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from vadd.data.dataset import Array
+from vadd.kinds.arrays import Array
 
 MOST_COLUMNS = 12
 MOST_LABELS = 12

@@ -17,7 +17,7 @@ import matplotlib
 import numpy as np
 from jinja2 import Environment
 
-from vadd.data.text.pieces import pieces
+from vadd.kinds.text.pieces import pieces
 from vadd.kinds.text.tokenizers import Tokenizer
 from vadd.report.images import (
     MASK_COLOUR,

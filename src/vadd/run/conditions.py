@@ -16,8 +16,8 @@ from vadd.core import MaskedDiffusion, Noise
 from vadd.core.noise import BLOCK
 from vadd.core.randomness import CONDITIONS, step_generator
 from vadd.core.token_sampler import inverted
-from vadd.data.dataset import Array
 from vadd.errors import UserError
+from vadd.kinds.arrays import Array
 from vadd.run.infilling import latents_that_fit
 from vadd.run.options import SamplingSettings
 

@@ -21,22 +21,23 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vadd.errors import UserError
-from vadd.files import write_json, write_whole
+from vadd.files import write_whole
 from vadd.parsing import parse_json, read_json
 from vadd.run.lock import LOCK, RunLock
 
 if TYPE_CHECKING:
+    from vadd.kinds import Kind
     from vadd.recipe import Recipe
 
-RECIPE, DATA, METRICS, CHECKPOINTS, TOKENIZER = "recipe.yaml", "data.json", "metrics.jsonl", "checkpoints", "tokenizer"
+RECIPE, METRICS, CHECKPOINTS = "recipe.yaml", "metrics.jsonl", "checkpoints"
 MODEL, EMA, OPTIMIZER, MANIFEST = "model.safetensors", "ema.safetensors", "optimizer.safetensors", "checkpoint.json"
-PRIORS, EXAMPLES, LABELS, TABLE = "priors.json", "examples", "labels.npy", "table.json"
+PRIORS, EXAMPLES, LABELS = "priors.json", "examples", "labels.npy"
 EXPORTED_WEIGHTS, EXPORTED_CONFIG, EXPORTED_CARD = "model.safetensors", "config.json", "README.md"
 
 CheckpointName = Literal["latest", "best"] | int
@@ -62,11 +63,8 @@ class RunDirectory:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.recipe_file = self.path / RECIPE
-        self.data_file = self.path / DATA
         self.metrics_file = self.path / METRICS
         self.checkpoints_directory = self.path / CHECKPOINTS
-        self.tokenizer_directory = self.path / TOKENIZER
-        self.table_file = self.path / TABLE
         self.lock = RunLock(self.path)
 
     @classmethod
@@ -146,22 +144,18 @@ class RunDirectory:
         """Beside an array that was given in Python: where its labels are looked for, wherever the run goes."""
         return self.path / LABELS
 
-    def write_data(self, about: Mapping[str, object]) -> None:
-        """What the model must know of its data, so that sampling never has to read them."""
-        if self.data() != about:
-            write_json(self.data_file, about)
+    def kind(self, recipe: "Recipe") -> "tuple[Kind, str | None]":
+        """What the examples are, so that sampling never has to read the data, and the checksum of the data."""
+        from vadd.kinds import read_kind  # only here: a status answers at once
 
-    def data(self) -> dict[str, Any] | None:
-        """What :meth:`write_data` wrote; None for runs of version 0.1.0."""
+        file = self.path / "data.json"
         try:
-            content = read_json(self.data_file)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError):
-            content = None
-        if not isinstance(content, dict):
-            raise UserError(f"{self.data_file} is damaged")
-        return content
+            about = read_json(file)
+            return read_kind(self.path, about, getattr(recipe.data, "wrap", None)), about.get("sha256")
+        except UserError:
+            raise
+        except (OSError, AttributeError, KeyError, TypeError, ValueError, OverflowError):
+            raise UserError(f"{file} is missing or damaged") from None
 
     # Its checkpoints
 

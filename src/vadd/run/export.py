@@ -17,8 +17,6 @@ from vadd.run.directory import (
     EXPORTED_WEIGHTS,
     PRIORS,
     RECIPE,
-    TABLE,
-    TOKENIZER,
     CheckpointName,
     Record,
     RunDirectory,
@@ -27,7 +25,6 @@ from vadd.run.directory import (
     step_of,
 )
 from vadd.run.exported import FORMAT, ExportedModel, read_exported
-from vadd.run.formats import read_fingerprint, read_format, read_tokenizer, varying
 from vadd.run.model_card import CardResults, Measured, model_card
 from vadd.run.priors import prior_records, read_prior
 from vadd.version import __version__
@@ -52,41 +49,39 @@ def export(
     step = step_of(chosen)
     if results is not None:
         results.check(recipe, step)
-    format = read_format(directory, recipe, read_tokenizer(directory))
+    kind, fingerprint = directory.kind(recipe)
     if not isinstance(recipe.network, CustomSettings):  # of these only their owner knows the shapes
         problem = f"the weights in {chosen} do not fit the recipe of its run"
-        check_fit(weights, partial(build_model, recipe, format), problem)
+        check_fit(weights, partial(build_model, recipe, kind), problem)
     published = without_paths(recipe)
     with whole_path(out) as beside:
         beside.mkdir()
         save_tensors(weights, beside / EXPORTED_WEIGHTS, {"format": "pt"})
         (beside / RECIPE).write_text(published.to_yaml())
+        about = kind.to_json()
         config = {
             "library": "vadd",
             "format": FORMAT,
             "vadd": __version__,
             "model": recipe.model,
-            "shape": list(format.shape),
-            "values": format.vocab_size,
-            "pad": format.pad,
+            "shape": about.pop("shape"),
+            "values": about.pop("vocab_size"),
+            "pad": about.pop("pad"),
             "step": step,
             "sha256": checksum(beside / EXPORTED_WEIGHTS),
-            "data_sha256": read_fingerprint(directory),
-            **varying(format),
+            "data_sha256": fingerprint,
+            **about,
         }
         write_json(beside / EXPORTED_CONFIG, config)
         parameters = sum(tensor.numel() for tensor in weights.values())
-        card = model_card(published, format, step, parameters, _measured(directory, step), results)
+        card = model_card(published, kind, step, parameters, _measured(directory, step), results)
         (beside / EXPORTED_CARD).write_text(card)
         if fitted := prior_records(chosen):
             for record in fitted.values():
                 read_prior(chosen, record.name)  # verified before it is passed on
                 shutil.copy(prior_path(chosen, record.name), beside)
             shutil.copy(chosen / PRIORS, beside)
-        if directory.tokenizer_directory.is_dir():
-            shutil.copytree(directory.tokenizer_directory, beside / TOKENIZER)
-        if directory.table_file.is_file():
-            shutil.copy(directory.table_file, beside / TABLE)
+        kind.copy_files(directory.path, beside)
         if out.exists():
             # It is empty, and a folder cannot be renamed over it on every system.
             out.rmdir()

@@ -12,12 +12,13 @@ It may also lie on the Hugging Face Hub under a name "owner/name". :mod:`vadd.ru
 reads.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vadd.errors import UserError
+from vadd.kinds import Kind, check_facts, read_kind
+from vadd.kinds.kind import TABLE, TOKENIZER
 from vadd.parsing import read_json
 from vadd.recipe import Recipe, load_recipe
 from vadd.run.directory import (
@@ -26,8 +27,6 @@ from vadd.run.directory import (
     OLD_CONDITIONAL,
     PRIORS,
     RECIPE,
-    TABLE,
-    TOKENIZER,
     is_hub_name,
     prior_file,
 )
@@ -54,17 +53,11 @@ READ_FROM_HUB = (
 class ExportedModel:
     path: Path
     recipe: Recipe
-    shape: tuple[int, ...]
-    vocab_size: int
-    pad: int | None
+    kind: Kind
     step: int
     sha256: str
-    sizes: tuple[int, ...] | None = None
-    labels: tuple[str, ...] | None = None
-    unknowns: bool = False
     data_sha256: str | None = None
     """Of the data that the model learned from."""
-    label_shares: tuple[float, ...] | None = None
 
     def weights(self) -> "dict[str, Tensor]":
         """After their checksum has been verified."""
@@ -102,34 +95,16 @@ def read_exported(path: Path) -> ExportedModel:
         if content["library"] != "vadd":
             raise ValueError
         newer = int(content["format"]) > FORMAT
-        shape, vocab_size, step = tuple(map(int, content["shape"])), int(content["values"]), int(content["step"])
-        sha256, pad = str(content["sha256"]), content.get("pad")
+        step, sha256 = int(content["step"]), str(content["sha256"])
         data_sha256 = None if content.get("data_sha256") is None else str(content["data_sha256"])
-        sizes = None if content.get("sizes") is None else tuple(map(int, content["sizes"]))
-        labels, shares = read_labels(content)
-        if not shape or min(shape) < 1 or vocab_size < 2 or not (pad is None or isinstance(pad, int)):
-            raise ValueError
+        about = content | {"vocab_size": content["values"]}
+        check_facts(about)
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         raise UserError(
             f"{path} is not a model exported by vadd: its {EXPORTED_CONFIG} is missing or of another kind"
         ) from None
     if newer:
         raise UserError(f"{path} was exported by a newer version, vadd {content.get('vadd')}: upgrade with pip")
-    unknowns = bool(content.get("unknowns"))
     recipe = load_recipe(str(path / RECIPE))
-    return ExportedModel(
-        path, recipe, shape, vocab_size, pad, step, sha256, sizes, labels, unknowns, data_sha256, shares
-    )
-
-
-def read_labels(about: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, tuple[float, ...] | None]:
-    """The names of labels and how frequent each is, where runs and exports tell; ValueError where they contradict."""
-    if about.get("labels") is None:
-        return None, None
-    names = tuple(map(str, about["labels"]))
-    if about.get("label_shares") is None:
-        return names, None
-    shares = tuple(map(float, about["label_shares"]))
-    if len(shares) != len(names) or not all(0 <= share <= 1 for share in shares) or abs(sum(shares) - 1) > 1e-6:
-        raise ValueError
-    return names, shares
+    kind = read_kind(path, about, getattr(recipe.data, "wrap", None))
+    return ExportedModel(path, recipe, kind, step, sha256, data_sha256)

@@ -15,8 +15,8 @@ from torch import Tensor
 from vadd.core import MaskedBatch, MaskedDiffusion, Noise
 from vadd.core.precision import precise
 from vadd.core.randomness import PREDICTIONS, step_generator
-from vadd.data.dataset import TO_FILL, Array
 from vadd.errors import UserError
+from vadd.kinds.arrays import TO_FILL, Array
 
 CANDIDATE_ROWS = 8192
 """Most sequences that are scored at once where latents are chosen."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from vadd.data import ExampleFormat
 from vadd.errors import UserError
+from vadd.kinds import Kind
 from vadd.networks import CustomSettings
 from vadd.recipe import Recipe, TextData, flatten
 from vadd.run.status import latent_verdict
@@ -71,7 +71,7 @@ class CardResults:
 
 def model_card(
     recipe: Recipe,
-    format: ExampleFormat,
+    format: Kind,
     step: int,
     parameters: int,
     measured: Measured,
@@ -79,7 +79,7 @@ def model_card(
 ) -> str:
     label = recipe.model.upper()
     size = " x ".join(map(str, format.shape))
-    what = f"images of {size}" if len(format.shape) == 3 else f"arrays of {size} integers"
+    what = f"images of {size}" if format.name == "image" else f"arrays of {size} integers"
     about = f"\n\n{recipe.about}." if recipe.about else ""
     sections = [
         _front_matter(recipe),

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from vadd.core import MaskedDiffusion, Particles, Prior, Samples, TokenSampler
-from vadd.data import DiscreteDataset, ExampleFormat
-from vadd.data.dataset import Array
+from vadd.data import DiscreteDataset
 from vadd.errors import UserError
-from vadd.kinds.table import TableCodec
+from vadd.kinds import Kind
+from vadd.kinds.arrays import Array
+from vadd.kinds.table.codec import TableCodec, Where, data_frame
 from vadd.kinds.table.reading import from_frame
-from vadd.kinds.text.tokenizers import Tokenizer, refuse_other
+from vadd.kinds.text.tokenizers import Tokenizer
 from vadd.models import EnergyOfAnother, EnergyWeighted
 from vadd.networks import CustomNetworks, CustomSettings
 from vadd.parallel import Processes, default_device
@@ -32,19 +33,17 @@ from vadd.run.directory import CheckpointName, PriorChoice, RunDirectory, step_o
 from vadd.run.effort import check_held, check_samples
 from vadd.run.export import export
 from vadd.run.exported import find_exported
-from vadd.run.formats import exported_format, read_fingerprint, read_format, read_table_codec, read_tokenizer
 from vadd.run.infilling import as_given, latent_rows, masked_starts
 from vadd.run.options import SamplingOptions, resolve
 from vadd.run.priors import prior_records, read_prior
 from vadd.run.sampling import check_start, stream
-from vadd.run.tables import Where, data_frame, fill_rows, sample_rows
-from vadd.words import suggestion
+from vadd.run.tables import fill_rows, sample_rows
 
 if TYPE_CHECKING:
     from vadd.report.run_results import Results
     from vadd.report.samples import ShownFigure
 
-SHOWN_POINTS, SHOWN_IMAGES, SHOWN_ROWS, SHOWN_TEXTS = 5000, 36, 30, 5
+SHOWN, SHOWN_ROWS = {"points": 5000, "image": 36, "text": 5}, 30
 EVALUATED_STEPS, BOUND_STEPS = (1, 2, 5, 20), (1, 2, 4, 8, 16)
 PARTICLES = 64
 
@@ -59,21 +58,15 @@ class Run:
         directory: RunDirectory,
         model: MaskedDiffusion,
         recipe: Recipe,
-        format: ExampleFormat,
-        tokenizer: Tokenizer | None = None,
+        kind: Kind,
         step: int | None = None,
         conditional: Prior | None = None,
-        table: TableCodec | None = None,
     ) -> None:
         self.directory = directory
         self.model = model
         self.recipe = recipe
-        self.format = format
-        """The shape of an example, the size of the vocabulary, the pad."""
-        self.tokenizer = tokenizer
-        """What makes text of samples, where the data are text."""
-        self.table = table
-        """What makes rows of samples, where the data are a table."""
+        self.kind = kind
+        """What an example is: its shape, vocabulary, pad, labels, and how samples are decoded, shown and written."""
         self.step = step
         """Of the training, that the weights are from."""
         self.conditional = conditional
@@ -89,18 +82,31 @@ class Run:
     @property
     def shape(self) -> tuple[int, ...]:
         """Of one example, before it is flattened."""
-        return self.format.shape
+        return self.kind.shape
+
+    # Until evaluation, report and studio ask the kind.
+    @property
+    def format(self) -> Kind:
+        return self.kind
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        return getattr(self.kind, "tokenizer", None)
+
+    @property
+    def table(self) -> TableCodec | None:
+        return getattr(self.kind, "codec", None)
 
     @cached_property
     def data(self) -> DiscreteDataset:
         try:
-            data = build_dataset(self.recipe, tokenizer=self.tokenizer)
+            data = build_dataset(self.recipe, kind=self.kind)
         except UserError as error:
             raise UserError(f"this needs the data that the model learned from: {error}") from None
-        if data.format != self.format:
+        if data.kind != self.kind:
             raise UserError(
                 f"the data here are not what the model learned from: examples have the shape {data.shape} and "
-                f"{data.vocab_size} values, not {self.format.shape} and {self.format.vocab_size}"
+                f"{data.vocab_size} values, not {self.kind.shape} and {self.kind.vocab_size}"
             )
         path = getattr(self.recipe.data, "path", None)
         # An exported recipe has no paths but names, and any file here may have such a name.
@@ -120,10 +126,7 @@ class Run:
         Where a sample is one padded document it ends at its first EOS; else several documents may follow each other,
         and blank lines part them.
         """
-        if self.tokenizer is None:
-            raise UserError(f"{self.directory.path} is not a run on text")
-        padded = self.format.pad is not None
-        return [self.tokenizer.text(row, padded=padded) for row in np.asarray(tokens)]
+        return self.kind.texts(np.asarray(tokens))
 
     def with_sampling(self, **changes: Any) -> Self:
         """The same model with other defaults of sampling, like ``latent_policy="fixed"``."""
@@ -134,15 +137,8 @@ class Run:
 
     def labelled(self, label: str | int | None, guidance: float = 1.0) -> "Run":
         """The same run for samples of one label, by its name or number; see :meth:`MaskedDiffusion.labelled`."""
-        names = self.format.labels or ()
-        if self.table is not None:
-            raise UserError("the labels of a table are its columns: --where COLUMN=VALUE, in Python where=")
-        if label is not None and names and str(label) not in names:
-            raise UserError(
-                f"unknown label {str(label)!r}{suggestion(str(label), names)}; known are {', '.join(names)}"
-            )
         other = copy.copy(self)
-        other.model = self.model.labelled(None if label is None or not names else names.index(str(label)), guidance)
+        other.model = self.model.labelled(self.kind.label_number(label), guidance)
         return other
 
     def restricted(self, sizes: Sequence[int]) -> "Run":
@@ -155,14 +151,13 @@ class Run:
         """The same model with its candidates weighed by the likelihood of an autoregressive run (EDLM): at each of the
         first steps, a share ``window`` of all, so many completions are drawn, and one is kept. Not exact.
         """
-        if other.format != self.format:
+        if other.kind != self.kind:
             raise UserError(
-                f"the energy of {other.directory.path} is over examples of shape {other.format.shape} with "
-                f"{other.format.vocab_size} values; those of {self.directory.path} have {self.format.shape} and "
-                f"{self.format.vocab_size}"
+                f"the energy of {other.directory.path} is over examples of shape {other.kind.shape} with "
+                f"{other.kind.vocab_size} values; those of {self.directory.path} have {self.kind.shape} and "
+                f"{self.kind.vocab_size}"
             )
-        if self.tokenizer is not None and other.tokenizer is not None:
-            refuse_other(self.tokenizer, other.tokenizer, str(self.directory.path))
+        self.kind.check_same_coding(other.kind, str(self.directory.path))
         weighed = copy.copy(self)
         weighed.__dict__.pop("_bytes_per_row", None)
         sampler = EnergyWeighted(candidates, window)
@@ -350,19 +345,10 @@ class Run:
     def _draw_samples(self, axis: Any, steps: int | None, seed: int) -> None:
         from vadd.report.samples import draw_samples
 
-        kinds = {"text": SHOWN_TEXTS, "images": SHOWN_IMAGES, "points": SHOWN_POINTS, "rows": SHOWN_ROWS}
-        drawn = self.sample(kinds[self._kind], steps=steps, seed=seed)
-        texts = self.texts(drawn) if self._kind == "text" else None
-        draw_samples(axis, drawn.cpu().numpy(), self.shape, self.format.vocab_size, texts)
+        drawn = self.sample(SHOWN.get(self.kind.name, SHOWN_ROWS), steps=steps, seed=seed)
+        texts = self.texts(drawn) if self.kind.name == "text" else None
+        draw_samples(axis, drawn.cpu().numpy(), self.shape, self.kind.vocab_size, texts)
         axis.set_title("samples" if steps is None else f"samples in {steps} step{'s' * (steps != 1)}", fontsize=10)
-
-    @property
-    def _kind(self) -> str:
-        if self.tokenizer is not None:
-            return "text"
-        if len(self.shape) == 3:
-            return "images"
-        return "points" if self.model.positions == 2 else "rows"
 
     def __repr__(self) -> str:
         facts = ", ".join(f"{name}: {value}" for name, value in self._facts().items())
@@ -374,7 +360,7 @@ class Run:
         return {
             "recipe": self.recipe.name,
             "model": self.recipe.model,
-            "examples": f"{shape} of {self.format.vocab_size} values",
+            "examples": f"{shape} of {self.kind.vocab_size} values",
             "parameters": f"{parameters:,}",
             "training": f"step {self.step:,} of {self.recipe.training.steps:,}" if self.step is not None else "unknown",
         }
@@ -418,31 +404,30 @@ def load(
     exported = find_exported(path)
     if exported is None:
         directory = RunDirectory.open(path)
-        recipe, tokenizer = directory.recipe(), read_tokenizer(directory)
+        recipe = directory.recipe()
+        kind, fingerprint = directory.kind(recipe)
         chosen, weights = Archive(directory).chosen(checkpoint, read_weights)
-        step, format = step_of(chosen), read_format(directory, recipe, tokenizer)
+        step = step_of(chosen)
     else:
         if checkpoint not in ("latest", exported.step):
             raise UserError(f"{path} is an exported model: it holds the weights of step {exported.step} only")
         directory, recipe, chosen = RunDirectory(exported.path), exported.recipe, exported.path
-        step, weights, tokenizer = exported.step, exported.weights(), read_tokenizer(directory)
-        format = exported_format(exported, tokenizer)
+        step, weights, kind, fingerprint = exported.step, exported.weights(), exported.kind, exported.data_sha256
     if own is not None and not isinstance(recipe.network, CustomSettings):
         raise UserError(f"{path} has networks of its recipe ({recipe.network.kind}); none of your own are needed")
     problem = f"the weights in {chosen} do not fit the recipe of {path}"
     # Every position and every value has some weight: absurd sizes need not even be built on the meta device.
-    if max(format.positions, format.vocab_size) > sum(tensor.numel() for tensor in weights.values()) and own is None:
+    if max(kind.positions, kind.vocab_size) > sum(tensor.numel() for tensor in weights.values()) and own is None:
         raise UserError(problem)
     if not isinstance(recipe.network, CustomSettings):
-        check_fit(weights, partial(build_model, recipe, format), problem)
-    model = build_model(recipe, format, own)
+        check_fit(weights, partial(build_model, recipe, kind), problem)
+    model = build_model(recipe, kind, own)
     try:
         model.load_state_dict(weights)
     except RuntimeError:
         raise UserError(f"the weights in {chosen} do not fit the networks that were given") from None
-    run = Run(directory, model, recipe, format, tokenizer, step, table=read_table_codec(directory))
-    run.is_exported = exported is not None
-    run.fingerprint = read_fingerprint(directory) if exported is None else exported.data_sha256
+    run = Run(directory, model, recipe, kind, step)
+    run.is_exported, run.fingerprint = exported is not None, fingerprint
     _use_priors(run, chosen, prior)
     run.model.to(device or default_device()).eval().requires_grad_(False)
     if run.conditional is not None:
@@ -467,7 +452,7 @@ def _use_priors(run: Run, place: Path, choice: PriorChoice) -> None:
         if name not in there and choice != name:
             continue
         weights = read_prior(place, name)
-        build = partial(build_prior, run.recipe, run.format, conditional=name == "conditional")
+        build = partial(build_prior, run.recipe, run.kind, conditional=name == "conditional")
         check_fit(weights, build, f"the {name} prior in {place} does not fit the recipe of its run: fit it anew")
         fitted = build()
         fitted.load_state_dict(weights)

@@ -29,7 +29,7 @@ def _source_of_data(run: Run, name_only: bool) -> dict[str, object]:
     """``name_only`` where paths were left out of an export."""
     section = run.recipe.data
     if section.kind == "given":  # made in Python; every run keeps its own copy
-        return {"data.kind": "given", "shape": run.format.shape, "vocab_size": run.format.vocab_size}
+        return {"data.kind": "given", "shape": run.kind.shape, "vocab_size": run.kind.vocab_size}
     content = {key: value for key, value in section.model_dump(mode="json").items() if key not in READING | SIZES}
     if content.get("path") and name_only:
         content["path"] = Path(str(content["path"])).name

@@ -22,6 +22,7 @@ from vadd.evaluation.metrics import Distance
 from vadd.evaluation.table_rows import RowComparison, pair_tv
 from vadd.evaluation.traversal import traverse
 from vadd.files import write_json
+from vadd.kinds import TableKind
 from vadd.parallel import is_main
 from vadd.progress import Progress, named, silent
 from vadd.report.figures import (
@@ -190,7 +191,7 @@ def _figures(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -> dict[str
 
 def _image_figures(runs: Sequence[Run], names: Sequence[str]) -> dict[str, tuple[str, Figure]]:
     """How one image of each run comes about, and what the latent of the last run that has one does to images."""
-    shown = [run for run in runs if len(run.data.shape) == 3]
+    shown = [run for run in runs if run.kind.name == "image"]
     if not shown or any(run.data.shape != shown[0].data.shape for run in shown):
         return {}
     shape, values = shown[0].data.shape, shown[0].data.vocab_size
@@ -215,9 +216,15 @@ def _table_figures(
     runs: Sequence[Run], evaluations: Sequence[Evaluation], names: Sequence[str]
 ) -> dict[str, tuple[str, Figure]]:
     """The columns of samples at the fewest steps, and how far pairs of them are off, for runs on the same table."""
-    table = runs[0].table
-    if table is None or any(run.table != table for run in runs) or not all(each.rows for each in evaluations):
+    kinds = [run.kind for run in runs]
+    codecs = [kind.codec for kind in kinds if isinstance(kind, TableKind)]
+    if (
+        len(codecs) < len(runs)
+        or any(codec != codecs[0] for codec in codecs)
+        or not all(each.rows for each in evaluations)
+    ):
         return {}
+    table = codecs[0]
     fewest = min(evaluations[0].rows)
     drawn = {name: each.rows[fewest] for name, each in zip(names, evaluations, strict=True) if fewest in each.rows}
     titled = {f"{name}, {plural(fewest, 'step')}": rows for name, rows in drawn.items()}

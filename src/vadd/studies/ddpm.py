@@ -100,7 +100,7 @@ def channels_for(shape: Sequence[int], wanted: int) -> int:
 def wanted_weights(recipe: Recipe, data: DiscreteDataset) -> int:
     """As many as the recipe's denoiser has without a latent, see :data:`MOST_WEIGHTS`."""
     with torch.device("meta"):
-        count = weights_of(build_model(recipe.with_overrides(["model=mdlm"]), data.format))
+        count = weights_of(build_model(recipe.with_overrides(["model=mdlm"]), data.kind))
     return count if recipe.network.kind == "unet" else min(count, MOST_WEIGHTS)
 
 
@@ -208,7 +208,7 @@ def ddpm_trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progr
     """The finished training in ``path``; one that was begun before keeps its number of steps and goes on."""
     check_installed()
     data = build_dataset(recipe)
-    if len(data.shape) != 3:
+    if data.kind.name != "image":
         raise UserError(f"DDPM is for images; the examples of {recipe.name} have the shape {data.shape}")
     described = _described(recipe, data)
     known = _known(path, described)

@@ -97,7 +97,7 @@ def _fit_in(recipe: Recipe, model: MaskedDiffusion, data: DiscreteDataset, secon
     affordable = max(FEWEST_EXAMPLES, round(READING_SHARE * seconds / each) - judged)
     examples = min(affordable, settings.examples)
     with torch.random.fork_rng(devices=[]):
-        prior = build_prior(recipe, data.format, conditional=False).to(model.device)
+        prior = build_prior(recipe, data.kind, conditional=False).to(model.device)
     stepper = Stepper(prior, Training(learning_rate=settings.learning_rate, clip=5.0), Processes())
     ema = Ema(prior, 0.995)
     hidden = torch.full((settings.batch, model.positions), model.mask_value, device=model.device)

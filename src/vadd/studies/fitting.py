@@ -10,8 +10,9 @@ from pathlib import Path
 
 import torch
 
-from vadd.data import DiscreteDataset, ExampleFormat
+from vadd.data import DiscreteDataset
 from vadd.errors import UserError
+from vadd.kinds import Kind
 from vadd.parallel import Processes
 from vadd.progress import warn
 from vadd.recipe import Recipe, how_computed
@@ -36,14 +37,14 @@ def fitted(recipe: Recipe, data: DiscreteDataset, beside: Recipe | None = None) 
     processes = Processes()
     available = available_memory(processes.device)
     if beside is not None:
-        weights = held_bytes(model_on_meta(beside, replace(data.format, pad=None)), beside, processes, 0)
+        weights = held_bytes(model_on_meta(beside, replace(data.kind, pad=None)), beside, processes, 0)
         available = max(0, available - weights)
     counted: dict[bool, float] = {}  # by checkpointing: counting takes seconds for large networks
     for choice in choices(recipe, processes):
         again = bool(getattr(choice.network, "checkpointing", False))
         if again not in counted:
-            counted[again] = bytes_of_example(choice, data.format)
-        needed = needed_bytes(choice, data.format, processes, counted[again])
+            counted[again] = bytes_of_example(choice, data.kind)
+        needed = needed_bytes(choice, data.kind, processes, counted[again])
         # All processes choose alike, whatever each has.
         if processes.any(RESERVE * needed > available)[0]:
             continue
@@ -77,12 +78,12 @@ def choices(recipe: Recipe, processes: Processes) -> Iterator[Recipe]:
                     yield recipe.with_overrides([*way, f"training.accumulate={count}"])
 
 
-def bytes_of_example(recipe: Recipe, format: ExampleFormat) -> float:
+def bytes_of_example(recipe: Recipe, format: Kind) -> float:
     """What the backward pass needs of one example, in float32."""
     return training_cost(model_on_meta(recipe, replace(format, pad=None)), recipe, COUNTED).remembered
 
 
-def needed_bytes(recipe: Recipe, format: ExampleFormat, processes: Processes, each: float) -> int:
+def needed_bytes(recipe: Recipe, format: Kind, processes: Processes, each: float) -> int:
     """On one device, as ``vadd plan`` counts; what is drawn for the whole batch lies on the host."""
     format = replace(format, pad=None)  # whether pads are scored changes nothing here
     model = model_on_meta(recipe, format)

@@ -11,8 +11,8 @@ import gradio as gr
 import torch
 
 from vadd.core import TokenSampler
-from vadd.data.dataset import Array
 from vadd.errors import UserError
+from vadd.kinds.arrays import Array
 from vadd.progress import Progress, named, silent
 from vadd.run.options import SamplingOptions
 from vadd.run.run import Run
@@ -63,7 +63,7 @@ def draw(run: Run, name: str, choices: Choices, progress: Progress = silent) -> 
         | {
             "steps": steps,
             "seed": choices["seed"],
-            "label": choices["label"] if choices["label"] in (run.format.labels or ()) else None,
+            "label": choices["label"] if choices["label"] in (run.kind.labels or ()) else None,
             "token_sampler": TokenSampler(temperature=choices["temperature"]),
         },
     )
@@ -134,12 +134,12 @@ def limits_of(runs: OpenRuns, names: Sequence[str]) -> Limits:
     if not abouts:
         return Limits(2, 1, 2)
     return Limits(
-        max(2, min(MOST_STEPS, max(about.format.positions for about in abouts))),
-        min(about.kind.count for about in abouts),
-        min(about.kind.most for about in abouts),
+        max(2, min(MOST_STEPS, max(about.kind.positions for about in abouts))),
+        min(about.view.count for about in abouts),
+        min(about.view.most for about in abouts),
     )
 
 
 def labels_of(runs: OpenRuns, names: Sequence[str]) -> list[str]:
     """Those that at least one of the runs can draw samples of."""
-    return list(dict.fromkeys(label for name in names for label in runs.about(name).format.labels or ()))
+    return list(dict.fromkeys(label for name in names for label in runs.about(name).kind.labels or ()))

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from vadd.data.dataset import TO_FILL, Array
-from vadd.data.inpainting import picture_shape
-from vadd.data.text.pieces import marked_text as marked_pieces
 from vadd.errors import UserError
+from vadd.kinds import TableKind, TextKind
+from vadd.kinds.arrays import TO_FILL, Array
+from vadd.kinds.pictures import picture_shape
 from vadd.kinds.table.reading import MISSING_WORDS, RawTable
-from vadd.kinds.text.templates import Templates
 from vadd.progress import Progress, silent
-from vadd.recipe import TextData
 from vadd.run.run import Run
 from vadd.run.tables import fill_rows, table_of
 from vadd.studio.opened import alone
@@ -48,10 +46,8 @@ def painting_of(run: Run, example: int | None) -> dict[str, Any]:
 
 def held_out(run: Run, number: int) -> Array:
     """(N,)"""
-    test = run.data.test
-    if not 0 <= number < len(test):
-        raise UserError(f"there is no held-out example {number}; there are {len(test)}, the first is 0")
-    return np.asarray(test[number].long())
+    example: Array = run.data.held_out(str(number))[0]
+    return example
 
 
 def fill_picture(run: Run, painting: Mapping[str, Any] | None, how: How) -> str:
@@ -73,12 +69,10 @@ def fill_picture(run: Run, painting: Mapping[str, Any] | None, how: How) -> str:
 
 
 def fill_text(run: Run, text: str, how: How) -> str:
-    assert run.tokenizer is not None
-    assert isinstance(run.recipe.data, TextData)
-    template = Templates(run.tokenizer, run.recipe.data.wrap, run.model.positions).from_text(text)
-    filled = _filled(run, template.values, COMPLETIONS, how)
-    asked = template.values[template.extent] == TO_FILL
-    parts = [marked_text(marked_pieces(run.tokenizer, row[template.extent], asked)) for row in filled]
+    assert isinstance(run.kind, TextKind)
+    gaps = run.kind.fill_text(text)
+    filled = _filled(run, gaps.x[0], COMPLETIONS, how)
+    parts = [marked_text(gaps.marked(gaps.templates[0], row)) for row in filled]
     return cards([Markup('<div class="card wide">{}</div>').format(Markup("").join(parts))])
 
 
@@ -138,14 +132,14 @@ def row_with_gaps(run: Run) -> str:
     """Something to begin with: the first half of a held-out example."""
     example = held_out(run, 0)
     known = np.arange(len(example)) < (len(example) + 1) // 2
-    if run.table is None:
+    if not isinstance(run.kind, TableKind):
         return " ".join(map(str, np.where(known, example, TO_FILL).tolist()))
     # What nobody knows of the example is a gap too.
     known &= example != run.model.mask_value
     cells = TableView(run).spelled(np.where(known, example, 0)[None])[0]
     written = io.StringIO()
     gapped = [cell if there else "" for cell, there in zip(cells, known, strict=True)]
-    csv.writer(written, lineterminator="\n").writerows([run.table.names, gapped])
+    csv.writer(written, lineterminator="\n").writerows([run.kind.codec.names, gapped])
     return written.getvalue()
 
 

@@ -154,8 +154,8 @@ def infill_page(runs: OpenRuns, tab: gr.Tab) -> None:
 
 
 def _is(about: About | None, *kinds: type[View]) -> bool:
-    return about is not None and about.kind in kinds
+    return about is not None and about.view in kinds
 
 
 def _last_value(about: About | None) -> int:
-    return 1 if about is None else about.format.vocab_size - 1
+    return 1 if about is None else about.kind.vocab_size - 1

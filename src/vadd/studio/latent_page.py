@@ -172,4 +172,4 @@ def latent_page(runs: OpenRuns, tab: gr.Tab) -> None:
 
 def _temperature(runs: OpenRuns, name: str | None) -> float:
     """To begin with: the likeliest; of a point that would be a single place, and not how z distributes it."""
-    return 1.0 if name is not None and runs.about(name).kind is PointView else 0.0
+    return 1.0 if name is not None and runs.about(name).view is PointView else 0.0

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from vadd.data import ExampleFormat
 from vadd.errors import UserError
+from vadd.kinds import Kind
 from vadd.recipe import Recipe
 from vadd.run.directory import RunDirectory, check_model
 from vadd.run.exported import find_exported
-from vadd.run.formats import exported_format, read_format, read_tokenizer
 from vadd.run.priors import prior_records
 from vadd.run.run import Run, load
 from vadd.run.status import read_status
-from vadd.studio.views import View, kind_of
+from vadd.studio.views import VIEWS, View
 
 
 @dataclass(frozen=True)
@@ -24,8 +23,11 @@ class About:
     """What is known of a run before its weights are read, which takes a while."""
 
     recipe: Recipe
-    format: ExampleFormat
-    kind: type[View]
+    kind: Kind
+
+    @property
+    def view(self) -> type[View]:
+        return VIEWS[self.kind.name]
 
 
 class OpenRuns:
@@ -88,7 +90,7 @@ class OpenRuns:
     def own(self, name: str) -> Run:
         """For work that takes long: one that nobody else waits for (see :func:`alone`)."""
         run = self.get(name)
-        return run if run.format.labels is None else load(self.path(name))
+        return run if run.kind.labels is None else load(self.path(name))
 
 
 _taken: "WeakKeyDictionary[Run, threading.RLock]" = WeakKeyDictionary()
@@ -98,7 +100,7 @@ _taking = threading.Lock()
 @contextlib.contextmanager
 def alone(run: Run) -> Iterator[None]:
     """For as long as it is used: networks of a run with labels are told the label, and two visitors want two."""
-    if run.format.labels is None:
+    if run.kind.labels is None:
         yield
         return
     with _taking:
@@ -108,12 +110,11 @@ def alone(run: Run) -> Iterator[None]:
 
 
 def _about(path: Path) -> About:
-    exported = find_exported(path)
-    directory = RunDirectory.open(path) if exported is None else RunDirectory(exported.path)
-    recipe, tokenizer = directory.recipe() if exported is None else exported.recipe, read_tokenizer(directory)
-    format = read_format(directory, recipe, tokenizer) if exported is None else exported_format(exported, tokenizer)
-    kind = kind_of(format, is_text=tokenizer is not None, is_table=directory.table_file.is_file())
-    return About(recipe, format, kind)
+    if (exported := find_exported(path)) is not None:
+        return About(exported.recipe, exported.kind)
+    directory = RunDirectory.open(path)
+    recipe = directory.recipe()
+    return About(recipe, directory.kind(recipe)[0])
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from markupsafe import Markup, escape
 
-from vadd.data.dataset import Array, ExampleFormat
+from vadd.kinds.arrays import Array
 from vadd.run.run import Run
 from vadd.run.tables import table_of
 
@@ -208,17 +208,18 @@ class TableView(View):
         return [written, self.write_numbers(tokens, stem)]
 
 
+VIEWS: dict[str, type[View]] = {
+    "image": ImageView,
+    "points": PointView,
+    "text": TextView,
+    "array": NumberView,
+    "table": TableView,
+}
+"""By the kind of examples."""
+
+
 def view_of(run: Run) -> View:
-    return kind_of(run.format, is_text=run.tokenizer is not None, is_table=run.table is not None)(run)
-
-
-def kind_of(format: ExampleFormat, *, is_text: bool, is_table: bool) -> type[View]:
-    """By what the examples of a run are."""
-    if is_text or is_table:
-        return TextView if is_text else TableView
-    if len(format.shape) == 3 and format.shape[2] in (1, 3):
-        return ImageView
-    return PointView if format.positions == 2 else NumberView
+    return VIEWS[run.kind.name](run)
 
 
 def pixels(image: Array, about: str) -> Markup:

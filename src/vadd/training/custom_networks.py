@@ -3,8 +3,8 @@
 from typing import Any
 
 from vadd.core.checking import check, latent_size
-from vadd.data import ExampleFormat
 from vadd.errors import UserError
+from vadd.kinds import Kind
 from vadd.networks import CustomNetworks
 from vadd.progress import warn
 from vadd.recipe import Recipe
@@ -55,7 +55,7 @@ def _sizes(own: CustomNetworks) -> tuple[int, int]:
     return int(own.denoiser.positions), int(own.denoiser.vocab_size)  # type: ignore[arg-type]  # checked before
 
 
-def check_sizes(own: CustomNetworks, format: ExampleFormat) -> None:
+def check_sizes(own: CustomNetworks, format: Kind) -> None:
     """Refuse networks that are made for other examples."""
     positions, vocab_size = _sizes(own)
     if (positions, vocab_size) != (format.positions, format.vocab_size):

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from vadd.data import DiscreteDataset, check_dataset, save_dataset, split_array, values_of
-from vadd.data.dataset import Array
 from vadd.data.labels import Labels, given_labels
+from vadd.data.table import schema_for, table_dataset
 from vadd.data.text.known import LABEL_FIELD
 from vadd.errors import UserError
 from vadd.files import whole_file, whole_path
-from vadd.kinds.table import schema_for, table_dataset
+from vadd.kinds.arrays import Array
 from vadd.kinds.table.reading import RawTable, from_frame, is_frame, read_table
 from vadd.kinds.table.writing import write_cells
 from vadd.progress import Progress
@@ -229,7 +229,7 @@ class InMemoryDataset(Source):
 
     def check_same(self, directory: RunDirectory) -> None:
         kept = build_dataset(Recipe(name="", data=GivenData(path=str(directory.examples()))))
-        same = kept.format == self.data.format and kept.train.equal(self.data.train.to(kept.train.dtype))
+        same = kept.kind == self.data.kind and kept.train.equal(self.data.train.to(kept.train.dtype))
         if not same or not kept.test.equal(self.data.test.to(kept.test.dtype)):
             raise UserError(f"{directory.path} has learnt from other data than the data set that was given")
 

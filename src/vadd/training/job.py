@@ -65,11 +65,11 @@ def prepare(
     dataset = read(job.recipe, progress)
     check_trainable(job.recipe)
     if job.own is None:
-        check_memory(job.recipe, dataset.format)
+        check_memory(job.recipe, dataset.kind)
         if not job.resume and _on_own_data(job.recipe):
-            on_main_process(partial(warn_of_size, job.recipe, dataset.format))
+            on_main_process(partial(warn_of_size, job.recipe, dataset.kind))
     else:  # it is in memory already
-        check_sizes(job.own, dataset.format)
+        check_sizes(job.own, dataset.kind)
 
     def create() -> None:
         job.directory.create(job.recipe, overwrite=job.overwrite)

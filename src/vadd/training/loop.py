@@ -25,7 +25,6 @@ from vadd.recipe.building import build_mask_draw, build_model
 from vadd.run.archive import Archive
 from vadd.run.checkpoint import TrainingState, checkpoint_bytes, read_checkpoint
 from vadd.run.directory import RunDirectory
-from vadd.run.formats import keep_table, keep_tokenizer, write_format
 from vadd.run.run import Run
 from vadd.training.callbacks import Callbacks, Told
 from vadd.training.compile import compile_networks
@@ -101,21 +100,17 @@ class Trainer:
         self.processes = Processes()
         self.device = self.processes.device
         if self.processes.is_main:
-            if data.tokenizer is not None:
-                keep_tokenizer(directory, data.tokenizer)
-            if data.table is not None:
-                keep_table(directory, data.table)
-            write_format(directory, data.format, data.fingerprint())
+            data.kind.save(directory.path, data.fingerprint())
         self.parts = self.processes.share(self.settings.batch, self.settings.accumulate)
         self.batches = ShuffledBatches(len(data.train), self.settings.batch, recipe.seed)
         self.draw_mask = build_mask_draw(recipe)
         self.archive = Archive(directory)
         state = self._saved_state() if resume else None
         self.start = 0 if state is None else state.step
-        self.model: MaskedDiffusion = build_model(recipe, data.format, own)
+        self.model: MaskedDiffusion = build_model(recipe, data.kind, own)
         if self.settings.start_from is not None:
             if state is None:  # a resumed training has its own weights; what it started from may be gone by now
-                start_from(self.model, recipe, data.format)
+                start_from(self.model, recipe, data.kind)
             if self.settings.freeze:
                 freeze(self.model)
         self.model.to(self.device)
@@ -134,7 +129,7 @@ class Trainer:
         self.wrapped = self.model if sharded else self.processes.wrap(self.model)
         self.window = Window(self.processes, () if state is None else state.unlogged)
         self.records = Records(recipe, directory)
-        run = Run(directory, self.ema.averaged, recipe, data.format, data.tokenizer)
+        run = Run(directory, self.ema.averaged, recipe, data.kind)
         chosen = callbacks if self.processes.is_main else Callbacks()
         self.told = Told(chosen, run, self.settings.steps, self.stop_request.ask)
         if self.settings.compile:

@@ -82,7 +82,7 @@ class _Fit:
         self.model = run.model
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            self.prior = build_prior(run.recipe, run.format, conditional=name == "conditional").to(self.model.device)
+            self.prior = build_prior(run.recipe, run.kind, conditional=name == "conditional").to(self.model.device)
         # A fit takes a few thousand steps: an average over the last 200 or so.
         self.ema = Ema(self.prior, 0.995)
         training = Training(

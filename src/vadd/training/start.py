@@ -7,15 +7,15 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from vadd.core import MaskedDiffusion
-from vadd.data import ExampleFormat
 from vadd.errors import UserError
+from vadd.kinds import Kind
 from vadd.networks.public_weights import transformer_weights
 from vadd.networks.warm_start import latents_own, take_over
 from vadd.recipe import Recipe
 from vadd.run.run import load
 
 
-def start_from(model: MaskedDiffusion, recipe: Recipe, format: ExampleFormat) -> None:
+def start_from(model: MaskedDiffusion, recipe: Recipe, format: Kind) -> None:
     """Begin as the model that ``training.start_from`` names, the same function at step 0: a run of MDLM, an exported
     one, or a .safetensors file as the MDLM code writes it.
     """
@@ -39,22 +39,22 @@ def _is_file(source: str) -> bool:
     return Path(source).suffix == ".safetensors"
 
 
-def _run(source: str, format: ExampleFormat) -> dict[str, Tensor]:
+def _run(source: str, format: Kind) -> dict[str, Tensor]:
     run = load(source, "cpu")
     if run.recipe.has_latent:
         raise UserError(f"{source} has a latent already; a training starts from a model without one (MDLM)")
     if run.model.samplers is not None:
         raise UserError(f"{source} is no masked model; a training starts from one without a latent (MDLM)")
-    if run.format != format:
+    if run.kind != format:
         raise UserError(
-            f"{source} was trained on examples of shape {run.format.shape} with {run.format.vocab_size} values; these "
+            f"{source} was trained on examples of shape {run.kind.shape} with {run.kind.vocab_size} values; these "
             f"have {format.shape} and {format.vocab_size}"
         )
     assert isinstance(run.model.denoiser, nn.Module)
     return dict(run.model.denoiser.state_dict())
 
 
-def _foreign(source: str, recipe: Recipe, format: ExampleFormat) -> dict[str, Tensor]:
+def _foreign(source: str, recipe: Recipe, format: Kind) -> dict[str, Tensor]:
     if recipe.network.kind != "transformer":
         raise UserError(f"{source} is for network.kind=transformer, not {recipe.network.kind}")
     try:

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.exact import properties
+from vadd.data.table import table_dataset
 from vadd.errors import UserError
-from vadd.kinds.table import TableCodec, table_dataset
+from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.table.columns import CategoryColumn
 from vadd.kinds.table.conditions import parse_condition
 from vadd.kinds.table.fitting import fit_column
@@ -179,7 +180,7 @@ def test_a_codec_is_saved_and_loaded(tmp_path: Path) -> None:
     (tmp_path / "table.json").write_text("{}")
     with pytest.raises(UserError, match="damaged"):
         TableCodec.load(tmp_path / "table.json")
-    assert data.format.sizes == data.table.sizes
+    assert data.kind.sizes == data.table.sizes
     assert not data.unknowns
     assert int(data.train[:, 0].max()) < 2
 

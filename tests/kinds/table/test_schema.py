@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from vadd.data.table import schema_for, table_dataset
 from vadd.errors import UserError
-from vadd.kinds.table import schema_for, table_dataset
 from vadd.kinds.table.reading import RawTable
 from vadd.kinds.table.schema import infer, inspect, read_schema, refuse_problems, to_yaml
 

@@ -19,10 +19,11 @@ from vadd.data.text.documents import Documents, TextFiles
 from vadd.data.text.known import LABEL_FIELD, CorpusName, open_corpus, open_for_judging
 from vadd.data.text.store import Request, sequences
 from vadd.data.text.text8 import Spelled
-from vadd.data.text.wrapping import Wrap, check_wrapping, needed_specials
+from vadd.data.text.wrapping import check_wrapping, needed_specials
 from vadd.errors import UserError
-from vadd.kinds.text.saved_tokenizers import load_tokenizer
+from vadd.kinds.text import load_tokenizer
 from vadd.kinds.text.subwords import published, read_tokenizer_json, train_bpe
+from vadd.kinds.text.templates import Wrap
 from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer, Special, Tokenizer
 from vadd.progress import Progress, silent
 
@@ -74,6 +75,7 @@ def load_text(
         train=train,
         test=test,
         tokenizer=tokenizer,
+        wrap=wrap,
         pad=pad_value(tokenizer) if wrap == "padded" else None,
         train_labels=None if found is None else found.train,
         test_labels=None if found is None else found.test,

@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from vadd.data.dataset import Array
 from vadd.data.text.detokenizers import Detokenizer, unchanged
 from vadd.data.text.documents import read_running
 from vadd.errors import UserError
+from vadd.kinds.arrays import Array
 
 Part = Literal["train", "test"]
 

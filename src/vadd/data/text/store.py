@@ -25,12 +25,13 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from vadd.data.dataset import Array
 from vadd.data.places import data_directory
 from vadd.data.text.corpora import Corpus, Part, Piece
-from vadd.data.text.wrapping import Wrap, count_sequences, cut_sequences, encode_pieces, value_type
+from vadd.data.text.wrapping import count_sequences, cut_sequences, encode_pieces, value_type
 from vadd.errors import UserError
 from vadd.files import whole_file
+from vadd.kinds.arrays import Array
+from vadd.kinds.text.templates import Wrap
 from vadd.kinds.text.tokenizers import Tokenizer
 from vadd.progress import Progress, silent
 

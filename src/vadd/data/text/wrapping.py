@@ -8,16 +8,14 @@ A rest too short for a sequence is left out. A running text has no documents and
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
 
 import numpy as np
 
-from vadd.data.dataset import Array
 from vadd.data.text.corpora import Piece
 from vadd.errors import UserError
+from vadd.kinds.arrays import Array
+from vadd.kinds.text.templates import Wrap
 from vadd.kinds.text.tokenizers import Special, Tokenizer
-
-Wrap = Literal["packed", "wrapped", "padded"]
 
 ENCODED_AT_ONCE = 64
 """Texts; the library's encodings take a hundred bytes for each token."""

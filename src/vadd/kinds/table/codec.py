@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from vadd.data.dataset import TO_FILL, Array
 from vadd.errors import UserError
 from vadd.files import write_json
+from vadd.kinds.arrays import TO_FILL, Array
 from vadd.kinds.table.columns import NOTHING, Column
-from vadd.kinds.table.conditions import Condition
+from vadd.kinds.table.conditions import Condition, parse_condition
 from vadd.kinds.table.fitting import column_from_json, fit_column
 from vadd.kinds.table.reading import Cell, RawTable
 from vadd.kinds.table.schema import Schema
@@ -23,6 +24,8 @@ BLOCK = 64
 """Rows that share a generator, so that a row is drawn back alike however many are drawn at a time."""
 
 Columns = dict[str, list[Cell]]
+Where = Sequence[str] | Mapping[str, object]
+"""``["age=40-49", "sex=F"]`` or ``{"age": "40-49", "sex": "F"}``."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class TableCodec:
         return codes
 
     def gaps(self, table: RawTable) -> Array:
-        """The rows of ``table`` with :data:`~vadd.data.dataset.TO_FILL` where a cell is missing."""
+        """The rows of ``table`` with :data:`~vadd.kinds.arrays.TO_FILL` where a cell is missing."""
         return self.encode(table, gaps=TO_FILL)
 
     def decode(
@@ -119,6 +122,32 @@ class TableCodec:
             column.name: column.cells(codes[:, n], uniforms[:, n], (conditions or {}).get(n))
             for n, column in enumerate(self.columns)
         }
+
+    def merged(self, rows: RawTable, gaps: Array, filled: Array, seed: int, first: int = 0) -> Columns:
+        """The cells of ``rows`` as they are, and where ``gaps`` are those of ``filled`` (n, N)."""
+        drawn = self.decode(filled, seed, first)
+        columns: Columns = {name: list(cells) for name, cells in rows.columns.items()}
+        for position, name in enumerate(self.names):
+            missing = gaps[:, position] == TO_FILL
+            columns[name] = [
+                new if gap else old for old, new, gap in zip(columns[name], drawn[name], missing, strict=True)
+            ]
+        return columns
+
+    def where(self, where: Where) -> dict[int, Condition]:
+        """What is said of which position."""
+        if isinstance(where, Mapping):
+            where = [f"{name}={'' if value is None else value}" for name, value in where.items()]
+        conditions: dict[int, Condition] = {}
+        for text in where:
+            condition = parse_condition(text, self.names)
+            position = self.position(condition.column, f"--where {text}")
+            if position in conditions:
+                raise UserError(
+                    f"--where says two things of the column {condition.column!r}; join them: {condition.column}=FROM-TO"
+                )
+            conditions[position] = condition
+        return conditions
 
     def spelled(self, columns: Columns) -> list[list[str]]:
         """The rows of a CSV."""
@@ -147,3 +176,23 @@ def _uniforms(seed: int, first: int, rows: int, columns: int) -> Array:
     blocks = range(first // BLOCK, -(-(first + rows) // BLOCK))
     drawn = [np.random.default_rng([seed, block]).random((BLOCK, columns)) for block in blocks]
     return np.concatenate(drawn)[first % BLOCK :][:rows]
+
+
+def data_frame(columns: Columns) -> Any:
+    """A pandas DataFrame."""
+    try:
+        import pandas
+    except ImportError:
+        raise UserError("a DataFrame needs pandas: pip install 'vadd[tables]'") from None
+    return pandas.DataFrame({name: pandas.Series(cells, dtype=_dtype(cells)) for name, cells in columns.items()})
+
+
+def _dtype(cells: Sequence[Any]) -> str | None:
+    """Integers and booleans with gaps stay what they are; pandas by itself would make floats and objects of them."""
+    known = {type(cell) for cell in cells if cell is not None}
+    gaps = None in cells
+    if known == {bool}:
+        return "boolean" if gaps else "bool"
+    if known == {int}:
+        return "Int64" if gaps else "int64"
+    return "float64" if known == {float} else None

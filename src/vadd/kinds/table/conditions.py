@@ -1,6 +1,7 @@
 """What ``--where`` says of a column: a value, several, or a range."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vadd.errors import UserError
@@ -43,8 +44,14 @@ class Condition:
         return (found[1], found[2]) if found else (self.value, self.value)
 
 
-def parse_condition(text: str) -> Condition:
-    found = _PARTS.fullmatch(text)
-    if found is None:
+def parse_condition(text: str, names: Sequence[str] = ()) -> Condition:
+    """Column ``names`` may hold = themselves: the longest name that fits is meant."""
+    for name in sorted((name for name in names if text.startswith(name)), key=len, reverse=True):
+        rest = text[len(name) :].lstrip()
+        if rest.startswith(("=", ">=", "<=")):
+            operator = rest[:2] if rest[:2] in (">=", "<=") else "="
+            return Condition(text, name, operator, rest[len(operator) :].strip())
+    parts = _PARTS.fullmatch(text)
+    if parts is None:
         raise UserError(f"--where takes COLUMN=VALUE, COLUMN=FROM-TO, COLUMN>=FROM or COLUMN<=TO, not {text!r}")
-    return Condition(text, found[1].strip(), found[2], found[3].strip())
+    return Condition(text, parts[1].strip(), parts[2], parts[3].strip())

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vadd.data.dataset import Array
 from vadd.errors import UserError
+from vadd.kinds.arrays import Array
 from vadd.kinds.table.columns import Column, Gaps
 from vadd.kinds.table.conditions import Condition
 from vadd.kinds.table.reading import Cell

@@ -1,11 +1,13 @@
 """Tables as Parquet, with the types of their columns. Needs pyarrow, which the extra ``tables`` brings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vadd.errors import UserError
-from vadd.files import whole_path
+from vadd.files import whole_path, writing
+from vadd.kinds.arrays import Array
+from vadd.kinds.files import SampleFile
 from vadd.kinds.table.codec import Columns, TableCodec
 from vadd.kinds.table.columns import Column
 from vadd.kinds.table.numbers import NumberColumn
@@ -40,10 +42,23 @@ def arrow_table(table: TableCodec, cells: Columns) -> Any:
     return arrow.Table.from_arrays(arrays, schema=_schema(table))
 
 
-def parquet_writer(table: TableCodec, out: Path) -> Any:
-    import pyarrow.parquet as parquet
+class ParquetFile(SampleFile):
+    """Samples as rows with the types of the columns; ``cells`` decodes them."""
 
-    return parquet.ParquetWriter(out, _schema(table))
+    def __init__(self, out: Path, table: TableCodec, cells: Callable[[Array], Columns]) -> None:
+        self.out, self.table, self.cells = out, table, cells
+
+    def begin(self) -> None:
+        import pyarrow.parquet as parquet
+
+        self.writer = parquet.ParquetWriter(self.part, _schema(self.table))
+
+    def write(self, tokens: Array) -> None:
+        with writing(self.out):
+            self.writer.write_table(arrow_table(self.table, self.cells(tokens)))
+
+    def finish(self) -> None:
+        self.writer.close()
 
 
 def _schema(table: TableCodec) -> Any:

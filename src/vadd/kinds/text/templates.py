@@ -8,14 +8,16 @@ sequence is one document (padded), a text is the whole of it, and EOS and pads f
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from vadd.data.dataset import TO_FILL, Array
-from vadd.data.text.wrapping import Wrap
 from vadd.errors import UserError
+from vadd.kinds.arrays import TO_FILL, Array
 from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer, Tokenizer
 
+Wrap = Literal["packed", "wrapped", "padded"]
+"""See :mod:`vadd.data.text.wrapping`."""
 SUBWORDS_IN_A_GAP = 3
 GAP = re.compile(r"(?<!\\)(?:_{2,})")
 

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from vadd.data.dataset import Array
 from vadd.errors import UserError
+from vadd.kinds.arrays import Array
 
 Special = Literal["bos", "eos", "pad"]
 ABOUT, CONTENT = "about.json", "content.json"

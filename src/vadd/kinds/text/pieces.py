@@ -5,7 +5,7 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
-from vadd.data.dataset import Array
+from vadd.kinds.arrays import Array
 from vadd.kinds.text.tokenizers import Tokenizer
 
 

@@ -1,0 +1,165 @@
+"""Examples that are rows of a table, and tables with missing cells."""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from vadd.errors import UserError
+from vadd.files import write_whole
+from vadd.kinds.arrays import TO_FILL, Array
+from vadd.kinds.files import SampleFile, csv_lines
+from vadd.kinds.gaps import MOST_SHOWN, Gaps, Line
+from vadd.kinds.gaps import Draw as DrawRows
+from vadd.kinds.kind import TABLE, Draw, How, Kind
+from vadd.kinds.table.codec import Columns, TableCodec
+from vadd.kinds.table.conditions import Condition
+from vadd.kinds.table.reading import RawTable, read_table
+from vadd.kinds.table.writing import ParquetFile, check_arrow, write_parquet
+
+IMPUTATION = "imputation"
+"""The column that tells the copies of a table apart."""
+
+
+@dataclass(frozen=True)
+class TableKind(Kind):
+    codec: TableCodec = field(kw_only=True, compare=False)
+
+    name, noun = "table", "rows of a table"
+    suffixes = (".csv", ".parquet", ".npy")
+    file = "FILE.csv"
+    try_out = ("-n 1000", "--steps 1", " --out synthetic.csv")
+
+    def decode(self, tokens: Array, how: How = How(), first: int = 0) -> Columns:  # noqa: B008  # frozen
+        return self.codec.decode(np.asarray(tokens), how.seed, first, how.conditions)
+
+    def rows(self, tokens: Array, how: How = How(), first: int = 0) -> list[list[str]]:  # noqa: B008  # frozen
+        """The same as rows of a CSV."""
+        return self.codec.spelled(self.decode(tokens, how, first))
+
+    def lines(self, tokens: Array, how: How = How(), first: int = 0) -> list[str]:  # noqa: B008  # frozen
+        header = [] if first else [self.codec.names]
+        return csv_lines([*header, *self.rows(tokens, how, first)]).splitlines()
+
+    def check_file(self, out: Path, n: int) -> None:
+        super().check_file(out, n)
+        if out.suffix == ".parquet":
+            check_arrow(out)
+
+    def sample_file(self, out: Path, n: int, how: How = How(), draw: Draw | None = None) -> SampleFile:  # noqa: B008
+        if out.suffix == ".npy":
+            return super().sample_file(out, n, how)
+        self.check_file(out, n)
+        count = 0
+
+        def cells(tokens: Array) -> Columns:
+            nonlocal count
+            first, count = count, count + len(tokens)
+            return self.decode(tokens, how, first)
+
+        if out.suffix == ".parquet":
+            return ParquetFile(out, self.codec, cells)
+        header = csv_lines([self.codec.names]).encode()
+        return SampleFile(out, lambda tokens: csv_lines(self.codec.spelled(cells(tokens))).encode(), header)
+
+    def where(self, conditions: Sequence[str] | Mapping[str, object]) -> dict[int, Condition]:
+        return self.codec.where(conditions)
+
+    def label_number(self, label: str | int | None) -> int | None:
+        raise UserError("the labels of a table are its columns: --where COLUMN=VALUE, in Python where=")
+
+    def fill_table(self, file: Path, seed: int = 0) -> "TableGaps":
+        rows = read_table(file)
+        if IMPUTATION in rows.columns and IMPUTATION not in self.codec.names:
+            raise UserError(f"{file} has a column {IMPUTATION!r} already: it looks filled")
+        gaps = TableGaps(self, self.codec.gaps(rows), rows, seed)
+        if not (gaps.x == TO_FILL).any():
+            raise UserError(f"there is nothing to fill in {file}: no cell is missing")
+        return gaps
+
+    def save(self, folder: Path, fingerprint: str) -> None:
+        file = folder / TABLE
+        if not file.is_file():
+            self.codec.save(file)
+        elif TableCodec.load(file) != self.codec:
+            raise UserError(f"{folder} was started with another table: its columns have other values")
+        super().save(folder, fingerprint)
+
+    def copy_files(self, folder: Path, target: Path) -> None:
+        shutil.copy(folder / TABLE, target)
+
+
+@dataclass(frozen=True)
+class TableGaps(Gaps):
+    kind: TableKind
+    table: RawTable
+    seed: int
+    suffixes = (".csv", ".parquet")
+
+    @property
+    def allowed(self) -> tuple[int, ...]:
+        # A gap is to be filled with something, also where the model knows "missing" as a value.
+        return self.kind.codec.present_sizes
+
+    def check_file(self, out: Path | None) -> None:
+        super().check_file(out)
+        if out is not None and out.suffix == ".parquet":
+            check_arrow(out)
+
+    def copies(self, filled: Array) -> list[Columns]:
+        """A table for each completion (rows, count, N): the cells that were there as they are, the others filled."""
+        return [
+            self.kind.codec.merged(self.table, self.x, filled[:, number], self.seed, first=number * len(filled))
+            for number in range(filled.shape[1])
+        ]
+
+    def lines(self, filled: Array) -> Iterator[Line]:
+        rows = self._rows(self.copies(filled))
+        for line in csv_lines(rows[: MOST_SHOWN + 1]).splitlines():
+            yield [(line, False)]
+        if len(rows) > MOST_SHOWN + 1:
+            yield [(f"... {len(rows) - MOST_SHOWN - 1} more; write them all with --out FILE.csv", False)]
+
+    def write(self, filled: Array, out: Path, draw: DrawRows | None = None) -> None:
+        copies = self.copies(filled)
+        if out.suffix == ".csv":
+            write_whole(out, csv_lines(self._rows(copies)))
+            return
+        columns: Columns = {IMPUTATION: [n for n, _ in enumerate(copies, 1) for _ in range(self.table.rows)]}
+        columns = (columns if len(copies) > 1 else {}) | {
+            name: [cell for copy in copies for cell in copy[name]] for name in self.table.columns
+        }
+        write_parquet(out, columns, self.kind.codec, spelled=self.table.spelled)
+
+    def _rows(self, copies: list[Columns]) -> list[list[str]]:
+        """With names; cells that were there are as they were."""
+        several = len(copies) > 1
+        spell = {column.name: column.spell for column in self.kind.codec.columns}
+        rows = [[IMPUTATION] * several + list(self.table.columns)]
+        for number, copy in enumerate(copies, start=1):
+            columns = [
+                [cell if isinstance(cell, str) else spell.get(name, spell_plain)(cell) for cell in cells]
+                for name, cells in copy.items()
+            ]
+            rows += [[str(number)] * several + list(row) for row in zip(*columns, strict=True)]
+        return rows
+
+    def probability_rows(self, filled: Array, chance: Array) -> list[list[str]]:
+        """For each filled cell: row, column, value, its probability ``chance`` (n, N, V), and the copy where there are
+        several.
+        """
+        several, codec = filled.shape[1] > 1, self.kind.codec
+        rows = [[IMPUTATION] * several + ["row", "column", "value", "probability"]]
+        labels = [column.labels() for column in codec.columns]
+        for number in range(filled.shape[1]):
+            for row, position in np.argwhere(self.x == TO_FILL).tolist():
+                code = int(filled[row, number, position])
+                cell = [str(row + 1), codec.names[position], labels[position][code]]
+                rows.append([str(number + 1)] * several + [*cell, f"{chance[row, position, code]:.6g}"])
+        return rows
+
+
+def spell_plain(cell: object) -> str:
+    return "" if cell is None else str(cell)
