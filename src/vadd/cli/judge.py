@@ -50,11 +50,11 @@ class JudgeOptions:
         from vadd.parallel import default_device
 
         if self.judge is None:
-            if all(run.tokenizer is not None for run in runs):
+            if all(run.kind.name == "text" for run in runs):
                 err_console.print(HINT, soft_wrap=True)
             return None
         for run in runs:  # before the judge is loaded, which takes long
-            if run.tokenizer is None:
+            if run.kind.name != "text":
                 raise UserError(f"--judge is for runs on text; {run.directory.path} is not one")
         return LanguageJudge.open(self.judge, self.convention, device=default_device(), progress=progress)
 
