@@ -1,5 +1,6 @@
 """What the tests of the upper floors share: tiny recipes, tiny trained runs, and the command line as a function."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from tests.helpers.commands import Command, Finished
+from tests.helpers.model_runs import ModelRuns
 from tests.helpers.tiny import TINY_ARRAY, tiny_recipe, train_in
 from vadd.cli import main
 from vadd.recipe.building import recipe_for
@@ -66,6 +68,15 @@ def array_run(tmp_path_factory: pytest.TempPathFactory, codes_file: Path) -> Pat
     path = tmp_path_factory.mktemp("runs") / "codes"
     assert train_in(path, recipe_for(codes_file).with_overrides(TINY_ARRAY)).finished
     return path
+
+
+@pytest.fixture(scope="session")
+def model_runs(tmp_path_factory: pytest.TempPathFactory) -> ModelRuns:
+    """``model_runs["sedd"]``: one run of every model, the same for all workers of a session."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "model-runs"
+    folder.mkdir(exist_ok=True)
+    return ModelRuns(folder)
 
 
 @pytest.fixture
