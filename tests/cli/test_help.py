@@ -71,7 +71,6 @@ HEAVY = {"torch", "numpy", "matplotlib", "accelerate", "transformers", "scipy", 
 REFUSED_AT_ONCE = [
     (["recipes", "chekerboard"], "unknown recipe 'chekerboard', did you mean 'checkerboard'?; see `vadd recipes`"),
     (["train", "nosuch"], "unknown recipe 'nosuch'; see `vadd recipes`"),
-    (["train", "checkerboard", "training.stepz=1"], "unknown key 'training.stepz', did you mean 'training.steps'?"),
     (["train", "--data", "no.npy"], "there is no file no.npy"),
     (["train", "checkerboard", "--out", "file"], "file exists and is not a run"),
     (["train", "--out", "nowhere", "--resume"], "nowhere is not a run: there is no such directory"),
