@@ -237,7 +237,7 @@ BAD = [
     (("book", "--prefix", "a", "--length", 99), "a length of 99 tokens is too much"),
     (("book", "--prefix", "a", "--gap", 2), "--gap is for --text and --file"),
     (("book", "--text", "a __", "-n", 0), "-n must be at least 1, not 0"),
-    (("book", "--text", "a __", "--steps", 0), "--steps must be at least 1, not 0"),
+    (("book", "--text", "a __", "--steps", 0), "steps must be at least 1, not 0"),
     (("book", "--text", "a __", "--sampler", "fast"), "unknown sampler 'fast'; choose from ancestral"),
     (("book", "--text", "a __", "--temperature", "-1"), "temperature"),
     (("book", "--text", "a __", "--precision", "half"), "unknown precision 'half'"),

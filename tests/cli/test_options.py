@@ -76,8 +76,8 @@ def test_a_field_without_a_default_is_required_and_limits_hold() -> None:
 
 def test_what_is_left_open_is_left_to_the_recipe() -> None:
     options = DrawingOptions().sampling()
-    assert {name for name, value in options.items() if value is not None} == {"seed", "token_sampler"}
-    assert DrawingOptions(latent_policy="fixed").sampling()["latent"] == "fixed"
+    assert {name for name, value in options.items() if value is not None} == {"seed", "temperature", "precision"}
+    assert DrawingOptions(latent_policy="fixed").sampling()["latent_policy"] == "fixed"
     assert DrawingOptions(grid="0,0.5,1").sampling()["grid"] == [0, 0.5, 1]
 
 

@@ -16,11 +16,11 @@ import vadd
 from tests.helpers.commands import Command
 from tests.helpers.text_runs import BOOK, text_recipe
 from tests.helpers.tiny import train_in
-from vadd.core import Samples, TokenSampler
+from vadd.core import Samples
 from vadd.evaluation import histogram
 from vadd.recipe import load_recipe
 from vadd.recipe.building import SAMPLERS
-from vadd.run import chunks as memory
+from vadd.run import limits as memory
 from vadd.run.run import Run
 
 DIGITS = (
@@ -121,23 +121,23 @@ def test_printed_samples_have_the_output_for_themselves(vadd_command: Command, v
 
 
 @pytest.mark.parametrize(
-    ("options", "token_sampler"),
+    ("options", "keywords"),
     [
-        (("--temperature", 0.3), TokenSampler(temperature=0.3)),
-        (("--top-k", 2), TokenSampler(top_k=2)),
-        (("--top-p", 0.5), TokenSampler(top_p=0.5)),
-        (("--precision", "float32"), TokenSampler(precision="float32")),
+        (("--temperature", 0.3), {"temperature": 0.3}),
+        (("--top-k", 2), {"top_k": 2}),
+        (("--top-p", 0.5), {"top_p": 0.5}),
+        (("--precision", "float32"), {"precision": "float32"}),
     ],
     ids=lambda value: str(value[0]) if isinstance(value, tuple) else "",
 )
 def test_values_are_drawn_as_asked(
-    vadd_command: Command, vadd_run: Path, tmp_path: Path, options: tuple[Any, ...], token_sampler: TokenSampler
+    vadd_command: Command, vadd_run: Path, tmp_path: Path, options: tuple[Any, ...], keywords: dict[str, Any]
 ) -> None:
     out = tmp_path / "points.npy"
     done = vadd_command("sample", vadd_run, "-n", 200, "--steps", 2, *options, "--out", out)
     assert "not exact: " in done.out
     run = vadd.load(vadd_run)
-    assert np.array_equal(np.load(out), run.sample(200, steps=2, token_sampler=token_sampler).numpy())
+    assert np.array_equal(np.load(out), run.sample(200, steps=2, **keywords).numpy())
     assert not np.array_equal(np.load(out), run.sample(200, steps=2).numpy())
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.children import together
 from vadd.evaluation import evaluate
 from vadd.parallel import process_count
-from vadd.run import chunks as memory
+from vadd.run import limits as memory
 from vadd.run import sampling
 from vadd.run.run import load
 

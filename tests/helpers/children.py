@@ -27,7 +27,7 @@ from vadd.parallel import leave, on_main_process
 from vadd.recipe import Recipe
 from vadd.recipe.building import build_dataset, build_model
 from vadd.run import archive, checkpoint, sampling
-from vadd.run import chunks as memory
+from vadd.run import limits as memory
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
 from vadd.training.loop import Trainer, train
@@ -92,7 +92,7 @@ def writing_samples(recipe: Recipe, out: Path, n: int, undrawn: int, answer: Con
     run = Run(RunDirectory("nowhere"), build_model(recipe, format).eval().requires_grad_(False), recipe, format)
     write_samples(run, n, out)
 
-    def zeros(model: object, settings: object, start: object, rows: range, **_: object) -> Samples:
+    def zeros(model: object, options: object, start: object, rows: range, **_: object) -> Samples:
         return Samples(torch.zeros(len(rows), 64, dtype=torch.int64), 1, len(rows))
 
     if undrawn:

@@ -14,8 +14,8 @@ from vadd.core import LinearSchedule, MaskedDiffusion
 from vadd.core.noise import BLOCK
 from vadd.errors import UserError
 from vadd.recipe import load_recipe
-from vadd.run import chunks as memory
-from vadd.run.chunks import bytes_per_row, chunk_size
+from vadd.run import limits as memory
+from vadd.run.limits import bytes_per_row, chunk_size
 from vadd.run.run import Run
 
 

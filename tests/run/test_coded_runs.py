@@ -88,16 +88,16 @@ def test_samples_follow_the_z_that_they_are_given(runs: dict[int, Path], dim: in
     run = vadd.load(runs[dim])
     z = torch.zeros(3, dim + 4)
     z[:, dim] = 1.0
-    assert run.sample(3, latent=z).shape == (3, 2)
+    assert run.sample(3, z=z).shape == (3, 2)
     with pytest.raises(UserError, match=f"the shape \\(3, {dim + 4}\\), not \\(3, 1\\)"):
-        run.sample(3, latent=z[:, :1])
+        run.sample(3, z=z[:, :1])
 
 
 @for_both_runs
 def test_completions_keep_what_is_known(runs: dict[int, Path], dim: int) -> None:
     run = vadd.load(runs[dim])
     for policy in ("resample", "fixed"):
-        filled = run.infill(torch.tensor([[3, -1], [-1, 5]]), count=4, latent=policy)
+        filled = run.infill(torch.tensor([[3, -1], [-1, 5]]), count=4, latent_policy=policy)
         assert filled.shape == (2, 4, 2)
         assert bool((filled[0, :, 0] == 3).all())
         assert bool((filled[1, :, 1] == 5).all())

@@ -19,10 +19,10 @@ from tests.helpers.exact import (
     index_of,
     seeded,
 )
-from vadd.core import Ancestral, GaussianLatent, MaskedDiffusion, Noise, Parallel, Prior, Sampler, TokenSampler
+from vadd.core import Ancestral, GaussianLatent, MaskedDiffusion, Noise, Parallel, Prior, Sampler
 from vadd.core.sampling import LatentPolicy
 from vadd.run.infilling import latents_that_fit
-from vadd.run.options import SamplingSettings
+from vadd.run.options import SamplingOptions
 from vadd.run.sampling import draw, stream
 
 LEVEL = 1e-5
@@ -90,11 +90,13 @@ def settings(
     latent: LatentPolicy = "fixed",
     candidates: int = CANDIDATES,
     seed: int = 0,
-) -> SamplingSettings:
-    return SamplingSettings(steps, seed, sampler or Ancestral(), "uniform", latent, TokenSampler(), candidates)
+) -> SamplingOptions:
+    return SamplingOptions(
+        steps=steps, seed=seed, sampler=sampler or Ancestral(), latent_policy=latent, candidates=candidates
+    )
 
 
-def completions(model: MaskedDiffusion, known: list[int], chosen: SamplingSettings, rows: int = ROWS) -> Tensor:
+def completions(model: MaskedDiffusion, known: list[int], chosen: SamplingOptions, rows: int = ROWS) -> Tensor:
     starts = torch.tensor(known).repeat(rows, 1)
     tokens = draw(model, chosen, starts, range(rows)).tokens
     stays = starts != model.mask_value

@@ -12,12 +12,11 @@ from tests.helpers.columns import INSIDE, SIZES, JointDenoiser, random_joint
 from tests.helpers.exact import ConstantRecognizer, TableDenoiser, chi_square_p_value, quantile_nodes
 from vadd.core import GaussianLatent, LinearSchedule, MaskedDiffusion
 from vadd.errors import UserError
-from vadd.recipe import Sampling
 from vadd.run import conditions
 from vadd.run.conditions import conditioned_starts
 from vadd.run.infilling import predicted
-from vadd.run.options import SamplingSettings, resolve
-from vadd.run.sampling import draw
+from vadd.run.options import SamplingOptions
+from vadd.run.sampling import draw, fitting
 
 ROWS = 2000
 
@@ -26,8 +25,8 @@ def joint_model() -> MaskedDiffusion:
     return MaskedDiffusion(JointDenoiser(random_joint()), LinearSchedule(), sizes=SIZES)
 
 
-def settings_for(model: MaskedDiffusion, **options: str) -> SamplingSettings:
-    return resolve(model, Sampling(sampler="first-hitting"), **options)
+def settings_for(model: MaskedDiffusion, **options: str) -> SamplingOptions:
+    return fitting(model, SamplingOptions(sampler="first-hitting"), options)
 
 
 def frequencies(tokens: Tensor) -> np.ndarray:

@@ -25,10 +25,9 @@ from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
 from vadd.kinds import kind_of
 from vadd.recipe.building import SAMPLERS
-from vadd.run import chunks as memory
+from vadd.run import limits as memory
 from vadd.run.directory import RunDirectory
 from vadd.run.infilling import masked_starts
-from vadd.run.options import SamplingOptions
 from vadd.run.run import Run
 
 LEVEL = 1e-5
@@ -89,8 +88,14 @@ def test_known_positions_never_change_and_the_rest_is_filled(
 def test_with_nothing_known_it_is_sampling_bit_for_bit(count: int, latent: LatentPolicy) -> None:
     run = run_of(TableDenoiser(4, 3, latent=True, timed=True))
     sampler, colder = Ordered("margin"), TokenSampler(temperature=0.7)
-    options: SamplingOptions = {"sampler": sampler, "token_sampler": colder, "latent": latent, "grid": "cosine"}
-    options |= {"steps": 3, "seed": 5}
+    options: dict[str, Any] = {
+        "sampler": sampler,
+        "temperature": 0.7,
+        "latent_policy": latent,
+        "grid": "cosine",
+        "steps": 3,
+        "seed": 5,
+    }
     filled = run.infill(torch.full((1, 4), -1), count=count, **options)[0]
     assert filled.equal(run.sample(count, **options))
     noise = block_noise(count, 5)
@@ -148,12 +153,12 @@ def test_a_latent_of_ones_own_is_used() -> None:
     run = run_of(TableDenoiser(4, 3, latent=True))
     z = torch.linspace(-2, 2, 130).view(2, 65, 1)
     x = torch.full((2, 4), -1)
-    filled = run.infill(x, steps=3, count=65, latent=z)
+    filled = run.infill(x, steps=3, count=65, z=z)
     expected = sample(run.model, 130, 3, block_noise(130), latent=z.flatten(0, 1)).tokens
     assert filled.flatten(0, 1).equal(expected)
-    assert filled.equal(run.infill(x, steps=3, count=65, latent=z.flatten(0, 1)))
+    assert filled.equal(run.infill(x, steps=3, count=65, z=z.flatten(0, 1)))
     with pytest.raises(UserError, match=r"have the shape \(2, 65, d\), not \(65, 2, 1\)"):
-        run.infill(x, steps=3, count=65, latent=z.view(65, 2, 1))
+        run.infill(x, steps=3, count=65, z=z.view(65, 2, 1))
 
 
 def test_the_sampler_is_the_recipes_unless_given() -> None:
@@ -170,7 +175,7 @@ def test_grid_and_latent_policy_are_those_of_the_recipe_unless_given() -> None:
     x = torch.full((1, 4), -1)
     changed = other.infill(x, steps=3, count=50)
     assert not changed.equal(run.infill(x, steps=3, count=50))
-    assert changed.equal(run.infill(x, steps=3, count=50, grid="cosine", latent="fixed"))
+    assert changed.equal(run.infill(x, steps=3, count=50, grid="cosine", latent_policy="fixed"))
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.int8, np.int32])
@@ -223,9 +228,9 @@ def test_what_cannot_be_filled_is_told_in_one_line(x: Tensor, known: Tensor | No
     ("settings", "told"),
     [
         ({"count": 0}, "number of completions must be at least 1, not 0"),
-        ({"steps": 0}, "at least 1 step"),
-        ({"grid": "square"}, "unknown step grid"),
-        ({"latent": "new"}, "unknown latent policy"),
+        ({"steps": 0}, "steps must be at least 1, not 0"),
+        ({"grid": "square"}, "unknown grid"),
+        ({"latent_policy": "new"}, "unknown latent_policy"),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], told: str) -> None:

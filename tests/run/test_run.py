@@ -82,8 +82,8 @@ def test_grid_and_latent_policy_are_those_of_the_recipe_unless_given(run: Run, c
     other = vadd.load(copy)
     plain, changed = run.sample(500, steps=3), other.sample(500, steps=3)
     assert not torch.equal(plain, changed)
-    assert torch.equal(changed, run.sample(500, steps=3, grid="cosine", latent="fixed"))
-    assert torch.equal(plain, other.sample(500, steps=3, grid="uniform", latent="resample"))
+    assert torch.equal(changed, run.sample(500, steps=3, grid="cosine", latent_policy="fixed"))
+    assert torch.equal(plain, other.sample(500, steps=3, grid="uniform", latent_policy="resample"))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_grid_and_latent_policy_are_those_of_the_recipe_unless_given(run: Run, c
     [
         ({"n": 0}, "at least 1"),
         ({"n": -3}, "at least 1"),
-        ({"n": 2, "steps": 0}, "at least 1 step"),
+        ({"n": 2, "steps": 0}, "steps must be at least 1, not 0"),
     ],
 )
 def test_impossible_requests_are_refused(run: Run, arguments: dict[str, int], told: str) -> None:

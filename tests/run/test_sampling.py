@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import vadd
 from tests.helpers.progress import Told
 from tests.helpers.tiny import tiny_recipe
-from vadd.core import EntropyBounded, Ordered, Parallel, Particles, TokenSampler
+from vadd.core import EntropyBounded, Ordered, Parallel, Particles
 from vadd.core.noise import BLOCK
 from vadd.core.sampling import LatentPolicy
 from vadd.core.token_sampler import DrawPrecision
@@ -20,10 +20,9 @@ from vadd.evaluation.likelihood import BoundSettings, measure_bounds
 from vadd.kinds import Kind, kind_of
 from vadd.recipe import Recipe, Sampling, load_recipe
 from vadd.recipe.building import SAMPLERS, build_model
-from vadd.run import chunks as memory
+from vadd.run import limits as memory
 from vadd.run import sampling
 from vadd.run.directory import RunDirectory
-from vadd.run.options import resolve
 from vadd.run.run import Run
 
 every_sampler = pytest.mark.parametrize("sampler", SAMPLERS)
@@ -92,11 +91,10 @@ def test_the_chunks_do_not_matter(
 def test_fewer_samples_are_the_first_of_more(
     runs: dict[str, Run], latent: LatentPolicy, precision: DrawPrecision
 ) -> None:
-    token_sampler = TokenSampler(precision=precision)
     for run in runs.values():
-        many = run.sample(200, steps=2, seed=8, latent=latent, token_sampler=token_sampler)
+        many = run.sample(200, steps=2, seed=8, latent_policy=latent, precision=precision)
         for n in (1, 63, 2 * BLOCK):
-            assert run.sample(n, steps=2, seed=8, latent=latent, token_sampler=token_sampler).equal(many[:n])
+            assert run.sample(n, steps=2, seed=8, latent_policy=latent, precision=precision).equal(many[:n])
 
 
 @every_sampler
@@ -162,9 +160,9 @@ def test_the_number_of_steps_follows_from_grid_and_sampler(trained: Run) -> None
 def test_the_draws_of_values_can_be_changed(runs: dict[str, Run]) -> None:
     run = runs["residual"]
     z = torch.zeros(40, run.model.latent.dim)
-    sure = run.sample(40, latent=z, token_sampler=TokenSampler(temperature=0))
+    sure = run.sample(40, z=z, temperature=0)
     assert (sure == sure[0]).all()
-    assert len(different(run.sample(40, latent=z))) > 30
+    assert len(different(run.sample(40, z=z))) > 30
 
 
 def different(tokens: Tensor) -> set[tuple[int, ...]]:
@@ -176,7 +174,7 @@ def test_latents_that_are_given_are_used_row_by_row(runs: dict[str, Run], monkey
     run = runs["residual"]
     z = 5 * torch.randn(7, run.model.latent.dim, generator=torch.Generator().manual_seed(1)).repeat(10, 1)
     monkeypatch.setattr(memory, "CPU_ROWS", 9)
-    drawn = run.sample(70, latent=z, token_sampler=TokenSampler(temperature=0))
+    drawn = run.sample(70, z=z, temperature=0)
     assert drawn.equal(drawn[:7].repeat(10, 1))
     assert len(different(drawn)) > 4
 
@@ -192,10 +190,10 @@ def test_latents_that_are_given_are_used_row_by_row(runs: dict[str, Run], monkey
         ({"sampler": "first-hitting", "steps": 1}, "2 steps, not 1"),
         ({"grid": [0, 1], "steps": 2}, "a grid of 2 steps is 3 times"),
         ({"grid": [0.1, 1]}, "times that rise from 0 to 1"),
-        ({"grid": "square"}, "unknown step grid 'square'"),
-        ({"latent": "new"}, "unknown latent policy 'new'"),
-        ({"latent": torch.zeros(10, 3)}, r"have the shape \(10, 2\), not \(10, 3\)"),
-        ({"latent": torch.zeros(9, 2)}, r"have the shape \(10, 2\), not \(9, 2\)"),
+        ({"grid": "square"}, "unknown grid 'square'"),
+        ({"latent_policy": "new"}, "unknown latent_policy 'new'"),
+        ({"z": torch.zeros(10, 3)}, r"have the shape \(10, 2\), not \(10, 3\)"),
+        ({"z": torch.zeros(9, 2)}, r"have the shape \(10, 2\), not \(9, 2\)"),
         ({"step": 2}, "unknown option 'step' of sampling, did you mean 'steps'"),
     ],
     ids=lambda value: ", ".join(value) if isinstance(value, dict) else "",
@@ -212,7 +210,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_drawn(
 
 def test_a_model_without_a_latent_is_given_none(mdlm_run: Path) -> None:
     with pytest.raises(UserError, match="has no latent"):
-        vadd.load(mdlm_run).sample(3, latent=torch.zeros(3, 2))
+        vadd.load(mdlm_run).sample(3, z=torch.zeros(3, 2))
 
 
 def test_bounds_are_those_of_the_recipes_sampler(trained: Run) -> None:
@@ -232,12 +230,12 @@ def test_bounds_are_those_of_the_recipes_sampler(trained: Run) -> None:
 
 def test_settings_know_whether_samples_are_exact(trained: Run) -> None:
     def exact(**options: Any) -> bool:
-        return resolve(trained.model, trained.recipe.sampling, **options).exact
+        return trained.options(**options).exact
 
     assert exact()
-    assert exact(sampler="first-hitting", token_sampler=TokenSampler(top_p=1.0))
+    assert exact(sampler="first-hitting", top_p=1.0)
     assert not exact(sampler=EntropyBounded(0.0))
-    assert not exact(token_sampler=TokenSampler(temperature=0.9))
-    assert not exact(token_sampler=TokenSampler(precision="float32"))
-    assert exact(latent="fixed")
-    assert not exact(latent=torch.zeros(1, 2))
+    assert not exact(temperature=0.9)
+    assert not exact(precision="float32")
+    assert exact(latent_policy="fixed")
+    assert not exact(z=torch.zeros(1, 2))

@@ -34,7 +34,7 @@ def test_samples_and_completions_are_those_of_0_2_0(place: Path, folder: str) ->
     run = vadd.load(place / folder)
     recorded = RECORDED[folder]
     for policy in ("resample", "fixed"):
-        assert fingerprint(run.sample(16, steps=2, seed=5, latent=policy)) == recorded[policy], policy
+        assert fingerprint(run.sample(16, steps=2, seed=5, latent_policy=policy)) == recorded[policy], policy
     assert fingerprint(run.sample(16, steps=2, seed=5, sampler="parallel")) == recorded["parallel"]
     x = run.sample(4, steps=1, seed=6)
     x[:, ::2] = -1

@@ -36,7 +36,15 @@ ONCE = Filling(1, 0)
 
 
 def choices(**changes: object) -> Choices:
-    plain = {"steps": 2, "count": 5, "sampler": None, "grid": None, "latent": None, "temperature": 1.0, "seed": 0}
+    plain = {
+        "steps": 2,
+        "count": 5,
+        "sampler": None,
+        "grid": None,
+        "latent_policy": None,
+        "temperature": 1.0,
+        "seed": 0,
+    }
     plain |= {"label": None}
     return cast(Choices, plain | changes)
 

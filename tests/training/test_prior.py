@@ -240,7 +240,7 @@ def prior_in_use(run: Run) -> type[object]:
 def test_load_uses_the_fitted_prior_unless_it_is_told_not_to(run_path: Path) -> None:
     """With one z for all steps, which is what the prior is fitted for; a conditional one serves completions."""
     plain = vadd.load(run_path)
-    before = plain.sample(2000, latent="fixed")
+    before = plain.sample(2000, latent_policy="fixed")
     assert prior_in_use(plain) is StandardNormal
     assert plain.recipe.sampling.latent_policy == "resample"
     fit_prior(plain, "flow")
@@ -253,7 +253,7 @@ def test_load_uses_the_fitted_prior_unless_it_is_told_not_to(run_path: Path) -> 
     trained = vadd.load(run_path, prior="trained")
     assert prior_in_use(trained) is StandardNormal
     assert trained.conditional is None
-    assert torch.equal(trained.sample(2000, latent="fixed"), before)
+    assert torch.equal(trained.sample(2000, latent_policy="fixed"), before)
     conditional = vadd.load(run_path, prior="conditional")
     assert isinstance(conditional.model.latent, GaussianLatent)
     assert conditional.model.latent.prior.conditional

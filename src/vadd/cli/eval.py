@@ -194,16 +194,15 @@ def evaluate(
     wanted = bounds.asked or measures.data is not None or measures.zero_shot is not None
     settings = bounds.settings(zero_shot=measures.zero_shot is not None) if wanted else None
     from vadd.parallel import Processes, leave
-    from vadd.run.options import possible_steps
 
     Processes()
     loaded = measures.load(run, checkpoint)
     if measures.latent_policy is not None:
         loaded = loaded.with_sampling(latent_policy=measures.latent_policy)
     if measures.steps is None:
-        counts = possible_steps(loaded.model, loaded.recipe.sampling, counts)
+        counts = loaded.possible_steps(counts)
     if settings is not None and bounds.bound is None:
-        settings = replace(settings, steps=possible_steps(loaded.model, loaded.recipe.sampling, settings.steps))
+        settings = replace(settings, steps=loaded.possible_steps(settings.steps))
     with progress_bar() as progress:
         results = _measure(loaded, counts, measures, settings, judging, progress)
     for table in results.tables():

@@ -196,14 +196,13 @@ def infill(
     gaps.check()
     if probabilities is not None and gaps.table is None:
         raise UserError("--probabilities is for --table")
-    from vadd.run.options import resolve
 
     options = drawing.sampling()
     loaded = drawing.load(run)
     refuse_strip(loaded, trajectory)
     unfinished = gaps.read(loaded, drawing.seed)
     unfinished.check_file(out)
-    settings = resolve(loaded.model, loaded.recipe.sampling, **options)
+    settings = loaded.options(**options)
     filled, states = _complete(loaded, unfinished, n, drawing, 0 if trajectory is None else RECORDED)
     if trajectory is not None:
         with writing(trajectory):

@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial, wraps
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_args, get_type_hints
 
 import typer
 
@@ -17,9 +17,6 @@ from vadd.cli.commands import INPUT, LATENT, OUTPUT, RESEARCH, SAMPLER
 from vadd.errors import UserError
 from vadd.run.directory import CheckpointName, PriorChoice, PriorName, check_model
 from vadd.words import listed, parse_size
-
-if TYPE_CHECKING:
-    from vadd.run.options import SamplingOptions
 
 Result = TypeVar("Result")
 
@@ -296,20 +293,17 @@ class DrawingOptions(LoadOptions):
     def bytes_at_once(self) -> int | None:
         return None if self.memory is None else parse_size(self.memory, "--memory")
 
-    def sampling(self) -> "SamplingOptions":
-        """The options as Python takes them."""
-        from vadd.core import TokenSampler
-
-        token_sampler = TokenSampler(
-            temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, precision=cast(Any, self.precision)
+    def sampling(self) -> dict[str, Any]:
+        """The options as :meth:`vadd.Run.sample` takes them."""
+        names = (
+            "steps",
+            "seed",
+            "sampler",
+            "latent_policy",
+            "candidates",
+            "temperature",
+            "top_k",
+            "top_p",
+            "precision",
         )
-        options = {
-            "steps": self.steps,
-            "seed": self.seed,
-            "sampler": self.sampler,
-            "grid": parse_grid(self.grid),
-            "latent": self.latent_policy,
-            "token_sampler": token_sampler,
-            "candidates": self.candidates,
-        }
-        return cast("SamplingOptions", options)
+        return {name: getattr(self, name) for name in names} | {"grid": parse_grid(self.grid)}

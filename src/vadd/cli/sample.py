@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from vadd.kinds import How
     from vadd.kinds.table.conditions import Condition
     from vadd.parallel import Processes
-    from vadd.run.options import SamplingSettings
+    from vadd.run.options import SamplingOptions
     from vadd.run.run import Run
 
 ALL_LABELS = "all"
@@ -109,7 +109,6 @@ def sample(
     if n is not None and n < 1:
         raise UserError(f"-n must be at least 1, not {n}")
     from vadd.parallel import Processes, leave, process_count
-    from vadd.run.options import resolve
 
     options = drawing.sampling()
     processes = Processes() if process_count() > 1 else None
@@ -118,7 +117,7 @@ def sample(
     if labels or guidance is not None:
         loaded = loaded.labelled(labels[0] if labels else None, 1.0 if guidance is None else guidance)
     count = loaded.kind.default_count(out, len(labels)) if n is None else n * max(1, len(labels))
-    settings = resolve(loaded.model, loaded.recipe.sampling, **options)  # refused before a file is begun
+    settings = loaded.options(**options)  # refused before a file is begun
     refuse_strip(loaded, trajectory)
     if out is not None:
         loaded.kind.check_file(out, count)
@@ -129,7 +128,7 @@ def sample(
             write_trajectory(loaded, drawn.states, trajectory)
         out_console.print(f"how the samples come about: {trajectory}", soft_wrap=True)
     leave()
-    _show(loaded, drawn, count, out, settings, drawing.sampler or loaded.recipe.sampling.sampler)
+    _show(loaded, drawn, count, out, settings)
 
 
 def labels_to_draw(run: "Run", label: str | None) -> tuple[str, ...]:
@@ -231,12 +230,12 @@ def _parts(
     for number, label in enumerate(plan.labels):
         told = named(progress, label)
         options = drawing.sampling()
-        options["label"], options["guidance"] = label, run.model.guidance
+        options["label"] = label
         parts = drawn(record=int(number < record), progress=told, **options)
         yield from ((label, part) for part in parts)
 
 
-def _show(run: "Run", drawn: Drawn, n: int, out: Path | None, settings: "SamplingSettings", sampler: str) -> None:
+def _show(run: "Run", drawn: Drawn, n: int, out: Path | None, settings: "SamplingOptions") -> None:
     for line in drawn.shown:
         out_console.out(line, highlight=False)
     if out is None and n > sum(drawn.labels_shown.values()):
@@ -246,21 +245,7 @@ def _show(run: "Run", drawn: Drawn, n: int, out: Path | None, settings: "Samplin
         f"{plural(n, 'sample')} in {plural(settings.steps, 'step')}" + ("" if out is None else f": {out}"),
         f"{drawn.seconds:.1f} s, {n / drawn.seconds:.3g} samples/s",
         f"{plural(drawn.evaluations, 'evaluation')} of the network, {plural(drawn.sequences, 'sequence')} shown to it",
-        *_inexact(settings, sampler),
+        *([] if settings.exact else ["not exact: " + ", ".join(settings.inexact)]),
     ]
     # Where samples are printed they have the output for themselves.
     (err_console if out is None else out_console).print("; ".join(summary), soft_wrap=True)
-
-
-def _inexact(settings: "SamplingSettings", sampler: str) -> list[str]:
-    """Why the samples do not follow the model's own distribution, if they do not."""
-    values = settings.token_sampler
-    reasons = {
-        f"the sampler {sampler}": not settings.sampler.exact,
-        f"temperature {values.temperature:g}": values.temperature != 1,
-        f"top-k {values.top_k}": values.top_k is not None,
-        f"top-p {values.top_p}": values.top_p is not None,
-        "float32 draws (parity mode)": values.precision == "float32",
-        f"guidance {settings.guidance:g}": settings.guidance != 1,
-    }
-    return [] if settings.exact else ["not exact: " + ", ".join(why for why, holds in reasons.items() if holds)]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +24,6 @@ from vadd.parallel import Processes, process_count
 from vadd.progress import Progress, named, silent, warn
 from vadd.recipe import Recipe, how_computed, published_recipe, unlike
 from vadd.run.metrics import training_seconds
-from vadd.run.options import SamplingOptions
 from vadd.run.run import Run
 from vadd.words import plural
 
@@ -147,7 +146,7 @@ def shown_images(drawn: Array, judge: Judge) -> Array:
     return np.concatenate([part[:side] for part in parts[:side]])
 
 
-def divided_samples(run: Run, n: int, progress: Progress, **options: Unpack[SamplingOptions]) -> Tensor:
+def divided_samples(run: Run, n: int, progress: Progress, **options: Any) -> Tensor:
     """Samples (n, N) in every process; several divide the work, and draw what one draws."""
     if process_count() == 1:
         return run.sample(n, progress=progress, **options)
@@ -192,10 +191,10 @@ def report_of(run: Run) -> RunReport:
         published_recipe=published,
         unlike_it=() if published is None else unlike(run.recipe, published),
         how_computed=how_computed(run.recipe),
-        latent_policy=run.recipe.sampling.latent_policy if has_latent(run) else None,
+        latent_policy=run.sampling.latent_policy if has_latent(run) else None,
         prior=prior_name(run),
         prior_seconds=run.prior_seconds,
-        sampler=run.recipe.sampling.sampler,
+        sampler=run.sampling.sampler,
         labels=run.kind.labels,
-        draws=None if run.token_sampler is None or run.token_sampler.exact else run.token_sampler.precision,
+        draws=None if run.sampling.precision == "float64" else run.sampling.precision,
     )

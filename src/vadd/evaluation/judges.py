@@ -103,7 +103,7 @@ class DistributionJudge(Judge):
         )
 
     def _exact_jsd(self, steps: int) -> float | None:
-        settings = self.run.recipe.sampling
+        settings = self.run.sampling
         if self.exact is None or settings.sampler != "ancestral" or (settings.latent_policy == "fixed" and steps > 1):
             return None
         return jsd(self.truth, self.exact.after(steps, settings.grid).cpu().numpy())

@@ -77,7 +77,7 @@ def decode(run: Run, z: Tensor, *, steps: int, seed: int = 0, token_sampler: Tok
         # Blocks of one row, all with the same generator: every row gets the same random numbers.
         noise = Noise([step_generator(seed, SAMPLING, 0) for _ in part], len(part), block=1)
         drawn = sample(
-            run.model, len(part), steps, noise, grid=run.recipe.sampling.grid, latent=part, token_sampler=token_sampler
+            run.model, len(part), steps, noise, grid=run.sampling.grid, latent=part, token_sampler=token_sampler
         )
         samples.append(drawn.tokens.cpu())
     return torch.cat(samples)

@@ -32,8 +32,7 @@ from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
 from vadd.recipe.building import sampler_named
-from vadd.run.effort import check_time
-from vadd.run.options import choose_sampler
+from vadd.run.limits import check_time
 from vadd.run.run import Run
 
 BATCH, TEXT_BATCH = 1000, 32
@@ -151,8 +150,8 @@ class _Measurement:
         self.run, self.settings, self.progress = run, settings, progress
         self.x0 = check_examples(run, examples[: settings.limit])
         self.batches = torch.split(self.x0, BATCH if run.tokenizer is None else TEXT_BATCH)
-        self.sampler, self.grid = choose_sampler(run.model, run.recipe.sampling, grid=settings.grid)
-        self.latent = run.recipe.sampling.latent_policy
+        sampling = run.options(grid=settings.grid)
+        self.sampler, self.grid, self.latent = sampling.sampler, sampling.grid, sampling.latent_policy
         self.model = run.model.scoring_pads() if settings.score_pads else run.model
         self.labels = held_out_labels(run, self.x0) if settings.given_label else None
         self.convention = UNKNOWN_LEFT_OUT if self.model.unknowns else None

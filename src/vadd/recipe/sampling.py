@@ -2,13 +2,17 @@
 
 from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
-from vadd.settings import CountingSection
+from vadd.settings import Section
+
+MOST_STEPS = 1 << 24
+"""The plan of a sample takes 16 bytes for each step: 268 MB."""
+MOST_CANDIDATES = 1 << 20
 
 
-class Sampling(CountingSection):
-    steps: PositiveInt = Field(1, description="sampling steps; first-hitting takes one for each position")
+class Sampling(Section):
+    steps: int = Field(1, ge=1, le=MOST_STEPS, description="sampling steps; first-hitting takes one for each position")
     sampler: Literal[
         "ancestral",
         "parallel",
@@ -26,8 +30,10 @@ class Sampling(CountingSection):
     latent_policy: Literal["resample", "fixed"] = Field(
         "resample", description="a new z at each step, as in the paper, or one z for all steps"
     )
-    candidates: PositiveInt = Field(
+    candidates: int = Field(
         32,
+        ge=1,
+        le=MOST_CANDIDATES,
         description="for completions with one z: latents drawn for each, of which one is kept by the likelihood of "
         "what is known",
     )

@@ -19,15 +19,13 @@ from vadd.core.token_sampler import inverted
 from vadd.errors import UserError
 from vadd.kinds.arrays import Array
 from vadd.run.infilling import latents_that_fit
-from vadd.run.options import SamplingSettings
+from vadd.run.options import SamplingOptions
 
 ATTEMPTS = 500
 """Rounds of rejection before conditions are called too rare."""
 
 
-def conditioned_starts(
-    model: MaskedDiffusion, n: int, shares: Mapping[int, Array], settings: SamplingSettings
-) -> Tensor:
+def conditioned_starts(model: MaskedDiffusion, n: int, shares: Mapping[int, Array], options: SamplingOptions) -> Tensor:
     """(n, N) starts: at the positions of ``shares`` values that fulfil their conditions, elsewhere the mask value.
 
     ``shares[i]`` says for each of the first values of position i which share of it fulfils the condition.
@@ -44,16 +42,16 @@ def conditioned_starts(
     if not several:
         return start.repeat(n, 1)
     # Whole blocks with generators of their own: the first rows are the same whatever n.
-    draws = [_Draws(model, settings, block) for block in range(-(-n // BLOCK))]
+    draws = [_Draws(model, options, block) for block in range(-(-n // BLOCK))]
     return torch.cat([each.accepted(start, several) for each in draws])[:n]
 
 
 class _Draws:
     """The rows of one block."""
 
-    def __init__(self, model: MaskedDiffusion, settings: SamplingSettings, block: int) -> None:
-        self.model, self.settings = model, settings
-        self.generator = step_generator(settings.seed, CONDITIONS, block)
+    def __init__(self, model: MaskedDiffusion, options: SamplingOptions, block: int) -> None:
+        self.model, self.options = model, options
+        self.generator = step_generator(options.seed, CONDITIONS, block)
 
     @torch.no_grad()
     def accepted(self, start: Tensor, shares: Mapping[int, Tensor]) -> Tensor:
@@ -89,8 +87,8 @@ class _Draws:
 
     def _latents(self, x: Tensor, t: Tensor) -> Tensor | None:
         noise = Noise.of(self.generator, len(x))
-        if self.settings.latent == "fixed" and bool((x != self.model.mask_value).any()):
-            fitting = latents_that_fit(self.model, x, self.settings.candidates, noise)
+        if self.options.latent == "fixed" and bool((x != self.model.mask_value).any()):
+            fitting = latents_that_fit(self.model, x, self.options.candidates, noise)
             if isinstance(fitting, Tensor):
                 return fitting
         return self.model.latent.draw(x, t, noise)

@@ -1,125 +1,111 @@
-"""How to sample: options with names, and settings that fit a model."""
+"""How to draw samples: one class for Python, recipes, the command line and the studio. Does not import torch."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypedDict, get_type_hints
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
 
-from torch import Tensor
+from pydantic import Field, PrivateAttr, ValidationError, field_validator
 
-from vadd.core import MaskedDiffusion, Sampler, TokenSampler, step_grid
-from vadd.core.samplers import Grid
-from vadd.core.sampling import LatentPolicy, check_policy
 from vadd.errors import UserError
-from vadd.recipe import Sampling, suggestion
-from vadd.recipe.building import sampler_named
-from vadd.run.effort import check_steps
+from vadd.recipe.sampling import Sampling
+from vadd.words import shortened, suggestion
+
+LIMITS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+"""How pydantic's limits are called in messages."""
 
 
-class SamplingOptions(TypedDict, total=False):
-    """The same for samples and completions, in Python and on the command line; what is left out, or None, is the
-    recipe's.
+class SamplingOptions(Sampling):
+    """The options of samples and completions. What is not given, or None, is the run's default, by default what its
+    recipe says in the section ``sampling``.
     """
 
-    steps: int | None
-    """With a list of times one less than these, for the first-hitting sampler one for each position."""
-    seed: int
-    """By default 0."""
-    sampler: str | Sampler | None
-    """One of :data:`vadd.recipe.building.SAMPLERS` by name, or one with settings of its own."""
-    grid: Grid | None
-    """``uniform``, ``cosine`` or the times themselves, rising from 0 to 1."""
-    latent: LatentPolicy | Tensor | None
-    """``resample``, ``fixed``, or the latents to use instead of the prior's, one row for each sample: (n, d)."""
-    token_sampler: TokenSampler | None
-    """Temperature, top-k, top-p and precision of the draws."""
-    candidates: int | None
-    """For completions with one z: latents drawn for each, of which one is kept by the likelihood of what is known. Of
-    no use to a prior that reads what is known, and to a new z at each step.
-    """
-    label: str | int | None
-    """Of a run that has learnt from labels: the one to draw samples of, by name or number."""
-    guidance: float | None
-    """Classifier-free guidance: above 1 the label is followed more closely than the model would by itself."""
+    sampler: Any = "ancestral"
+    """A name (:data:`vadd.recipe.building.SAMPLERS`) or a :class:`vadd.core.Sampler`."""
+    grid: Literal["uniform", "cosine"] | tuple[float, ...] = "uniform"  # type: ignore[assignment]
+    """A name or the times themselves, rising from 0 to 1."""
+    temperature: float = Field(1.0, ge=0)
+    """Below 1 sharpens, 0 takes the likeliest value."""
+    top_k: int | None = Field(None, ge=1)
+    """Draw from the k likeliest values only."""
+    top_p: float | None = Field(None, gt=0, le=1)
+    """Draw from the likeliest values that reach p only."""
+    precision: Literal["float64", "float32"] = "float64"
+    """Of the draws; float32 as in the paper's text figure, which sharpens."""
+    seed: int = Field(0, ge=0, lt=2**63)
+    label: str | int | None = None
+    """Of a run that was trained with labels: the label to draw samples of, by name or number."""
+    guidance: float = Field(1.0, ge=0)
+    """Classifier-free guidance: above 1 the label is followed more closely than the model does by itself."""
+    z: Any = None
+    """A tensor (n, d): the latents to use instead of draws from the prior, one row for each sample."""
+    _sampler_name: str = PrivateAttr("")
 
+    @field_validator("sampler")
+    @classmethod
+    def _known_sampler(cls, sampler: Any) -> Any:
+        names = get_args(Sampling.model_fields["sampler"].annotation)
+        if isinstance(sampler, str) and sampler not in names:
+            raise ValueError(f"unknown sampler {sampler!r}{suggestion(sampler, names)}; choose from {', '.join(names)}")
+        return sampler
 
-@dataclass(frozen=True)
-class SamplingSettings:
-    """Options that fit the model, with nothing left open."""
-
-    steps: int
-    seed: int
-    sampler: Sampler
-    grid: Grid
-    latent: LatentPolicy | Tensor
-    token_sampler: TokenSampler
-    candidates: int = 1
-    guidance: float = 1.0
+    def changed(self, given: Mapping[str, Any]) -> "SamplingOptions":
+        """A copy with the options that were ``given``, validated; those that are None stay as they are."""
+        chosen = {key: value for key, value in given.items() if value is not None}
+        for key in chosen.keys() - {"z"}:  # NumPy's numbers as Python's, arrays of times as lists
+            if hasattr(chosen[key], "tolist"):
+                chosen[key] = chosen[key].tolist()
+        try:
+            checked = type(self).model_validate(chosen)
+        except ValidationError as error:
+            raise UserError(_explained(error.errors()[0])) from None
+        return self.model_copy(update={key: getattr(checked, key) for key in chosen})
 
     @property
-    def exact(self) -> bool:
-        """Whether the samples follow the model's own distribution, the one that a bound is about.
+    def latent(self) -> Any:
+        """What :func:`vadd.core.sample` takes: the policy, or the latents themselves."""
+        return self.latent_policy if self.z is None else self.z
+
+    def with_sampler(self, sampler: Any, steps: int) -> "SamplingOptions":
+        """A copy with the sampler itself in place of its name, and the steps that it takes."""
+        chosen = self.model_copy(update={"sampler": sampler, "steps": steps})
+        chosen._sampler_name = self.sampler if isinstance(self.sampler, str) else ""
+        return chosen
+
+    @property
+    def sampler_name(self) -> str:
+        return self.sampler if isinstance(self.sampler, str) else self._sampler_name or type(self.sampler).__name__
+
+    @property
+    def inexact(self) -> list[str]:
+        """Why the samples do not follow the model's own distribution, the one that a bound is about.
 
         A new z at each step and one z for all steps are two samplers, with a bound each; no bound is about a given z.
         """
-        own = self.guidance == 1 and not isinstance(self.latent, Tensor)
-        return self.sampler.exact and self.token_sampler.exact and own
+        reasons = {
+            f"the sampler {self.sampler_name}": not getattr(self.sampler, "exact", True),
+            f"temperature {self.temperature:g}": self.temperature != 1,
+            f"top-k {self.top_k}": self.top_k is not None,
+            f"top-p {self.top_p}": self.top_p not in (None, 1.0),
+            "float32 draws (parity mode)": self.precision == "float32",
+            f"guidance {self.guidance:g}": self.guidance != 1,
+            "latents that were given": self.z is not None,
+        }
+        return [reason for reason, holds in reasons.items() if holds]
+
+    @property
+    def exact(self) -> bool:
+        return not self.inexact
 
 
-def resolve(model: MaskedDiffusion, defaults: Sampling, **options: Any) -> SamplingSettings:
-    """Fill what is open with the recipe's ``defaults``; see :class:`SamplingOptions`."""
-    known = get_type_hints(SamplingOptions)
-    for name in options:
-        if name not in known:
-            raise UserError(f"unknown option {name!r} of sampling{suggestion(name, known)}")
-    given = {name: value for name, value in options.items() if value is not None}
-    sampler, grid = choose_sampler(model, defaults, given.get("sampler"), given.get("grid"))
-    steps = given.get("steps", default_steps(model.positions, defaults, sampler, grid))
-    sampler.check(model.positions, steps)
-    check_steps(steps)
-    if sampler.uses_grid:
-        # Refuses a grid that does not fit the steps, before anything is drawn.
-        step_grid(steps, grid)
-    latent = given.get("latent", defaults.latent_policy)
-    if isinstance(latent, str):
-        check_policy(latent)
-    candidates = given.get("candidates", defaults.candidates)
-    if candidates < 1:
-        raise UserError(f"the number of candidates must be at least 1, not {candidates}")
-    return SamplingSettings(
-        steps,
-        given.get("seed", 0),
-        sampler,
-        grid,
-        latent,
-        given.get("token_sampler", TokenSampler()),
-        candidates,
-        model.guidance,
-    )
-
-
-def default_steps(positions: int, defaults: Sampling, sampler: Sampler, grid: Grid) -> int:
-    """The recipe's, unless the grid or the sampler leave no choice."""
-    if sampler.uses_grid and not isinstance(grid, str):
-        return len(grid) - 1
-    return sampler.default_steps(positions, defaults.steps)
-
-
-def possible_steps(model: MaskedDiffusion, defaults: Sampling, wanted: Sequence[int]) -> list[int]:
-    """Of the ``wanted`` numbers of steps those that the sampler can take; where it can take none, its own."""
-    sampler, _ = choose_sampler(model, defaults)
-    found = sorted({sampler.default_steps(model.positions, steps) for steps in wanted})
-    return [steps for steps in wanted if steps in found] or found[:1]
-
-
-def choose_sampler(
-    model: MaskedDiffusion, defaults: Sampling, sampler: str | Sampler | None = None, grid: Grid | None = None
-) -> tuple[Sampler, Grid]:
-    """Sampler and grid, the recipe's unless given; the ``model`` says which sampler has that name. A grid for a sampler
-    without one is refused, not ignored.
-    """
-    named = defaults.sampler if sampler is None else sampler
-    chosen = sampler_named(named, model) if isinstance(named, str) else named
-    if grid is not None and not chosen.uses_grid:
-        name = named if isinstance(named, str) else type(named).__name__
-        raise UserError(f"the sampler {name} has no grid of times; leave the grid out")
-    return chosen, defaults.grid if grid is None else grid
+def _explained(error: Any) -> str:
+    name, value = str(error["loc"][0]), error["input"]
+    if error["type"] == "extra_forbidden":
+        return f"unknown option {name!r} of sampling{suggestion(name, SamplingOptions.model_fields)}"
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    if error["type"] == "literal_error":
+        choices = [text.strip("'") for text in error["ctx"]["expected"].replace(" or ", ", ").split(", ")]
+        return f"unknown {name} {value!r}{suggestion(str(value), choices)}; choose from {', '.join(choices)}"
+    for key, words in LIMITS.items():
+        if key in error.get("ctx", {}):
+            return f"{name} must be {words} {error['ctx'][key]:g}, not {shortened(repr(value))}"
+    return f"{name}: {error['msg'].lower()}, not {shortened(repr(value))}"

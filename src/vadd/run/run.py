@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vadd.core import MaskedDiffusion, Particles, Prior, Samples, TokenSampler
+from vadd.core import MaskedDiffusion, Particles, Prior, Samples
+from vadd.core.sampling import given_latents
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.kinds import Kind
@@ -28,15 +29,14 @@ from vadd.recipe import Recipe
 from vadd.recipe.building import build_dataset, build_model, build_prior
 from vadd.run.archive import Archive
 from vadd.run.checkpoint import check_fit, read_weights
-from vadd.run.chunks import bytes_per_row, chunk_size
 from vadd.run.directory import CheckpointName, PriorChoice, RunDirectory, step_of
-from vadd.run.effort import check_held, check_samples
 from vadd.run.export import export
 from vadd.run.exported import find_exported
 from vadd.run.infilling import as_given, latent_rows, masked_starts
-from vadd.run.options import SamplingOptions, resolve
+from vadd.run.limits import LARGEST_CHUNK, bytes_per_row, check_held, check_time, chunk_size
+from vadd.run.options import SamplingOptions
 from vadd.run.priors import prior_records, read_prior
-from vadd.run.sampling import check_start, stream
+from vadd.run.sampling import fitting, stream
 from vadd.run.tables import fill_rows, sample_rows
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ class Run:
         self.fingerprint: str | None = None
         """Of the data that the model learned from, where the run knows it."""
         self.is_exported = False
-        self.token_sampler: TokenSampler | None = None
-        """How values are drawn where nothing else is said; None: exactly."""
+        self.sampling = SamplingOptions(**recipe.sampling.model_dump())
+        """The defaults of sampling: the recipe's, and one z for all steps with a flow prior."""
         self.prior_seconds: float | None = None
         """What the fit of the prior took that samples are drawn with, where that is known."""
 
@@ -130,16 +130,29 @@ class Run:
 
     def with_sampling(self, **changes: Any) -> Self:
         """The same model with other defaults of sampling, like ``latent_policy="fixed"``."""
-        settings = self.recipe.sampling.model_copy(update=changes)
         other = copy.copy(self)
-        other.recipe = self.recipe.model_copy(update={"sampling": settings})
+        other.sampling = self.sampling.changed(changes)
         return other
 
-    def labelled(self, label: str | int | None, guidance: float = 1.0) -> "Run":
+    def options(self, **given: Any) -> SamplingOptions:
+        """The options of sampling, those ``given`` and this run's defaults, as the model takes them."""
+        return fitting(self.model, self.sampling, given)
+
+    def possible_steps(self, wanted: Sequence[int]) -> list[int]:
+        """Of the ``wanted`` numbers of steps those that the sampler can take; where it can take none, its own."""
+        sampler = self.options().sampler
+        possible = sorted({sampler.default_steps(self.model.positions, steps) for steps in wanted})
+        return [steps for steps in wanted if steps in possible] or possible[:1]
+
+    @property
+    def completing_model(self) -> MaskedDiffusion:
+        """The model with the prior p(z | x_t), where one was fitted; without anything known it is of no use."""
+        return self.model if self.conditional is None else self.model.with_prior(self.conditional)
+
+    def labelled(self, label: str | int | None, guidance: float = 1.0) -> Self:
         """The same run for samples of one label, by its name or number; see :meth:`MaskedDiffusion.labelled`."""
-        other = copy.copy(self)
-        other.model = self.model.labelled(self.kind.label_number(label), guidance)
-        return other
+        self.model.labelled(self.kind.label_number(label), guidance)  # refuses what the model does not know
+        return self.with_sampling(label=label, guidance=guidance)
 
     def restricted(self, sizes: Sequence[int]) -> "Run":
         """The same run with only the first values of each position allowed."""
@@ -165,12 +178,6 @@ class Run:
         weighed.recipe = self.recipe.model_copy(update={"model": "edlm"})
         return weighed
 
-    def with_draws(self, token_sampler: TokenSampler) -> Self:
-        """The same model, whose values are drawn otherwise, like ``TokenSampler(precision="float32")``."""
-        other = copy.copy(self)
-        other.token_sampler = token_sampler
-        return other
-
     @cached_property
     def _bytes_per_row(self) -> int:
         return bytes_per_row(self.model)
@@ -183,7 +190,7 @@ class Run:
         memory: int | None = None,
         processes: Processes | None = None,
         progress: Progress = silent,
-        **options: Unpack[SamplingOptions],
+        **options: Any,
     ) -> Iterator[Samples]:
         """Samples chunk by chunk, in memory that does not grow with their number.
 
@@ -192,35 +199,28 @@ class Run:
         trajectories are kept. ``memory`` is what a chunk may take, in bytes; by default 256 MB, on a GPU a part of what
         is free. Several ``processes`` divide the chunks, and the samples come out in the main one.
         """
-        label, guidance = options.pop("label", None), options.pop("guidance", None)
-        if label is not None or guidance is not None:
-            given = self.labelled(label, 1.0 if guidance is None else guidance)
-            return given.stream(start, record=record, memory=memory, processes=processes, progress=progress, **options)
-        if options.get("token_sampler") is None:
-            options["token_sampler"] = self.token_sampler
-        settings = resolve(self.model, self.recipe.sampling, **options)
-        n = check_start(self.model, settings, start)
-        check_samples(n, settings.steps)
+        chosen = fitting(self.model, self.sampling, options)
+        n = start if isinstance(start, int) else len(start)
+        if n < 1:
+            raise UserError(f"the number of samples must be at least 1, not {n}")
+        if chosen.z is not None:
+            given_latents(self.model, chosen.z, n)
+        model = self.model if isinstance(start, int) else self.completing_model
+        if chosen.label is not None or chosen.guidance != 1:
+            model = model.labelled(self.kind.label_number(chosen.label), chosen.guidance)
         size = 1
-        if n > 1:
-            # A single sample needs no measurement, which costs a pass through the network.
-            size = chunk_size(self._bytes_per_row, self.model, settings.steps, memory)
-        # A conditional prior reads what is known; of samples from nothing, nothing is known.
-        model = (
-            self.model
-            if isinstance(start, int) or self.conditional is None
-            else self.model.with_prior(self.conditional)
-        )
-        return stream(model, settings, start, size, record=record, processes=processes, progress=progress)
+        if n > 1:  # a single sample needs no measurement, which costs a pass through the network
+            check_time(f"{n:,} samples in {chosen.steps:,} steps", steps=n // LARGEST_CHUNK * chosen.steps, rows=n)
+            size = chunk_size(self._bytes_per_row, self.model, chosen.steps, memory)
+        return stream(model, chosen, start, size, record=record, processes=processes, progress=progress)
 
-    def sample(
-        self, n: int = 1, *, memory: int | None = None, progress: Progress = silent, **options: Unpack[SamplingOptions]
-    ) -> Tensor:
+    def sample(self, n: int = 1, *, memory: int | None = None, progress: Progress = silent, **options: Any) -> Tensor:
         """``n`` samples, (n, N) integers, for example ``run.sample(16, steps=8, sampler="parallel", seed=3)``.
 
         They are the first of those that the seed stands for: a larger ``n`` begins with the same ones.
         """
-        check_held(n, self.model.positions)
+        if n > 1:
+            check_held(n, self.model.positions)
         return torch.cat([part.tokens for part in self.stream(n, memory=memory, progress=progress, **options)])
 
     def infill(
@@ -231,7 +231,7 @@ class Run:
         count: int | None = None,
         memory: int | None = None,
         progress: Progress = silent,
-        **options: Unpack[SamplingOptions],
+        **options: Any,
     ) -> Tensor:
         """A completion of each of the sequences ``x``, in the shape of ``x``: (n, N), (n, *shape) or one example.
 
@@ -240,12 +240,12 @@ class Run:
         """
         each = 1 if count is None else count
         starts = masked_starts(self.model, self.shape, x, known, each)
-        if isinstance(latent := options.get("latent"), Tensor) and latent.ndim == 3:
-            options["latent"] = latent_rows(latent, len(starts) // each, each)
+        if isinstance(z := options.get("z"), Tensor) and z.ndim == 3:
+            options["z"] = latent_rows(z, len(starts) // each, each)
         drawn = [part.tokens for part in self.stream(starts, memory=memory, progress=progress, **options)]
         return as_given(torch.cat(drawn), x, self.shape, count)
 
-    def trajectory(self, n: int = 1, **options: Unpack[SamplingOptions]) -> Tensor:
+    def trajectory(self, n: int = 1, **options: Any) -> Tensor:
         """How the ``n`` samples that :meth:`sample` gives come about: (steps + 1, n, N), from all masked (the value V)
         to the samples.
         """
@@ -261,11 +261,11 @@ class Run:
 
         return frame_of(list(self.directory.metrics()))
 
-    def sample_frame(self, n: int = 1, where: Where = (), **options: Unpack[SamplingOptions]) -> Any:
+    def sample_frame(self, n: int = 1, where: Where = (), **options: Any) -> Any:
         """``n`` rows of a table as a pandas DataFrame; ``where={"age": "40-49", "sex": "F"}`` fixes columns."""
         return data_frame(sample_rows(self, n, where, **options))
 
-    def infill_frame(self, frame: Any, count: int | None = None, **options: Unpack[SamplingOptions]) -> Any:
+    def infill_frame(self, frame: Any, count: int | None = None, **options: Any) -> Any:
         """A DataFrame with its missing cells filled and nothing else changed; with ``count`` a list of so many."""
         filled = [data_frame(columns) for columns in fill_rows(self, from_frame(frame), count or 1, **options)]
         return filled[0] if count is None else filled
@@ -462,5 +462,4 @@ def _use_priors(run: Run, place: Path, choice: PriorChoice) -> None:
             run.model = run.model.with_prior(fitted)
             run.prior_seconds = there[name].seconds
             # It was fitted to r(z | x0, everything masked): a z for the whole sample, drawn at the start.
-            settings = run.recipe.sampling.model_copy(update={"latent_policy": "fixed"})
-            run.recipe = run.recipe.model_copy(update={"sampling": settings})
+            run.sampling = run.sampling.changed({"latent_policy": "fixed"})

@@ -9,20 +9,44 @@ transformer are while everything is masked. With chunks of equal size, as in one
 the same bit for bit.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from vadd.core import MaskedDiffusion, Noise, Samples, sample
+from vadd.core import MaskedDiffusion, Noise, Samples, TokenSampler, sample, step_grid
 from vadd.core.noise import BLOCK
 from vadd.core.randomness import SAMPLING, step_generator
-from vadd.core.sampling import given_latents
 from vadd.errors import UserError
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
+from vadd.recipe.building import SAMPLERS
 from vadd.run.infilling import latents_that_fit
-from vadd.run.options import SamplingSettings
+from vadd.run.options import SamplingOptions
+
+
+def fitting(model: MaskedDiffusion, defaults: SamplingOptions, given: Mapping[str, Any]) -> SamplingOptions:
+    """The ``defaults`` with the options that were ``given``, with the model's own sampler of that name and a number of
+    steps that it can take.
+    """
+    options = defaults.changed(given)
+    sampler, steps, grid = options.sampler, options.steps, options.grid
+    if isinstance(sampler, str):
+        samplers = SAMPLERS if model.samplers is None else model.samplers
+        if sampler not in samplers:
+            names = ", ".join(samplers)
+            raise UserError(f"this model does not have the sampler {sampler!r}; choose from {names}")
+        sampler = samplers[sampler]
+    if given.get("grid") is not None and not sampler.uses_grid:
+        raise UserError(f"the sampler {options.sampler_name} has no grid of times; leave the grid out")
+    times = None if isinstance(grid, str) or not sampler.uses_grid else grid
+    if given.get("steps") is None:
+        steps = sampler.default_steps(model.positions, steps) if times is None else len(times) - 1
+    sampler.check(model.positions, steps)
+    if times is not None:
+        step_grid(steps, times)  # refuses times that do not fit
+    return options.with_sampler(sampler, steps)
 
 
 def noise_for(seed: int, rows: range) -> Noise:
@@ -32,19 +56,9 @@ def noise_for(seed: int, rows: range) -> Noise:
     return Noise(generators, len(rows), first=rows.start % BLOCK)
 
 
-def check_start(model: MaskedDiffusion, settings: SamplingSettings, start: int | Tensor) -> int:
-    """How many samples there will be; refuses what cannot be drawn before anything is."""
-    n = start if isinstance(start, int) else len(start)
-    if n < 1:
-        raise UserError(f"the number of samples must be at least 1, not {n}")
-    if isinstance(settings.latent, Tensor):
-        given_latents(model, settings.latent, n)
-    return n
-
-
 def draw(
     model: MaskedDiffusion,
-    settings: SamplingSettings,
+    options: SamplingOptions,
     start: int | Tensor,
     rows: range,
     *,
@@ -52,22 +66,24 @@ def draw(
     on_step: Callable[[int], object] = lambda evaluations: None,
 ) -> Samples:
     """The samples number ``rows`` of the seed, on the CPU, with the states of those before number ``record``."""
-    noise = noise_for(settings.seed, rows)
-    latent = settings.latent[rows.start : rows.stop] if isinstance(settings.latent, Tensor) else settings.latent
+    noise = noise_for(options.seed, rows)
+    latent = options.latent_policy if options.z is None else options.z[rows.start : rows.stop]
     begun = len(rows) if isinstance(start, int) else start[rows.start : rows.stop]
-    # Asked of all sequences, not of these rows: what a row is given does not depend on its chunk.
+    # Asked of all sequences, not of these rows: a row's random numbers do not depend on its chunk.
     something_known = isinstance(start, Tensor) and bool((start != model.mask_value).any())
-    if isinstance(begun, Tensor) and something_known and latent == "fixed" and settings.candidates > 1:
-        latent = latents_that_fit(model, begun, settings.candidates, noise)
+    if isinstance(begun, Tensor) and something_known and latent == "fixed" and options.candidates > 1:
+        latent = latents_that_fit(model, begun, options.candidates, noise)
     drawn = sample(
         model,
         begun,
-        settings.steps,
+        options.steps,
         noise,
-        sampler=settings.sampler,
-        grid=settings.grid,
+        sampler=options.sampler,
+        grid=options.grid,
         latent=latent,
-        token_sampler=settings.token_sampler,
+        token_sampler=TokenSampler(
+            temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, precision=options.precision
+        ),
         record=max(0, min(record, rows.stop) - rows.start),
         on_step=on_step,
     )
@@ -77,7 +93,7 @@ def draw(
 
 def stream(
     model: MaskedDiffusion,
-    settings: SamplingSettings,
+    options: SamplingOptions,
     start: int | Tensor,
     size: int,
     *,
@@ -87,48 +103,40 @@ def stream(
 ) -> Iterator[Samples]:
     """Samples in chunks of ``size``; see :meth:`vadd.run.run.Run.stream`."""
     n = start if isinstance(start, int) else len(start)
-    done = 0
-
-    def rows_from(first: int) -> range:
-        return range(first, min(first + size, n))
+    done, firsts = 0, range(0, n, size)
 
     def drawn(first: int) -> Samples:
-        rows, step = rows_from(first), 0
+        rows, step = range(first, min(first + size, n)), 0
 
         def report_step(_evaluations: int) -> None:
             # Samples are done all at once with their chunk; a part of its steps counts as a part of its samples.
             nonlocal step
             step += 1
-            progress("samples", done + len(rows) * step // (settings.steps + 1), n)
+            progress("samples", done + len(rows) * step // (options.steps + 1), n)
 
-        return draw(model, settings, start, rows, record=record, on_step=report_step)
+        return draw(model, options, start, rows, record=record, on_step=report_step)
 
-    firsts = range(0, n, size)
-    for part in map(drawn, firsts) if processes is None else _divided(processes, firsts, drawn, model, rows_from):
+    for part in map(drawn, firsts) if processes is None else _divided(processes, firsts, drawn, (n, model.positions)):
         done += len(part.tokens)
         progress("samples", done, n)
         yield part
 
 
 def _divided(
-    processes: Processes,
-    firsts: range,
-    drawn: Callable[[int], Samples],
-    model: MaskedDiffusion,
-    rows_from: Callable[[int], range],
+    processes: Processes, firsts: range, drawn: Callable[[int], Samples], shape: tuple[int, int]
 ) -> Iterator[Samples]:
     """Each process draws its own chunks; they come out in the main one, trajectories only of those it drew itself."""
-    mine: dict[int, Tensor | None] = {}
+    trajectories: dict[int, Tensor | None] = {}
 
     def work(first: int) -> list[Tensor]:
         samples = drawn(first)
-        mine[first] = samples.trajectory
+        trajectories[first] = samples.trajectory
         return [torch.tensor([samples.evaluations, samples.sequences]), samples.tokens]
 
     def shapes(first: int) -> list[torch.Size]:
-        return [torch.Size([2]), torch.Size([len(rows_from(first)), model.positions])]
+        return [torch.Size([2]), torch.Size([min(firsts.step, shape[0] - first), shape[1]])]
 
     # Not strict: in all processes but the main one nothing comes out.
     for first, (counts, tokens) in zip(firsts, processes.in_order(firsts, work, shapes), strict=False):
         evaluations, sequences = counts.tolist()
-        yield Samples(tokens, evaluations, sequences, mine.get(first))
+        yield Samples(tokens, evaluations, sequences, trajectories.get(first))

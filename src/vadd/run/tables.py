@@ -1,7 +1,7 @@
 """Runs on tables: rows out of samples, samples given something about columns, and cells filled."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,7 +15,6 @@ from vadd.kinds.table.reading import RawTable
 from vadd.progress import Progress, silent
 from vadd.run.conditions import conditioned_starts
 from vadd.run.infilling import masked_starts, predicted
-from vadd.run.options import SamplingOptions, resolve
 
 if TYPE_CHECKING:
     from vadd.run.run import Run
@@ -30,20 +29,16 @@ def table_of(run: "Run") -> TableCodec:
     return run.kind.codec
 
 
-def starts_given(run: "Run", n: int, conditions: Mapping[int, Condition], **options: Unpack[SamplingOptions]) -> Tensor:
+def starts_given(run: "Run", n: int, conditions: Mapping[int, Condition], **options: Any) -> Tensor:
     """(n, N) with the mask value where nothing is said."""
     if n < 1:
         raise UserError(f"the number of samples must be at least 1, not {n}")
     table = table_of(run)
     shares = {position: table.columns[position].shares(condition) for position, condition in conditions.items()}
-    settings = resolve(run.model, run.recipe.sampling, **options)
-    model = run.model if run.conditional is None else run.model.with_prior(run.conditional)
-    return conditioned_starts(model, n, shares, settings)
+    return conditioned_starts(run.completing_model, n, shares, run.options(**options))
 
 
-def sample_rows(
-    run: "Run", n: int, where: Where = (), *, progress: Progress = silent, **options: Unpack[SamplingOptions]
-) -> Columns:
+def sample_rows(run: "Run", n: int, where: Where = (), *, progress: Progress = silent, **options: Any) -> Columns:
     """``n`` rows of the table, as columns of cells; those that fulfil ``where``."""
     table, conditions = table_of(run), run.kind.where(where)
     start: int | Tensor = starts_given(run, n, conditions, **options) if conditions else n
@@ -52,7 +47,7 @@ def sample_rows(
 
 
 def fill_rows(
-    run: "Run", rows: RawTable, count: int = 1, *, progress: Progress = silent, **options: Unpack[SamplingOptions]
+    run: "Run", rows: RawTable, count: int = 1, *, progress: Progress = silent, **options: Any
 ) -> list[Columns]:
     """``count`` copies of a table with its missing cells filled, and nothing else changed."""
     table = table_of(run)
@@ -73,6 +68,5 @@ def cell_probabilities(run: "Run", gaps: Array, *, draws: int = LATENTS, seed: i
     """For rows of codes with gaps the probability of each value that could be there, given what is known of the row:
     (n, N, V), 0 where a cell is known. It is a mean over ``draws`` of z.
     """
-    model = run.model.restricted(table_of(run).present_sizes)
-    model = model if run.conditional is None else model.with_prior(run.conditional)
+    model = run.restricted(table_of(run).present_sizes).completing_model
     return predicted(model, masked_starts(model, run.shape, gaps, None, 1), draws, seed)

@@ -42,7 +42,6 @@ from vadd.report.table_tables import imputation_table
 from vadd.report.tables import PADS_NOTE, Table, bound_table, latent_table, model_label, report_names
 from vadd.report.text_figures import text_by_steps
 from vadd.report.text_tables import quality_table, side_by_side
-from vadd.run.options import possible_steps
 from vadd.run.run import Run
 from vadd.words import plural, typed_command
 
@@ -74,17 +73,17 @@ def compare(
     evaluations: list[Evaluation] = []
     for run in runs:
         named_progress = named(progress, f"{run.recipe.name} {model_label(run.recipe.model)}")
-        one_latent = has_latent(run) and run.recipe.sampling.latent_policy == "fixed"
+        one_latent = has_latent(run) and run.sampling.latent_policy == "fixed"
         allowed = bounds.without_delbo() if bounds is not None and one_latent else bounds
-        if run.token_sampler is not None:  # bounds are about exact draws
+        if not run.sampling.exact:  # bounds are about exact draws
             allowed = None
         if allowed is not None:
-            allowed = replace(allowed, steps=possible_steps(run.model, run.recipe.sampling, allowed.steps))
+            allowed = replace(allowed, steps=run.possible_steps(allowed.steps))
         keep = partial(_keep, out / "results.json", [evaluation.report for evaluation in evaluations])
         evaluations.append(
             evaluate(
                 run,
-                possible_steps(run.model, run.recipe.sampling, steps),
+                run.possible_steps(steps),
                 samples,
                 bounds=allowed,
                 inception=inception,
@@ -197,7 +196,7 @@ def _image_figures(runs: Sequence[Run], names: Sequence[str]) -> dict[str, tuple
     shape, values = shown[0].data.shape, shown[0].data.vocab_size
     figures: dict[str, tuple[str, Figure]] = {}
     # The strips have a column for each step: only samplers that take so many belong there.
-    walking = [run for run in shown if possible_steps(run.model, run.recipe.sampling, [STRIP_STEPS]) == [STRIP_STEPS]]
+    walking = [run for run in shown if run.possible_steps([STRIP_STEPS]) == [STRIP_STEPS]]
     if walking:
         states = np.concatenate([run.trajectory(1, steps=STRIP_STEPS).numpy() for run in walking], axis=1)
         owners = [name for name, run in zip(names, runs, strict=True) if run in walking]

@@ -18,7 +18,6 @@ from vadd.evaluation.reports import NegativeLogLikelihood
 from vadd.progress import Progress
 from vadd.recipe import MODELS
 from vadd.run.directory import MANIFEST, PRIORS
-from vadd.run.options import possible_steps
 from vadd.run.run import Run
 from vadd.studies.ddpm import LEVELS, Ddpm, weights_of
 from vadd.studies.equal_time import processor_seconds
@@ -131,7 +130,7 @@ class RunContender:
 
     @property
     def steps(self) -> list[int]:
-        return possible_steps(self.run.model, self.run.recipe.sampling, self.wanted)
+        return self.run.possible_steps(self.wanted)
 
     def draw(self, count: int, steps: int, progress: Progress) -> list[Samples]:
         return list(self.run.stream(count, steps=steps, seed=0, progress=progress))

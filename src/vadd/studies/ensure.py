@@ -100,4 +100,4 @@ def _has_last_checkpoint(recipe: Recipe, directory: RunDirectory) -> bool:
 
 def one_latent_beside(run: Run) -> list[Run]:
     """The same run drawn with one z for all steps, where that is not what its recipe says already."""
-    return [] if run.recipe.sampling.latent_policy == "fixed" else [run.with_sampling(latent_policy="fixed")]
+    return [] if run.sampling.latent_policy == "fixed" else [run.with_sampling(latent_policy="fixed")]

@@ -9,7 +9,8 @@ from vadd.core import Particles
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings
 from vadd.evaluation.evaluate import MOST_SAMPLES
-from vadd.run.effort import check_steps, check_time
+from vadd.run.limits import check_time
+from vadd.run.options import SamplingOptions
 from vadd.studies.paper import DRAWS, PARTICLES
 
 Scale = Literal["small", "paper"]
@@ -45,7 +46,7 @@ class Measuring:
         if self.samples > MOST_SAMPLES:
             raise UserError(f"a comparison takes at most {MOST_SAMPLES:,} samples, not {self.samples:,}")
         for steps in (*self.steps, *self.bound_steps):
-            check_steps(steps)
+            SamplingOptions().changed({"steps": steps})
         examples, counts = max(1, self.limit), self.bounds().delbo_counts
         shown = {"step bounds": self.particles, "the DELBO": self.draws * max(counts)}
         for name, each in shown.items():

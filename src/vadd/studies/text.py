@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from vadd.core import TokenSampler
 from vadd.errors import UserError
 from vadd.evaluation import RunReport
 from vadd.evaluation.language_judge import LanguageJudge
@@ -70,7 +69,7 @@ def reproduce_text(
     name, measuring = recipe or RECIPES[study][scale], MEASURING[study][scale].changed(changes or {})
     recipes = text_recipes(name, data, overrides)
     runs = ensure_all_trained(in_folders(recipes, out), fit=fit)
-    single = [run.with_draws(TokenSampler(precision="float32")) for run in runs] if float32 else []
+    single = [run.with_sampling(precision="float32") for run in runs] if float32 else []
     runs += [*one_latent_beside(runs[-1]), *single]
     judge = None if language is None else language.name
     return compare(

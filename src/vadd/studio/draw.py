@@ -5,16 +5,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import Any, TypedDict
 
 import gradio as gr
 import torch
 
-from vadd.core import TokenSampler
 from vadd.errors import UserError
 from vadd.kinds.arrays import Array
 from vadd.progress import Progress, named, silent
-from vadd.run.options import SamplingOptions
 from vadd.run.run import Run
 from vadd.studio.opened import OpenRuns, alone
 from vadd.studio.views import card, cards, view_of
@@ -31,7 +29,7 @@ class Choices(TypedDict):
     count: int
     sampler: str | None
     grid: str | None
-    latent: str | None
+    latent_policy: str | None
     temperature: float
     seed: int
     label: str | None
@@ -57,16 +55,12 @@ def draw(run: Run, name: str, choices: Choices, progress: Progress = silent) -> 
         raise UserError(f"between 1 and {MOST_STEPS} steps are taken here, not {steps}")
     if choices["seed"] < 0:
         raise UserError(f"a seed is 0 or more, not {choices['seed']}")
-    options = cast(
-        SamplingOptions,
-        {key: choices[key] or None for key in ("sampler", "grid", "latent")}
-        | {
-            "steps": steps,
-            "seed": choices["seed"],
-            "label": choices["label"] if choices["label"] in (run.kind.labels or ()) else None,
-            "token_sampler": TokenSampler(temperature=choices["temperature"]),
-        },
-    )
+    label = choices["label"] if choices["label"] in (run.kind.labels or ()) else None
+    options: dict[str, Any] = {
+        **{key: choices[key] or None for key in ("sampler", "grid", "latent_policy")},
+        **{key: choices[key] for key in ("steps", "seed", "temperature")},
+        "label": label,
+    }
     with alone(run):
         began = time.perf_counter()
         parts = list(run.stream(count, record=view.recorded(count, steps), progress=progress, **options))
@@ -74,7 +68,7 @@ def draw(run: Run, name: str, choices: Choices, progress: Progress = silent) -> 
     evaluations = sum(part.evaluations for part in parts)
     tokens = torch.cat([part.tokens for part in parts]).numpy()
     states = torch.cat([part.trajectory for part in parts if part.trajectory is not None], dim=1).numpy()
-    of_label = "" if options["label"] is None else f"label {options['label']} · "
+    of_label = "" if label is None else f"label {label} · "
     evaluated = f"{plural(evaluations, 'evaluation')} of the network"
     note = f"{of_label}{plural(steps, 'step')} · {evaluated} · {seconds:.3f} s"
     return Drawn(name, tokens, states, note)

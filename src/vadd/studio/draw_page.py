@@ -125,7 +125,7 @@ def draw_page(runs: OpenRuns, chosen: gr.CheckboxGroup) -> dict[str, Any]:
             count=int(count),
             sampler=sampler or None,
             grid=grid or None,
-            latent=latent or None,
+            latent_policy=latent or None,
             temperature=float(temperature),
             seed=int(seed or 0),
             label=label or None,

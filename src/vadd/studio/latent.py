@@ -88,7 +88,7 @@ def show_point(run: Run, z: Tensor, how: How) -> Markup:
     view = view_of(run)
     if isinstance(view, PointView):
         many = z.expand(POINTS, -1)
-        drawn = run.sample(POINTS, latent=many, steps=how.steps, token_sampler=how.token_sampler)
+        drawn = run.sample(POINTS, z=many, steps=how.steps, temperature=how.temperature)
         return view.show(drawn.numpy())
     return view.show(decode(run, z[None], steps=how.steps, token_sampler=how.token_sampler).numpy())
 

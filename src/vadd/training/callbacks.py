@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from vadd.core import LatentHealth, Objective
-from vadd.run.options import SamplingOptions
 
 if TYPE_CHECKING:
     from vadd.run.run import Run
@@ -65,11 +64,11 @@ class EvaluationEvent(Losses):
     """How much of the latent is used; None for a model without a Gaussian latent."""
     _run: "Run" = field(repr=False)
 
-    def sample(self, n: int = 1, **options: Unpack[SamplingOptions]) -> Tensor:
+    def sample(self, n: int = 1, **options: Any) -> Tensor:
         """Samples (n, N) of the averaged weights as they are now; the options of :meth:`vadd.Run.sample`."""
         return self._run.sample(n, **options)
 
-    def texts(self, n: int = 1, **options: Unpack[SamplingOptions]) -> list[str]:
+    def texts(self, n: int = 1, **options: Any) -> list[str]:
         """The same as text, where the data are text."""
         return self._run.texts(self.sample(n, **options))
 

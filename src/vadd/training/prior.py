@@ -228,5 +228,8 @@ def fit_priors_of_recipe(
         return []
     place, _ = Archive(directory).chosen("latest", read_weights)
     missing = [name for name in names if name not in prior_records(place)]
-    networks = {} if own is None else {"denoiser": own.denoiser, "recognizer": own.recognizer}
-    return [fit_prior(load(path, prior="trained", **networks), name, progress=progress) for name in missing]
+    denoiser, recognizer = (None, None) if own is None else (own.denoiser, own.recognizer)
+    return [
+        fit_prior(load(path, prior="trained", denoiser=denoiser, recognizer=recognizer), name, progress=progress)
+        for name in missing
+    ]

@@ -1,8 +1,9 @@
-"""How many samples fit into memory at once."""
+"""How many samples fit into memory at once, and which jobs are refused because no machine could finish them."""
 
 import weakref
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -10,13 +11,38 @@ from torch.overrides import TorchFunctionMode
 from vadd.core import MaskedDiffusion, Noise
 from vadd.core.noise import BLOCK
 from vadd.errors import UserError
+from vadd.words import duration, size_in_memory
 
+STEPS_PER_SECOND, ROWS_PER_SECOND = 100_000, 10_000_000
+"""More than any machine reaches: sampling steps of a chunk, and sequences shown to a network."""
+LONGEST = 86_400
+"""Seconds. What takes a day at this impossible speed takes months at a real one."""
 CPU_MEMORY = 1 << 28
 """Bytes that one chunk's tensors may take on a CPU; kernels and allocators need about as much again."""
 CPU_ROWS = 2048
 """Of a chunk: more at once are no faster on a CPU, but slower."""
 GPU_SHARE = 0.25
 """Of the memory that is free on a GPU."""
+LARGEST_CHUNK = 1 << 20
+
+
+def check_time(what: str, *, steps: int, rows: int) -> None:
+    """Refuse ``what`` needs so many ``steps``, or shows a network so many ``rows``, if that takes absurdly long."""
+    # Integers, because a float ends at 10^308.
+    least = max(steps // STEPS_PER_SECOND, rows // ROWS_PER_SECOND)
+    if least > LONGEST:
+        time = duration(least) if least < 10**15 else "longer than the universe is old"
+        raise UserError(f"{what} would take at least {time}: ask for less")
+
+
+def check_held(n: int, positions: int) -> None:
+    """Refuse ``n`` samples that do not fit into memory together."""
+    needed, available = 8 * n * positions, psutil.virtual_memory().available
+    if needed > available:
+        raise UserError(
+            f"{n:,} samples take {size_in_memory(needed)} of memory, and {size_in_memory(available)} are available: "
+            "ask for fewer"
+        )
 
 
 def chunk_size(bytes_of_row: int, model: MaskedDiffusion, steps: int, memory: int | None = None) -> int:
