@@ -100,7 +100,7 @@ BAD_INPUT: list[tuple[str, tuple[object, ...], str]] = [
     ("sample no run", ("sample", "thesis"), "it has no recipe.yaml"),
     ("sample without checkpoint", ("sample", "no-checkpoint"), "no checkpoint"),
     ("no samples", ("sample", "run", "-n", 0), "-n must be at least 1, not 0"),
-    ("no steps", ("sample", "run", "--steps", 0), "at least 1 step, not 0"),
+    ("no steps", ("sample", "run", "--steps", 0), "steps must be at least 1, not 0"),
     ("existing file", ("sample", "run", "--out", "points.npy"), "points.npy exists"),
     ("no such directory", ("sample", "run", "--out", "no/points.npy"), "there is no directory no"),
     ("unknown format", ("sample", "run", "--out", "points.txt"), ".npy, .csv or .png"),
