@@ -6,17 +6,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import vadd
 from vadd.cli.console import err_console, out_console, progress_bar
+from vadd.cli.fit_prior import show_fitted
 from vadd.cli.options import OptionalRecipeArgument, OverridesArgument, check_run, check_there
 from vadd.cli.table_columns import show_table
 from vadd.errors import UserError
 from vadd.presets import check_recipe_name
-from vadd.training.job import Job, check_same_recipe, default_place, prepare
+from vadd.run.directory import RunDirectory
 
 if TYPE_CHECKING:
-    from vadd.data import DiscreteDataset
-    from vadd.recipe import Data, Recipe
-    from vadd.training.loop import Outcome
+    from vadd.training.job import Job
+
+
+def check_start(source: str | None) -> str | None:
+    """A run, an exported model, or weights as the MDLM code writes them."""
+    if source is not None:
+        (check_there if Path(source).suffix == ".safetensors" else check_run)(Path(source))
+    return source
 
 
 def train(
@@ -44,6 +51,7 @@ def train(
             "code writes it.",
             metavar="RUN",
             show_default=False,
+            callback=check_start,
         ),
     ] = None,
     freeze: Annotated[bool, typer.Option("--freeze", help="Leave the weights of --start-from as they are.")] = False,
@@ -70,130 +78,100 @@ def train(
     if resume and overwrite:
         raise UserError("--resume and --overwrite exclude each other")
     if freeze and start_from is None:
-        raise UserError("--freeze is for --start-from")
+        raise UserError("--freeze needs --start-from")
+    changes = list(overrides or [])
+    if recipe is not None and "=" in recipe and not Path(recipe).exists():
+        recipe, changes = None, [recipe, *changes]  # no recipe was named; the first word is a change already
+    if recipe is not None:
+        _check_name(recipe, out, resume)
     if start_from is not None:
-        check_start(Path(start_from))
-    started = [] if start_from is None else [f"training.start_from={start_from}", f"training.freeze={freeze}"]
-    asked = Asked(recipe, [*(overrides or []), *started], data)
-    job = _job_to_resume(asked, out) if resume else _new_job(asked, out, overwrite)
-    dataset = _checked_data(job)
-    show_table(dataset)
-    from vadd.parallel import is_main, leave
-    from vadd.training.loop import train as run_training
-
-    outcome = run_training(job.recipe, job.directory, dataset, resume=resume)
-    if outcome.finished and is_main():
-        _fit_priors(job.directory.path)
-    leave()
-    _show(outcome, job, dataset)
+        changes += [f"training.start_from={start_from}", f"training.freeze={freeze}"]
+    if out is not None and resume:
+        RunDirectory.open(out)
+    elif out is not None and os.environ.get("WORLD_SIZE", "1") == "1":
+        RunDirectory(out).check_place(overwrite=overwrite)
+    _train(_recipe(recipe, data, changes), changes, out, resume, overwrite)
 
 
-def check_start(source: Path) -> None:
-    """Before torch is imported, and before an old run is given up."""
-    if source.suffix == ".safetensors":
-        check_there(source)
+def _check_name(recipe: str, out: Path | None, resume: bool) -> None:
+    if resume and out is None and RunDirectory(recipe).is_run():
+        raise UserError(f"a run is named with --out: vadd train --out {recipe} --resume")
+    check_recipe_name(recipe)
+
+
+def _recipe(name: str | None, data: Path | None, changes: list[str]) -> "vadd.Recipe | None":
+    """None where neither a recipe nor data were named."""
+    from vadd.recipe.building import recipe_for, with_data
+    from vadd.recipe.recipe import parse_value
+
+    if name is not None:
+        recipe = vadd.load_recipe(name)
+        recipe = recipe if data is None else with_data(recipe, data)
+    elif data is not None:
+        values = dict(change.split("=", 1) for change in changes if "=" in change)
+        labels = parse_value(values.get("data.labels", "false")) is True
+        recipe = recipe_for(data, field=values.get("data.field"), labels=labels)
     else:
-        check_run(source)
+        return None
+    return recipe.with_overrides(changes)
 
 
-class Asked:
-    """What the command line says of the recipe."""
+def _train(recipe: "vadd.Recipe | None", changes: list[str], out: Path | None, resume: bool, overwrite: bool) -> None:
+    from vadd.parallel import is_main, leave
+    from vadd.recipe.building import build_dataset
+    from vadd.training.job import prepare
+    from vadd.training.loop import train as run_training
+    from vadd.training.prior import fit_priors_of_recipe
 
-    def __init__(self, name: str | None, changes: list[str], data: Path | None) -> None:
-        if name is not None and "=" in name and not Path(name).exists():
-            changes = [name, *changes]  # no recipe was named; the first word is a change already
-            name = None
-        self.name, self.changes, self.data = name, changes, data
-
-    def recipe(self) -> "Recipe | None":
-        """None where neither a recipe nor data were named."""
-        if self.name is None and self.data is None:
-            return None
-        return (self._of_data() if self.name is None else self._named(self.name)).with_overrides(self.changes)
-
-    def _of_data(self) -> "Recipe":
-        from vadd.recipe.building import recipe_for
-        from vadd.recipe.recipe import parse_value
-
-        assert self.data is not None
-        said = dict(change.split("=", 1) for change in self.changes if "=" in change)
-        labels = parse_value(said.get("data.labels", "false")) is True
-        return recipe_for(self.data, field=said.get("data.field"), labels=labels)
-
-    def _named(self, name: str) -> "Recipe":
-        check_recipe_name(name)
-        from vadd.recipe import TableData, TextData, load_recipe
-
-        recipe = load_recipe(name)
-        if self.data is None:
-            return recipe
-        from vadd.recipe.building import kind_of_data
-
-        kind, path = kind_of_data(self.data), str(self.data.resolve())
-        # A recipe for text says how to read it, and one for tables too; only the file is another.
-        alike = isinstance(recipe.data, kind) or (isinstance(recipe.data, TextData) and self.data.suffix == ".csv")
-        if alike and isinstance(recipe.data, TextData):
-            new: Data = recipe.data.model_copy(update={"path": path})
-        elif alike and isinstance(recipe.data, TableData):
-            new = recipe.data.model_copy(update={"path": path, "name": None})
-        else:
-            new = kind(path=path)
-        return recipe.model_copy(update={"data": new})
+    job = _job(recipe, changes, out, resume, overwrite)
+    with progress_bar() as progress:
+        dataset = prepare(job, lambda recipe, progress: build_dataset(recipe, progress=progress), progress)
+    if dataset.table is not None:
+        show_table(dataset)
+    outcome = run_training(job.recipe, job.directory, dataset, resume=resume)
+    place, speed = job.directory.path, f"{outcome.step} steps, {outcome.seconds:.0f} s"
+    if outcome.finished and is_main():
+        with progress_bar() as progress:
+            for fitted in fit_priors_of_recipe(place, progress):
+                show_fitted(fitted)
+    leave()
+    if not outcome.finished:
+        err_console.print(
+            f"stopped after {speed}; saved. Go on with: vadd train --out {place} --resume", soft_wrap=True
+        )
+        raise typer.Exit(130)
+    out_console.print(f"{place}: done, {speed}. Try: vadd sample {place} {_example(job, dataset)}", soft_wrap=True)
 
 
-def _new_job(asked: Asked, out: Path | None, overwrite: bool) -> Job:
-    from vadd.run.directory import RunDirectory
+def _job(recipe: "vadd.Recipe | None", changes: list[str], out: Path | None, resume: bool, overwrite: bool) -> "Job":
+    from vadd.training.job import Job, check_same_recipe, default_place
 
-    recipe = asked.recipe()
+    if out is None:
+        if recipe is None:
+            missing = "--resume needs the run directory: --out DIR"
+            raise UserError(missing if resume else "name a recipe (see `vadd recipes`) or give your own --data")
+        out = default_place(recipe.name, recipe.model)
+    if resume:
+        directory = RunDirectory.open(out)
+        recipe = directory.recipe().with_overrides(changes) if recipe is None else recipe
+        job = Job(recipe, directory, resume=True)
+        check_same_recipe(job)
+        return job
     if recipe is None:
-        hint = "" if out is None else f"; to go on with a run: vadd train --out {out} --resume"
-        raise UserError(f"name a recipe (see `vadd recipes`) or give your own --data{hint}")
-    directory = RunDirectory(default_place(recipe.name, recipe.model) if out is None else out)
-    if os.environ.get("WORLD_SIZE", "1") == "1":  # who is alone is answered before torch is imported
+        raise UserError(
+            "name a recipe (see `vadd recipes`) or give your own --data; to go on with a run: "
+            f"vadd train --out {out} --resume"
+        )
+    directory = RunDirectory(out)
+    if os.environ.get("WORLD_SIZE", "1") == "1":
         directory.check_place(overwrite=overwrite)
     return Job(recipe, directory, overwrite=overwrite)
 
 
-def _job_to_resume(asked: Asked, out: Path | None) -> Job:
-    from vadd.run.directory import RunDirectory
-
-    if out is None and asked.name is not None and RunDirectory(asked.name).is_run():
-        raise UserError(f"a run is named with --out: vadd train --out {asked.name} --resume")
-    recipe = asked.recipe()
-    if out is None:
-        if recipe is None:
-            raise UserError("--resume needs the run directory: --out DIR")
-        out = default_place(recipe.name, recipe.model)
-    directory = RunDirectory.open(out)
-    job = Job(directory.recipe().with_overrides(asked.changes) if recipe is None else recipe, directory, resume=True)
-    check_same_recipe(job)
-    return job
-
-
-def _checked_data(job: Job) -> "DiscreteDataset":
-    from vadd.recipe.building import build_dataset
-
-    with progress_bar() as progress:
-        return prepare(job, lambda recipe, progress: build_dataset(recipe, progress=progress), progress)
-
-
-def _fit_priors(run: Path) -> None:
-    """What the recipe's latent.prior asks for."""
-    from vadd.cli.fit_prior import show_fitted
-    from vadd.training.prior import fit_priors_of_recipe
-
-    with progress_bar() as progress:
-        for fitted in fit_priors_of_recipe(run, progress):
-            show_fitted(fitted)
-
-
-def _show(outcome: "Outcome", job: Job, data: "DiscreteDataset") -> None:
+def _example(job: "Job", data: "vadd.DiscreteDataset") -> str:
+    """Options of `vadd sample` that suit the run."""
     from vadd.recipe import MODELS
 
-    out, speed = job.directory.path, f"{outcome.step} steps, {outcome.seconds:.0f} s"
-    if not outcome.finished:
-        err_console.print(f"stopped after {speed}; saved. Go on with: vadd train --out {out} --resume", soft_wrap=True)
-        raise typer.Exit(130)
-    count, steps, file = data.kind.try_out
-    settings = f"{count} {steps}{file}" if MODELS[job.recipe.model].chosen_steps else f"{count}{file}"
-    out_console.print(f"{out}: done, {speed}. Try: vadd sample {out} {settings}", soft_wrap=True)
+    count, steps = ("-n 8", " --steps 32") if data.tokenizer is not None else ("-n 1000", " --steps 1")
+    steps = steps if MODELS[job.recipe.model].chosen_steps else ""
+    return count + steps + (" --out synthetic.csv" if data.table is not None else "")

@@ -15,6 +15,7 @@ from vadd.kinds.table.reading import TABLE_SUFFIXES, header_of, read_table
 from vadd.progress import note
 from vadd.recipe import (
     ArrayData,
+    Data,
     FolderData,
     Recipe,
     TableData,
@@ -63,6 +64,19 @@ def recipe_for(path: Path, *, field: str | None = None, labels: bool = False) ->
     if not labels:
         _mention_folders(path)
     return recipe_for_folder(path, found.side, found.channels, found.levels)
+
+
+def with_data(recipe: Recipe, path: Path) -> Recipe:
+    """The recipe for the data at this path. How a recipe reads text or tables stays; only the file is another."""
+    kind, data, file = kind_of_data(path), recipe.data, str(path.resolve())
+    changed: Data
+    if isinstance(data, TextData) and (kind is TextData or path.suffix == ".csv"):
+        changed = data.model_copy(update={"path": file})
+    elif isinstance(data, TableData) and kind is TableData:
+        changed = data.model_copy(update={"path": file, "name": None})
+    else:
+        changed = kind(path=file)
+    return recipe.model_copy(update={"data": changed})
 
 
 def _mention(what: str) -> None:

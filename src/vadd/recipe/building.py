@@ -9,7 +9,7 @@ from vadd.recipe.build_data import DATASETS, build_dataset, example_format
 from vadd.recipe.build_diffusion import MASK_DRAWS, SCHEDULES, WEIGHT_POWERS, build_mask_draw, build_schedule
 from vadd.recipe.build_latents import LATENTS, build_latent, build_prior
 from vadd.recipe.build_models import KERNELS, MODEL_BUILDERS, build_model
-from vadd.recipe.build_own_data import kind_of_data, recipe_for, recipe_for_documents
+from vadd.recipe.build_own_data import kind_of_data, recipe_for, recipe_for_documents, with_data
 from vadd.recipe.build_samplers import SAMPLERS, sampler_named
 
 __all__ = [
@@ -32,4 +32,5 @@ __all__ = [
     "recipe_for",
     "recipe_for_documents",
     "sampler_named",
+    "with_data",
 ]

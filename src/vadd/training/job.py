@@ -1,43 +1,40 @@
-"""A training that was asked for, on the command line or in Python, up to the point where it can begin.
-
-Nothing here imports torch before it must: a mistake is answered at once.
-"""
+"""A training that was asked for, on the command line or in Python, up to the point where it can begin."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from vadd.data import DiscreteDataset
 from vadd.errors import UserError
-
-if TYPE_CHECKING:
-    from vadd.data import DiscreteDataset
-    from vadd.networks import CustomNetworks
-    from vadd.progress import Progress
-    from vadd.recipe import Recipe
-    from vadd.run.directory import RunDirectory
+from vadd.networks import CustomNetworks
+from vadd.parallel import on_main_process
+from vadd.progress import Progress
+from vadd.recipe import Recipe, differences, may_change_on_resume
+from vadd.recipe.memory import check_memory
+from vadd.recipe.size_warning import warn_of_size
+from vadd.run.directory import RunDirectory
+from vadd.training.custom_networks import check_sizes
+from vadd.training.loop import check_trainable
 
 
 @dataclass(frozen=True)
 class Job:
-    recipe: "Recipe"
-    directory: "RunDirectory"
+    recipe: Recipe
+    directory: RunDirectory
     resume: bool = False
     overwrite: bool = False
-    own: "CustomNetworks | None" = None
+    own: CustomNetworks | None = None
     """Networks to train in place of the recipe's."""
 
 
 def default_place(name: str, model: str) -> Path:
-    """Of a run that nobody gave a place."""
+    """Of a run without a given place."""
     return Path("runs") / f"{name}-{model}"
 
 
 def check_same_recipe(job: Job) -> None:
     """Refuse to go on with a run whose recipe differs in more than a resumed training may change."""
-    from vadd.recipe import differences, may_change_on_resume
-
     changed = differences(job.directory.recipe(), job.recipe)
     refused = {key: values for key, values in changed.items() if not may_change_on_resume(key)}
     if refused:
@@ -47,19 +44,13 @@ def check_same_recipe(job: Job) -> None:
 
 def prepare(
     job: Job,
-    read: "Callable[[Recipe, Progress], DiscreteDataset]",
-    progress: "Progress",
-    keep: "Callable[[RunDirectory], None]" = lambda directory: None,
-) -> "DiscreteDataset":
+    read: Callable[[Recipe, Progress], DiscreteDataset],
+    progress: Progress,
+    keep: Callable[[RunDirectory], None] = lambda directory: None,
+) -> DiscreteDataset:
     """The data, after everything was checked that can be before an old run is given up; then the run's directory, into
     which ``keep`` writes what it must have of them.
     """
-    from vadd.parallel import on_main_process
-    from vadd.recipe.memory import check_memory
-    from vadd.recipe.size_warning import warn_of_size
-    from vadd.training.custom_networks import check_sizes
-    from vadd.training.loop import check_trainable
-
     if not job.resume:
         on_main_process(partial(job.directory.check_place, overwrite=job.overwrite))  # reading may take long
     dataset = read(job.recipe, progress)
@@ -80,6 +71,6 @@ def prepare(
     return dataset
 
 
-def _on_own_data(recipe: "Recipe") -> bool:
-    """Whoever takes a preset was told what it takes; of their own data nobody has told them."""
+def _on_own_data(recipe: Recipe) -> bool:
+    """The presets say what they take; a recipe for other data does not."""
     return getattr(recipe.data, "path", None) is not None
