@@ -13,7 +13,7 @@ from tests.helpers.model_runs import ModelRuns, settings_of
 from vadd.recipe import MODELS
 
 WITH_LATENT = {"vadd", "vadd-uniform"}
-WITHOUT_LATENT = set(MODELS) - WITH_LATENT
+WITHOUT_LATENT = {str(model) for model in MODELS} - WITH_LATENT
 WITHOUT_LABELS = {"genmd4", "sedd", "edlm", "udlm", "vadd-uniform", "ar"}
 
 

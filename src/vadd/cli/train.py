@@ -79,13 +79,13 @@ def train(
         raise UserError("--resume and --overwrite exclude each other")
     if freeze and start_from is None:
         raise UserError("--freeze needs --start-from")
-    changes = list(overrides or [])
+    changes = overrides or []
     if recipe is not None and "=" in recipe and not Path(recipe).exists():
-        recipe, changes = None, [recipe, *changes]  # no recipe was named; the first word is a change already
+        changes, recipe = [recipe, *changes], None  # no recipe was named; the first word is a change already
     if recipe is not None:
         _check_name(recipe, out, resume)
     if start_from is not None:
-        changes += [f"training.start_from={start_from}", f"training.freeze={freeze}"]
+        changes = [*changes, f"training.start_from={start_from}", f"training.freeze={freeze}"]
     if out is not None and resume:
         RunDirectory.open(out)
     elif out is not None and os.environ.get("WORLD_SIZE", "1") == "1":
@@ -118,6 +118,7 @@ def _recipe(name: str | None, data: Path | None, changes: list[str]) -> "vadd.Re
 
 def _train(recipe: "vadd.Recipe | None", changes: list[str], out: Path | None, resume: bool, overwrite: bool) -> None:
     from vadd.parallel import is_main, leave
+    from vadd.recipe import MODELS
     from vadd.recipe.building import build_dataset
     from vadd.training.job import prepare
     from vadd.training.loop import train as run_training
@@ -126,8 +127,7 @@ def _train(recipe: "vadd.Recipe | None", changes: list[str], out: Path | None, r
     job = _job(recipe, changes, out, resume, overwrite)
     with progress_bar() as progress:
         dataset = prepare(job, lambda recipe, progress: build_dataset(recipe, progress=progress), progress)
-    if dataset.table is not None:
-        show_table(dataset)
+    show_table(dataset)
     outcome = run_training(job.recipe, job.directory, dataset, resume=resume)
     place, speed = job.directory.path, f"{outcome.step} steps, {outcome.seconds:.0f} s"
     if outcome.finished and is_main():
@@ -140,7 +140,9 @@ def _train(recipe: "vadd.Recipe | None", changes: list[str], out: Path | None, r
             f"stopped after {speed}; saved. Go on with: vadd train --out {place} --resume", soft_wrap=True
         )
         raise typer.Exit(130)
-    out_console.print(f"{place}: done, {speed}. Try: vadd sample {place} {_example(job, dataset)}", soft_wrap=True)
+    count, steps, to = dataset.kind.try_out
+    words = ["vadd sample", str(place), count, steps if MODELS[job.recipe.model].chosen_steps else "", to]
+    out_console.print(f"{place}: done, {speed}. Try: {' '.join(filter(None, words))}", soft_wrap=True)
 
 
 def _job(recipe: "vadd.Recipe | None", changes: list[str], out: Path | None, resume: bool, overwrite: bool) -> "Job":
@@ -166,12 +168,3 @@ def _job(recipe: "vadd.Recipe | None", changes: list[str], out: Path | None, res
     if os.environ.get("WORLD_SIZE", "1") == "1":
         directory.check_place(overwrite=overwrite)
     return Job(recipe, directory, overwrite=overwrite)
-
-
-def _example(job: "Job", data: "vadd.DiscreteDataset") -> str:
-    """Options of `vadd sample` that suit the run."""
-    from vadd.recipe import MODELS
-
-    count, steps = ("-n 8", " --steps 32") if data.tokenizer is not None else ("-n 1000", " --steps 1")
-    steps = steps if MODELS[job.recipe.model].chosen_steps else ""
-    return count + steps + (" --out synthetic.csv" if data.table is not None else "")
