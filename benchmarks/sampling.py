@@ -33,7 +33,7 @@ from vadd.core import MaskedDiffusion, Noise, sample, step_grid
 from vadd.core.sampling import LatentPolicy
 from vadd.kinds.files import npy_file
 from vadd.recipe import load_recipe
-from vadd.recipe.building import build_model, build_prior, example_format
+from vadd.recipe.building import build_model, example_format
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
 
@@ -133,7 +133,9 @@ def with_and_without(part: str, name: str) -> tuple[MaskedDiffusion, MaskedDiffu
     if part == "latent":
         return untrained(name, "model=mdlm"), untrained(name)
     recipe, model = load_recipe(name), untrained(name)
-    return model, model.with_prior(build_prior(recipe, example_format(recipe), conditional=False).eval())
+    return model, model.with_prior(
+        recipe.latent.build_prior(recipe.network, example_format(recipe), conditional=False).eval()
+    )
 
 
 def measure_ratio(part: str, name: str, steps: int, repeats: int) -> Result:

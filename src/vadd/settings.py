@@ -9,19 +9,13 @@ from vadd.parsing import LARGEST_INTEGER
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 Layers = Annotated[int, Field(gt=0, le=1000)]
-"""Even without weights a network of billions could not be put together."""
+"""Layers are built one by one, for a plan too: billions would never end."""
 
 
 class Section(BaseModel):
-    """Frozen, and strict about names: an unknown key is an error, not a default."""
+    """Frozen, and strict about names: an unknown key is an error. Integers have at most 64 bits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class CountingSection(Section):
-    """Its integers are counted up to, one by one; those of networks become sizes, and what has no memory for them says
-    so.
-    """
 
     @field_validator("*")
     @classmethod
@@ -29,3 +23,7 @@ class CountingSection(Section):
         if type(value) is int and abs(value) > LARGEST_INTEGER:
             raise ValueError("integers have at most 64 bits")
         return value
+
+
+class CountingSection(Section):
+    """The former name, until every section uses the other."""

@@ -84,7 +84,7 @@ BAD_INPUT: list[tuple[str, tuple[object, ...], str]] = [
     ("a run for a recipe, anew", ("train", "run", "--out", "new"), "run is a directory; its recipe is run/recipe.yaml"),
     ("resume forgotten", ("train", "--out", "run"), "to go on with a run: vadd train --out run --resume"),
     ("resume a file", ("train", "--out", "run/recipe.yaml", "--resume"), "it is not a directory"),
-    ("keys of another network", (*TRAIN, "network.kind=unet", "network.width=8"), "network.width does not go with"),
+    ("keys of another network", (*TRAIN, "network.kind=unet", "network.width=8"), "network.width does not exist for"),
     ("resume nothing", ("train", "--out", "nowhere", "--resume"), "there is no such directory"),
     ("resume where", ("train", "--resume"), "--out"),
     ("a run is there, before data are read", ("train", "mnist", "data.directory=x", "--out", "run"), "holds a run"),

@@ -88,7 +88,7 @@ def test_a_baseline_without_a_latent_learns_from_labels_too(tmp_path: Path, vadd
         (("sample", "PLAIN", "--label", "7"), "has not learnt from labels"),
         (("eval", "PLAIN", "--bound", "1", "--given-label"), "has not learnt from labels"),
         (("train", "digits-per-state", "data.labels=true", "latent.codes=4", "--out", "new"), "latent.codes=0"),
-        (("train", "checkerboard", "data.labels=true", "--out", "new"), "data.labels does not go with data.kind=toy"),
+        (("train", "checkerboard", "data.labels=true", "--out", "new"), "data.labels does not exist for data.kind=toy"),
     ],
 )
 def test_bad_input(

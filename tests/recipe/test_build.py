@@ -17,12 +17,14 @@ from vadd.core import (
     ExactCount,
     GaussianLatent,
     IidTimes,
+    Levels,
     LinearSchedule,
     MaskedBatch,
     Masking,
     NoLatent,
     PolynomialSchedule,
     StepTimes,
+    StratifiedTimes,
 )
 from vadd.errors import UserError
 from vadd.kinds import kind_of
@@ -32,20 +34,12 @@ from vadd.networks import NETWORKS, CouplingFlow, SequenceFlow, ShortTransformer
 from vadd.recipe import ArrayData, Data, Diffusion, Recipe, Sampling
 from vadd.recipe.building import (
     DATASETS,
-    KERNELS,
-    MASK_DRAWS,
-    MODEL_BUILDERS,
     SAMPLERS,
-    SCHEDULES,
-    WEIGHT_POWERS,
     build_dataset,
-    build_mask_draw,
     build_model,
-    build_prior,
-    build_schedule,
     recipe_for,
 )
-from vadd.recipe.diffusion import MaskDrawName
+from vadd.recipe.diffusion import WEIGHT_POWERS
 
 TWO_OF_TEN = kind_of((2,), 10)
 
@@ -66,7 +60,7 @@ def random_array(*shape: int, values: int = 4) -> Array:
     [("linear", LinearSchedule()), ("cosine", CosineSchedule()), ("polynomial", PolynomialSchedule(3.0))],
 )
 def test_each_schedule_has_its_name(name: str, schedule: object) -> None:
-    assert build_schedule(tiny_recipe(f"diffusion.schedule={name}", "diffusion.power=3").diffusion) == schedule
+    assert tiny_recipe(f"diffusion.schedule={name}", "diffusion.power=3").diffusion.build_schedule() == schedule
 
 
 def literals(section: type[BaseModel], field: str) -> set[str]:
@@ -79,23 +73,28 @@ def test_there_is_one_entry_for_everything_that_a_recipe_can_name() -> None:
 
     assert set(DATASETS) == kinds(Data)
     assert set(NETWORKS) == {*SMALL, "own"}
-    assert set(SCHEDULES) == literals(Diffusion, "schedule")
-    assert set(MASK_DRAWS) == set(get_args(MaskDrawName))
     assert set(WEIGHT_POWERS) == literals(Diffusion, "weighting")
     assert {*SAMPLERS, *ScoreEntropy.samplers, *EnergyDiffusion.samplers} == literals(Sampling, "sampler")
-    assert set(KERNELS) == literals(Diffusion, "noise")
-    assert set(MODEL_BUILDERS) == literals(Recipe, "model")
 
 
-@pytest.mark.parametrize("registry", [NETWORKS, MASK_DRAWS, SAMPLERS], ids=["networks", "mask draws", "samplers"])
+@pytest.mark.parametrize("registry", [NETWORKS, SAMPLERS], ids=["networks", "samplers"])
 def test_no_two_names_mean_the_same(registry: dict[str, object]) -> None:
     assert len(set(registry.values())) == len(registry)
 
 
-@pytest.mark.parametrize("name", sorted(MASK_DRAWS))
-def test_each_mask_draw_has_its_name(name: str) -> None:
-    recipe = tiny_recipe(f"diffusion.mask_draw={name}")
-    assert build_mask_draw(recipe) == MASK_DRAWS[name](recipe.diffusion)
+@pytest.mark.parametrize(
+    ("name", "draw"),
+    [
+        ("iid", IidTimes()),
+        ("stratified", StratifiedTimes()),
+        ("exact-count", ExactCount()),
+        ("steps", StepTimes(((1, 0.5), (4, 0.5)))),
+        ("levels", Levels(7, 0.5)),
+    ],
+)
+def test_each_mask_draw_has_its_name(name: str, draw: object) -> None:
+    settings = ["diffusion.steps={1: 0.5, 4: 0.5}", "diffusion.levels=7", "diffusion.auxiliary=0.5"]
+    assert tiny_recipe(f"diffusion.mask_draw={name}", *settings).build_mask_draw() == draw
 
 
 def half_masked(vocab_size: int = 3) -> MaskedBatch:
@@ -134,7 +133,7 @@ def test_a_prior_has_as_many_components_as_the_recipe_says(kind: str, conditiona
         recipe = small_recipe(
             kind, "latent.dim=8", "latent.per=example", f"latent.flow.components={components}", "latent.flow.width=4"
         )
-        flow = build_prior(recipe, kind_of((2, 2, 1), 3), conditional=conditional).flow
+        flow = recipe.latent.build_prior(recipe.network, kind_of((2, 2, 1), 3), conditional=conditional).flow
         assert isinstance(flow, CouplingFlow)
         assert flow.noise_dim == flow.dim + (components > 1) == 8 + (components > 1)
         if components == 1:
@@ -154,7 +153,7 @@ def test_latents_divided_among_positions_have_a_flow_over_the_sequence(kind: str
     small = ("latent.flow.width=4", "latent.flow.transforms=4", "latent.flow.components=3", "latent.flow.context=8")
     for per, expected in (("position", SequenceFlow), ("example", CouplingFlow)):
         recipe = small_recipe(kind, *small, f"latent.per={per}", f"latent.dim={2 if per == 'position' else 8}")
-        prior = build_prior(recipe, kind_of((2, 2, 1), 3), conditional=conditional).eval()
+        prior = recipe.latent.build_prior(recipe.network, kind_of((2, 2, 1), 3), conditional=conditional).eval()
         assert type(prior.flow) is expected
         assert (prior.dim, prior.conditional) == (8, conditional)
         if isinstance(prior.flow, SequenceFlow):
@@ -228,9 +227,9 @@ def test_a_latent_may_have_its_dimensions_at_every_position() -> None:
 
 def test_a_shared_latent_is_trained_on_steps_as_they_weigh_and_other_models_are_not() -> None:
     recipe = tiny_recipe("latent.kind=shared", "latent.particles=1", "diffusion.weighting=even")
-    assert build_mask_draw(recipe) == StepTimes(tuple(recipe.diffusion.steps.items()))
-    assert build_mask_draw(recipe.with_overrides(["model=mdlm"])) == EvenWeights(ExactCount(), 0.0)
-    assert build_mask_draw(recipe.with_overrides(["diffusion.mask_draw=iid"])) == EvenWeights(IidTimes(), 0.0)
+    assert recipe.build_mask_draw() == StepTimes(tuple(recipe.diffusion.steps.items()))
+    assert recipe.with_overrides(["model=mdlm"]).build_mask_draw() == EvenWeights(ExactCount(), 0.0)
+    assert recipe.with_overrides(["diffusion.mask_draw=iid"]).build_mask_draw() == EvenWeights(IidTimes(), 0.0)
 
 
 def test_the_pad_of_the_data_is_not_scored_by_the_model() -> None:

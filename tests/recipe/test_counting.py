@@ -9,7 +9,7 @@ from tests.helpers.networks import on_meta
 from tests.helpers.tiny import tiny_recipe
 from vadd.core import GaussianLatent, LinearSchedule, MaskedBatch
 from vadd.recipe import Recipe, load_recipe
-from vadd.recipe.building import build_mask_draw, build_model, example_format
+from vadd.recipe.building import build_model, example_format
 from vadd.recipe.counting import sampling_flops, training_cost
 from vadd.recipe.plan import make_plan
 
@@ -79,7 +79,7 @@ def test_what_the_backward_pass_remembers_is_what_autograd_really_saves(recipe: 
         chosen = Recipe.model_validate({**chosen.model_dump(mode="json"), "network": network})
     model = build_model(chosen, example_format(chosen))
     generator = torch.Generator().manual_seed(0)
-    masking = build_mask_draw(chosen)(8, model.positions, model.schedule, generator)
+    masking = chosen.build_mask_draw()(8, model.positions, model.schedule, generator)
     batch = MaskedBatch.of(torch.zeros(8, model.positions, dtype=torch.int64), masking, model.mask_value)
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     given = {tensor.untyped_storage().data_ptr() for tensor in (batch.x0, batch.xt)}
@@ -126,7 +126,7 @@ def counted(recipe: Recipe) -> tuple[Tensor, list[int]]:
 def test_logits_are_counted_for_all_masked_positions() -> None:
     recipe = load_recipe("text8-per-state").with_overrides(["training.batch=256"])
     positions, shown = counted(recipe)
-    drawn = build_mask_draw(recipe)(256, 64, LinearSchedule(), seeded(0))
+    drawn = recipe.build_mask_draw()(256, 64, LinearSchedule(), seeded(0))
     assert positions.tolist() == drawn.masked.sum(dim=1).tolist()
     assert float(positions.float().mean()) == 32.5
     assert shown == [256]

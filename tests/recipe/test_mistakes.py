@@ -105,11 +105,11 @@ def test_every_key_of_another_kind_of_network_is_said_not_to_go_with_this_one(ou
         named = key if not section or hasattr(ours, section[0]) else section[0]
         with pytest.raises(UserError) as refused:
             validate({"name": "mine", "data": {"kind": "toy"}, "network": content}, "mine")
-        assert str(refused.value) == f"mine: network.{named} does not go with network.kind={ours.kind}"
+        assert str(refused.value) == f"mine: network.{named} does not exist for network.kind={ours.kind}"
 
 
 def test_a_key_of_other_data_is_said_not_to_go_with_these() -> None:
-    with pytest.raises(UserError, match=r"^mine: data\.levels does not go with data\.kind=toy$"):
+    with pytest.raises(UserError, match=r"^mine: data\.levels does not exist for data\.kind=toy$"):
         validate({"name": "mine", "data": {"kind": "toy", "levels": 4}}, "mine")
 
 

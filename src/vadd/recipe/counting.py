@@ -19,7 +19,7 @@ from vadd.core import MaskedBatch, MaskedDiffusion, Noise
 from vadd.kinds import Kind
 from vadd.networks.attention import attention_kernel
 from vadd.recipe import Recipe
-from vadd.recipe.building import build_mask_draw, build_model
+from vadd.recipe.models import build_model
 
 META = torch.device("meta")
 EXAMPLES = 256
@@ -47,7 +47,7 @@ def training_cost(model: MaskedDiffusion, recipe: Recipe, most_examples: int = E
     """Of a model on the meta device."""
     examples = min(most_examples, recipe.training.batch)
     generator = torch.Generator().manual_seed(0)
-    drawn = build_mask_draw(recipe)(examples, model.positions, model.schedule, generator)
+    drawn = recipe.build_mask_draw()(examples, model.positions, model.schedule, generator)
     tokens = torch.zeros(examples, model.positions, dtype=torch.int64, device=META)
     masking = replace(drawn, t=drawn.t.to(META), weight=drawn.weight.to(META))
     with _counting() as counter:

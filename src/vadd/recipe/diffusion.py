@@ -4,12 +4,26 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from vadd.settings import CountingSection
+from vadd.core import (
+    CosineSchedule,
+    EvenWeights,
+    ExactCount,
+    IidTimes,
+    Levels,
+    LinearSchedule,
+    MaskDraw,
+    PolynomialSchedule,
+    Schedule,
+    StepTimes,
+    StratifiedTimes,
+)
+from vadd.settings import Section
 
 MaskDrawName = Literal["iid", "stratified", "exact-count", "steps", "levels"]
+WEIGHT_POWERS = {"integral": 1.0, "root": 0.5, "even": 0.0}
 
 
-class Diffusion(CountingSection):
+class Diffusion(Section):
     noise: Literal["mask", "uniform"] = Field(
         "mask", description="what takes the place of a value: the mask, or any of the values"
     )
@@ -34,3 +48,17 @@ class Diffusion(CountingSection):
         description="how masks count in training: by w(t) as in the paper, by its root, or all alike; of no meaning "
         "for mask_draw=steps and levels, which train on a bound as it is",
     )
+
+    def build_schedule(self) -> Schedule:
+        if self.schedule == "polynomial":
+            return PolynomialSchedule(self.power)
+        return LinearSchedule() if self.schedule == "linear" else CosineSchedule()
+
+    def build_mask_draw(self, name: MaskDrawName) -> MaskDraw:
+        """How training draws masks, and what they weigh."""
+        if name == "steps":
+            return StepTimes(tuple(self.steps.items()))
+        if name == "levels":
+            return Levels(self.levels, self.auxiliary)
+        draw: MaskDraw = {"iid": IidTimes, "stratified": StratifiedTimes, "exact-count": ExactCount}[name]()
+        return draw if self.weighting == "integral" else EvenWeights(draw, WEIGHT_POWERS[self.weighting])

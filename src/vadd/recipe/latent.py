@@ -5,11 +5,15 @@ from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from torch import nn
 
-from vadd.settings import CountingSection, Layers, Section
+from vadd.core import CodedLatent, FlowPrior, GaussianLatent, Latent, NoLatent, SharedLatent
+from vadd.networks import CouplingFlow, NetworkSettings, SequenceFlow, StateReader
+from vadd.networks.settings import Examples
+from vadd.settings import Layers, Section
 
 
-class FlowSection(CountingSection):
+class FlowSection(Section):
     """A learned prior and how it is fitted; of no meaning for N(0, I)."""
 
     transforms: Layers = Field(16, description="affine couplings")
@@ -39,7 +43,7 @@ class LatentSection(Section):
     codes: NonNegativeInt = Field(
         0,
         description="values of a categorical latent beside z, with learned probabilities, summed exactly: training "
-        "and judging read every example so many times; 0: none",
+        "and evaluation read every example so many times; 0: none",
     )
     particles: PositiveInt = Field(
         1, description="importance samples in the training bound; 1 is the paper's objective"
@@ -52,21 +56,16 @@ class LatentSection(Section):
     flow: FlowSection = FlowSection()
 
     @model_validator(mode="after")
-    def _one_particle_if_shared(self) -> "LatentSection":
+    def _fits(self) -> "LatentSection":
         if self.kind == "shared" and self.particles > 1:
             raise ValueError("latent.kind=shared needs latent.particles=1")
-        return self
-
-    @model_validator(mode="after")
-    def _codes_fit(self) -> "LatentSection":
         if self.codes == 1:
             raise ValueError("latent.codes=1 says nothing: give at least 2, or 0 for none")
         if self.dim == 0 and not self.codes:
             raise ValueError("latent.dim=0 needs latent.codes of at least 2; model=mdlm has no latent at all")
-        fitting = {"kind": "per-state", "per": "example", "prior": "normal"}
-        for name, value in fitting.items():
+        for name, value in {"kind": "per-state", "per": "example", "prior": "normal"}.items():
             if self.codes and getattr(self, name) != value:
-                raise ValueError(f"latent.codes goes with latent.{name}={value}, not {getattr(self, name)}")
+                raise ValueError(f"latent.codes needs latent.{name}={value}, not {getattr(self, name)}")
         return self
 
     def size(self, shape: Sequence[int]) -> int:
@@ -76,3 +75,39 @@ class LatentSection(Section):
     def width(self, shape: Sequence[int]) -> int:
         """The numbers that the denoiser is given: z, and which code it is."""
         return self.size(shape) + self.codes
+
+    def build(self, recognizer: nn.Module | None, shape: Sequence[int], vocab_size: int) -> Latent:
+        """A latent of codes alone has no recognition model."""
+        latent: Latent = NoLatent()
+        if recognizer is not None and self.kind == "shared":
+            latent = SharedLatent(recognizer, self.size(shape), vocab_size)
+        elif recognizer is not None:
+            latent = GaussianLatent(recognizer, self.size(shape), self.particles)
+        return CodedLatent(self.codes, latent) if self.codes else latent
+
+    def build_prior(self, network: NetworkSettings, examples: Examples, *, conditional: bool) -> FlowPrior:
+        """An untrained flow over z. A ``conditional`` one reads states by a network like the recognition model."""
+        flow, dim = self.flow, self.size(examples.shape)
+        # Labels are read as one more value each, with a value for no label.
+        classes = len(examples.labels or ())
+        labels = classes + 1 if classes else 0
+
+        def reader(numbers: int, share: int | None = None) -> StateReader | None:
+            """It writes twice the ``numbers``, as a recognition model writes means and log-stds."""
+            return StateReader(network.build_recognizer(examples, numbers), share) if conditional else None
+
+        if self.per == "position":
+            context = 2 * self.dim * conditional + labels
+            along = SequenceFlow(
+                examples.positions, self.dim, context=context, transforms=flow.transforms, width=flow.width
+            )
+            return FlowPrior(along, reader(dim, self.dim), classes, positions=examples.positions)
+        half = -(-flow.context // 2)
+        coupling = CouplingFlow(
+            dim,
+            context=2 * half * conditional + labels,
+            transforms=flow.transforms,
+            width=flow.width,
+            components=flow.components,
+        )
+        return FlowPrior(coupling, reader(half), classes)

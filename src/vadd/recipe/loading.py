@@ -1,22 +1,23 @@
-"""Recipes from files: presets by name, one's own by path; a recipe may extend another and state only what differs."""
+"""Recipes from files: presets by name, others by path; a recipe may extend another and state only what differs."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from vadd.errors import UserError
 from vadd.parsing import parse_yaml, read_small_text
 from vadd.presets import FOLDER, check_recipe_name, recipe_names
+from vadd.recipe.models import merged
 from vadd.recipe.recipe import Recipe, name_from, validate
 from vadd.recipe.upgrade import upgraded
 
 
 def load_recipe(name_or_path: str) -> Recipe:
-    """A preset by name, or a recipe of the user's by path."""
-    return validate(_read(name_or_path, ()), name_or_path)
+    """A preset by name, or a file by path."""
+    return validate(read_content(name_or_path), name_or_path)
 
 
-def _read(name_or_path: str, seen: tuple[str, ...]) -> dict[str, Any]:
+def read_content(name_or_path: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What is written there, with what it extends, not validated."""
     if name_or_path in seen:
         raise UserError(f"recipe {name_or_path} extends itself")
     check_recipe_name(name_or_path)
@@ -40,13 +41,5 @@ def _read(name_or_path: str, seen: tuple[str, ...]) -> dict[str, Any]:
         return upgraded(content)
     if Path(str(base)).suffix:  # a file that is extended lies beside the one that extends it
         base = Path(name_or_path).parent / str(base)
-    below = _read(str(base), (*seen, name_or_path))
-    return _merge(below, upgraded(content))  # each separately: whatever the version, what extends wins
-
-
-def _merge(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in changes.items():
-        both_sections = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _merge(merged[key], value) if both_sections else value
-    return merged
+    below = read_content(str(base), (*seen, name_or_path))
+    return merged(below, upgraded(content))  # each separately: whatever the version, what extends wins

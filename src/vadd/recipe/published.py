@@ -1,16 +1,17 @@
 """The recipes that are the paper's own, and how another recipe for the same data differs from them.
 
-What a recipe is called does not matter: one that extends the paper's under another name, or changes some keys of it on
-the command line, is still to be read beside the paper's numbers, with its differences stated.
+The name of a recipe does not matter: one that extends the paper's under another name, or changes some keys on the
+command line, is compared with the paper's numbers, with its differences stated.
 """
 
 from functools import cache
 from typing import Any
 
 from vadd.recipe.data import TextData
-from vadd.recipe.loading import load_recipe
+from vadd.recipe.loading import read_content
 from vadd.recipe.models import MODELS
-from vadd.recipe.recipe import COMPUTING, Recipe, differences, flatten, same_learning
+from vadd.recipe.recipe import COMPUTING, Recipe, differences, flatten, same_learning, validate
+from vadd.settings import Section
 
 PUBLISHED = (
     "checkerboard-paper",
@@ -22,7 +23,7 @@ PUBLISHED = (
     "lm1b",
     "openwebtext",
 )
-WHERE_DATA_LIE = frozenset({"directory", "path", "documents", "field", "tokenizer_path", "test_fraction"})
+WHERE_DATA_LIE = {"directory", "path", "documents", "field", "tokenizer_path", "test_fraction"}
 """Of a named data set: a copy of it somewhere is the same data."""
 NO_DIFFERENCE = frozenset({"name", "seed", "model"})
 OF_THE_LATENT = ("latent.", "network.recognizer.", "training.kl_")
@@ -30,8 +31,19 @@ OF_THE_LATENT = ("latent.", "network.recognizer.", "training.kl_")
 
 def published_recipe(recipe: Recipe) -> str | None:
     """The paper's recipe for the same data, the nearest where there are several; None where the paper has none."""
-    found = [name for name in PUBLISHED if _data(_paper(name)) == _data(recipe)]
-    return min(found, key=lambda name: len(unlike(recipe, name)), default=None)
+    same = [name for name in PUBLISHED if _same_data(recipe.data, name)]
+    if len(same) > 1:
+        return min(same, key=lambda name: len(unlike(recipe, name)))
+    return same[0] if same else None
+
+
+def _same_data(data: Section, name: str) -> bool:
+    """Without validating the preset: most runs have data that the paper does not have."""
+    written = _written(name)["data"]
+    if written["kind"] != dict(data)["kind"]:
+        return False
+    one, other = (each.model_dump(exclude=WHERE_DATA_LIE) for each in (data, type(data).model_validate(written)))
+    return one == other
 
 
 def unlike(recipe: Recipe, name: str) -> tuple[str, ...]:
@@ -57,19 +69,18 @@ def _split(recipe: Recipe) -> tuple[str, ...]:
 def how_computed(recipe: Recipe) -> tuple[str, ...]:
     """What was chosen so that a training fits and ends in time, where that is not the default."""
     usual = {"training.precision": "float32", "training.accumulate": 1, "training.sharding": "none"}
-    found = dict(flatten(recipe.model_dump(mode="json")))
-    return tuple(
-        f"{key}={_shown(found[key])}" for key in COMPUTING if key in found and found[key] != usual.get(key, False)
-    )
+    values = dict(flatten(recipe.model_dump(mode="json")))
+    return tuple(f"{key}={_shown(values[key])}" for key in COMPUTING if values.get(key, False) != usual.get(key, False))
+
+
+@cache
+def _written(name: str) -> dict[str, Any]:
+    return read_content(name)
 
 
 @cache
 def _paper(name: str) -> Recipe:
-    return load_recipe(name)
-
-
-def _data(recipe: Recipe) -> dict[str, Any]:
-    return {key: value for key, value in recipe.data.model_dump().items() if key not in WHERE_DATA_LIE}
+    return validate(_written(name), name)
 
 
 def _shown(value: object) -> str:

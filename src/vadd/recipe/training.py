@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from vadd.settings import CountingSection, Decay, Fraction
+from vadd.settings import Decay, Fraction, Section
 
 
-class Training(CountingSection):
+class Training(Section):
     steps: PositiveInt = 10_000
     batch: PositiveInt = Field(256, description="examples per step, over all processes")
     accumulate: PositiveInt = Field(1, description="parts in which a process works off its share, to save memory")

@@ -26,7 +26,7 @@ from vadd.networks import CustomNetworks, CustomSettings
 from vadd.parallel import Processes, default_device
 from vadd.progress import Progress, silent
 from vadd.recipe import Recipe
-from vadd.recipe.building import build_dataset, build_model, build_prior
+from vadd.recipe.building import build_dataset, build_model
 from vadd.run.archive import Archive
 from vadd.run.checkpoint import check_fit, read_weights
 from vadd.run.directory import CheckpointName, PriorChoice, RunDirectory, step_of
@@ -452,7 +452,7 @@ def _use_priors(run: Run, place: Path, choice: PriorChoice) -> None:
         if name not in there and choice != name:
             continue
         weights = read_prior(place, name)
-        build = partial(build_prior, run.recipe, run.kind, conditional=name == "conditional")
+        build = partial(run.recipe.latent.build_prior, run.recipe.network, run.kind, conditional=name == "conditional")
         check_fit(weights, build, f"the {name} prior in {place} does not fit the recipe of its run: fit it anew")
         fitted = build()
         fitted.load_state_dict(weights)

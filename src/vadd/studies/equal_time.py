@@ -19,7 +19,7 @@ from vadd.parallel import Processes
 from vadd.parsing import read_json
 from vadd.progress import Progress
 from vadd.recipe import Recipe, Training
-from vadd.recipe.building import build_dataset, build_prior
+from vadd.recipe.building import build_dataset
 from vadd.run.directory import RunDirectory, step_of
 from vadd.run.run import Run
 from vadd.studies.ensure import ensure_trained
@@ -97,7 +97,7 @@ def _fit_in(recipe: Recipe, model: MaskedDiffusion, data: DiscreteDataset, secon
     affordable = max(FEWEST_EXAMPLES, round(READING_SHARE * seconds / each) - judged)
     examples = min(affordable, settings.examples)
     with torch.random.fork_rng(devices=[]):
-        prior = build_prior(recipe, data.kind, conditional=False).to(model.device)
+        prior = recipe.latent.build_prior(recipe.network, data.kind, conditional=False).to(model.device)
     stepper = Stepper(prior, Training(learning_rate=settings.learning_rate, clip=5.0), Processes())
     ema = Ema(prior, 0.995)
     hidden = torch.full((settings.batch, model.positions), model.mask_value, device=model.device)

@@ -21,7 +21,7 @@ from vadd.networks import CustomNetworks
 from vadd.parallel import Processes, held_by_main_process, is_main
 from vadd.progress import warn
 from vadd.recipe import Recipe
-from vadd.recipe.building import build_mask_draw, build_model
+from vadd.recipe.building import build_model
 from vadd.run.archive import Archive
 from vadd.run.checkpoint import TrainingState, checkpoint_bytes, read_checkpoint
 from vadd.run.directory import RunDirectory
@@ -103,7 +103,7 @@ class Trainer:
             data.kind.save(directory.path, data.fingerprint())
         self.parts = self.processes.share(self.settings.batch, self.settings.accumulate)
         self.batches = ShuffledBatches(len(data.train), self.settings.batch, recipe.seed)
-        self.draw_mask = build_mask_draw(recipe)
+        self.draw_mask = recipe.build_mask_draw()
         self.archive = Archive(directory)
         state = self._saved_state() if resume else None
         self.start = 0 if state is None else state.step

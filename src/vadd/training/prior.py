@@ -24,7 +24,6 @@ from vadd.networks import CustomNetworks
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent, warn
 from vadd.recipe import Training
-from vadd.recipe.building import build_prior
 from vadd.run.archive import Archive
 from vadd.run.checkpoint import TrainingState, read_checkpoint, read_weights, write_checkpoint
 from vadd.run.directory import PriorName, RunDirectory
@@ -82,7 +81,9 @@ class _Fit:
         self.model = run.model
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            self.prior = build_prior(run.recipe, run.kind, conditional=name == "conditional").to(self.model.device)
+            recipe, conditional = run.recipe, name == "conditional"
+            prior = recipe.latent.build_prior(recipe.network, run.kind, conditional=conditional)
+            self.prior = prior.to(self.model.device)
         # A fit takes a few thousand steps: an average over the last 200 or so.
         self.ema = Ema(self.prior, 0.995)
         training = Training(
