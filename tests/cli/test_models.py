@@ -79,7 +79,7 @@ def test_energies_that_do_not_fit_are_refused(
         ("sample", ar_run, "--energy", ar_run): "re-weigh masked models",
         ("sample", mdlm_run, "--energy", tmp_path / "none"): "none",
         ("sample", mdlm_run, "--energy", ar_run, "--energy-candidates", 0): "at least 1",
-        ("sample", mdlm_run, "--energy-candidates", 4): "goes with --energy AR_RUN",
+        ("sample", mdlm_run, "--energy-candidates", 4): "needs --energy AR_RUN",
         ("train", "checkerboard", "model=edlm", "--out", tmp_path / "new"): "--start-from RUN",
         ("train", "checkerboard", *TINY, "model=edlm", "--start-from", ar_run, "--out", tmp_path / "new"): "no masked",
     }
