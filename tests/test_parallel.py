@@ -12,7 +12,7 @@ from vadd.evaluation import BoundSettings, likelihood
 from vadd.evaluation.reports import LikelihoodReport
 from vadd.parallel import Processes, process_count
 from vadd.run.run import load
-from vadd.studies.comparison import compare
+from vadd.studies.comparison import Measurements, Page, compare
 
 SETTINGS = BoundSettings(Particles(3), (1, 3), delbo_draws=2, delbo_particles=(1, 2))
 SMALL_BATCH = 37
@@ -81,15 +81,8 @@ def test_the_main_process_gets_all_pieces_in_order(processes: int) -> None:
 
 
 def write_report(path: Path, out: Path) -> None:
-    compare(
-        [load(path)],
-        out,
-        steps=[1],
-        samples=50,
-        bounds=BoundSettings(Particles(2), (1,), limit=20),
-        title="both",
-        introduction="",
-    )
+    measurements = Measurements([1], 50, BoundSettings(Particles(2), (1,), limit=20))
+    compare([load(path)], out, measurements, Page("both", ""))
 
 
 def test_a_comparison_is_written_once(vadd_run: Path, tmp_path: Path) -> None:

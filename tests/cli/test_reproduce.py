@@ -10,19 +10,13 @@ import pytest
 from tests.helpers.commands import Command
 from tests.helpers.tiny import TINY
 from vadd.core import Objective
-from vadd.recipe import Recipe
-from vadd.studies import fitting, toys
-from vadd.studies.ensure import both_models
+from vadd.studies import fitting
+from vadd.studies.study import Entry, Study, study_named
 from vadd.training.loop import Trainer
 
 
-@pytest.fixture(autouse=True)
-def _shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    def tiny(name: str, overrides: tuple[str, ...] = ()) -> list[Recipe]:
-        return both_models(name, [*overrides, *TINY])
-
-    monkeypatch.setattr(toys, "both_models", tiny)
-    monkeypatch.setattr(toys, "SAMPLES", 1000)
+def change(monkeypatch: pytest.MonkeyPatch, study: Study, setting: str, **changes: object) -> None:
+    monkeypatch.setitem(study.settings, setting, study.settings[setting].model_copy(update=changes))
 
 
 def patch_step(monkeypatch: pytest.MonkeyPatch, before: Callable[[Trainer, int], None]) -> None:
@@ -47,7 +41,10 @@ def refuse(trainer: Trainer, number: int) -> None:
 def test_an_interrupted_demo_goes_on_and_a_finished_one_only_reports_again(
     vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, file = tmp_path / "demo", tmp_path / "numbers.json"
+    out, file, demo = tmp_path / "demo", tmp_path / "numbers.json", study_named("demo")
+    entries = [Entry(recipe="circles", changes=(f"model={model}", *TINY)) for model in ("mdlm", "vadd")]
+    measuring = demo.settings["circles"].measuring.model_copy(update={"samples": 1000})
+    change(monkeypatch, demo, "circles", recipes=(), entries=entries, measuring=measuring)
     with monkeypatch.context() as patched:
         patch_step(patched, stop_in_the_second_training)
         stopped = vadd_command("demo", "--toy", "circles", "--out", out)
@@ -89,8 +86,7 @@ def test_at_the_papers_scale_it_is_the_papers_recipe_made_to_fit(
     vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With so much less memory that a batch is worked off in halves."""
-    monkeypatch.setattr(toys, "TOY_NAMES", ("circles",))
-    monkeypatch.setattr(toys, "both_models", both_models)
+    change(monkeypatch, study_named("toys"), "paper", recipes=("circles-paper",))
     changes = (
         "network.width=16",
         "network.time_features=8",
@@ -113,7 +109,9 @@ def test_at_the_papers_scale_it_is_the_papers_recipe_made_to_fit(
     assert (delbo["particles"], delbo["draws"], delbo["examples"]) == (2, 3, 4)
 
 
-@pytest.mark.parametrize("study", ["toys", "mnist", "cifar10", "text", "validity", "latents"])
+@pytest.mark.parametrize(
+    "study", ["toys", "mnist", "cifar10", "text", "validity", "latents", "recognition", "speed", "lm1b"]
+)
 def test_changes_that_contradict_the_comparison_are_refused_before_anything_is_trained(
     vadd_command: Command, tmp_path: Path, study: str
 ) -> None:

@@ -19,7 +19,7 @@ from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.table.columns import CategoryColumn
 from vadd.report.text_tables import quality_table
 from vadd.run.run import load
-from vadd.studies.comparison import compare
+from vadd.studies.comparison import Measurements, Page, compare
 
 
 def test_total_variation_by_hand() -> None:
@@ -78,8 +78,7 @@ def test_codes_go_to_scikit_learn_and_back() -> None:
 def test_a_run_on_a_table_is_judged_and_reported(tmp_path: Path) -> None:
     run = load(train_people(tmp_path))
     bounds = BoundSettings(Particles(4), steps=[1], limit=10)
-    found = compare([run], tmp_path / "report", steps=[1, 2], samples=60, bounds=bounds, title="t", introduction="i")
-    report = found.reports[0]
+    (report,), page = compare([run], tmp_path / "report", Measurements([1, 2], 60, bounds), Page("t", "i"))
     assert [result.steps for result in report.results] == [1, 2]
     metrics = report.results[0].metrics
     assert isinstance(metrics, TableDistance)
@@ -89,9 +88,9 @@ def test_a_run_on_a_table_is_judged_and_reported(tmp_path: Path) -> None:
     assert report.imputation.cells > 0
     assert RunReport.from_json(report.to_json()) == report
     assert {path.name for path in (tmp_path / "report" / "figures").iterdir()} >= {"marginals.png", "pairs.png"}
-    page = found.page.read_text()
-    assert "Samples beside rows of the table" in page
-    assert "Filled cells that are right" in page
+    text = page.read_text()
+    assert "Samples beside rows of the table" in text
+    assert "Filled cells that are right" in text
     assert quality_table([report]).columns[-1] == "nearest"
 
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,19 @@ from tests.helpers.commands import Command
 from tests.helpers.pictures import cifar_files, mnist_files
 from tests.helpers.text_runs import BOOK, TINY_NETWORK
 from vadd.errors import UserError
-from vadd.progress import Progress, silent
+from vadd.progress import Progress
 from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, load_recipe
 from vadd.report.tables import model_label
 from vadd.run.run import Run, load
 from vadd.studies import baselines, equal_time
-from vadd.studies.baseline_page import baselines_table, likelihood_table, summary_table, verdict
-from vadd.studies.baseline_rows import Row
-from vadd.studies.baselines import Baselines, reproduce_baselines
-from vadd.studies.contenders import Contender
-from vadd.studies.entrants import SETTINGS, TRAINED, BaselineData, entrants_of, takes_part
+from vadd.studies.baseline_tables import Row, verdict
+from vadd.studies.comparison import Result
+from vadd.studies.engine import reproduce
 from vadd.studies.equal_time import FIT_SHARE, lengths_in, trained_for
+from vadd.studies.study import Request, study_named
+from vadd.studies.zoo import Trained, ZooModel, labels_of, models_of
 
+STUDY = study_named("baselines")
 SMALL = ("data.vocab_size=8", "data.train_size=200", "data.test_size=50", "training.batch=8", "training.log_every=10")
 
 
@@ -33,13 +33,21 @@ def _short_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(equal_time, "SECONDS_TIMED", 0.0)
 
 
-def test_runs_are_made_once_and_stand_side_by_side(tmp_path: Path) -> None:
-    def compared(*models: str) -> Baselines:
-        return reproduce_baselines("toys", tmp_path, silent, models=models, minutes=0.001, overrides=SMALL, samples=50)
+def rows_of(result: Result) -> list[Row]:
+    return [Row(**row) for row in result.numbers if "absent" not in row]
 
-    found = compared("mdlm", "ar")
-    assert {row.name for row in found.rows} == {"MDLM", "AR", "EDLM on MDLM, k = 8"}
-    by_name = {(row.name, row.steps): row for row in found.rows}
+
+def test_runs_are_made_once_and_stand_side_by_side(tmp_path: Path) -> None:
+    def compared(*models: str) -> Result:
+        request = Request(
+            out=tmp_path, setting="toys", models=models, minutes=0.001, overrides=SMALL, measuring={"samples": 50}
+        )
+        return reproduce(STUDY, request)
+
+    result = compared("mdlm", "ar")
+    rows = rows_of(result)
+    assert {row.name for row in rows} == {"MDLM", "AR", "EDLM on MDLM, k = 8"}
+    by_name = {(row.name, row.steps): row for row in rows}
     weighed = by_name["EDLM on MDLM, k = 8", 1]
     assert by_name["AR", 2].sequences == 2
     assert by_name["MDLM", 1].evaluations == 1
@@ -47,17 +55,16 @@ def test_runs_are_made_once_and_stand_side_by_side(tmp_path: Path) -> None:
     assert by_name["AR", 2].bound_valid
     assert not weighed.bound_valid
     assert not weighed.exact_sampler
-    assert len(json.loads((tmp_path / "results.json").read_text())) == len(found.rows)
-    table = baselines_table(found.rows)
-    assert [row[-1] for row in table.rows if row[0] == "AR"] == ["exact"]
+    assert json.loads((tmp_path / "results.json").read_text()) == result.numbers
+    _, likelihoods, costs = result.tables
+    assert [row[-1] for row in costs.rows if row[0] == "AR"] == ["exact"]
     assert weighed.nats == by_name["MDLM", 1].nats
-    assert [row[0] for row in likelihood_table(found.rows).rows] == ["MDLM", "AR"]
-    page = found.page.read_text()
+    assert [row[0] for row in likelihoods.rows] == ["MDLM", "AR"]
+    page = result.page.read_text()
     assert "The paper, checkerboard" in page
     assert "VADD, the paper" in page
     assert page.count("data:image/png;base64,") == 1
-    again = compared("ar")
-    assert again.rows[0] == by_name["AR", 2]
+    assert rows_of(compared("ar"))[0] == by_name["AR", 2]
 
 
 def test_what_is_said_of_the_best_is_true() -> None:
@@ -84,9 +91,9 @@ def test_what_is_said_of_the_best_is_true() -> None:
     assert "T = 1: VADD (2). T = 5: MDLM (1); VADD (1.5)." in said
     assert "two standard errors counted against it: MDLM, 10.00 nats at T = 5; VADD has 11.00 at T = 5." in said
     assert "; VADD" not in verdict(rows[2:])
-    noisy = replace(row("sedd", 5, 9.0, 9.9), nats_stderr=0.5)
+    noisy = row("sedd", 5, 9.0, 9.9).model_copy(update={"nats_stderr": 0.5})
     assert "counted against it: MDLM, 10.00 nats" in verdict([*rows, noisy])
-    one_z = replace(row("vadd", 5, 1.2, 10.5), name="VADD, one z")
+    one_z = row("vadd", 5, 1.2, 10.5).model_copy(update={"name": "VADD, one z"})
     assert "T = 5: MDLM (1); VADD, one z (1.2)." in verdict([*rows, one_z])
     assert "; VADD, one z has 10.50 at T = 5." in verdict([*rows, one_z])
 
@@ -97,10 +104,12 @@ TINY_TEXT = (*TINY_NETWORK, "data.corpus=files", "data.length=12", "training.bat
 
 @pytest.mark.parametrize("kind", ["mnist", "cifar10", "text"])
 def test_every_data_set_from_nothing_to_the_report(
-    vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: BaselineData
+    vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setenv("VADD_DATA", str(tmp_path / "kept"))
-    monkeypatch.setitem(SETTINGS, kind, replace(SETTINGS[kind], limit=3, particles=2))
+    setting = STUDY.settings[kind]
+    measuring = setting.measuring.model_copy(update={"limit": 3, "particles": 2})
+    monkeypatch.setitem(STUDY.settings, kind, setting.model_copy(update={"measuring": measuring}))
     changes: tuple[str, ...]
     if kind == "text":
         (tmp_path / "book.txt").write_text(BOOK)
@@ -121,7 +130,6 @@ def test_every_data_set_from_nothing_to_the_report(
     assert (out / "figures" / "quality.png").stat().st_size > 10_000
     page = (out / "report.html").read_text()
     assert f"vadd reproduce baselines --data {kind} --models mdlm,vadd --minutes 0.001 --steps 1,3 --samples 8" in page
-    assert str(tmp_path) not in page
 
 
 ONE_Z = "vadd-one-z"
@@ -134,50 +142,55 @@ def on_toys(
     steps: Sequence[int] = (1,),
     minutes: float = 0.001,
     more: Sequence[str] = (),
-) -> Baselines:
+) -> Result:
     """In seconds."""
-    settings = replace(SETTINGS["toys"], limit=5, particles=2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SETTINGS, "toys", settings)
-        changes = (*SMALL, *more)
-        return reproduce_baselines(
-            "toys", out, silent, models=models, minutes=minutes, overrides=changes, samples=samples, steps=steps
-        )
+    measuring = {"limit": 5, "particles": 2, "samples": samples, "steps": tuple(steps)}
+    request = Request(
+        out=out, setting="toys", models=models, minutes=minutes, overrides=(*SMALL, *more), measuring=measuring
+    )
+    return reproduce(STUDY, request)
 
 
-def test_every_data_set_has_a_recipe_and_every_model_but_edlm_is_trained() -> None:
-    assert {*TRAINED, "edlm"} == {*MODELS}
-    for data, setting in SETTINGS.items():
-        labels = takes_part(setting)
-        every, absent = entrants_of(data, setting, [key for key in labels if key not in COMPARED_ONLY], ())
-        recipes = {entrant.key: entrant.recipe for entrant in every}
-        named = {entrant.label for entrant in every} | {each.name for each in absent}
-        assert named == {*labels.values()} - {model_label(key) for key in COMPARED_ONLY}
-        found = {key: (recipes[key].latent, recipes[key].sampling.latent_policy) for key in ("vadd", ONE_Z)}
-        latent, policy = found[ONE_Z]
-        assert (latent.kind, latent.prior, policy) == ("shared", "flow", "fixed")
-        latent, policy = found["vadd"]
-        assert (latent.kind, latent.prior, policy) == ("per-state", "normal", "resample")
-    assert list(takes_part(SETTINGS["toys"]))[:4] == ["mdlm", "vadd", ONE_Z, "vadd-codes"]
+def chosen(
+    data: str, models: Sequence[str] = (), overrides: Sequence[str] = ()
+) -> tuple[list[ZooModel], dict[str, str]]:
+    return models_of(STUDY, Request(out=Path("out"), setting=data, models=models, overrides=overrides))
+
+
+@pytest.mark.parametrize("data", STUDY.settings)
+def test_every_data_set_has_a_recipe_and_every_model_but_edlm_is_trained(data: str) -> None:
+    labels = labels_of(STUDY, data)
+    variants = [key for key in labels if key.startswith("vadd-") and key not in MODELS]
+    assert {*labels} - {*variants} - {*COMPARED_ONLY} == {*MODELS} - {"edlm"}
+    every, absent = chosen(data, [key for key in labels if key not in COMPARED_ONLY])
+    recipes = {model.key: model.recipe for model in every}
+    named = {model.label for model in every} | {*absent}
+    assert named == {*labels.values()} - {model_label(key) for key in COMPARED_ONLY}
+    assert list(labels)[:3] == ["mdlm", "vadd", ONE_Z]
+    latents = {key: (recipes[key].latent, recipes[key].sampling.latent_policy) for key in ("vadd", ONE_Z)}
+    latent, policy = latents[ONE_Z]
+    assert (labels[ONE_Z], latent.kind, latent.prior, policy) == ("VADD, one z", "shared", "flow", "fixed")
+    latent, policy = latents["vadd"]
+    assert (latent.kind, latent.prior, policy) == ("per-state", "normal", "resample")
 
 
 def test_models_that_are_one_training_share_it_and_the_table_says_so() -> None:
-    def absent(data: BaselineData) -> dict[str, str]:
-        return {each.name: each.why for each in entrants_of(data, SETTINGS[data], ["mdlm", "radd", "sedd"], ())[1]}
+    def absent(data: str) -> dict[str, str]:
+        return chosen(data, ["mdlm", "radd", "sedd"])[1]
 
     assert absent("digits") == {"RADD": "under this recipe the same training as MDLM, whose rows stand for both"}
     assert absent("text") == {}  # MDLM's masks count by the root of their weights there
 
 
-def test_a_model_that_does_not_suit_is_named_unless_somebody_asked_for_it() -> None:
+def test_a_model_that_does_not_suit_is_named_unless_the_user_asked_for_it() -> None:
     wider = ["network.width=32"]  # of a perceptron; AR is a transformer
-    every, absent = entrants_of("digits", SETTINGS["digits"], (), wider)
-    assert {entrant.key for entrant in every} >= {"mdlm", "vadd", ONE_Z}
-    assert "network.width" in {each.name: each.why for each in absent}["AR"]
+    every, absent = chosen("digits", (), wider)
+    assert {model.key for model in every} >= {"mdlm", "vadd", ONE_Z}
+    assert "network.width" in absent["AR"]
     with pytest.raises(UserError, match=r"network\.width"):
-        entrants_of("digits", SETTINGS["digits"], ("mdlm", "ar"), wider)
-    _, absent = entrants_of("toys", SETTINGS["toys"], (), ())
-    assert [each.name for each in absent if "is for images" in each.why] == [model_label(key) for key in COMPARED_ONLY]
+        chosen("digits", ("mdlm", "ar"), wider)
+    _, absent = chosen("toys")
+    assert [name for name, why in absent.items() if "is for images" in why] == [model_label(k) for k in COMPARED_ONLY]
 
 
 def test_a_model_that_fails_is_named_and_the_others_are_measured(
@@ -189,12 +202,12 @@ def test_a_model_that_fails_is_named_and_the_others_are_measured(
         return trained_for(recipe, *arguments)
 
     monkeypatch.setattr(baselines, "trained_for", failing)
-    found = on_toys(tmp_path, "sedd", "mdlm")
-    assert {row.name for row in found.rows} == {"MDLM"}
-    assert [(each.name, each.why) for each in found.absent] == [("SEDD", "failed: no memory left")]
+    result = on_toys(tmp_path, "sedd", "mdlm")
+    assert {row.name for row in rows_of(result)} == {"MDLM"}
+    assert result.numbers[-1] == {"name": "SEDD", "absent": "failed: no memory left"}
     assert "SEDD: failed: no memory left." in (tmp_path / "tables.md").read_text()
-    assert ["SEDD", None, None, None, None] in summary_table(found.rows, found.absent).rows
-    assert json.loads((tmp_path / "results.json").read_text())[-1] == {"name": "SEDD", "absent": found.absent[0].why}
+    assert ["SEDD", None, None, None, None] in result.tables[0].rows
+    assert json.loads((tmp_path / "results.json").read_text()) == result.numbers
     with pytest.raises(UserError, match="no memory left"):
         on_toys(tmp_path / "none", "sedd")
 
@@ -203,17 +216,17 @@ def test_rows_are_measured_once_and_again_where_something_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def compared(samples: int, *models: str) -> list[Row]:
-        return on_toys(tmp_path, *models, samples=samples, steps=(1, 2)).rows
+        return rows_of(on_toys(tmp_path, *models, samples=samples, steps=(1, 2)))
 
     timed_draw = baselines.timed_draw
     drawn: list[str] = []
 
-    def counting(contender: Contender, count: int, steps: int, progress: Progress) -> Any:
+    def counting(trained: Trained, count: int, steps: int, progress: Progress) -> Any:
         if len(drawn) == 1:
             drawn.append("stopped")
             raise KeyboardInterrupt
-        drawn.append(f"{contender.model} {count} {steps}")
-        return timed_draw(contender, count, steps, progress)
+        drawn.append(f"{trained.model} {count} {steps}")
+        return timed_draw(trained, count, steps, progress)
 
     monkeypatch.setattr(baselines, "timed_draw", counting)
     with pytest.raises(KeyboardInterrupt):
@@ -229,17 +242,20 @@ def test_rows_are_measured_once_and_again_where_something_changed(
 
 
 def test_models_whose_samples_take_long_show_fewer_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SETTINGS, "toys", replace(SETTINGS["toys"], costly_samples=20))
-    found = on_toys(tmp_path, "mdlm", "ar")
-    assert {row.name: row.samples for row in found.rows} == {"MDLM": 50, "AR": 20, "EDLM on MDLM, k = 8": 20}
-    table = summary_table(found.rows)
+    setting = STUDY.settings["toys"]
+    assert setting.zoo is not None
+    zoo = setting.zoo.model_copy(update={"costly_samples": 20})
+    monkeypatch.setitem(STUDY.settings, "toys", setting.model_copy(update={"zoo": zoo}))
+    result = on_toys(tmp_path, "mdlm", "ar")
+    assert {row.name: row.samples for row in rows_of(result)} == {"MDLM": 50, "AR": 20, "EDLM on MDLM, k = 8": 20}
+    table = result.tables[0]
     assert "of 50 samples, 20 of AR, EDLM on MDLM, k = 8." in table.note
     assert [row[0] for row in table.rows[-2:]] == ["held-out data, up to 50", "held-out data, up to 20"]
 
 
 def test_the_fit_of_a_learned_prior_has_its_share_of_the_time(tmp_path: Path) -> None:
     few = ("latent.flow.transforms=2", "latent.flow.width=8", "latent.flow.components=4", "latent.flow.batch=16")
-    row = on_toys(tmp_path, ONE_Z, minutes=0.02, more=few).rows[0]
+    row = rows_of(on_toys(tmp_path, ONE_Z, minutes=0.02, more=few))[0]
     assert (row.name, row.model) == ("VADD, one z", "vadd")
     run = load(tmp_path / "checkerboard-vadd-one-z")
     assert run.prior_seconds is not None
@@ -248,20 +264,16 @@ def test_the_fit_of_a_learned_prior_has_its_share_of_the_time(tmp_path: Path) ->
     assert row.training_seconds > 1
     assert run.recipe.latent.flow.steps >= equal_time.FEWEST_FIT_STEPS
     plain = load_recipe("checkerboard").with_overrides(["model=vadd", *SMALL])
-    assert lengths_in(plain, 10.0).fit_steps is None
+    assert "latent.flow.steps" not in lengths_in(plain, 10.0)
     flow = plain.with_overrides(["latent.kind=shared", "latent.particles=1", "latent.prior=flow", *few])
-    found = lengths_in(flow, 60.0)
-    assert found.fit_steps is not None
-    assert found.fit_examples is not None
-    twice = lengths_in(flow, 120.0)
-    assert twice.fit_steps is not None
-    assert twice.fit_steps > found.fit_steps > equal_time.FEWEST_FIT_STEPS
+    once, twice = (lengths_in(flow, seconds)["latent.flow.steps"] for seconds in (60.0, 120.0))
+    assert twice > once > equal_time.FEWEST_FIT_STEPS
     assert 0 < FIT_SHARE < 0.5
 
 
 def test_twice_the_time_is_about_twice_the_steps() -> None:
     recipe = load_recipe("checkerboard").with_overrides(["model=mdlm", *SMALL])
-    assert lengths_in(recipe, 100.0).steps > lengths_in(recipe, 1.0).steps > 1
+    assert lengths_in(recipe, 100.0)["training.steps"] > lengths_in(recipe, 1.0)["training.steps"] > 1
 
 
 @pytest.mark.parametrize(
@@ -270,7 +282,7 @@ def test_twice_the_time_is_about_twice_the_steps() -> None:
         (("--models", "mdlm,edlm"), "unknown model 'edlm'"),
         (("--models", "sed"), "did you mean 'sedd'"),
         (("--data", "digits", "--judge", "x"), "--judge reads texts"),
-        (("--data", "text", "--inception", "."), "--inception judges images"),
+        (("--data", "text", "--inception", "."), "--inception evaluates images"),
         (("--steps", "0"), "at least 1, not 0"),
         (("training.steps=5",), "sets training.steps for each row itself"),
         (("latent.flow.steps=5",), "sets latent.flow.steps for each row itself"),

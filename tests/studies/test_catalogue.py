@@ -13,13 +13,16 @@ from tests.helpers.reports import likelihood, run_report
 from tests.helpers.text_runs import BOOK, TINY_NETWORK, train_on_text
 from vadd.core import Objective
 from vadd.evaluation.reports import CorpusReport, JudgedCorpus, LikelihoodReport, RunReport
-from vadd.progress import silent
 from vadd.recipe import Recipe
+from vadd.recipe.building import example_format
+from vadd.recipe.counting import model_on_meta, sampling_flops, training_cost
 from vadd.run.run import Run
-from vadd.studies import catalogue, speed
-from vadd.studies.catalogue import TARGETS, made_here, planned_evaluation_hours, planned_hours
-from vadd.studies.paper import CORPORA
-from vadd.studies.speed import reproduce_speed
+from vadd.studies import speed
+from vadd.studies.catalogue import RATE, made_here
+from vadd.studies.engine import reproduce
+from vadd.studies.measuring import bound_settings
+from vadd.studies.study import OF_THE_PAPER, Request, study_named
+from vadd.studies.trainings import trainings_of
 from vadd.studies.zero_shot import zero_shot_tables
 from vadd.training.loop import Trainer
 
@@ -31,12 +34,31 @@ TINY_IMAGES = (
     "training.steps=5",
     "training.batch=32",
 )
+PAPER = study_named("zero-shot").published
+CORPORA = PAPER.columns
 LITTLE = ("--particles", 2, "--draws", 1, "--limit", 3, "--bound", "1,2")
 
 
 @pytest.fixture(scope="module")
 def text_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train_on_text(tmp_path_factory.mktemp("text"), BOOK, "data.length=12", "data.tokenizer=bytes")
+
+
+def test_recognition_with_and_without_the_state(vadd_command: Command, tmp_path: Path) -> None:
+    out, file = tmp_path / "out", tmp_path / "numbers.json"
+    options = ("--steps", "1", "--samples", 100, "--json", file, *LITTLE)
+    result = vadd_command("reproduce", "recognition", *TINY_IMAGES, "--out", out, *options)
+    assert result.code == 0, result.err
+    assert [report["recipe"] for report in json.loads(file.read_text())] == [
+        "digits-per-state",
+        "digits-per-state",
+    ]
+    for part in ("with x_t", "without x_t, one z", "active"):
+        assert part in result.out
+    assert "vadd reproduce recognition" in (out / "report.html").read_text()
+    refused = vadd_command("reproduce", "recognition", "latent.kind=shared", "--out", tmp_path / "other")
+    assert refused.code == 2
+    assert "contradicts what is compared" in refused.err
 
 
 def test_speed_stands_beside_the_papers_ratio(vadd_command: Command, tmp_path: Path) -> None:
@@ -56,15 +78,16 @@ def test_speed_stands_beside_the_papers_ratio(vadd_command: Command, tmp_path: P
 def test_speeds_are_measured_of_what_fits_both_computed_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needed: list[str] = []
 
-    def fitted(recipe: Recipe, data: object, beside: Recipe) -> Recipe:
-        needed.extend([recipe.model, beside.model])
+    def fitted(recipe: Recipe, data: object, other: Recipe) -> Recipe:
+        needed.extend([recipe.model, other.model])
         return recipe.with_overrides(["training.accumulate=2"])
 
     monkeypatch.setattr(speed, "fitted", fitted)
     changes = (*TINY_NETWORK, "training.batch=4")
-    found = reproduce_speed(tmp_path, "small", silent, recipe="text8-small", steps=4, overrides=changes, fit=True)
+    request = Request(out=tmp_path, setting="small", recipe="text8-small", timed_steps=4, overrides=changes, fit=True)
+    result = reproduce(study_named("speed"), request)
     assert needed == ["vadd", "mdlm"], "the larger one decides, with the weights of the other beside it"
-    assert [each.how_computed for each in found.speeds] == [("training.accumulate=2",)] * 2
+    assert [each["how_computed"] for each in result.numbers] == [["training.accumulate=2"]] * 2
 
 
 def corpora(folder: Path, *names: str) -> Path:
@@ -90,7 +113,6 @@ def test_zero_shot_of_several_runs_side_by_side(vadd_command: Command, tmp_path:
     [
         (("--only", "lambada,pubmed"), "there is no copy of pubmed (armanc/scientific_papers on the hub)"),
         (("--only", "novels"), "unknown corpus 'novels'"),
-        (("--samples", "5", "--only", "lambada"), "--samples is not for this study"),
     ],
 )
 def test_corpora_that_are_not_there_are_named_before_anything_is_trained(
@@ -111,14 +133,15 @@ def zero_shot_report(model: str, **more: Any) -> RunReport:
 
 
 def test_the_papers_zero_shot_rows_stand_in_the_same_table_only_for_its_own_data() -> None:
-    (one,) = zero_shot_tables([zero_shot_report(model, published_recipe="openwebtext") for model in ("mdlm", "vadd")])
+    of_the_paper = [zero_shot_report(model, published_recipe="openwebtext") for model in ("mdlm", "vadd")]
+    (one,) = zero_shot_tables(of_the_paper, PAPER)
     assert one.columns == ["", *CORPORA]
     rows = {str(row[0]): list(row[1:]) for row in one.rows}
     assert rows["VADD, the paper: DELBO, K = 1000, not a bound"] == [47.30, 69.71, 34.78, 68.00, 40.62, 36.39]
     assert rows["RADD-AO, quoted by the paper"][3:] == [None, None, None]
-    assert rows["sequences judged"] == [5] * 6
+    assert rows["sequences evaluated"] == [5] * 6
     assert "checkerboard VADD: DELBO, K = 4, 2 masks, not a bound" in rows
-    ours, theirs = zero_shot_tables([zero_shot_report("mdlm"), zero_shot_report("vadd")])
+    ours, theirs = zero_shot_tables([zero_shot_report("mdlm"), zero_shot_report("vadd")], PAPER)
     assert not any("the paper" in str(row[0]) for row in ours.rows)
     assert len(theirs.rows) == 5
 
@@ -126,14 +149,13 @@ def test_the_papers_zero_shot_rows_stand_in_the_same_table_only_for_its_own_data
 def test_the_list_says_what_was_made_and_at_what_scale(
     vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    toys, fast = TARGETS[0], TARGETS[-1]
-    monkeypatch.setattr(catalogue, "TARGETS", (toys, fast))
+    toys = study_named("toys")
     monkeypatch.chdir(tmp_path)
     listed = vadd_command("reproduce", "--list")
     assert listed.code == 0, listed.err
-    for part in ("vadd reproduce toys --scale paper", "Table 1, Figures 1, 5, 6", "; training ", "; judging "):
+    for part in ("vadd reproduce toys --scale paper", "Table 1, Figures 1, 5, 6", "; training ", "; evaluation "):
         assert part in listed.out
-    assert listed.out.count("made here: no") == 2
+    assert listed.out.count("made here: no") == len(OF_THE_PAPER)
 
     def results(*entries: dict[str, Any]) -> str:
         write(tmp_path / "runs" / "toys" / "results.json", json.dumps(entries))
@@ -149,29 +171,50 @@ def test_the_list_says_what_was_made_and_at_what_scale(
 
 @pytest.mark.parametrize("place", ["paper/text/zero-shot", "text-paper/zero-shot", "text/zero-shot"])
 def test_what_was_made_is_found_where_the_commands_put_it(tmp_path: Path, place: str) -> None:
-    (zero_shot,) = (target for target in TARGETS if target.name == "zero-shot")
+    zero_shot = study_named("zero-shot")
     assert made_here(zero_shot, tmp_path) == "no"
     write(tmp_path / "text" / "zero-shot" / "results.json", json.dumps([{"recipe": "small"}]))
     write(tmp_path / place / "results.json", json.dumps([{"recipe": "mine", "published_recipe": "openwebtext"}]))
     assert made_here(zero_shot, tmp_path) == "paper's recipe", "the paper's scale comes first"
 
 
+def test_the_two_recognition_models_are_the_papers_recipe_whichever_they_are(tmp_path: Path) -> None:
+    target = study_named("recognition")
+    entries = [
+        {"published_recipe": "mnist"},
+        {"published_recipe": "mnist", "unlike_it": ["latent.kind=shared instead"]},
+    ]
+    write(tmp_path / "recognition" / "results.json", json.dumps(entries))
+    assert made_here(target, tmp_path) == "paper's recipe"
+
+
 def test_every_table_and_figure_of_the_paper_has_a_study() -> None:
     found: dict[str, set[int]] = {"Table": set(), "Figure": set()}
-    for target in TARGETS:
-        for kind, listed in re.findall(r"(Table|Figure)s? ([^TF]*)", re.sub(r" \(.*?\)", "", target.numbers)):
+    for name in OF_THE_PAPER:
+        artefacts = study_named(name).artefacts
+        for kind, listed in re.findall(r"(Table|Figure)s? ([^TF]*)", re.sub(r" \(.*?\)", "", artefacts)):
             found[kind] |= {int(number) for number in re.findall(r"\d+", listed.replace("10 to 13", "10 11 12 13"))}
     assert found["Table"] == set(range(1, 10))
     assert found["Figure"] == {1, *range(3, 14)}, "the second one shows the network"
 
 
-def test_hours_are_planned_for_all_that_is_trained_and_judged() -> None:
-    for target in (next(target for target in TARGETS if target.name == name) for name in ("toys", "mnist")):
-        assert planned_hours(target) > 0
-        assert planned_evaluation_hours(target) > 0
-    trained = {target.name for target in TARGETS if target.recipes}
-    assert trained == {target.name for target in TARGETS} - {"zero-shot", "speed"}
-    assert all((target.measuring is not None and target.examples > 0) is bool(target.recipes) for target in TARGETS)
+COUNTED = 4
+EXAMPLES = {"toys": 10_000, "mnist": 10_000}
+
+
+@pytest.mark.parametrize("name", ["toys", "mnist"])
+def test_the_hours_are_those_of_the_arithmetic(name: str, tmp_path: Path) -> None:
+    study, training, evaluation = study_named(name), 0.0, 0.0
+    measuring = study.settings["paper"].measuring
+    bounds = bound_settings(measuring)
+    for recipe, _ in trainings_of(study, Request(out=tmp_path, setting="paper")):
+        model = model_on_meta(recipe, example_format(recipe))
+        training += training_cost(model, recipe, COUNTED).flops * recipe.training.batch * recipe.training.steps
+        latents, in_delbo = (measuring.particles, sum(bounds.delbo_counts)) if recipe.has_latent else (1, 1)
+        of_example = sum(measuring.bound_steps) * latents + measuring.draws * in_delbo
+        shown = measuring.samples * sum(measuring.steps) + EXAMPLES[name] * of_example
+        evaluation += shown * sampling_flops(model)
+    assert study.hours == pytest.approx((training / RATE / 3600, evaluation / RATE / 3600), rel=1e-2)
 
 
 def test_an_interrupted_study_is_not_taken_for_a_finished_one(
@@ -197,7 +240,7 @@ def test_the_whole_paper_goes_on_where_it_stopped(vadd_command: Command, tmp_pat
     words = ("reproduce", "paper", "--only", "zero-shot,speed", "--out", tmp_path / "out", *changes)
     first = vadd_command(*words)
     assert first.code == 2
-    assert "zero-shot is passed over: it needs --corpora" in first.err
+    assert "zero-shot is skipped: it needs --corpora" in first.err
     assert first.err.splitlines()[-1].startswith("error: not made: zero-shot;")
     assert "Training speed" in first.out
     again = vadd_command(*words)

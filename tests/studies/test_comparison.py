@@ -2,6 +2,7 @@
 
 import html
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,12 @@ import vadd
 from tests.helpers.reports import run_report
 from tests.helpers.text_runs import PADDED, SENTENCES, train_on_text
 from vadd.core import Particles
-from vadd.evaluation import BoundSettings
+from vadd.evaluation import BoundSettings, RunReport
 from vadd.evaluation.metrics import DistributionDistance
 from vadd.files import write_json
 from vadd.report.tables import PADS_NOTE, report_names
 from vadd.run.run import Run
-from vadd.studies.comparison import LIKELIHOOD_NOTE, Comparison, compare
+from vadd.studies.comparison import LIKELIHOOD_NOTE, Measurements, Page, compare
 
 
 @pytest.fixture(scope="module")
@@ -24,22 +25,28 @@ def runs(mdlm_run: Path, vadd_run: Path) -> list[Run]:
     return [vadd.load(mdlm_run), vadd.load(vadd_run)]
 
 
+@dataclass(frozen=True)
+class Comparison:
+    reports: list[RunReport]
+    page: Path
+
+
+PLAIN = Page("t", "i")
+
+
 @pytest.fixture(scope="module")
 def comparison(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     out = tmp_path_factory.mktemp("comparison") / "new"
     told: list[str] = []
-    made = compare(
+    reports, page = compare(
         runs,
         out,
-        steps=[1, 2],
-        samples=2000,
-        title="The title",
-        introduction="The introduction.",
-        commands=["vadd compare <a> b"],
+        Measurements([1, 2], 2000),
+        Page("The title", "The introduction.", "vadd compare <a> b"),
         progress=lambda what, done=0, total=None: told.append(what),
     )
     assert {text.partition(":")[0] for text in told} >= {"checkerboard MDLM", "checkerboard VADD"}
-    return made
+    return Comparison(reports, page)
 
 
 def test_the_numbers_are_a_list_of_reports(comparison: Comparison) -> None:
@@ -73,11 +80,11 @@ def test_the_page_shows_the_numbers_of_the_reports(comparison: Comparison) -> No
 
 
 def test_runs_whose_examples_cannot_be_drawn_are_compared_by_pairs(array_run: Path, tmp_path: Path) -> None:
-    made = compare([vadd.load(array_run)], tmp_path, steps=[1, 2], samples=100, title="t", introduction="i")
+    _, page = compare([vadd.load(array_run)], tmp_path, Measurements([1, 2], 100), PLAIN)
     figures = {file.name for file in (tmp_path / "figures").iterdir()}
     assert figures >= {"divergence.png", "training.png"}
     assert not figures & {"one-step.png", "by-steps.png"}
-    assert "pair_jsd" in made.page.read_text()
+    assert "pair_jsd" in page.read_text()
 
 
 def test_a_run_is_called_by_its_recipe_and_model_and_by_its_directory_where_these_are_not_unique() -> None:
@@ -91,8 +98,8 @@ def test_two_runs_of_one_recipe_and_a_run_that_cannot_be_drawn_stand_side_by_sid
     runs: list[Run], array_run: Path, tmp_path: Path
 ) -> None:
     mixed = [runs[1], runs[1], vadd.load(array_run)]
-    made = compare(mixed, tmp_path, steps=[1], samples=100, title="t", introduction="i")
-    assert len(made.reports) == 3
+    reports, _ = compare(mixed, tmp_path, Measurements([1], 100), PLAIN)
+    assert len(reports) == 3
     assert (tmp_path / "figures" / "one-step.png").exists()
 
 
@@ -133,8 +140,8 @@ def test_the_page_says_what_the_curves_of_the_training_are(comparison: Compariso
 def test_the_page_of_padded_text_calls_nothing_a_bound(tmp_path: Path) -> None:
     run = train_on_text(tmp_path, SENTENCES, *PADDED, "model=mdlm")
     settings = BoundSettings(Particles(1), steps=(1,), delbo_draws=1, limit=4)
-    made = compare([run], tmp_path / "out", steps=[1], samples=4, bounds=settings, title="t", introduction="i")
-    page = words_of(made.page)
+    _, path = compare([run], tmp_path / "out", Measurements([1], 4, settings), PLAIN)
+    page = words_of(path)
     assert PADS_NOTE in page
     assert LIKELIHOOD_NOTE not in page
     assert "it does not bound the likelihood of the padded sequences" in page

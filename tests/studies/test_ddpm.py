@@ -16,9 +16,9 @@ from vadd.progress import silent
 from vadd.recipe import load_recipe
 from vadd.run.checkpoint import read_weights
 from vadd.studies import ddpm, equal_time
-from vadd.studies.baseline_page import baselines_table
-from vadd.studies.baselines import reproduce_baselines
 from vadd.studies.ddpm import Ddpm, ddpm_trained_for, to_numbers, to_values
+from vadd.studies.engine import reproduce
+from vadd.studies.study import Request, study_named
 
 TINY = ("network.width=16", "training.batch=8", "training.log_every=10")
 
@@ -69,9 +69,8 @@ def test_a_unet_is_trained_kept_sampled_and_judged(tmp_path: Path, monkeypatch: 
     # Random numbers are a function of the seed and the step: stopped and gone on is the same as never stopped.
     steps = trained.training_steps
     kept = read_weights(place / "checkpoint")
-    trainer = ddpm.DdpmTrainer(
-        equal_time.timed_recipe(recipe, equal_time.Lengths(steps)), trained.data, ddpm.CHANNEL_STEP
-    )
+    timed = recipe.with_values(equal_time.timed(steps).items())
+    trainer = ddpm.DdpmTrainer(timed, trained.data, ddpm.CHANNEL_STEP)
     for step in range(steps):
         if step == steps // 2:
             state, trainer = trainer.state(step), ddpm.DdpmTrainer(trainer.recipe, trained.data, ddpm.CHANNEL_STEP)
@@ -93,8 +92,6 @@ def test_a_unet_is_trained_kept_sampled_and_judged(tmp_path: Path, monkeypatch: 
     for taken in (0, 7):
         with pytest.raises(UserError, match=f"1 to 6 steps, not {taken}"):
             trained.sample(1, taken, seed=0, progress=silent)
-    with pytest.raises(UserError, match="at least 1, not 0"):
-        trained.sample(0, 1, seed=0, progress=silent)
 
     refuses_what_is_not_its_own(tmp_path, trained, place)
     stands_beside_the_others(tmp_path)
@@ -121,22 +118,21 @@ def refuses_what_is_not_its_own(tmp_path: Path, trained: Ddpm, place: Path) -> N
 
 
 def stands_beside_the_others(tmp_path: Path) -> None:
-    found = reproduce_baselines(
-        "digits",
-        tmp_path / "side-by-side",
-        silent,
+    request = Request(
+        out=tmp_path / "side-by-side",
+        setting="digits",
         models=("mdlm", "ddpm"),
         minutes=0.001,
-        steps=(1, 2),
-        samples=20,
+        measuring={"steps": (1, 2), "samples": 20},
         overrides=TINY,
     )
-    rows = {(row.name, row.steps): row for row in found.rows}
+    result = reproduce(study_named("baselines"), request)
+    rows = {(row["name"], row["steps"]): row for row in result.numbers}
     assert set(rows) == {("MDLM", 1), ("MDLM", 2), ("DDPM", 1), ("DDPM", 2)}
     row = rows["DDPM", 2]
-    assert (row.evaluations, row.sequences, row.nats, row.measure) == (2, 2, None, "frechet")
-    assert [cells[-1] for cells in baselines_table(found.rows).rows][-2:] == ["not reported"] * 2
-    assert json.loads((tmp_path / "side-by-side" / "results.json").read_text())[-1]["quality"] == row.quality
+    assert (row["evaluations"], row["sequences"], row["nats"], row["measure"]) == (2, 2, None, "frechet")
+    assert [cells[-1] for cells in result.tables[-1].rows][-2:] == ["not reported"] * 2
+    assert json.loads((tmp_path / "side-by-side" / "results.json").read_text())[-1]["quality"] == row["quality"]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from vadd.parallel import Processes
 from vadd.recipe import Recipe, differences, load_recipe, same_learning
 from vadd.recipe.building import build_dataset
 from vadd.studies import fitting
-from vadd.studies.ensure import ensure_trained
 from vadd.studies.fitting import RESERVE, bytes_of_example, choices, fitted, needed_bytes
+from vadd.studies.trainings import finished_run
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_training_is_made_to_fit_and_says_how(
 ) -> None:
     halves = recipe.with_overrides(["training.accumulate=2"])
     limit(monkeypatch, RESERVE * (needed(recipe) + needed(halves)) / 2)
-    run = ensure_trained(recipe, tmp_path / "run", fit=True)
+    run = finished_run(recipe, tmp_path / "run", fit=True)
     assert run.recipe.training.accumulate == 2
     assert {key for key in differences(recipe, run.recipe) if not same_learning(key)} == set()
     assert "with training.accumulate=2" in " ".join(capsys.readouterr().err.split())
@@ -49,18 +49,18 @@ def test_what_cannot_fit_is_told_in_one_line_before_anything_is_made(
 ) -> None:
     limit(monkeypatch, 1000)
     with pytest.raises(UserError, match="does not fit into the 1") as told:
-        ensure_trained(recipe, tmp_path / "run", fit=True)
+        finished_run(recipe, tmp_path / "run", fit=True)
     assert "\n" not in str(told.value)
     assert not (tmp_path / "run").exists()
 
 
-def test_what_lies_beside_it_leaves_less_memory(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_training_leaves_less_memory(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     data, other = build_dataset(recipe), recipe.with_overrides(["network.width=512"])
     limit(monkeypatch, RESERVE * needed(recipe) + 1000)
     assert fitted(recipe, data) == recipe
-    assert fitted(recipe, data, beside=recipe).training.accumulate > 1
+    assert fitted(recipe, data, other=recipe).training.accumulate > 1
     with pytest.raises(UserError, match="does not fit"):
-        fitted(recipe, data, beside=other)
+        fitted(recipe, data, other=other)
 
 
 def test_a_trial_that_finds_no_memory_leads_to_the_next_choice(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from vadd.evaluation import RunReport, inception
 from vadd.evaluation.metrics import InceptionDistance
 from vadd.evaluation.reports import StepResult
 from vadd.recipe import differences, load_recipe
-from vadd.studies import images
-from vadd.studies.images import bits_table, fid_table
+from vadd.studies.study import study_named
+from vadd.studies.tables import bits_table, fid_table
 
 TINY = (
     "network.width=16",
@@ -99,7 +99,7 @@ def report(model: str, integral: float = 1.0) -> RunReport:
 def test_every_number_of_bits_stands_under_its_own_name_with_how_it_was_found() -> None:
     one_latent = replace(report("vadd"), latent_policy="fixed", likelihood=likelihood("vadd", 1.0, (1, 0.3)))
     ours = [replace(report("mdlm", 0.08), parameters=2_246_000), report("vadd", 0.06), one_latent]
-    table = bits_table("mnist", ours)
+    (table,) = bits_table(ours, study_named("mnist").published)
     assert table.columns == ["", "parameters", "bits/dim", "which is", "K", "masks", "images"]
     assert [list(row) for row in table.rows] == [
         ["MDLM", "2.25M", "0.300", "step bound, T = 1, a bound", None, None, 5],
@@ -115,13 +115,13 @@ def test_every_number_of_bits_stands_under_its_own_name_with_how_it_was_found() 
     ]
     assert "Our DELBO has K = 4, the paper's K = 1000" in table.note
     assert "256" not in table.note
-    few = bits_table("cifar10", [report("mdlm")]).note
+    few = bits_table([report("mdlm")], study_named("cifar10").published)[0].note
     assert "256 values per channel, these 8" in few
     assert "after 2,000,000 iterations, ours after 500" in few
 
 
 def test_the_fid_stands_above_the_papers_at_the_same_steps() -> None:
-    table = fid_table([report("mdlm"), report("vadd")])
+    (table,) = fid_table([report("mdlm"), report("vadd")], study_named("cifar10").published)
     assert table.columns == ["", "T = 7", "T = 10"]
     assert [list(row) for row in table.rows] == [
         ["MDLM, 500 images", 98.0, 99.0],
@@ -154,7 +154,7 @@ def test_an_inception_network_that_cannot_be_read_is_told_before_anything_is_tra
 
 @pytest.mark.parametrize("data", ["mnist", "cifar10"])
 def test_both_scales_have_a_recipe(data: str) -> None:
-    small, paper = (load_recipe(images.recipe_name(data, scale)) for scale in ("small", "paper"))
+    small, paper = (load_recipe(study_named(data).settings[scale].recipes[0]) for scale in ("small", "paper"))
     assert small.network.kind == "pyramid"
     assert paper.network.kind == "unet"
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from vadd.progress import silent
+from vadd.recipe import load_recipe
 from vadd.run.directory import RunDirectory
 from vadd.run.priors import prior_records
-from vadd.studies.latents import latents_table, reproduce_latents
+from vadd.studies.engine import reproduce
+from vadd.studies.study import Request, study_named
 
 TINY = (
     "network.width=16",
@@ -30,9 +31,9 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_study_compares_every_way_to_draw_z(out: Path) -> None:
-    comparison = reproduce_latents("digits", out, silent, overrides=TINY, samples=200, limit=20)
-    reports = comparison.reports
-    assert [(r.recipe, r.model, r.latent_policy, r.prior) for r in reports] == [
+    request = Request(out=out, setting="digits", overrides=TINY, measuring={"samples": 200, "limit": 20})
+    result = reproduce(study_named("latents"), request)
+    assert [(r["recipe"], r["model"], r.get("latent_policy"), r.get("prior")) for r in result.numbers] == [
         ("digits-per-state", "mdlm", None, None),
         ("digits-per-state", "vadd", "resample", None),
         ("digits-per-state", "vadd", "fixed", None),
@@ -40,16 +41,22 @@ def test_the_study_compares_every_way_to_draw_z(out: Path) -> None:
         ("digits", "vadd", "fixed", None),
         ("digits", "vadd", "fixed", "flow"),
     ]
-    for report in reports:
-        assert report.likelihood is not None
-        assert [bound.steps for bound in report.likelihood.bounds] == [1, 2, 5, 10]
-        assert [bool(bound.one_latent) for bound in report.likelihood.bounds] == [report.one_latent] * 4
-        assert all(bound.valid for bound in report.likelihood.bounds)
-    table = latents_table(reports)
+    for report in result.numbers:
+        bounds, one_latent = report["bounds"], report.get("latent_policy") == "fixed"
+        assert [bound["steps"] for bound in bounds] == [1, 2, 5, 10]
+        assert [bool(bound.get("one_latent")) for bound in bounds] == [one_latent] * 4
+        assert all(bound["valid"] for bound in bounds)
+    (table,) = result.tables
     assert len({row[0] for row in table.rows}) == len(table.rows) == 6, "every row has a name of its own"
     assert all(cell is not None for row in table.rows for cell in row)
-    assert len(json.loads((out / "results.json").read_text())) == 6
-    assert "flow prior" in comparison.page.read_text()
+    assert json.loads((out / "results.json").read_text()) == result.numbers
+    assert "flow prior" in result.page.read_text()
+
+
+@pytest.mark.parametrize("data", ["digits", "mnist", "cifar10", "text8"])
+def test_all_rows_have_the_flow_of_the_shared_latent(data: str) -> None:
+    *_, per_state, shared = study_named("latents").entries_of(data)
+    assert load_recipe(per_state.recipe).latent.flow == load_recipe(shared.recipe).latent.flow
 
 
 def test_the_priors_lie_beside_the_weights(out: Path) -> None:

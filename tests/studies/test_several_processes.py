@@ -16,9 +16,10 @@ from vadd.parallel import Processes
 from vadd.recipe import Recipe
 from vadd.recipe.building import build_dataset
 from vadd.run.directory import RunDirectory
-from vadd.studies import fitting, toys
-from vadd.studies.ensure import ensure_trained
+from vadd.studies import fitting
 from vadd.studies.fitting import RESERVE, bytes_of_example, needed_bytes
+from vadd.studies.study import study_named
+from vadd.studies.trainings import finished_run
 from vadd.training.loop import Trainer
 
 RECIPE = tiny_recipe("training.batch=512", "training.steps=2")
@@ -47,7 +48,8 @@ def test_speed_is_measured_of_all_processes_and_written_by_one(tmp_path: Path) -
 
 
 def circles_alone(*arguments: object) -> None:
-    toys.TOY_NAMES = ("circles",)
+    setting = study_named("toys").settings["cpu"]
+    study_named("toys").settings["cpu"] = setting.model_copy(update={"recipes": ("circles",)})
     command(*arguments)
 
 
@@ -79,7 +81,7 @@ def little_memory_in_the_second(path: Path) -> None:
     whole, halves = counted(RECIPE), counted(RECIPE.with_overrides(["training.accumulate=2"]))
     between = int(RESERVE * (whole + halves) / 2)
     give_memory(between if os.environ["RANK"] == "1" else 10**12)
-    assert ensure_trained(RECIPE, path, fit=True).recipe.training.accumulate == 2
+    assert finished_run(RECIPE, path, fit=True).recipe.training.accumulate == 2
 
 
 def test_all_processes_choose_what_fits_into_the_one_with_least_memory(tmp_path: Path) -> None:
@@ -97,7 +99,7 @@ def no_memory_in_the_second(path: Path) -> None:
 
     Trainer.trial = trial  # type: ignore[method-assign]
     give_memory(10**12)
-    assert ensure_trained(RECIPE, path, fit=True).recipe.training.accumulate == 4
+    assert finished_run(RECIPE, path, fit=True).recipe.training.accumulate == 4
 
 
 def test_a_trial_that_fails_in_one_process_leaves_no_other_waiting(tmp_path: Path) -> None:

@@ -16,16 +16,11 @@ from vadd.evaluation.metrics import TextMetrics
 from vadd.evaluation.reports import JudgeReport, RealText, StepResult
 from vadd.recipe import how_computed, load_recipe, published_recipe, unlike
 from vadd.report.tables import PADS_NOTE, Table
-from vadd.studies.text import (
-    MEASURING,
-    TextStudy,
-    character_table,
-    ratio_table,
-    text_likelihood_tables,
-    text_likelihoods,
-    training_table,
-)
+from vadd.studies.measuring import bound_settings
+from vadd.studies.study import study_named
+from vadd.studies.tables import character_tables, ratio_tables, text_likelihood_tables, time_tables
 
+PAPER = study_named("text").published
 ABLATION = {1: "22.56", 10: "22.33", 50: "22.36", 100: "22.27", 1000: "22.21"}
 TINY = (
     *TINY_NETWORK,
@@ -161,7 +156,7 @@ def report(model: str, *perplexities: float | None, recipe: str = "book", **more
 
 
 def test_the_ratio_stands_below_the_perplexities() -> None:
-    table = ratio_table([report("mdlm", 300.0, None), report("vadd", 150.0, 90.0)])
+    (table,) = ratio_tables([report("mdlm", 300.0, None), report("vadd", 150.0, 90.0)], PAPER)
     assert [list(row) for row in table.rows] == [
         ["MDLM", "300.0", None],
         ["VADD", "150.0", "90.0"],
@@ -184,7 +179,7 @@ def test_the_papers_generative_perplexities_stand_only_beside_what_was_measured_
 ) -> None:
     more = {"judge": JudgeReport(judge, "corpus: ...", "...", 1024), "published_recipe": recipe}
     reports = [report(model, 300.0, 200.0, recipe="mine", **more) for model in ("mdlm", "vadd")]
-    table = ratio_table(reports)
+    (table,) = ratio_tables(reports, PAPER)
     rows = {row[0]: list(row[1:]) for row in table.rows}
     assert rows.get("MDLM, the paper, float64 draws, 256 samples") == ([330.39, 191.96] if beside else None)
     assert rows.get("VADD, the paper, float64 draws, 256 samples") == ([194.08, 124.23] if beside else None)
@@ -193,7 +188,7 @@ def test_the_papers_generative_perplexities_stand_only_beside_what_was_measured_
 
 def test_every_number_of_bits_stands_under_its_own_name() -> None:
     reports = [report("mdlm"), report("vadd")]
-    table = text_likelihoods(reports)
+    table, _ = text_likelihood_tables(reports, PAPER)
     assert [list(row) for row in table.rows] == [
         ["MDLM", "4.000", "step bound, T = 1, a bound", None, None, 5],
         ["MDLM", "3.000", "step bound, T = 2, a bound", None, None, 5],
@@ -202,7 +197,7 @@ def test_every_number_of_bits_stands_under_its_own_name() -> None:
         ["VADD", "3.000", "step bound, T = 2, a bound", None, None, 5],
         ["VADD", "2.000", "DELBO, not a likelihood bound", 4, 2, 5],
     ]
-    assert [list(row) for row in training_table(reports).rows] == [["MDLM", 500, 61], ["VADD", 500, 61]]
+    assert [list(row) for row in time_tables(reports, PAPER)[0].rows] == [["MDLM", 500, 61], ["VADD", 500, 61]]
 
 
 @pytest.mark.parametrize(
@@ -220,14 +215,13 @@ def test_perplexities_of_a_corpus_of_the_paper_stand_beside_its_rows(
 ) -> None:
     """Whatever the recipe is called."""
     reports = [report(model, recipe="mine", published_recipe=corpus) for model in ("mdlm", "vadd")]
-    table = text_likelihoods(reports)
+    study = study_named("text" if corpus == "openwebtext" else "lm1b")
+    (table,) = text_likelihood_tables(reports, study.published)  # none apart where the tokens are the same
     assert table.columns == ["", "iterations", "perplexity", "which is", "K", "masks", "sequences"]
     found = {(row[0], row[2], row[4]) for row in table.rows}
     assert rows <= found
     assert ("VADD", "4.00", 4) in found
     assert "the paper's K = 1000" in table.note
-    study: TextStudy = "text" if corpus == "openwebtext" else "lm1b"
-    assert text_likelihood_tables(study, reports) == [table], "no table of its own where the tokens are the same"
 
 
 def test_bits_per_character_compare_as_perplexities() -> None:
@@ -237,7 +231,7 @@ def test_bits_per_character_compare_as_perplexities() -> None:
         report(model, results=tuple(StepResult(steps, metrics(9.0, value)) for steps, value in enumerate(bits, 1)))
         for model, bits in found.items()
     ]
-    assert [list(row) for row in character_table(reports).rows] == [
+    assert [list(row) for row in character_tables(reports, PAPER)[0].rows] == [
         ["MDLM", "3.000", None],
         ["VADD", "2.500", "2.000"],
         ["VADD / MDLM, perplexity", "0.707", None],
@@ -248,7 +242,7 @@ def test_bits_per_character_compare_as_perplexities() -> None:
 def test_the_bits_of_padded_text_are_valid_only_where_pads_are_scored() -> None:
     def table_of(**more: Any) -> Table:
         found = [report(m, likelihood=likelihood(m, 2.0, (1, 4.0), **more)) for m in ("mdlm", "vadd")]
-        return text_likelihoods(found)
+        return text_likelihood_tables(found, PAPER)[0]
 
     padded, scored = table_of(valid=False, convention="pads not scored"), table_of()
     assert [row[2] for row in padded.rows] == [
@@ -282,5 +276,6 @@ def test_a_copy_of_lm1b_has_another_held_out_part_than_the_papers() -> None:
 
 
 def test_the_ablation_over_k_is_of_openwebtext_alone() -> None:
-    assert MEASURING["text"]["paper"].bounds().delbo_counts == [1, 10, 50, 100, 1000]
-    assert MEASURING["lm1b"]["paper"].bounds().delbo_counts == [1000]
+    counts = {name: study_named(name).settings["paper"].measuring for name in ("text", "lm1b")}
+    assert bound_settings(counts["text"]).delbo_counts == [1, 10, 50, 100, 1000]
+    assert bound_settings(counts["lm1b"]).delbo_counts == [1000]

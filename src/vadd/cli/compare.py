@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 import vadd
-from vadd.cli.comparisons import show_comparison
+from vadd.cli.comparisons import show_results
 from vadd.cli.console import progress_bar
 from vadd.cli.eval import PARTICLES
 from vadd.cli.judge import JudgeOptions
@@ -54,25 +54,20 @@ def compare(
     from vadd.report.tables import bound_table
     from vadd.report.text_tables import quality_table
     from vadd.run.same_data import check_same_data
+    from vadd.studies.comparison import Measurements, Page
     from vadd.studies.comparison import compare as compare_runs
 
     Processes()
     loaded = [vadd.load(run) for run in runs]
     check_same_data(loaded)
+    bounds = BoundSettings(Particles(particles), steps=bound_counts, limit=limit) if bound_counts else None
+    title = "Comparison of " + " and ".join(run.name for run in runs)
+    page = Page(title, "The same measurements for every run, by number of sampling steps.")
     with progress_bar() as progress:
-        comparison = compare_runs(
-            loaded,
-            out,
-            steps=counts,
-            samples=samples,
-            bounds=BoundSettings(Particles(particles), steps=bound_counts, limit=limit) if bound_counts else None,
-            language=judging.open(loaded, progress),
-            title="Comparison of " + " and ".join(run.name for run in runs),
-            introduction="The same measurements for every run, by number of sampling steps.",
-            progress=progress,
-        )
-    tables = [quality_table(comparison.reports)]
+        measurements = Measurements(counts, samples, bounds, language=judging.open(loaded, progress))
+        reports, path = compare_runs(loaded, out, measurements, page, progress=progress)
+    tables = [quality_table(reports)]
     if bound_counts:
-        tables.append(bound_table(comparison.reports))
-    show_comparison(comparison, tables, json)
+        tables.append(bound_table(reports))
+    show_results(tables, [report.to_json() for report in reports], path, json)
     leave()

@@ -1,22 +1,17 @@
-"""How the commands that compare runs end: a table, the numbers for programs, and where the page is."""
+"""The end of commands that compare runs: tables, the numbers for programs, and where the page is."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vadd.cli.console import out_console
+from vadd.files import write_json
 
 if TYPE_CHECKING:
     from vadd.report.tables import Table
-    from vadd.studies.comparison import Comparison
 
 
-def show_comparison(comparison: "Comparison", tables: "list[Table]", json: Path | None) -> None:
-    show_results(tables, [report.to_json() for report in comparison.reports], comparison.page, json)
-
-
-def show_results(tables: "list[Table]", numbers: list[dict[str, Any]], page: Path, json: Path | None) -> None:
-    from vadd.files import write_json
-
+def show_results(tables: "Sequence[Table]", numbers: list[dict[str, Any]], page: Path, json: Path | None) -> None:
     for table in tables:
         table.print(out_console)
     if json is not None:

@@ -1,25 +1,20 @@
 """``vadd demo``."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from vadd.cli.comparisons import show_comparison
-from vadd.cli.console import Narrator
 from vadd.cli.options import JsonOption, OverwriteOption
-
-
-class Toy(StrEnum):
-    checkerboard = "checkerboard"
-    swissroll = "swissroll"
-    circles = "circles"
+from vadd.cli.reproduce import run_study
+from vadd.studies.study import study_named
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/demo"),
-    toy: Annotated[Toy, typer.Option(help="The data to learn.")] = Toy.checkerboard,
+    toy: Annotated[
+        Literal["checkerboard", "swissroll", "circles"], typer.Option(help="The data to learn.")
+    ] = "checkerboard",
     json: JsonOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
@@ -32,8 +27,4 @@ def demo(
       vadd demo
       vadd demo --toy circles --out runs/circles-demo
     """
-    from vadd.report.tables import divergence_table
-    from vadd.studies.toys import demo as run_demo
-
-    comparison = run_demo(toy.value, out, Narrator())
-    show_comparison(comparison, [divergence_table(comparison.reports)], json)
+    run_study(study_named("demo"), {"out": out, "setting": toy, "json": json, "overwrite": overwrite})

@@ -2,189 +2,141 @@
 
 OUT/report.html  OUT/results.json  OUT/tables.md  OUT/figures/quality.png, and a run for each model
 
-All of it is written anew after each model. What was trained and measured before is kept, so a study that was stopped
-goes on where it was; a model that fails is named in the tables and does not stop the others.
+All of it is written anew after each model. What was trained and measured before is kept; a model that fails is named in
+the tables and does not stop the others.
 """
 
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from pydantic import ValidationError
 
-from vadd.core import Particles, Samples
+from vadd.core import Samples
 from vadd.errors import UserError
-from vadd.evaluation import BoundSettings
 from vadd.evaluation.judge import Judge
 from vadd.evaluation.language_judge import LanguageJudge
 from vadd.evaluation.metrics import Distance, FrechetDistance, Metrics, TextMetrics
 from vadd.files import write_json
-from vadd.parallel import is_main
+from vadd.parsing import read_json
 from vadd.progress import Progress, named, note, warn
 from vadd.recipe import COMPARED_ONLY
 from vadd.recipe.building import build_dataset
 from vadd.report.tables import model_label
 from vadd.run.run import Run, load
-from vadd.studies.baseline_page import baselines_section
-from vadd.studies.baseline_rows import Absent, Row, rows_kept, to_json
-from vadd.studies.contenders import Contender, DdpmContender, RunContender
+from vadd.studies.baseline_tables import Row, baseline_tables, baselines_section
+from vadd.studies.comparison import Page, Result, publish
 from vadd.studies.ddpm import ddpm_trained_for
-from vadd.studies.entrants import SETTINGS, BaselineData, Entrant, Setting, entrants_of
 from vadd.studies.equal_time import FIT_SHARE, trained_for
-from vadd.studies.measuring import command_line
-from vadd.studies.publishing import publish
+from vadd.studies.measuring import bound_settings, measuring_of
+from vadd.studies.study import Request, Study
+from vadd.studies.zoo import FIRST, Trained, ZooModel, models_of, trained_ddpm, trained_run
 
-WEIGHED = ("mdlm", "vadd")
-"""The masked models whose candidates are weighed by AR."""
 SHORT_DRAW, MOST_DRAWS = 2.0, 5
 """Draws that take less than so many seconds are repeated so often, to time them."""
 
 
-@dataclass(frozen=True)
-class Baselines:
-    rows: list[Row]
-    absent: list[Absent]
-    page: Path
-
-    def to_json(self) -> list[dict[str, Any]]:
-        return to_json(self.rows, self.absent)
-
-
-def reproduce_baselines(
-    data: BaselineData,
-    out: Path,
-    progress: Progress,
-    *,
-    models: Sequence[str] = (),
-    minutes: float | None = None,
-    steps: Sequence[int] | None = None,
-    samples: int | None = None,
-    overrides: Sequence[str] = (),
-    language: LanguageJudge | None = None,
-    inception: Path | None = None,
-) -> Baselines:
-    """Train what is missing of the ``models`` (by default all), then sample and judge each at every number of steps.
+def compare_zoo(study: Study, request: Request) -> Result:
+    """Train what is missing of the models (by default all), then sample and evaluate each at every number of steps.
 
     Where AR and MDLM or VADD are among them, the masked ones are also weighed by the energy of AR (EDLM).
     """
-    setting = SETTINGS[data]
-    command = command_line(
-        "baselines",
-        overrides=overrides,
-        data=data,
-        models=list(models) or None,
-        minutes=minutes,
-        steps=None if steps is None else list(steps),
-        samples=samples,
-    )
-    if steps is not None:
-        energy_steps = tuple(each for each in steps if each in setting.energy_steps) or tuple(steps)[:1]
-        setting = replace(setting, steps=tuple(steps), energy_steps=energy_steps)
-    if samples is not None:
-        costly = None if setting.costly_samples is None else min(samples, setting.costly_samples)
-        setting = replace(setting, samples=samples, costly_samples=costly)
-    setting = replace(setting, minutes=setting.minutes if minutes is None else minutes)
-    entrants, absent = entrants_of(data, setting, models, overrides)
-    for each in absent:
-        note(f"{each.name} is left out: {each.why}")
-    # Data that are not there are nobody's failure in particular.
-    build_dataset(entrants[0].recipe)
-    study = _Study(data, setting, out, command, absent, progress, inception, language)
-    study.run(entrants)
-    if not study.rows:
-        raise UserError(f"no model could be trained and measured: {study.absent[-1].why}")
-    return Baselines(study.rows, study.absent, study.publish())
+    models, absent = models_of(study, request)
+    kind = models[0].recipe.data.kind
+    if request.judge is not None and kind != "text":
+        raise UserError(f"--judge reads texts; --data {request.setting} has none")
+    if request.inception is not None and kind in ("text", "toy"):
+        raise UserError(f"--inception evaluates images; --data {request.setting} has none")
+    comparison = _Comparison(study, request, absent)
+    for name, why in absent.items():
+        note(f"{name} is left out: {why}")
+    build_dataset(models[0].recipe)  # missing data are not the failure of one model
+    comparison.language = request.open_judge() if kind == "text" else None
+    comparison.run(models)
+    if not comparison.rows:
+        raise UserError(f"no model could be trained and measured: {list(absent.values())[-1]}")
+    return comparison.publish()
 
 
-class _Study:
-    def __init__(
-        self,
-        data: BaselineData,
-        setting: Setting,
-        out: Path,
-        command: str,
-        absent: Sequence[Absent],
-        progress: Progress,
-        inception: Path | None,
-        language: LanguageJudge | None,
-    ) -> None:
-        self.data, self.setting, self.out, self.command, self.progress = data, setting, out, command, progress
-        self.inception, self.language = inception, language
-        self.absent = list(absent)
+class _Comparison:
+    language: LanguageJudge | None = None
+
+    def __init__(self, study: Study, request: Request, absent: dict[str, str]) -> None:
+        zoo = study.settings[request.setting].zoo
+        assert zoo is not None
+        self.study, self.request, self.absent, self.zoo = study, request, absent, zoo
+        self.measuring = measuring_of(study, request)
+        steps = self.measuring.steps
+        self.energy_steps = [count for count in steps if count in zoo.energy_steps] or list(steps[:1])
+        self.seconds = 60 * (zoo.minutes if request.minutes is None else request.minutes)
         self.rows: list[Row] = []
-        self.kept = rows_kept(out / "results.json")
+        self.kept = rows_kept(request.out / "results.json")
         self.judges: dict[int, Judge] = {}
         """By number of samples."""
         self.references: dict[int, float | None] = {}
-        """What held-out examples score."""
+        """The quality of held-out examples."""
 
-    def run(self, entrants: Sequence[Entrant]) -> None:
-        """One after the other, so that there is something to read early."""
+    def run(self, models: list[ZooModel]) -> None:
         runs: dict[str, Run] = {}
-        for entrant in entrants:
-            self._attempt(entrant.label, partial(self._trained, entrant, runs))
-        energy = runs.get("ar")
-        for key in WEIGHED:
-            if energy is not None and key in runs:
-                name = f"EDLM on {model_label(key)}, k = {self.setting.candidates}"
-                self._attempt(name, partial(self._weighed, runs[key], energy, key))
+        for model in models:
+            self._attempt(model.label, partial(self._trained, model, runs))
+        for key in FIRST:
+            if "ar" in runs and key in runs:
+                name = f"EDLM on {model_label(key)}, k = {self.zoo.candidates}"
+                self._attempt(name, partial(self._weighed, runs[key], runs["ar"], model_label(key)))
 
-    def _attempt(self, name: str, contender: Callable[[], Contender]) -> None:
+    def _attempt(self, name: str, trained: Callable[[], Trained]) -> None:
         """Its rows or, where it fails, why."""
         try:
-            self._measure(name, contender())
+            self._measure(name, trained())
         except (UserError, RuntimeError, ArithmeticError, MemoryError) as error:
             warn(f"{name} failed: {error}")
-            self.absent.append(Absent(name, f"failed: {str(error).splitlines()[0] if str(error) else repr(error)}"))
+            self.absent[name] = f"failed: {next(iter(str(error).splitlines()), repr(error))}"
         if self.rows:
             self.publish()
 
-    def _trained(self, entrant: Entrant, runs: dict[str, Run]) -> Contender:
-        seconds, place = 60 * self.setting.minutes, self.out / entrant.folder
-        if entrant.key in COMPARED_ONLY:
-            return DdpmContender(ddpm_trained_for(entrant.recipe, seconds, place, self.progress), self.setting.steps)
-        run = trained_for(entrant.recipe, seconds, place, self.progress)
-        runs[entrant.key] = run
-        return RunContender(run, self.setting.steps)
+    def _trained(self, model: ZooModel, runs: dict[str, Run]) -> Trained:
+        place, progress = self.request.out / f"{model.recipe.name}-{model.key}", self.request.progress
+        if model.key in COMPARED_ONLY:
+            return trained_ddpm(ddpm_trained_for(model.recipe, self.seconds, place, progress), self.measuring.steps)
+        runs[model.key] = trained_for(model.recipe, self.seconds, place, progress)
+        return trained_run(runs[model.key], self.measuring.steps)
 
-    def _weighed(self, run: Run, energy: Run, key: str) -> Contender:
-        weighed = run.with_energy(load(energy.directory.path), self.setting.candidates)
-        return RunContender(weighed, self.setting.energy_steps, model_label(key), energy)
+    def _weighed(self, run: Run, energy: Run, proposal: str) -> Trained:
+        weighed = run.with_energy(load(energy.directory.path), self.zoo.candidates)
+        return trained_run(weighed, self.energy_steps, energy, proposal)
 
-    def _measure(self, name: str, contender: Contender) -> None:
-        told = named(self.progress, name)
-        costly = self.setting.costly_samples if contender.costly else None
-        count = self.setting.samples if costly is None else costly
-        stamp = self._stamp(contender, count)
-        for steps in contender.steps:
-            kept = self.kept.get((name, steps))
-            row = kept if kept is not None and kept.stamp == stamp else None
-            self.rows.append(row or replace(self._row(name, contender, steps, count, told), stamp=stamp))
-            write_json(self.out / "results.json", to_json(self.rows, self.absent))
-
-    def _stamp(self, contender: Contender, count: int) -> str:
+    def _measure(self, name: str, trained: Trained) -> None:
+        count, costly = self.measuring.samples, self.zoo.costly_samples
+        if trained.costly and costly is not None:
+            count = min(count, costly)
         reader = None if self.language is None else repr(self.language.about())
-        decides = [contender.weights, count, self.setting.limit, self.setting.particles, str(self.inception), reader]
-        return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
+        measured = [count, self.measuring.limit, self.measuring.particles, str(self.request.inception), reader]
+        stamp = hashlib.sha256(json.dumps([trained.checksum, *measured]).encode()).hexdigest()[:16]
+        for steps in trained.steps:
+            kept = self.kept.get((name, steps))
+            if kept is None or kept.stamp != stamp:
+                kept = self._row(name, trained, steps, count).model_copy(update={"stamp": stamp})
+            self.rows.append(kept)
+            write_json(self.request.out / "results.json", self.numbers())
 
-    def _row(self, name: str, contender: Contender, steps: int, count: int, progress: Progress) -> Row:
+    def _row(self, name: str, trained: Trained, steps: int, count: int) -> Row:
+        progress = named(self.request.progress, name)
         if count not in self.judges:
-            self.judges[count] = contender.judge(count, self.inception, self.language, progress)
+            self.judges[count] = trained.judge(count, self.request.inception, self.language, progress)
         judge = self.judges[count]
         began = time.process_time()
-        parts, seconds = timed_draw(contender, judge.samples, steps, progress)
-        metrics = contender.judged_by(judge)(torch.cat([part.tokens for part in parts]).numpy(), steps)
+        parts, seconds = timed_draw(trained, judge.samples, steps, progress)
+        metrics = trained.adapt(judge)(torch.cat([part.tokens for part in parts]).numpy(), steps)
         if count not in self.references:
-            self.references[count] = reference_of(judge, metrics, contender.held_out)
-        nats, stderr, valid = self._bound(contender, steps, progress)
+            self.references[count] = reference_of(judge, metrics, trained)
         return Row(
-            model=contender.model,
+            model=trained.model,
             name=name,
             steps=steps,
             evaluations=sum(part.evaluations for part in parts) / len(parts),
@@ -192,70 +144,77 @@ class _Study:
             seconds=seconds / judge.samples,
             metrics=metrics.to_json(),
             measure=measure_of(metrics),
-            nats=nats,
-            nats_stderr=stderr,
-            bound_valid=valid,
-            training_steps=contender.training_steps,
-            parameters=contender.parameters,
-            exact_sampler=contender.exact,
+            **self._bound(trained, steps, progress),
+            training_steps=trained.training_steps,
+            parameters=trained.parameters,
+            exact_sampler=trained.exact,
             samples=judge.samples,
             reference=self.references[count],
-            training_seconds=contender.training_seconds,
+            training_seconds=trained.training_seconds,
             measuring_seconds=time.process_time() - began,
         )
 
-    def _bound(
-        self, contender: Contender, steps: int, progress: Progress
-    ) -> tuple[float | None, float | None, bool | None]:
-        """Nats, standard error, and whether they bound the likelihood of this sampler."""
-        for row in self.rows:  # that of a proposal is known
-            if (row.name, row.steps) == (contender.proposal, steps):
-                return row.nats, row.nats_stderr, False
-        particles = Particles(self.setting.particles)
-        found = contender.bound(BoundSettings(particles, steps=[steps], limit=self.setting.limit), progress)
-        return (None, None, None) if found is None else (found.nats, found.stderr, found.valid)
+    def _bound(self, trained: Trained, steps: int, progress: Progress) -> dict[str, Any]:
+        for row in self.rows:
+            if (row.name, row.steps) == (trained.proposal, steps):
+                return {"nats": row.nats, "nats_stderr": row.nats_stderr, "bound_valid": False}
+        if trained.bound is None:
+            return {}
+        settings = bound_settings(self.measuring.model_copy(update={"bound_steps": (steps,)}))
+        bound = trained.bound(settings, progress)
+        return {"nats": bound.nats, "nats_stderr": bound.stderr, "bound_valid": bound.valid}
 
-    def publish(self) -> Path:
-        numbers, page = to_json(self.rows, self.absent), self.out / "report.html"
-        if not is_main():
-            return page
-        section = baselines_section(self.rows, self.absent, self.out, self.command, quoted=self.data == "toys")
-        return publish(self.out, f"The zoo on {self.data}", self._introduction(), [section], numbers)
+    def numbers(self) -> list[dict[str, Any]]:
+        absent = [{"name": name, "absent": why} for name, why in self.absent.items()]
+        return [*(row.to_json() for row in self.rows), *absent]
 
-    def _introduction(self) -> str:
+    def publish(self) -> Result:
         measuring = sum(row.measuring_seconds for row in self.rows)
         reader = "" if self.language is None else f" Texts were read by {self.language.about().name}."
-        return (
-            f"Every model learned the same examples for {60 * self.setting.minutes:.3g} s of processor time; where the "
-            f"prior of a latent is learned, its fit has {FIT_SHARE:.0%} of it. The likelihood of AR is exact; all "
-            f"others are bounds for the sampler with T steps, and those of EDLM are its proposal's. Drawing, judging "
-            f"and bounding took {measuring / 60:.1f} minutes of processor time besides.{reader}"
+        introduction = (
+            f"Every model learned the same examples for {self.seconds:.3g} s of processor time; where the prior of a "
+            f"latent is learned, its fit has {FIT_SHARE:.0%} of it. The likelihood of AR is exact; all others are "
+            "bounds for the sampler with T steps, and those of EDLM are its proposal's. Drawing, evaluating and "
+            f"bounding took {measuring / 60:.1f} minutes of processor time besides.{reader}"
         )
+        setting, out = self.request.setting, self.request.out
+        command = f"vadd reproduce {self.study.name} --data {setting}"
+        page = Page(self.study.title.format(setting=setting), introduction, command)
+        section = baselines_section(self.rows, self.absent, out, page, quoted=setting == "toys")
+        return publish(out, page, [section], baseline_tables(self.rows, self.absent), self.numbers())
 
 
-def timed_draw(contender: Contender, count: int, steps: int, progress: Progress) -> tuple[list[Samples], float]:
+def rows_kept(file: Path) -> dict[tuple[str, int], Row]:
+    """Rows that were measured before, by name and number of steps; what cannot be read is measured again."""
+    try:
+        rows = [Row(**entry) for entry in read_json(file) if "absent" not in entry]
+    except (OSError, ValueError, TypeError, ValidationError):
+        return {}
+    return {(row.name, row.steps): row for row in rows}
+
+
+def timed_draw(trained: Trained, count: int, steps: int, progress: Progress) -> tuple[list[Samples], float]:
     """Samples, and the processor time that they take; short draws are repeated and the fastest counts."""
-    fastest, spent, drawn = float("inf"), 0.0, 0
-    while not drawn or (spent < SHORT_DRAW and drawn < MOST_DRAWS):
+    times: list[float] = []
+    while not times or (sum(times) < SHORT_DRAW and len(times) < MOST_DRAWS):
         began = time.process_time()
-        parts = contender.draw(count, steps, progress)
-        taken = time.process_time() - began
-        fastest, spent, drawn = min(fastest, taken), spent + taken, drawn + 1
-    return parts, fastest
+        parts = trained.draw(count, steps, progress)
+        times.append(time.process_time() - began)
+    return parts, min(times)
 
 
-def reference_of(judge: Judge, metrics: Metrics, held_out: Tensor) -> float | None:
-    """What held-out examples score, as many as samples or all there are."""
+def reference_of(judge: Judge, metrics: Metrics, trained: Trained) -> float | None:
+    """The quality of held-out examples, as many as samples or all there are."""
     if judge.real_text is not None:
         return judge.real_text.metrics.judge_bits
     if isinstance(metrics, FrechetDistance) and not judge.of_labels:  # whose floor is that of all held-out examples
-        found = judge(held_out[: judge.samples].numpy(), 0)
-        return found.value if isinstance(found, Distance) else None
+        metrics_of_data = judge(trained.data.test[: judge.samples].numpy(), 0)
+        return metrics_of_data.value if isinstance(metrics_of_data, Distance) else None
     return metrics.floor if isinstance(metrics, Distance) else None
 
 
 def measure_of(metrics: Metrics) -> str | None:
-    """Which of the numbers is the one to compare by."""
+    """The name of the number to compare by."""
     if isinstance(metrics, TextMetrics):
         return None if metrics.judge_bits is None else "judge_bits"
     return metrics.name if isinstance(metrics, Distance) else None

@@ -30,14 +30,13 @@ from vadd.parsing import read_json
 from vadd.progress import Progress
 from vadd.recipe import Recipe
 from vadd.recipe.building import build_dataset, build_model
-from vadd.run.checkpoint import TrainingState, checkpoint_bytes, read_checkpoint, write_checkpoint
+from vadd.run.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from vadd.run.directory import RunDirectory
-from vadd.studies.equal_time import Lengths, steps_of, timed_recipe
+from vadd.studies.equal_time import steps_in, timed
 from vadd.training.display import TrainingDisplay
 from vadd.training.ema import Ema
 from vadd.training.interrupt import StopRequest
 from vadd.training.optimizer import Stepper
-from vadd.words import size_in_memory
 
 LEVELS = 1000
 """Of the noise, in training."""
@@ -90,8 +89,7 @@ def channels_for(shape: Sequence[int], wanted: int) -> int:
     for channels in range(CHANNEL_STEP, 1024, CHANNEL_STEP):
         with torch.device("meta"):
             off = weights_of(build_unet(shape, channels)) - wanted
-        if abs(off) < error:
-            best, error = channels, abs(off)
+        best, error = (channels, abs(off)) if abs(off) < error else (best, error)
         if off > 0:
             break
     return best
@@ -135,8 +133,6 @@ class Ddpm:
         """
         if not 1 <= steps <= LEVELS:
             raise UserError(f"DDPM samples in 1 to {LEVELS} steps, not {steps}")
-        if count < 1:
-            raise UserError(f"the number of samples must be at least 1, not {count}")
         height, width, planes = self.data.shape
         device = next(self.network.parameters()).device
         drawn = []
@@ -145,11 +141,10 @@ class Ddpm:
             generators = [step_generator(seed, SAMPLING, row) for row in rows]
             x = torch.stack([torch.randn(planes, height, width, generator=each) for each in generators]).to(device)
             scheduler = _sampling_scheduler(steps)
-            scheduler.set_timesteps(steps)
             for number, level in enumerate(scheduler.timesteps):
                 progress(f"sampling in {steps} steps", first * steps + number * len(rows), count * steps)
-                found = self.network(x, level).sample
-                x = scheduler.step(found, level, x, generator=generators).prev_sample
+                noise = self.network(x, level).sample
+                x = scheduler.step(noise, level, x, generator=generators).prev_sample
             drawn.append(to_values(x, self.data))
         return Samples(torch.cat(drawn), evaluations=steps, sequences=count * steps)
 
@@ -157,10 +152,11 @@ class Ddpm:
 def _sampling_scheduler(steps: int) -> Any:
     from diffusers import DDIMScheduler, DDPMScheduler
 
-    if steps == LEVELS:
-        return DDPMScheduler(num_train_timesteps=LEVELS)
-    # Trailing: the first step is at the last level, which is noise and nothing else, also where there is one only.
-    return DDIMScheduler(num_train_timesteps=LEVELS, timestep_spacing="trailing")
+    # Trailing: the first step is at the last level, which is nothing but noise, also where it is the only one.
+    ddpm, ddim = {"num_train_timesteps": LEVELS}, {"num_train_timesteps": LEVELS, "timestep_spacing": "trailing"}
+    scheduler = DDPMScheduler(**ddpm) if steps == LEVELS else DDIMScheduler(**ddim)
+    scheduler.set_timesteps(steps)
+    return scheduler
 
 
 class DdpmTrainer:
@@ -189,8 +185,8 @@ class DdpmTrainer:
         levels = torch.randint(LEVELS, (len(x0),), generator=generator)
         noised = self.noising.add_noise(x0, noise, levels)
         self.stepper.zero_grad()
-        found = self.network(noised.to(self.device), levels.to(self.device)).sample
-        loss = F.mse_loss(found, noise.to(self.device))
+        predicted = self.network(noised.to(self.device), levels.to(self.device)).sample
+        loss = F.mse_loss(predicted, noise.to(self.device))
         loss.backward()  # type: ignore[no-untyped-call]
         self.ema.update(step, self.stepper.step(step, loss.detach()))
 
@@ -210,61 +206,51 @@ def ddpm_trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progr
     data = build_dataset(recipe)
     if data.kind.name != "image":
         raise UserError(f"DDPM is for images; the examples of {recipe.name} have the shape {data.shape}")
-    described = _described(recipe, data)
-    known = _known(path, described)
-    channels = channels_for(data.shape, wanted_weights(recipe, data)) if known is None else int(known["channels"])
+    settings = {
+        "seed": recipe.seed,
+        "data": recipe.data.model_dump(mode="json"),
+        "data_sha256": data.fingerprint(),
+        "training": recipe.training.model_dump(mode="json", exclude={"steps"}),
+        "levels": LEVELS,
+    }
+    known = _known(path, settings)
     if known is None:
+        channels = channels_for(data.shape, wanted_weights(recipe, data))
         progress(f"how fast {recipe.name} ddpm is")
-        steps = steps_of(DdpmTrainer(recipe, data, channels).step, seconds)
+        known = {**settings, "channels": channels}
+        known["steps"] = steps_in(DdpmTrainer(recipe, data, channels).step, seconds)
         path.mkdir(parents=True, exist_ok=True)
-        write_json(path / DESCRIPTION, {**described, "channels": channels, "steps": steps})
-    else:
-        steps = int(known["steps"])
+        write_json(path / DESCRIPTION, known)
+    recipe = recipe.with_values(timed(int(known["steps"])).items())
     with held_by_main_process(RunDirectory(path).lock):
-        return _finished(DdpmTrainer(timed_recipe(recipe, Lengths(steps)), data, channels), steps, path)
+        return _finished(DdpmTrainer(recipe, data, int(known["channels"])), known, path)
 
 
-def _finished(trainer: DdpmTrainer, steps: int, path: Path) -> Ddpm:
+def _finished(trainer: DdpmTrainer, known: dict[str, Any], path: Path) -> Ddpm:
     """The rest of the training."""
-    start = 0
+    start, steps = 0, int(known["steps"])
     if (path / CHECKPOINT).is_dir():
         state = read_checkpoint(path / CHECKPOINT)
         trainer.restore(state)
         start = state.step
-    about = (
-        f"{weights_of(trainer.network):,} parameters; {steps:,} steps of batch {trainer.batch}; "
-        f"{size_in_memory(checkpoint_bytes(trainer.network))} a checkpoint"
-    )
+    about = f"{weights_of(trainer.network):,} parameters; {steps:,} steps of batch {trainer.batch}"
     began, step = time.process_time(), start
     with StopRequest() as stop, TrainingDisplay(f"{trainer.recipe.name} ddpm", about, start, steps) as display:
         while step < steps and not stop.asked:
             trainer.step(step)
             step += 1
             display.advance(step)
-    description = dict(read_json(path / DESCRIPTION))
-    seconds = float(description.get("seconds", 0.0)) + time.process_time() - began
+    seconds = float(known.get("seconds", 0.0)) + time.process_time() - began
     if step > start:
         write_checkpoint(path / CHECKPOINT, trainer.state(step))
-        write_json(path / DESCRIPTION, {**description, "seconds": seconds})
+        write_json(path / DESCRIPTION, {**known, "seconds": seconds})
     if step < steps:
         raise Interrupted(f"stopped at step {step}, saved in {path}")
     return Ddpm(trainer.ema.averaged, trainer.data, steps, seconds, path / CHECKPOINT)
 
 
-def _described(recipe: Recipe, data: DiscreteDataset) -> dict[str, Any]:
-    """What a training depends on, as JSON gives it back; its length is measured."""
-    training = recipe.training.model_dump(mode="json", exclude={"steps"})
-    return {
-        "seed": recipe.seed,
-        "data": recipe.data.model_dump(mode="json"),
-        "data_sha256": data.fingerprint(),
-        "training": training,
-        "levels": LEVELS,
-    }
-
-
-def _known(path: Path, described: dict[str, Any]) -> dict[str, Any] | None:
-    """What is said of a training that was begun in ``path``, which must be of the same kind."""
+def _known(path: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
+    """The description of a training that was begun in ``path``, which must have the same settings."""
     file = path / DESCRIPTION
     if not file.exists():
         if RunDirectory(path).is_run():
@@ -275,7 +261,7 @@ def _known(path: Path, described: dict[str, Any]) -> dict[str, Any] | None:
         int(known["channels"]), int(known["steps"]), float(known.get("seconds", 0.0))
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{file} is damaged; remove {path} to train anew") from None
-    for key, value in described.items():
+    for key, value in settings.items():
         if known.get(key) != value:
             raise UserError(f"{path} was trained with another {key}; choose another --out")
     return known

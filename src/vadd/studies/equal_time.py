@@ -1,4 +1,4 @@
-"""Trainings of equal length in processor time: how many steps a recipe takes in so much of it, measured before it
+"""Trainings of equal length in processor time: how many steps a recipe makes in so much of it, measured before it
 starts. Seconds on the clock would depend on what else the machine is doing.
 
 A prior that is fitted after the training has its share of the time: see :data:`FIT_SHARE`.
@@ -6,9 +6,9 @@ A prior that is fitted after the training has its share of the time: see :data:`
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 
@@ -22,7 +22,7 @@ from vadd.recipe import Recipe, Training
 from vadd.recipe.building import build_dataset
 from vadd.run.directory import RunDirectory, step_of
 from vadd.run.run import Run
-from vadd.studies.ensure import ensure_trained
+from vadd.studies.trainings import finished_run
 from vadd.training.ema import Ema
 from vadd.training.loop import Trainer
 from vadd.training.optimizer import Stepper
@@ -41,11 +41,11 @@ READING_SHARE = 0.5
 FEWEST_FIT_STEPS, FEWEST_EXAMPLES = 50, 1000
 SPENT = "processor-time.json"
 READ_TIMED = 2
-"""Calls of the recognition model that tell how fast it reads."""
+"""Calls of the recognition model that measure how fast it reads."""
 
 
 def seconds_each(step: Callable[[int], object], seconds: float) -> float:
-    """Processor time of one call of ``step``, which is told its number; ``seconds`` are those of the whole work."""
+    """Processor time of one call of ``step``, which gets its number; ``seconds`` are those of the whole work."""
     for number in range(WARM_UP):
         step(number)
     began, taken, spent = time.process_time(), 0, 0.0
@@ -56,46 +56,43 @@ def seconds_each(step: Callable[[int], object], seconds: float) -> float:
     return spent / taken
 
 
-def steps_of(step: Callable[[int], object], seconds: float) -> int:
+def steps_in(step: Callable[[int], object], seconds: float) -> int:
     """How many times ``step`` can be called in so much processor time."""
     return max(1, round(seconds / seconds_each(step, seconds)))
 
 
-@dataclass(frozen=True)
-class Lengths:
-    """What a recipe is given of the time."""
-
-    steps: int
-    fit_steps: int | None = None
-    """Of a learned prior."""
-    fit_examples: int | None = None
-
-
-def lengths_in(recipe: Recipe, seconds: float) -> Lengths:
-    """As much as takes so much processor time here, from a pilot of a few steps."""
+def lengths_in(recipe: Recipe, seconds: float) -> dict[str, Any]:
+    """The values of the recipe that make it take so much processor time here, from a pilot of a few steps."""
     data = build_dataset(recipe)
     fits = recipe.has_latent and recipe.latent.prior != "normal"
     with TemporaryDirectory() as place:
         directory = RunDirectory(Path(place) / "pilot")
         directory.create(recipe)
         trainer = Trainer(recipe, directory, data)
-        if not fits:
-            return Lengths(steps_of(trainer.step, seconds))
-        steps = steps_of(trainer.step, seconds * (1 - FIT_SHARE))
-        return Lengths(steps, *_fit_in(recipe, trainer.ema.averaged, data, seconds * FIT_SHARE))
+        lengths = timed(steps_in(trainer.step, seconds * (1 - FIT_SHARE) if fits else seconds))
+        return lengths | (_fit_in(recipe, trainer.ema.averaged, data, seconds * FIT_SHARE) if fits else {})
 
 
-def _fit_in(recipe: Recipe, model: MaskedDiffusion, data: DiscreteDataset, seconds: float) -> tuple[int, int]:
-    """How many steps the fit of a prior takes in so much processor time, and how many examples it reads before."""
+def timed(steps: int) -> dict[str, Any]:
+    """A training of this length, saved seldom and evaluated at the end only: that takes time too."""
+    return {
+        "training.steps": steps,
+        "training.evaluate_every": steps,
+        "training.checkpoint_every": max(1, steps // 5),
+        "training.keep_checkpoints": 1,
+    }
+
+
+def _fit_in(recipe: Recipe, model: MaskedDiffusion, data: DiscreteDataset, seconds: float) -> dict[str, Any]:
+    """How many steps the fit of a prior makes in so much processor time, and how many examples it reads before."""
     settings, rows = recipe.latent.flow, recipe.network.rows_at_once
     some = data.train[: READ_TIMED * rows]
     posteriors_of(model, some[:1], rows)
     began = time.process_time()
     posteriors_of(model, some, rows)
     each = (time.process_time() - began) / len(some)
-    judged = min(len(data.test), JUDGED)
-    affordable = max(FEWEST_EXAMPLES, round(READING_SHARE * seconds / each) - judged)
-    examples = min(affordable, settings.examples)
+    held_out = min(len(data.test), JUDGED)
+    examples = min(max(FEWEST_EXAMPLES, round(READING_SHARE * seconds / each) - held_out), settings.examples)
     with torch.random.fork_rng(devices=[]):
         prior = recipe.latent.build_prior(recipe.network, data.kind, conditional=False).to(model.device)
     stepper = Stepper(prior, Training(learning_rate=settings.learning_rate, clip=5.0), Processes())
@@ -110,47 +107,32 @@ def _fit_in(recipe: Recipe, model: MaskedDiffusion, data: DiscreteDataset, secon
         loss.backward()  # type: ignore[no-untyped-call]
         ema.update(number, stepper.step(0, loss))
 
-    left = seconds - each * (min(len(data.train), examples) + judged)
-    return max(FEWEST_FIT_STEPS, round(left / seconds_each(step, seconds))), examples
-
-
-def timed_recipe(recipe: Recipe, lengths: Lengths) -> Recipe:
-    """Of this length, saved seldom and judged at the end only: that takes time too."""
-    changes = {
-        "steps": lengths.steps,
-        "evaluate_every": lengths.steps,
-        "checkpoint_every": max(1, lengths.steps // 5),
-        "keep_checkpoints": 1,
-    }
-    timed = recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)})
-    if lengths.fit_steps is None:
-        return timed
-    flow = recipe.latent.flow.model_copy(update={"steps": lengths.fit_steps, "examples": lengths.fit_examples})
-    return timed.model_copy(update={"latent": recipe.latent.model_copy(update={"flow": flow})})
+    left = seconds - each * (min(len(data.train), examples) + held_out)
+    steps = max(FEWEST_FIT_STEPS, round(left / seconds_each(step, seconds)))
+    return {"latent.flow.steps": steps, "latent.flow.examples": examples}
 
 
 def trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progress) -> Run:
     """The finished run in ``path``. One that was begun before keeps its lengths."""
-    directory = RunDirectory(path)
+    directory, finished = RunDirectory(path), False
     if directory.is_run():
         known = directory.recipe()
         flow = known.latent.flow
-        lengths = Lengths(known.training.steps, flow.steps, flow.examples)
-        if known.training.steps in map(step_of, directory.checkpoints()):
-            return ensure_trained(timed_recipe(recipe, lengths), path)
+        lengths = timed(known.training.steps) | {"latent.flow.steps": flow.steps, "latent.flow.examples": flow.examples}
+        finished = known.training.steps in map(step_of, directory.checkpoints())
     else:
         progress(f"how fast {recipe.name} {recipe.model} is")
         lengths = lengths_in(recipe, seconds)
     before, began = processor_seconds(path) or 0.0, time.process_time()
     try:
-        return ensure_trained(timed_recipe(recipe, lengths), path)
+        return finished_run(recipe.with_values(lengths.items()), path)
     finally:
-        if directory.is_run():
+        if directory.is_run() and not finished:
             write_json(path / SPENT, {"seconds": before + time.process_time() - began})
 
 
 def processor_seconds(path: Path) -> float | None:
-    """What the training in ``path`` took, its start, its judgement and the fit of a prior included."""
+    """What the training in ``path`` took, its start, its evaluation and the fit of a prior included."""
     try:
         return float(read_json(path / SPENT)["seconds"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -30,14 +30,14 @@ COUNTED = 8
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
-def fitted(recipe: Recipe, data: DiscreteDataset, beside: Recipe | None = None) -> Recipe:
-    """The recipe, changed only in how it is computed, so that it fits, also with the weights of another training
-    ``beside`` it; says what it chose.
+def fitted(recipe: Recipe, data: DiscreteDataset, other: Recipe | None = None) -> Recipe:
+    """The recipe, changed only in how it is computed, so that it fits, also together with the weights of an ``other``
+    training; prints what it chose.
     """
     processes = Processes()
     available = available_memory(processes.device)
-    if beside is not None:
-        weights = held_bytes(model_on_meta(beside, replace(data.kind, pad=None)), beside, processes, 0)
+    if other is not None:
+        weights = held_bytes(model_on_meta(other, replace(data.kind, pad=None)), other, processes, 0)
         available = max(0, available - weights)
     counted: dict[bool, float] = {}  # by checkpointing: counting takes seconds for large networks
     for choice in choices(recipe, processes):
@@ -78,16 +78,16 @@ def choices(recipe: Recipe, processes: Processes) -> Iterator[Recipe]:
                     yield recipe.with_overrides([*way, f"training.accumulate={count}"])
 
 
-def bytes_of_example(recipe: Recipe, format: Kind) -> float:
+def bytes_of_example(recipe: Recipe, kind: Kind) -> float:
     """What the backward pass needs of one example, in float32."""
-    return training_cost(model_on_meta(recipe, replace(format, pad=None)), recipe, COUNTED).remembered
+    return training_cost(model_on_meta(recipe, replace(kind, pad=None)), recipe, COUNTED).remembered
 
 
-def needed_bytes(recipe: Recipe, format: Kind, processes: Processes, each: float) -> int:
+def needed_bytes(recipe: Recipe, kind: Kind, processes: Processes, each: float) -> int:
     """On one device, as ``vadd plan`` counts; what is drawn for the whole batch lies on the host."""
-    format = replace(format, pad=None)  # whether pads are scored changes nothing here
-    model = model_on_meta(recipe, format)
-    drawn = drawn_bytes(recipe, format) if processes.device.type == "cpu" else 0
+    kind = replace(kind, pad=None)  # whether pads are scored changes nothing here
+    model = model_on_meta(recipe, kind)
+    drawn = drawn_bytes(recipe, kind) if processes.device.type == "cpu" else 0
     return held_bytes(model, recipe, processes, rows_of(recipe, processes.count) * each) + drawn
 
 

@@ -24,6 +24,7 @@ from vadd.studio.views import NOTHING, card, cards, table
 STEPS = (1, 2, 4, 8, 16, 32)
 PARTICLES = 16
 MOST_WAITING = 4
+INTRODUCTION = "The same measurements for every run, by number of sampling steps."
 RESULTS, REPORT, FIGURES = "results.json", "report.html", "figures"
 SHOWN_FIGURES = {
     "divergence": "Distance from the data",
@@ -105,23 +106,16 @@ class Comparisons:
     def _work(self, job: Job, runs: Sequence[Run], steps: Sequence[int], samples: int, examples: int) -> None:
         from vadd.core import Particles
         from vadd.evaluation import BoundSettings
-        from vadd.studies.comparison import compare
+        from vadd.studies.comparison import Measurements, Page, compare
 
         with self._turn:
             if job.ended:
                 return
             job.state = "running"
             try:
-                compare(
-                    runs,
-                    job.out,
-                    steps=steps,
-                    samples=samples,
-                    bounds=BoundSettings(Particles(PARTICLES), steps=list(steps), limit=examples),
-                    title="Comparison of " + " and ".join(job.names),
-                    introduction="The same measurements for every run, by number of sampling steps.",
-                    progress=job.progress,
-                )
+                bounds = BoundSettings(Particles(PARTICLES), steps=list(steps), limit=examples)
+                page = Page("Comparison of " + " and ".join(job.names), INTRODUCTION)
+                compare(runs, job.out, Measurements(steps, samples, bounds), page, progress=job.progress)
             except CancelledError:
                 shutil.rmtree(job.out, ignore_errors=True)
                 job.state, job.said = "cancelled", "cancelled; what was computed until then is not kept"

@@ -15,7 +15,8 @@ from vadd.core import Objective
 from vadd.errors import Interrupted, UserError
 from vadd.recipe import Recipe
 from vadd.run.directory import RunDirectory
-from vadd.studies.ensure import both_models, ensure_trained
+from vadd.studies.study import Request, study_named
+from vadd.studies.trainings import finished_run, trainings_of
 from vadd.training.loop import Trainer
 
 
@@ -27,10 +28,10 @@ def refuse_to_train(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_missing_is_trained_and_then_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = ensure_trained(tiny_recipe(), tmp_path / "run")
+    first = finished_run(tiny_recipe(), tmp_path / "run")
     log = (tmp_path / "run/metrics.jsonl").read_bytes()
     refuse_to_train(monkeypatch)
-    second = ensure_trained(tiny_recipe(), tmp_path / "run")
+    second = finished_run(tiny_recipe(), tmp_path / "run")
     assert torch.equal(first.sample(50), second.sample(50))
     assert (tmp_path / "run/metrics.jsonl").read_bytes() == log
 
@@ -50,36 +51,36 @@ def test_an_interrupted_training_is_told_and_continued(
     with monkeypatch.context() as patched:
         patched.setattr(Trainer, "step", step)
         with pytest.raises(Interrupted, match=f"stopped at step {stopped_at}, saved in {tmp_path / 'run'}"):
-            ensure_trained(tiny_recipe(), tmp_path / "run")
+            finished_run(tiny_recipe(), tmp_path / "run")
     assert RunDirectory(tmp_path / "run").checkpoints()[-1].name == f"step-{stopped_at:08}"
-    continued = ensure_trained(tiny_recipe(), tmp_path / "run")
-    whole = ensure_trained(tiny_recipe(), tmp_path / "whole")
+    continued = finished_run(tiny_recipe(), tmp_path / "run")
+    whole = finished_run(tiny_recipe(), tmp_path / "whole")
     assert torch.equal(continued.sample(50), whole.sample(50))
 
 
 def test_a_run_of_another_recipe_is_refused_and_kept(tmp_path: Path) -> None:
     RunDirectory(tmp_path / "run").create(tiny_recipe())
     with pytest.raises(UserError, match=r"trained with another recipe \(seed was 0, now 1\)"):
-        ensure_trained(tiny_recipe("seed=1"), tmp_path / "run")
+        finished_run(tiny_recipe("seed=1"), tmp_path / "run")
     assert RunDirectory(tmp_path / "run").recipe() == tiny_recipe()
 
 
 def test_what_a_run_writes_and_how_often_is_not_another_recipe_but_its_length_is(tmp_path: Path) -> None:
-    first = ensure_trained(tiny_recipe(), tmp_path / "run")
-    again = ensure_trained(tiny_recipe("training.log_every=1", "training.keep_checkpoints=2"), tmp_path / "run")
+    first = finished_run(tiny_recipe(), tmp_path / "run")
+    again = finished_run(tiny_recipe("training.log_every=1", "training.keep_checkpoints=2"), tmp_path / "run")
     assert torch.equal(first.sample(20), again.sample(20))
     longer = tiny_recipe(f"training.steps={tiny_recipe().training.steps + 1}")
     with pytest.raises(UserError, match=r"another recipe \(training.steps was"):
-        ensure_trained(longer, tmp_path / "run")
+        finished_run(longer, tmp_path / "run")
 
 
 def test_a_run_in_bfloat16_is_the_same_recipe_and_stays_what_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     half = tiny_recipe("training.precision=bfloat16", "training.accumulate=2", "training.steps=4")
-    ensure_trained(half, tmp_path / "run")
+    finished_run(half, tmp_path / "run")
     refuse_to_train(monkeypatch)
-    again = ensure_trained(tiny_recipe("training.steps=4", "sampling.grid=cosine"), tmp_path / "run")
+    again = finished_run(tiny_recipe("training.steps=4", "sampling.grid=cosine"), tmp_path / "run")
     assert again.recipe.training.precision == "bfloat16"
     assert again.recipe.training.accumulate == 2
     assert again.recipe.sampling.grid == "cosine"
@@ -88,7 +89,7 @@ def test_a_run_in_bfloat16_is_the_same_recipe_and_stays_what_it_is(
 @pytest.mark.parametrize("change", ["model=mdlm", "name=other", "sampling.latent_policy=fixed", "latent.prior=flow"])
 def test_changes_that_contradict_the_comparison_are_refused(change: str) -> None:
     with pytest.raises(UserError, match=f"{change} contradicts what is compared"):
-        both_models("circles", ["seed=4", change])
+        trainings_of(study_named("toys"), Request(out=Path("out"), setting="cpu", overrides=["seed=4", change]))
 
 
 def only_the_main_process_creates(path: Path, recipe: Recipe) -> None:
@@ -100,7 +101,7 @@ def only_the_main_process_creates(path: Path, recipe: Recipe) -> None:
         undisturbed(self, *arguments, **named)
 
     RunDirectory.create = create  # type: ignore[method-assign]
-    assert ensure_trained(recipe, path).sample(3).shape == (3, 2)
+    assert finished_run(recipe, path).sample(3).shape == (3, 2)
 
 
 def test_several_processes_make_one_run_and_find_it_again(tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_several_processes_make_one_run_and_find_it_again(tmp_path: Path) -> Non
 
 def refused(path: Path, recipe: Recipe) -> None:
     with pytest.raises(UserError, match="trained with another recipe"):
-        ensure_trained(recipe, path)
+        finished_run(recipe, path)
 
 
 def test_a_run_of_another_recipe_is_refused_by_every_process(tmp_path: Path) -> None:
@@ -122,7 +123,9 @@ def test_a_run_of_another_recipe_is_refused_by_every_process(tmp_path: Path) -> 
 
 
 def test_both_models_share_everything_but_the_model() -> None:
-    mdlm, vadd = both_models("circles", ["seed=4"])
+    request = Request(out=Path("out"), setting="cpu", overrides=["seed=4"])
+    (mdlm, first), (vadd, second), *_ = trainings_of(study_named("toys"), request)
     assert (mdlm.model, vadd.model) == ("mdlm", "vadd")
     assert mdlm == vadd.with_overrides(["model=mdlm"])
     assert vadd.seed == 4
+    assert [first, second] == [Path("out/checkerboard-mdlm"), Path("out/checkerboard-vadd")]

@@ -12,14 +12,22 @@ from vadd.core.health import LatentHealth
 from vadd.evaluation.metrics import InceptionDistance, TextMetrics
 from vadd.evaluation.reports import JudgedCorpus, JudgeReport, LikelihoodReport, RunReport, StepResult
 from vadd.report.tables import Table
-from vadd.studies.beside import kinship_notes
-from vadd.studies.images import bits_table, fid_table
-from vadd.studies.paper import CORPORA, FID_IMAGES
-from vadd.studies.text import ratio_table, text_likelihoods
-from vadd.studies.toys import toy_tables
+from vadd.studies.study import Published, study_named
+from vadd.studies.tables import (
+    bits_table,
+    difference_notes,
+    fid_table,
+    ratio_tables,
+    recognition_tables,
+    text_likelihood_tables,
+    toy_tables,
+)
 from vadd.studies.zero_shot import zero_shot_tables
 
 COUNTS = st.integers(1, 5000)
+PAPER = {name: study_named(name).published for name in ("toys", "mnist", "cifar10", "text", "lm1b", "zero-shot")}
+ZERO_SHOT, FID = PAPER["zero-shot"], PAPER["cifar10"]
+CORPORA, FID_IMAGES = ZERO_SHOT.columns, FID.samples
 LATENT = LatentHealth(kl_all_masked=1.0, kl_average=0.5, kl_per_dimension=(1.0,), active_units=1)
 
 
@@ -43,9 +51,12 @@ def reports(draw: st.DrawFn, /, model: str, **more: Any) -> RunReport:
 
 
 def tables(mdlm: RunReport, vadd: RunReport, kind: str) -> list[Table]:
+    both = [mdlm, vadd]
     if kind in ("mnist", "cifar10"):
-        return [bits_table(kind, [mdlm, vadd])]
-    return [text_likelihoods([mdlm, vadd])] if kind != "toys" else toy_tables([mdlm, vadd])[1:]
+        return bits_table(both, PAPER[kind])
+    if kind == "toys":
+        return toy_tables(both, PAPER["toys"])[1:]
+    return text_likelihood_tables(both, PAPER["lm1b" if kind == "lm1b" else "text"])[:1]
 
 
 @pytest.mark.parametrize("kind", ["mnist", "cifar10", "lm1b", "openwebtext", "other", "toys"])
@@ -90,7 +101,7 @@ def test_what_was_computed_otherwise_or_learnt_otherwise_is_noted() -> None:
         run_report("mdlm", published_recipe="mnist", unlike_it=keys),
         run_report("vadd", published_recipe="mnist", how_computed=("training.precision=bfloat16",)),
     ]
-    first, second = kinship_notes(found)
+    first, second = difference_notes(found)
     assert first.startswith("Unlike the paper's recipe mnist, MDLM: key0=1 instead of 2")
     assert first.endswith("and 2 keys more.")
     assert second == "VADD computed with training.precision=bfloat16."
@@ -106,7 +117,7 @@ def images(draw: st.DrawFn, /, model: str) -> RunReport:
 @given(data=st.data())
 def test_every_row_of_fid_says_of_how_many_images(data: st.DataObject) -> None:
     found = [data.draw(images(model)) for model in ("mdlm", "vadd")]
-    for row in fid_table(found).rows:
+    for row in fid_table(found, FID)[0].rows:
         assert str(row[0]).endswith(" images")
         assert str(row[0]).endswith(f" {FID_IMAGES} images") is ("the paper" in str(row[0])) or FID_IMAGES in (
             report.samples for report in found
@@ -130,7 +141,7 @@ def test_every_zero_shot_number_says_what_it_is(data: st.DataObject) -> None:
         corpora = tuple(JudgedCorpus(f"{name}.txt", name, 9, replace(judged, unit="token")) for name in CORPORA[:2])
         more = {"published_recipe": "openwebtext"} if papers else {}
         found.append(run_report(model, zero_shot=corpora, **more))
-    tables = zero_shot_tables(found)
+    tables = zero_shot_tables(found, ZERO_SHOT)
     groups = len({likelihood_of(report).scores_pads for report in found})
     assert len(tables) == groups + (not papers), "the paper's numbers are of GPT-2's tokens"
     for table in tables:
@@ -138,7 +149,7 @@ def test_every_zero_shot_number_says_what_it_is(data: st.DataObject) -> None:
             name = str(row[0])
             assert ("DELBO" in name) is ("not a bound" in name)
             assert ("DELBO" in name or "VADD: step bound" in name) <= ("K = " in name)
-    assert any(str(row[0]) == "sequences judged" for row in tables[0].rows)
+    assert any(str(row[0]) == "sequences evaluated" for row in tables[0].rows)
 
 
 @given(
@@ -153,12 +164,31 @@ def test_zero_shot_numbers_of_other_tokens_never_share_a_table(kinds: list[tuple
         judged = LikelihoodReport((bits(2.0, steps=32, **pads),), unit)
         corpora = (JudgedCorpus("lambada.txt", "lambada", 9, judged),)
         found.append(run_report("mdlm", f"r{number}", vocab_size=values, zero_shot=corpora))
-    *ours, theirs = zero_shot_tables(found)
+    *ours, theirs = zero_shot_tables(found, ZERO_SHOT)
     assert len(ours) == len(set(kinds))
     shown = [{kinds[int(str(row[0])[1:].partition(" ")[0])] for row in table.rows[:-1]} for table in ours]
     assert all(len(members) == 1 for members in shown)
     assert not any("the paper" in str(row[0]) for table in ours for row in table.rows)
     assert len(theirs.rows) == 5
+
+
+@given(data=st.data())
+def test_both_recognition_models_say_how_their_bits_were_found(data: st.DataObject) -> None:
+    policies = ("resample", "fixed")
+    found = [data.draw(reports("vadd", latent_policy=policy, latent=LATENT)) for policy in policies]
+    health, bits_found = recognition_tables(found, Published())
+    assert [row[0] for row in health.rows] == ["with x_t", "without x_t, one z"]
+    numbers = [
+        number
+        for report in found
+        if report.likelihood is not None
+        for number in (*report.likelihood.bounds, *report.likelihood.delbos)
+    ]
+    assert [(row[3], row[4], row[5]) for row in bits_found.rows] == [
+        (number.particles, number.draws, number.examples) for number in numbers
+    ]
+    assert {row[0] for row in bits_found.rows} == {"with x_t", "without x_t, one z"}
+    assert all(("DELBO" in str(row[2])) <= ("not a likelihood bound" in str(row[2])) for row in bits_found.rows)
 
 
 @given(convention=st.sampled_from(["corpus: ...", "sedd: ..."]), judge=st.sampled_from(["gpt2-large", "gpt2"]))
@@ -172,7 +202,7 @@ def test_the_papers_generative_perplexities_stand_beside_the_same_judge_and_conv
         "results": (StepResult(16, metrics),),
         "samples": 12,
     }
-    table = ratio_table([run_report(model, **more) for model in ("mdlm", "vadd")])
+    (table,) = ratio_tables([run_report(model, **more) for model in ("mdlm", "vadd")], PAPER["text"])
     beside = any("the paper" in str(row[0]) for row in table.rows)
     assert beside is (convention.startswith("corpus") and judge == "gpt2-large")
     assert table.note.startswith("12 samples for each number of steps.")

@@ -1,0 +1,375 @@
+"""The tables of the studies, ours beside the paper's: every likelihood says what it is, whether it is a bound, and with
+how many latents, masks and examples it was estimated.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from vadd.evaluation import RunReport
+from vadd.evaluation.metrics import Distance, DistributionDistance, InceptionDistance, TextMetrics
+from vadd.evaluation.reports import NOT_A_BOUND, LikelihoodReport, NegativeLogLikelihood
+from vadd.report.tables import PADS_NOTE, Cell, Table, bound_table, model_label, report_names, sample_counts
+from vadd.report.text_tables import judge_note, quality_table
+from vadd.studies.study import DRAWS, PARTICLES, Published, Quoted, study_named
+
+MOST_KEYS = 5
+BITS_ITERATIONS = 2_000_000
+"""Of the paper's bits per dimension on CIFAR-10; its FID is after half as many."""
+Reports = Sequence[RunReport]
+Detail = tuple[str, Callable[[RunReport], Cell]]
+"""A column and its cell of a run; of a quoted number its ``detail``."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    title: str
+    """Of the table."""
+    name: str
+    """Of the column with the numbers."""
+    of: Callable[[NegativeLogLikelihood], float | None]
+    examples: str
+    digits: int = 3
+
+    def cell(self, value: float | None) -> Cell:
+        return rounded(value, self.digits)
+
+
+NATS = Unit("Likelihood of held-out points", "nats", lambda number: number.nats, "points")
+BITS = Unit("Bits per dimension of held-out images", "bits/dim", lambda number: number.bpd, "images")
+BITS_PER_TOKEN = Unit("Bits per token of held-out text", "bits/token", lambda number: number.bpd, "sequences")
+PERPLEXITY = Unit("Perplexity of held-out text", "perplexity", lambda number: number.perplexity, "sequences", 2)
+
+
+def rounded(value: float | None, digits: int) -> str | None:
+    return None if value is None else f"{value:.{digits}f}"
+
+
+def row_name(report: RunReport) -> str:
+    return model_label(report.model) + (", one z" if report.one_latent else "") + _draws(report)
+
+
+def _draws(report: RunReport) -> str:
+    return "" if report.draws is None else f", {report.draws} draws"
+
+
+def likelihood_table(
+    unit: Unit,
+    reports: Reports,
+    quoted: Sequence[Quoted] = (),
+    detail: Detail | None = None,
+    name_of: Callable[[RunReport], str] = row_name,
+) -> Table:
+    """Ours, a row for each number, and then the paper's."""
+    rows: list[list[Cell]] = []
+    for report in reports:
+        shown = [] if detail is None else [detail[1](report)]
+        for which, number, latents in [] if report.likelihood is None else _numbers(report.likelihood):
+            rows.append(
+                [name_of(report), *shown, unit.cell(unit.of(number)), which, latents, number.draws, number.examples]
+            )
+    for one in quoted:
+        shown = [] if detail is None else [one.detail]
+        rows.append([*_quoted_name(one), *shown, unit.cell(one.value), *_quoted_as(one), one.examples])
+    columns = ["", *([] if detail is None else [detail[0]]), unit.name, "which is", "K", "masks", unit.examples]
+    return Table(unit.title, columns, rows, _note(reports, quoted))
+
+
+def _numbers(likelihood: LikelihoodReport) -> list[tuple[str, NegativeLogLikelihood, int | None]]:
+    """What each number is, whether it bounds the likelihood, and K; a model without a latent draws none."""
+    bounds = [(f"step bound, T = {bound.steps}", bound) for bound in likelihood.bounds]
+    bounds += [] if likelihood.elbo is None else [("ELBO", likelihood.elbo)]
+    numbers = [
+        (f"{name}, {'a bound' if bound.valid else bound.problem}", bound, bound.particles if bound.proposals else None)
+        for name, bound in bounds
+    ]
+    delbos = [
+        (", ".join(filter(None, ["DELBO", NOT_A_BOUND, delbo.convention])), delbo, delbo.particles)
+        for delbo in likelihood.delbos
+    ]
+    return [*numbers, *delbos]
+
+
+def _quoted_name(number: Quoted) -> list[Cell]:
+    return [f"{number.name}, {'the paper' if number.model else 'quoted by the paper'}"]
+
+
+def _quoted_as(number: Quoted) -> list[Cell]:
+    """What the number is, K and masks. The paper calls its DELBO a bound, which it is not."""
+    if number.model == "vadd":
+        return [f"DELBO, {NOT_A_BOUND}", number.particles, DRAWS]
+    return ["ELBO" if number.model else "as its authors report", None, None]
+
+
+def _note(reports: Reports, quoted: Sequence[Quoted]) -> str:
+    notes = [
+        "K: latents for each estimate; masks: pairs (t, x_t) for each example. Step bounds are for the sampler that "
+        "takes T steps; the DELBO is what the paper reports of VADD, and does not compare with the ELBO of MDLM."
+    ]
+    likelihoods = [report.likelihood for report in reports if report.likelihood]
+    counts = {delbo.particles for likelihood in likelihoods for delbo in likelihood.delbos}
+    if quoted and counts and PARTICLES not in counts:
+        listed = " and ".join(str(count) for count in sorted(count for count in counts if count is not None))
+        notes.append(f"Our DELBO has K = {listed}, the paper's K = {PARTICLES}: more latents make it lower.")
+    notes += [PADS_NOTE] if any(not likelihood.scores_pads for likelihood in likelihoods) else []
+    return " ".join([*notes, *difference_notes(reports)])
+
+
+def other_data_notes(reports: Reports) -> list[str]:
+    others = any(report.published_recipe is None for report in reports)
+    return ["These data are not the paper's: its numbers do not compare with ours."] if others else []
+
+
+def difference_notes(reports: Reports) -> list[str]:
+    """How these runs differ from the paper's recipe, and how they were computed."""
+    groups: dict[str, list[str]] = {}
+    for report in reports:
+        label, keys = model_label(report.model), report.unlike_it
+        if report.published_recipe is not None and keys:
+            more = f" and {len(keys) - MOST_KEYS} keys more" if len(keys) > MOST_KEYS else ""
+            listed = f"{', '.join(keys[:MOST_KEYS])}{more}"
+            groups.setdefault(f"Unlike the paper's recipe {report.published_recipe}, {{}}: {listed}.", []).append(label)
+    for report in reports:
+        if report.how_computed:
+            text = f"{{}} computed with {', '.join(report.how_computed)}."
+            groups.setdefault(text, []).append(model_label(report.model))
+    return [text.replace("{}", " and ".join(dict.fromkeys(labels)), 1) for text, labels in groups.items()]
+
+
+def toy_tables(reports: Reports, published: Published) -> list[Table]:
+    """The paper's table in parts: its divergences, then the likelihoods of each data set."""
+    by_toy: dict[str, list[RunReport]] = {}
+    rows: list[list[Cell]] = []
+    for report in reports:
+        toy = report.recipe.removesuffix("-paper")
+        by_toy.setdefault(toy, []).append(report)
+        ours, theirs = report.by_steps(DistributionDistance), published.by_steps[f"{toy} {report.model}"]
+        floor = next((distance.paper_js_floor for distance in ours.values()), None)
+        pairs = [(ours[steps].paper_js if steps in ours else None, theirs[steps]) for steps in (1, 5)]
+        exact = ours[1].jsd_exact if 1 in ours else None
+        rows.append([f"{toy} {model_label(report.model)}", *(cell for pair in pairs for cell in pair), floor, exact])
+    note = (
+        "The floor is paper_js between two independent samples of the data. The paper gives none; its own rescaling of "
+        "the data is not stated, so its floors may differ from ours for swissroll and circles. The paper compares "
+        "100,000 samples."
+    )
+    divergences = Table(
+        f"paper_js of {sample_counts(reports)} samples, ours beside the paper's",
+        ["", "T = 1", "paper", "T = 5", "paper", "our floor", "jsd exact, T = 1"],
+        rows,
+        " ".join([*other_data_notes(reports), note, *difference_notes(reports)]),
+    )
+    tables = [divergences]
+    for toy, members in by_toy.items():
+        table = likelihood_table(replace(NATS, title=f"{NATS.title}: {toy}"), members, published.likelihoods[toy])
+        tables.append(replace(table, note=" ".join([*other_data_notes(members), table.note])))
+    return tables
+
+
+def bits_table(reports: Reports, published: Published) -> list[Table]:
+    """The paper's table of bits per dimension, with parameters."""
+
+    def parameters(report: RunReport) -> Cell:
+        return None if report.parameters is None else f"{report.parameters / 1e6:.3g}M"
+
+    table = likelihood_table(BITS, reports, published.likelihoods[published.recipe], ("parameters", parameters))
+    notes = [table.note, "Parameters are those of the denoiser, all that sampling uses."]
+    steps = sorted({report.training_steps for report in reports if report.training_steps is not None})
+    if published.recipe != "cifar10":
+        notes += other_data_notes(reports)
+    elif steps != [BITS_ITERATIONS]:
+        listed = " and ".join(f"{count:,}" for count in steps)
+        notes.append(
+            f"The paper's bits are after {BITS_ITERATIONS:,} iterations, ours after {listed}: `vadd reproduce "
+            "cifar10-2m --scale paper` trains as long."
+        )
+    notes += _value_notes(reports) if published.recipe == "cifar10" else []
+    return [replace(table, note=" ".join(notes))]
+
+
+def _value_notes(reports: Reports) -> list[str]:
+    values = reports[0].vocab_size
+    note = f"The paper's images have 256 values per channel, these {values}: its numbers do not compare."
+    return [] if values == 256 else [note]
+
+
+def fid_table(reports: Reports, published: Published) -> list[Table]:
+    ours = [report.by_steps(InceptionDistance) for report in reports]
+    steps = sorted({count for by_steps in ours for count in by_steps})
+
+    def papers(model: str) -> list[Cell]:
+        fids = published.by_steps[model]
+        return [f"{model_label(model)}, the paper, {published.samples} images", *(fids.get(count) for count in steps)]
+
+    rows: list[list[Cell]] = []
+    for report, by_steps in zip(reports, ours, strict=True):
+        fids = [by_steps[count].fid if count in by_steps else None for count in steps]
+        rows += [[f"{model_label(report.model)}, {report.samples} images", *fids], papers(report.model)]
+    rows.append(papers("ddpm"))
+    note = f"Floor, as many test images against the training images: {next(iter(ours[0].values())).floor:.2f}."
+    notes = [note, *_value_notes(reports), *difference_notes(reports)]
+    return [Table("FID by number of steps", ["", *(f"T = {count}" for count in steps)], rows, " ".join(notes))]
+
+
+def latents_table(reports: Reports, published: Published) -> list[Table]:
+    """Distances of samples (of texts the judge's bits per character) and bits, a row for each way to draw z."""
+
+    def three_digits(value: float | None) -> Cell:
+        return None if value is None else f"{value:.3g}"
+
+    def bounds(report: RunReport) -> Sequence[NegativeLogLikelihood]:
+        return () if report.likelihood is None else report.likelihood.bounds
+
+    rows: list[list[Cell]] = []
+    for name, report in zip(report_names(reports), reports, strict=True):
+        fit = "" if report.prior_seconds is None else f" + {report.prior_seconds:.0f}"
+        seconds = None if report.training_seconds is None else f"{report.training_seconds:.0f}{fit}"
+        qualities = [three_digits(quality(result.metrics)) for result in report.results]
+        rows.append([name, seconds, *qualities, *(three_digits(bound.bpd) for bound in bounds(report))])
+    columns = ["", "s", *(f"T = {result.steps}" for result in reports[0].results)]
+    columns += [f"bits, T = {bound.steps}" for bound in bounds(reports[0])]
+    note = (
+        "Seconds of training, and of fitting the prior. Distance of the samples from the data (of texts the judge's "
+        "bits per character), then bits per dimension by step bound, for the sampler of the row."
+    )
+    return [Table("Ways to draw z", columns, rows, note)]
+
+
+def quality(metrics: object) -> float | None:
+    """The number to compare samples by; smaller is better."""
+    if isinstance(metrics, TextMetrics):
+        return metrics.judge_bits
+    return metrics.value if isinstance(metrics, Distance) else None
+
+
+def recognition_tables(reports: Reports, published: Published) -> list[Table]:
+    """The information in the latent of each, and bits."""
+
+    def name(report: RunReport) -> str:
+        return "without x_t, one z" if report.one_latent else "with x_t"
+
+    rows: list[list[Cell]] = [
+        [
+            name(report),
+            f"{report.latent.active_units} of {report.latent.dimensions}",
+            f"{report.latent.kl_all_masked:.3f}",
+            f"{report.latent.kl_average:.3f}",
+        ]
+        for report in reports
+        if report.latent is not None
+    ]
+    note = "KL in nats: what the latent says of an example. The paper's remark is of text, and has no numbers."
+    latents = Table("Recognition with x_t and without", ["", "active", "KL at t = 1", "KL on average"], rows, note)
+    text = any(report.likelihood is not None and report.likelihood.unit is not None for report in reports)
+    return [latents, likelihood_table(BITS_PER_TOKEN if text else BITS, reports, name_of=name)]
+
+
+def text_likelihood_tables(reports: Reports, published: Published) -> list[Table]:
+    """Ours with the paper's rows; where the text or its tokens are others, bits, and the paper's rows apart."""
+
+    def iterations(report: RunReport) -> Cell:
+        steps = report.training_steps
+        return None if steps is None else f"{steps / 1e6:g}M" if steps >= 100_000 else str(steps)
+
+    detail, corpus = ("iterations", iterations), reports[0].published_recipe or ""
+    known = study_named("text").published.likelihoods | study_named("lm1b").published.likelihoods
+    ours = likelihood_table(BITS_PER_TOKEN, reports)
+    if corpus in known:
+        ours = likelihood_table(PERPLEXITY, reports, known[corpus], detail)
+    if corpus == published.recipe:
+        return [ours]
+    unit = replace(PERPLEXITY, title=f"The paper's perplexities: {published.recipe}")
+    theirs = likelihood_table(unit, [], known[published.recipe], detail)
+    apart = "Of other text in other tokens, and of sequences of another length: not to be compared with ours."
+    return [ours, replace(theirs, note=f"{apart} {theirs.note}")]
+
+
+def ratio_tables(reports: Reports, published: Published) -> list[Table]:
+    """Generative perplexities by number of steps, VADD's over MDLM's, and the paper's where they compare."""
+    judge = reports[0].judge
+    if judge is None:
+        return []
+    steps, rows = _beside_mdlm(reports, lambda metrics: metrics.gen_ppl, 1, "MDLM", lambda a, b: a / b)
+    same_data = bool(published.judge) and reports[0].published_recipe == published.recipe
+    # The same judge and convention: else the paper's numbers do not compare.
+    same_judge = judge.name.rpartition("/")[2] == published.judge and judge.convention.startswith("corpus")
+    shown = published.by_steps if same_data and same_judge else {}
+    for model, theirs in shown.items():
+        name = f"{model_label(model)}, the paper, float64 draws, {published.samples} samples"
+        rows.append([name, *(theirs.get(count) for count in steps)])
+    note = f"{sample_counts(reports)} samples for each number of steps. {judge_note(reports)}"
+    note = " ".join([note + ("" if shown else NOT_THE_PAPERS), *difference_notes(reports)])
+    return [Table("Generative perplexity by number of steps", ["", *(f"T = {count}" for count in steps)], rows, note)]
+
+
+NOT_THE_PAPERS = (
+    " The paper's generative perplexities are GPT-2 large's on OpenWebText: they do not compare with these, and are "
+    "not shown."
+)
+
+
+def character_tables(reports: Reports, published: Published) -> list[Table]:
+    """The judge's bits per character, and VADD's perplexity per character over MDLM's."""
+    if reports[0].judge is None:
+        return []
+    name = "MDLM, perplexity"
+    steps, rows = _beside_mdlm(reports, lambda metrics: metrics.judge_bits, 3, name, lambda a, b: 2 ** (a - b))
+    note = "Of the same texts. Models of characters are compared by these: they do not depend on the judge's tokens."
+    return [Table("The judge's bits per character", ["", *(f"T = {count}" for count in steps)], rows, note)]
+
+
+def _beside_mdlm(
+    reports: Reports,
+    number_of: Callable[[TextMetrics], float | None],
+    digits: int,
+    ratio_name: str,
+    ratio: Callable[[float, float], float],
+) -> tuple[list[int], list[list[Cell]]]:
+    """The numbers of steps, and rows: a number of each report, its ratio to MDLM's, the number of real text."""
+    ours = {
+        row_name(report): {steps: number_of(metrics) for steps, metrics in report.by_steps(TextMetrics).items()}
+        for report in reports
+    }
+    steps = list(ours[model_label("mdlm")])
+    rows: list[list[Cell]] = [
+        [name, *(rounded(numbers[count], digits) for count in steps)] for name, numbers in ours.items()
+    ]
+    for report, (name, numbers) in zip(reports, ours.items(), strict=True):
+        if report.model != "mdlm":
+            # Draws in single precision are compared with each other only.
+            mdlm = ours[model_label("mdlm") + _draws(report)]
+            pairs = [(numbers[count], mdlm[count]) for count in steps]
+            ratios = [None if a is None or b is None else ratio(a, b) for a, b in pairs]
+            rows.append([f"{name} / {ratio_name}", *(rounded(value, 3) for value in ratios)])
+    real = reports[0].real_text
+    rows.append(["real text", *(None if real is None else rounded(number_of(real.metrics), digits) for _ in steps)])
+    return steps, rows
+
+
+def time_tables(reports: Reports, published: Published) -> list[Table]:
+    rows: list[list[Cell]] = [
+        [
+            model_label(report.model),
+            report.training_steps,
+            None if report.training_seconds is None else round(report.training_seconds),
+        ]
+        for report in reports
+        if not report.one_latent and report.draws is None
+    ]
+    note = "Of the optimisation steps alone, without evaluations and pauses, on whatever machine it was."
+    return [Table("Time of training", ["", "steps", "seconds"], rows, note)]
+
+
+TABLES: dict[str, Callable[[Reports, Published], list[Table]]] = {
+    "quality": lambda reports, published: [quality_table(reports)],
+    "bounds": lambda reports, published: [bound_table(reports)],
+    "toys": toy_tables,
+    "bits": bits_table,
+    "fid": fid_table,
+    "latents": latents_table,
+    "recognition": recognition_tables,
+    "perplexity-ratios": ratio_tables,
+    "characters": character_tables,
+    "text-likelihoods": text_likelihood_tables,
+    "training-time": time_tables,
+}
+"""The tables that a study can name."""

@@ -1,0 +1,99 @@
+"""Train what is missing: a study that is run again reuses finished runs and continues interrupted ones."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from vadd.errors import Interrupted, UserError
+from vadd.parallel import on_main_process
+from vadd.recipe import COMPUTING, Recipe, differences, load_recipe, same_learning
+from vadd.recipe.building import build_dataset
+from vadd.run.directory import RunDirectory, step_of
+from vadd.run.run import Run, load
+from vadd.studies.fitting import fitted
+from vadd.studies.study import Request, Study
+from vadd.training.loop import check_trainable, train
+from vadd.training.prior import fit_priors_of_recipe
+
+COMPARED = ("model", "name", "data.kind", "data.name", "latent.prior", "sampling.latent_policy")
+"""Keys of the recipe that every study sets itself."""
+
+
+def check_overrides(overrides: Iterable[str], fixed: Sequence[str] = ()) -> None:
+    """Refuse what would make the rows of a comparison the same, or change what they are called."""
+    for override in overrides:
+        key = override.partition("=")[0]
+        if key in (*COMPARED, *fixed):
+            raise UserError(f"{override} contradicts what is compared: `vadd reproduce` sets {key} for each row itself")
+
+
+def trainings_of(study: Study, request: Request) -> list[tuple[Recipe, Path]]:
+    """The recipe and the directory of each training."""
+    check_overrides(request.overrides, study.fixed)
+    trainings = []
+    for entry in study.entries_of(request.setting):
+        if entry.control and not request.control:
+            continue
+        recipe = load_recipe(request.recipe or entry.recipe)
+        if study.only_text and recipe.data.kind != "text":
+            raise UserError(f"the recipe {recipe.name} is not one for text; `vadd recipes` lists them")
+        key = "data.path" if recipe.data.kind == "text" else "data.directory"
+        place = [] if request.data is None else [f"{key}={request.data.resolve()}"]
+        recipe = recipe.with_overrides([*entry.changes, *place, *request.overrides])
+        if entry.time_ratio != 1 and recipe.network.kind == "short-transformer":
+            recipe = recipe.with_values([("training.steps", round(entry.time_ratio * recipe.training.steps))])
+        folder = entry.folder.format(name=recipe.name.removesuffix("-paper"), model=recipe.model)
+        trainings.append((recipe, request.out / folder))
+    return trainings
+
+
+def finished_runs(trainings: Sequence[tuple[Recipe, Path]], *, fit: bool = False) -> list[Run]:
+    """:func:`finished_run` of each; what is wrong with any of them is reported before the first is trained."""
+    for recipe, path in trainings:
+        directory = RunDirectory(path)
+        _refuse_another_recipe(recipe, directory)
+        if not _has_last_checkpoint(recipe, directory):
+            check_trainable(recipe)
+    return [finished_run(recipe, path, fit=fit) for recipe, path in trainings]
+
+
+def finished_run(recipe: Recipe, path: Path, *, fit: bool = False) -> Run:
+    """The run in ``path``, trained if it is missing and continued if it is unfinished; of several processes the main
+    one writes. With ``fit`` it is computed so that it fits into memory (:mod:`vadd.studies.fitting`).
+    """
+    directory = RunDirectory(path)
+    _refuse_another_recipe(recipe, directory)
+    if _has_last_checkpoint(recipe, directory):
+        on_main_process(lambda: _complete(recipe, directory))
+        run = load(path)
+        if run.step == recipe.training.steps:  # otherwise the last checkpoint is damaged
+            return run
+    check_trainable(recipe)
+    data = build_dataset(recipe)
+    recipe = fitted(recipe, data) if fit else recipe
+    on_main_process(lambda: None if directory.is_run() else directory.create(recipe))
+    outcome = train(recipe, directory, data, resume=True)
+    if outcome.stopped or not outcome.finished:
+        raise Interrupted(f"stopped at step {outcome.step}, saved in {path}")
+    on_main_process(lambda: fit_priors_of_recipe(path))
+    return load(path)
+
+
+def _complete(recipe: Recipe, directory: RunDirectory) -> None:
+    """How a finished run is sampled may change, how it was computed does not; its prior may be missing."""
+    computed = {key: old for key, (old, _) in differences(directory.recipe(), recipe).items() if key in COMPUTING}
+    directory.write_recipe(recipe.with_values(computed.items()))
+    fit_priors_of_recipe(directory.path)
+
+
+def _refuse_another_recipe(recipe: Recipe, directory: RunDirectory) -> None:
+    def refuse() -> None:
+        changes = differences(directory.recipe(), recipe) if directory.is_run() else {}
+        if changes := {key: values for key, values in changes.items() if not same_learning(key)}:
+            listed = ", ".join(f"{key} was {old!r}, now {new!r}" for key, (old, new) in changes.items())
+            raise UserError(f"{directory.path} was trained with another recipe ({listed}); choose another --out")
+
+    on_main_process(refuse)
+
+
+def _has_last_checkpoint(recipe: Recipe, directory: RunDirectory) -> bool:
+    return directory.is_run() and any(step_of(path) == recipe.training.steps for path in directory.checkpoints())

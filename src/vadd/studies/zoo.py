@@ -1,0 +1,174 @@
+"""The models that `vadd reproduce baselines` compares: their recipes, and what is asked of each once it is trained."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vadd.core import Samples
+from vadd.data import DiscreteDataset
+from vadd.errors import UserError
+from vadd.evaluation import BoundSettings
+from vadd.evaluation.judge import Judge
+from vadd.evaluation.judges import choose_judge, judge_of_data
+from vadd.evaluation.language_judge import LanguageJudge
+from vadd.evaluation.likelihood import measure_bounds
+from vadd.evaluation.reports import NegativeLogLikelihood
+from vadd.progress import Progress
+from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, differences, load_recipe, suggestion
+from vadd.recipe.building import MODEL_BUILDERS, example_format
+from vadd.report.tables import model_label
+from vadd.run.directory import MANIFEST, PRIORS
+from vadd.run.run import Run
+from vadd.studies.ddpm import LEVELS, Ddpm, check_installed, weights_of
+from vadd.studies.equal_time import processor_seconds
+from vadd.studies.study import Request, Study
+from vadd.studies.trainings import check_overrides
+
+FIRST = ("mdlm", "vadd")
+POSITIONS_AT_ONCE, FEWEST_AT_ONCE = 4096, 4
+"""Positions in a batch of AR, at most, and sequences, at least: a transformer takes long for a position, and small
+batches learn more in little time.
+"""
+
+
+@dataclass(frozen=True)
+class ZooModel:
+    key: str
+    """As ``--models`` names it."""
+    label: str
+    recipe: Recipe
+
+
+def labels_of(study: Study, setting: str) -> dict[str, str]:
+    """Labels by the names of ``--models``, in the order of the tables. EDLM is two of these together."""
+    zoo = study.settings[setting].zoo
+    variants = {} if zoo is None else {key: f"VADD, {key[5:].replace('-', ' ')}" for key in zoo.variants}
+    others = [str(name) for name in MODELS if name not in (*FIRST, "edlm")]
+    return {key: variants.get(key, model_label(key)) for key in (*FIRST, *variants, *others, *COMPARED_ONLY)}
+
+
+def models_of(study: Study, request: Request) -> tuple[list[ZooModel], dict[str, str]]:
+    """The requested models (by default all) that can take part, and why others cannot, by label. A model that the user
+    names must be able to.
+    """
+    check_overrides(request.overrides, study.fixed)
+    labels = labels_of(study, request.setting)
+    for key in request.models:
+        if key not in labels:
+            raise UserError(f"unknown model {key!r}{suggestion(key, labels)}; choose from {', '.join(labels)}")
+    models: list[ZooModel] = []
+    absent: dict[str, str] = {}
+    for key in dict.fromkeys(request.models or labels):
+        try:
+            model = ZooModel(key, labels[key], _recipe(key, study, request))
+        except UserError as error:
+            # An error of the first, MDLM, is one of the request.
+            if request.models or not models:
+                raise
+            absent[labels[key]] = str(error)
+            continue
+        twin = next((other for other in models if _same_training(other, model)), None)
+        if twin is None:
+            models.append(model)
+        else:
+            absent[model.label] = f"under this recipe the same training as {twin.label}, whose rows stand for both"
+    return models, absent
+
+
+def _recipe(key: str, study: Study, request: Request) -> Recipe:
+    setting = study.settings[request.setting]
+    assert setting.zoo is not None
+    variant = setting.zoo.variants.get(key)
+    entry, model = (setting.entries[0], key) if variant is None else (variant, "vadd")
+    model = "mdlm" if key in COMPARED_ONLY else model
+    recipe = load_recipe(entry.recipe).with_overrides([f"model={model}", *entry.changes, *request.overrides])
+    if key in COMPARED_ONLY:
+        if example_format(recipe).name != "image":
+            raise UserError(f"{model_label(key)} is for images; --data {request.setting} has none")
+        check_installed()
+    batch_is_chosen = any(override.startswith("training.batch=") for override in request.overrides)
+    if MODELS[recipe.model].chosen_steps or batch_is_chosen:
+        return recipe
+    most = max(FEWEST_AT_ONCE, POSITIONS_AT_ONCE // example_format(recipe).positions)
+    return recipe.with_values([("training.batch", min(recipe.training.batch, most))])
+
+
+def _same_training(one: ZooModel, other: ZooModel) -> bool:
+    """Whether two models, under this recipe, are the same class with the same settings (as MDLM and RADD often are)."""
+    if {one.key, other.key} & {*COMPARED_ONLY}:
+        return False
+    first, second = (each.recipe.with_values([("diffusion.mask_draw", each.recipe.mask_draw)]) for each in (one, other))
+    same_class = MODEL_BUILDERS[first.model] is MODEL_BUILDERS[second.model]
+    return same_class and set(differences(first, second)) <= {"model", "name", "about"}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What is asked of a trained model, be it a run or the continuous one of diffusers."""
+
+    model: str
+    checksum: str
+    """Of its weights and priors."""
+    parameters: int
+    training_steps: int
+    training_seconds: float | None
+    data: DiscreteDataset
+    steps: Sequence[int]
+    """The numbers of sampling steps to show."""
+    draw: Callable[[int, int, Progress], list[Samples]]
+    """So many samples in so many steps with the seed 0, chunk by chunk."""
+    judge: Callable[[int, Path | None, LanguageJudge | None, Progress], Judge]
+    adapt: Callable[[Judge], Judge] = lambda judge: judge
+    """A judge that was made for another model, for this one."""
+    bound: Callable[[BoundSettings, Progress], NegativeLogLikelihood] | None = None
+    exact: bool = True
+    """Whether samples follow the model's own distribution."""
+    costly: bool = False
+    """Whether a sample takes many times as long as that of a masked model in a few steps."""
+    proposal: str | None = None
+    """The model whose bounds stand for its own, by name."""
+
+
+def _checksum(checkpoint: Path) -> str:
+    files = [checkpoint / name for name in (MANIFEST, PRIORS)]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.is_file())).hexdigest()
+
+
+def trained_run(run: Run, wanted: Sequence[int], energy: Run | None = None, proposal: str | None = None) -> Trained:
+    """``energy`` is what weighs its samples, if anything does."""
+    exact = run.model.ancestral.exact
+    return Trained(
+        model=run.recipe.model,
+        checksum=" ".join(_checksum(each.directory.checkpoint(each.step or 0)) for each in (run, energy) if each),
+        parameters=weights_of(run.model),
+        training_steps=run.recipe.training.steps,
+        training_seconds=processor_seconds(run.directory.path),
+        data=run.data,
+        steps=run.possible_steps(wanted),
+        draw=lambda count, steps, progress: list(run.stream(count, steps=steps, seed=0, progress=progress)),
+        judge=lambda samples, inception, language, progress: choose_judge(
+            run, samples, 0, inception, progress, language
+        ),
+        adapt=lambda judge: judge.beside(run),
+        bound=lambda settings, progress: measure_bounds(run, run.data.test, settings, progress).bounds[0],
+        exact=exact,
+        costly=not exact or not MODELS[run.recipe.model].chosen_steps,
+        proposal=proposal,
+    )
+
+
+def trained_ddpm(ddpm: Ddpm, wanted: Sequence[int]) -> Trained:
+    """Without a bound: a density of continuous images is not comparable with probabilities of discrete ones."""
+    return Trained(
+        model="ddpm",
+        checksum=_checksum(ddpm.place),
+        parameters=weights_of(ddpm.network),
+        training_steps=ddpm.training_steps,
+        training_seconds=ddpm.training_seconds,
+        data=ddpm.data,
+        steps=[steps for steps in wanted if steps <= LEVELS] or [LEVELS],
+        draw=lambda count, steps, progress: [ddpm.sample(count, steps, seed=0, progress=progress)],
+        judge=lambda samples, inception, language, progress: judge_of_data(ddpm.data, samples, 0, inception, progress),
+        exact=False,
+    )
