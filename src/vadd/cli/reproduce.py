@@ -88,11 +88,10 @@ MEASURED = {"bound": "bound_steps"} | {name: name for name in Measuring.model_fi
 def command_of(study: Study) -> Callable[..., None]:
     """The command of a study, with the options that it names."""
     choice = typer.Option(f"--{study.choice}", help=study.choice_help)
-    place = (study.place or study.name).partition("/")[0]
-    out = f"runs/{place}" + (f"-{study.choice.upper()}" if study.engine == "baselines" else "")
+    out = f"Where the runs and the report go. [default: {_default_out(study, study.choice.upper())}]"
     options: dict[str, tuple[Any, Any]] = {
         "overrides": (OverridesArgument, None),
-        "out": (_option(Path, "--out", help=f"Where the runs and the report go. [default: {out}]"), None),
+        "out": (_option(Path, out), None),
         "setting": (Annotated[Literal[tuple(study.settings)], choice], next(iter(study.settings))),
         **{name: (OPTIONS[name], DEFAULTS.get(name)) for name in study.options},
         "json": (JsonOption, None),
@@ -125,10 +124,12 @@ def run_study(study: Study, given: dict[str, Any]) -> None:
     show_results(result.tables, result.numbers, result.page, json)
 
 
+def _default_out(study: Study, setting: str) -> Path:
+    return Path("runs") / (f"{study.name}-{setting}" if study.engine == "baselines" else study.folder)
+
+
 def request_of(study: Study, given: dict[str, Any]) -> Request:
     setting = given.pop("setting", next(iter(study.settings)))
-    place = (study.place or study.name).partition("/")[0]
-    default = f"runs/{place}" + (f"-{setting}" if study.engine == "baselines" else "")
     narrator = Narrator()
     values = {name: value for name, value in given.items() if value is not None}
     for name, flag in LISTS.items():
@@ -146,7 +147,7 @@ def request_of(study: Study, given: dict[str, Any]) -> Request:
             values.setdefault(name, setting == "paper")
     return Request(
         setting=setting,
-        out=values.pop("out", Path(default)),
+        out=values.pop("out", _default_out(study, setting)),
         overrides=values.pop("overrides", ()),
         measuring=measuring,
         judge=judging.get("judge"),
@@ -224,10 +225,8 @@ def paper(
     check_overrides(overrides or [])  # what is wrong for every study is one error
     failed: list[str] = []
     for study in map(study_named, chosen):
-        # Zero-shot evaluates the runs of the study of text.
-        place = (study.place or study.name).partition("/")[0]
         setting = scale if scale in study.settings else next(iter(study.settings))
-        words = [study.name, "--scale", setting, "--out", str(out / place)]
+        words = [study.name, "--scale", setting, "--out", str(out / study.folder)]
         for option, value in (("judge", judge), ("corpora", corpora)):
             words += [f"--{option}", str(value)] if value is not None and option in study.options else []
         problem = _problem(study, [*words, *(overrides or [])], out, write=is_main())

@@ -86,11 +86,7 @@ def _images(rows: Sequence[Row]) -> Figures:
         return figures
     shape, values = images[0][1].data.shape, images[0][1].data.vocab_size
     # The strips have a column for each step: only samplers that take so many belong there.
-    walking = {
-        name: run
-        for name, run, _ in images
-        if run.possible_steps([STRIP_STEPS]) == [STRIP_STEPS]
-    }
+    walking = {name: run for name, run, _ in images if run.possible_steps([STRIP_STEPS]) == [STRIP_STEPS]}
     if walking:
         states = np.concatenate([run.trajectory(1, steps=STRIP_STEPS).numpy() for run in walking.values()], axis=1)
         strip = denoising_strip(states, shape, values, names=[*walking])

@@ -161,6 +161,11 @@ class Study(_Data):
     place: str = ""
     """Where its results are, below the directory of the studies; by default a folder of its name."""
 
+    @property
+    def folder(self) -> str:
+        """Where its runs are; zero-shot evaluates those of the study of text."""
+        return (self.place or self.name).partition("/")[0]
+
     def entries_of(self, setting: str) -> list[Entry]:
         chosen = self.settings[setting]
         crossed = [each.model_copy(update={"recipe": name}) for name in chosen.recipes for each in self.entries]
