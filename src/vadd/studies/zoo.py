@@ -16,7 +16,7 @@ from vadd.evaluation.likelihood import measure_bounds
 from vadd.evaluation.reports import NegativeLogLikelihood
 from vadd.progress import Progress
 from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, differences, load_recipe, suggestion
-from vadd.recipe.building import MODEL_BUILDERS, example_format
+from vadd.recipe.building import example_format
 from vadd.report.tables import model_label
 from vadd.run.directory import MANIFEST, PRIORS
 from vadd.run.run import Run
@@ -99,7 +99,7 @@ def _same_training(one: ZooModel, other: ZooModel) -> bool:
     if {one.key, other.key} & {*COMPARED_ONLY}:
         return False
     first, second = (each.recipe.with_values([("diffusion.mask_draw", each.recipe.mask_draw)]) for each in (one, other))
-    same_class = MODEL_BUILDERS[first.model] is MODEL_BUILDERS[second.model]
+    same_class = MODELS[first.model].build is MODELS[second.model].build and first.has_latent == second.has_latent
     return same_class and set(differences(first, second)) <= {"model", "name", "about"}
 
 
