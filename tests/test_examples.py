@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import vadd.training.api
+import vadd.training.train
 from tests.helpers.tiny import TINY, train_in
 from vadd.recipe import load_recipe
 
@@ -36,6 +36,6 @@ def test_every_example_of_a_page_runs(page: Path, place: Path, monkeypatch: pyte
 
 
 def test_the_example_of_vadd_train_runs() -> None:
-    results = doctest.testmod(vadd.training.api)
+    results = doctest.testmod(vadd.training.train)
     assert results.attempted > 0
     assert results.failed == 0

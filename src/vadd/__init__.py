@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vadd.data import DiscreteDataset
     from vadd.recipe import Recipe, load_recipe
     from vadd.run.run import Run, load
-    from vadd.training.api import train
+    from vadd.training.train import train
 
 __all__ = [
     "Denoiser",
@@ -40,7 +40,7 @@ _HOMES = {
     "check": "vadd.core",
     "load": "vadd.run.run",
     "load_recipe": "vadd.recipe",
-    "train": "vadd.training.api",
+    "train": "vadd.training.train",
 }
 
 

@@ -26,7 +26,7 @@ from vadd.kinds import kind_of
 from vadd.parallel import leave, on_main_process
 from vadd.recipe import Recipe
 from vadd.recipe.building import build_dataset, build_model
-from vadd.run import archive, checkpoint, sampling
+from vadd.run import checkpoint, sampling
 from vadd.run import limits as memory
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
@@ -67,7 +67,7 @@ def die() -> None:
 
 def dying_training(path: Path, recipe: Recipe, place: str, call: int, after: bool) -> None:
     """Dies before, or right after, the ``call``-th use of a function that writing checkpoints uses, counted from 1."""
-    owner: Any = {"rename": Path, "_keep_only": archive.Archive, "remove_checkpoint": archive}.get(place, checkpoint)
+    owner: Any = {"rename": Path, "_keep_only": checkpoint.Archive}.get(place, checkpoint)
     undisturbed: Callable[..., Any] = getattr(owner, place)
     calls = 0
 

@@ -17,8 +17,7 @@ from vadd.errors import UserError
 from vadd.files import checksum
 from vadd.recipe.building import build_dataset
 from vadd.run import checkpoint
-from vadd.run.archive import Archive
-from vadd.run.checkpoint import TrainingState, read_checkpoint
+from vadd.run.checkpoint import Archive, TrainingState, read_checkpoint
 from vadd.run.directory import EMA, MANIFEST, CheckpointName, RunDirectory, step_of
 from vadd.training.loop import train
 

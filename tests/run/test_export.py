@@ -23,8 +23,7 @@ from vadd.kinds.text.tokenizers import CharacterTokenizer
 from vadd.recipe import load_recipe
 from vadd.run.checkpoint import read_weights
 from vadd.run.directory import CheckpointName, RunDirectory
-from vadd.run.export import export, without_paths
-from vadd.run.exported import READ_FROM_HUB, read_exported
+from vadd.run.export import READ_FROM_HUB, export, read_exported, without_paths
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import vadd
 from tests.helpers.commands import Command
 from tests.helpers.tiny import TINY_ARRAY
 from vadd.data import DiscreteDataset, load_array
-from vadd.training.callbacks import Event
+from vadd.training.events import Event
 
 SMALL: dict[str, Any] = {
     "network": {"width": 16, "denoiser": {"depth": 1}, "recognizer": {"depth": 1}},

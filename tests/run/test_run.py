@@ -160,7 +160,7 @@ def test_a_run_that_does_not_say_it_asks_its_recipe_or_its_data(copy: Path, with
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"shape": [2]}', '{"shape": 2, "vocab_size": 8}', "\x00"])
 def test_a_damaged_data_file_is_named(copy: Path, content: str) -> None:
     (copy / "data.json").write_text(content)
-    with pytest.raises(UserError, match=r"data\.json is damaged"):
+    with pytest.raises(UserError, match=r"data\.json is missing or damaged"):
         vadd.load(copy)
 
 
@@ -230,7 +230,7 @@ def test_a_checkpoint_that_was_never_finished_does_not_count(copy: Path) -> None
 def test_loading_a_truncated_checkpoint_names_the_file(copy: Path) -> None:
     for file in copy.rglob("ema.safetensors"):
         file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(UserError, match=r"step-00000030 is damaged: ema\.safetensors"):
+    with pytest.raises(UserError, match=r"step-00000030 is missing or damaged: ema\.safetensors"):
         vadd.load(copy)
 
 

@@ -130,14 +130,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no denoiser": ({"recognizer": OwnRecognizer()}, "needs a custom denoiser"),
     "one too many": (
         {"denoiser": OwnDenoiser(latent=None), "recognizer": OwnRecognizer(), "model": "mdlm"},
-        "a recognition model is for model=vadd",
+        "a recognition model needs model=vadd",
     ),
     "another size": (
         {"denoiser": OwnDenoiser(5), "recognizer": OwnRecognizer(5)},
         "made for 5 positions of 4 values; the data have 6 of 4",
     ),
     "a broken one": ({"denoiser": nn.Linear(2, 2), "recognizer": OwnRecognizer()}, "(and 2 more, see vadd.check)"),
-    "not for this model": ({**networks(), "model": "ar"}, "networks of your own go with model=vadd or mdlm, not ar"),
+    "not for this model": ({**networks(), "model": "ar"}, "custom networks need model=vadd or model=mdlm, not ar"),
 }
 
 

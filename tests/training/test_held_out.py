@@ -11,7 +11,7 @@ from vadd.core import ExactCount, MaskedBatch, latent_health, objective
 from vadd.core.randomness import TEST, step_generator
 from vadd.parallel import Processes, padded_share
 from vadd.recipe.building import build_dataset, build_model
-from vadd.training.held_out import judge
+from vadd.training.held_out import evaluate_held_out
 
 
 @pytest.mark.parametrize("model", ["vadd", "mdlm"])
@@ -21,7 +21,7 @@ def test_chunks_give_what_the_whole_gives(model: str, rows_at_once: int) -> None
     recipe = tiny_recipe(f"model={model}", "data.test_size=203")
     data = build_dataset(recipe)
     network = build_model(recipe, data.kind).eval()
-    found = judge(network, data.test, 3, rows_at_once, Processes())
+    found = evaluate_held_out(network, data.test, 3, rows_at_once, Processes())
     generator = step_generator(3, TEST)
     masking = ExactCount()(203, 2, network.schedule, generator)
     batch = MaskedBatch.of(data.test.long(), masking, network.mask_value)
@@ -66,7 +66,7 @@ def test_three_processes_weigh_each_example_once() -> None:
     bounds = []
     for index in range(3):
         with pytest.raises(GatheredError) as gathered:
-            judge(network, data.test, 0, 16, OneOfThree(index))  # type: ignore[arg-type]
+            evaluate_held_out(network, data.test, 0, 16, OneOfThree(index))  # type: ignore[arg-type]
         bounds.append(gathered.value.rows)
     generator = step_generator(0, TEST)
     masking = ExactCount()(100, 2, network.schedule, generator)

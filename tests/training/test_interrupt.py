@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from vadd.training.interrupt import StopRequest
+from vadd.training.events import StopRequest
 
 
 def handlers() -> list[object]:

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from vadd.recipe import Training
-from vadd.training.ema import Ema
-from vadd.training.optimizer import build_optimizer, learning_rate
+from vadd.training.optimizer import Ema, build_optimizer, learning_rate
 
 
 def test_the_cosine_starts_at_the_stated_rate_and_ends_at_zero() -> None:

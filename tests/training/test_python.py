@@ -20,7 +20,7 @@ from vadd.kinds.arrays import read_integers
 from vadd.recipe import Recipe, load_recipe
 from vadd.recipe.keywords import with_settings
 from vadd.run.directory import RunDirectory
-from vadd.training.callbacks import Event
+from vadd.training.events import Event
 
 SMALL: dict[str, Any] = {
     "network": {"width": 16, "denoiser": {"depth": 1}, "recognizer": {"depth": 1}},

@@ -20,7 +20,7 @@ from vadd.recipe import Recipe
 from vadd.recipe.building import build_dataset
 from vadd.run.directory import RunDirectory
 from vadd.run.export import export
-from vadd.training.held_out import judge
+from vadd.training.held_out import evaluate_held_out
 from vadd.training.loop import Trainer, train
 
 SHORT = ("training.steps=12", "training.checkpoint_every=6", "training.evaluate_every=6")
@@ -51,7 +51,7 @@ def test_it_begins_as_the_model_without_a_latent(mdlm_run: Path, tmp_path: Path)
     for model in (trainer.model, trainer.ema.averaged):
         assert torch.equal(model.predict(xt, z, t, where), mdlm.model.predict(xt, None, t, where))
     found, own = (
-        judge(model, trainer.data.test, 0, 8192, trainer.processes).objective
+        evaluate_held_out(model, trainer.data.test, 0, 8192, trainer.processes).objective
         for model in (trainer.ema.averaged.eval(), mdlm.model)
     )
     torch.testing.assert_close(found.reconstruction, own.reconstruction)

@@ -119,14 +119,13 @@ def _recipe(name: str | None, data: Path | None, changes: list[str]) -> "vadd.Re
 def _train(recipe: "vadd.Recipe | None", changes: list[str], out: Path | None, resume: bool, overwrite: bool) -> None:
     from vadd.parallel import is_main, leave
     from vadd.recipe import MODELS
-    from vadd.recipe.building import build_dataset
     from vadd.training.job import prepare
     from vadd.training.loop import train as run_training
     from vadd.training.prior import fit_priors_of_recipe
 
     job = _job(recipe, changes, out, resume, overwrite)
     with progress_bar() as progress:
-        dataset = prepare(job, lambda recipe, progress: build_dataset(recipe, progress=progress), progress)
+        dataset = prepare(job, progress)
     show_table(dataset)
     outcome = run_training(job.recipe, job.directory, dataset, resume=resume)
     place, speed = job.directory.path, f"{outcome.step} steps, {outcome.seconds:.0f} s"
@@ -146,25 +145,18 @@ def _train(recipe: "vadd.Recipe | None", changes: list[str], out: Path | None, r
 
 
 def _job(recipe: "vadd.Recipe | None", changes: list[str], out: Path | None, resume: bool, overwrite: bool) -> "Job":
-    from vadd.training.job import Job, check_same_recipe, default_place
+    from vadd.training.job import new_job, resumed_job, run_directory
 
-    if out is None:
-        if recipe is None:
-            missing = "--resume needs the run directory: --out DIR"
-            raise UserError(missing if resume else "name a recipe (see `vadd recipes`) or give your own --data")
-        out = default_place(recipe.name, recipe.model)
+    if recipe is None and out is None:
+        missing = "--resume needs the run directory: --out DIR"
+        raise UserError(missing if resume else "name a recipe (see `vadd recipes`) or give your own --data")
+    directory = run_directory(out) if recipe is None else run_directory(out, recipe.name, recipe.model)
     if resume:
-        directory = RunDirectory.open(out)
-        recipe = directory.recipe().with_overrides(changes) if recipe is None else recipe
-        job = Job(recipe, directory, resume=True)
-        check_same_recipe(job)
-        return job
+        recipe = RunDirectory.open(directory.path).recipe().with_overrides(changes) if recipe is None else recipe
+        return resumed_job(recipe, directory)
     if recipe is None:
         raise UserError(
             "name a recipe (see `vadd recipes`) or give your own --data; to go on with a run: "
             f"vadd train --out {out} --resume"
         )
-    directory = RunDirectory(out)
-    if os.environ.get("WORLD_SIZE", "1") == "1":
-        directory.check_place(overwrite=overwrite)
-    return Job(recipe, directory, overwrite=overwrite)
+    return new_job(recipe, directory, overwrite=overwrite)

@@ -43,6 +43,20 @@ class CustomNetworks:
         recognizer = None if self.recognizer is None else type(self.recognizer).__qualname__
         return CustomSettings(denoiser=type(self.denoiser).__qualname__, recognizer=recognizer)
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Positions and values that the denoiser is made for."""
+        return int(self.denoiser.positions), int(self.denoiser.vocab_size)  # type: ignore[arg-type]
+
+    def check_sizes(self, examples: Examples) -> None:
+        """Refuse examples of another size."""
+        positions, vocab_size = self.sizes
+        if (positions, vocab_size) != (examples.positions, examples.vocab_size):
+            raise UserError(
+                f"the denoiser is made for {positions} positions of {vocab_size} values; the data have "
+                f"{examples.positions} of {examples.vocab_size}"
+            )
+
     def copies(self) -> tuple[nn.Module, nn.Module | None]:
         """In train mode; copied together, so that what the two share stays shared."""
         denoiser, recognizer = copy.deepcopy((self.denoiser, self.recognizer))

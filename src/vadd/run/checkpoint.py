@@ -1,4 +1,4 @@
-"""One checkpoint: a directory of safetensors files and one JSON file with their checksums. Nothing is ever unpickled.
+"""Checkpoints: directories of safetensors files and one JSON file with their checksums. Nothing is ever unpickled.
 
 A checkpoint is written beside its final place and renamed when it is complete, and renamed before it is removed, so a
 directory with the right name is a whole one. A file's checksum is verified when the file is read, and only then.
@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -21,7 +21,10 @@ from torch import Tensor, nn
 
 from vadd.errors import UserError
 from vadd.files import checksum, flush_to_disk, remove, write_json
-from vadd.run.directory import EMA, MANIFEST, MODEL, OPTIMIZER, read_manifest
+from vadd.progress import warn
+from vadd.run.directory import EMA, MANIFEST, MODEL, OPTIMIZER, CheckpointName, RunDirectory, read_manifest
+
+Content = TypeVar("Content")
 
 SPARE_BYTES = 2**20
 """Besides the tensors a checkpoint takes at most this much: headers, the manifest, directory entries."""
@@ -67,8 +70,8 @@ def write_checkpoint(directory: Path, state: TrainingState) -> None:
         # The content must be on disk before the name is: after a power cut a renamed directory could hold empty files.
         for file in (*partial.iterdir(), partial):
             flush_to_disk(file)
-        # A directory cannot be renamed over one that is not empty.
-        remove_checkpoint(directory)
+        if directory.exists():  # a directory cannot be renamed over one that is not empty
+            remove_checkpoint(directory)
         partial.rename(directory)
         flush_to_disk(directory.parent)
     except BaseException:
@@ -161,8 +164,84 @@ def step_and_manifest(directory: Path) -> tuple[int, dict[str, Any]]:
 
 def remove_checkpoint(directory: Path) -> None:
     """At no moment is there half of one under its name."""
-    if directory.exists():
-        removed = directory.with_name(f".{directory.name}.removed")
-        remove(removed)
-        directory.rename(removed)
-        remove(removed)
+    removed = directory.with_name(f".{directory.name}.removed")
+    remove(removed)
+    directory.rename(removed)
+    remove(removed)
+
+
+class Archive:
+    """What is read from and written to the checkpoints of a run."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.directory = directory
+
+    def newest(self, read: Callable[[Path], Content]) -> tuple[Path, Content] | None:
+        """The newest from which ``read`` can read, with what it gave; damaged ones are passed over with a warning.
+
+        None where there is no checkpoint at all.
+        """
+        problems: list[UserError] = []
+        # Newest first; read at once, so that a checkpoint is verified only once.
+        for path in reversed(self.directory.checkpoints()):
+            try:
+                content = read(path)
+            except UserError as error:
+                problems.append(error)
+            else:
+                for problem in problems:
+                    warn(f"{problem}; taking {path.name}")
+                return path, content
+        if problems:
+            raise problems[0]
+        return None
+
+    def chosen(self, which: CheckpointName, read: Callable[[Path], Content]) -> tuple[Path, Content]:
+        """ "latest" (the newest that is whole), "best" (the lowest held-out objective) or a step."""
+        run = self.directory
+        if which == "latest":
+            newest = self.newest(read)
+            if newest is None:
+                raise UserError(f"{run.path} has no checkpoint yet")
+            return newest
+        if which == "best":
+            best = run.best()
+            if best is None:
+                raise UserError(f"{run.path} has no checkpoint that was evaluated on held-out examples")
+            return best.path, read(best.path)
+        if isinstance(which, int) and run.checkpoint(which).is_dir():
+            return run.checkpoint(which), read(run.checkpoint(which))
+        there = ", ".join(str(saved.step) for saved in run.saved_steps()) or "none"
+        raise UserError(f"{run.path} has no checkpoint {which!r}; take latest, best or one of the steps {there}")
+
+    def improves(self, step: int, loss: float) -> bool:
+        """Whether the held-out objective at ``step`` is the best yet."""
+        best = self.directory.best(step - 1)
+        return best is None or best.test_loss is None or loss < best.test_loss
+
+    def save(self, state: TrainingState, keep: int) -> bool:
+        """Write a checkpoint and remove what is no longer wanted: all but the newest ``keep`` and the best.
+
+        Where it cannot be written, a warning is given and everything stays as it was.
+        """
+        try:
+            write_checkpoint(self.directory.checkpoint(state.step), state)
+        except OSError as error:
+            warn(f"no checkpoint of step {state.step}: {error.strerror or error}; older ones are untouched")
+            return False
+        # A later one than this is damaged, or the run would have gone on from there; it is replaced in its turn.
+        self._keep_only(self.directory.checkpoints(state.step)[-keep:], state.step)
+        return True
+
+    def _keep_only(self, newest: list[Path], step: int) -> None:
+        best = self.directory.best(step)
+        kept = {*newest, *([] if best is None else [best.path])}
+        for path in self.directory.checkpoints(step):
+            if path not in kept:
+                remove_checkpoint(path)
+
+    def sweep(self) -> None:
+        """Remove what a crash in the middle of writing or removing left behind."""
+        root = self.directory.checkpoints_directory
+        for path in (*root.glob(".step-*.partial"), *root.glob(".step-*.removed")):
+            remove(path)

@@ -111,7 +111,8 @@ class RunDirectory:
             raise UserError(f"{self.path} exists and is not a run ({problem}); choose another --out")
         if not overwrite:
             raise UserError(
-                f"{self.path} holds a run already; continue it with --resume or replace it with --overwrite"
+                f"{self.path} holds a run already: continue it with --resume or replace it with --overwrite (in Python "
+                f"resume=True, overwrite=True), or open it with vadd.load({str(self.path)!r})"
             )
 
     def _holds_something(self) -> bool:

@@ -1,50 +1,32 @@
-"""The model card of an exported model, in the layout of the Hugging Face Hub."""
+"""The model card of an exported model, in the layout of the Hugging Face Hub; its text is in ``model_card.md``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
+from jinja2 import Environment
 
 from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.networks import CustomSettings
-from vadd.recipe import Recipe, TextData, flatten
+from vadd.recipe import MODELS, Recipe, TextData, flatten
 from vadd.run.status import latent_verdict
 
-METHODS = {
-    "vadd": "VADD: a masked diffusion model whose denoiser is conditioned on a latent variable. The latent lets it "
-    "reveal many positions at once and still respect how they depend on each other, so that a few steps are enough.",
-    "mdlm": "MDLM: a masked diffusion model without a latent. Positions revealed in the same step are drawn "
-    "independently of each other.",
-}
 OBJECTIVES = {
-    "vadd": "The objective is the paper's DELBO on held-out examples, at full KL weight; with several particles its "
-    "importance-weighted form. It is **not** a bound of the likelihood and does not compare with likelihoods of other "
-    "models.",
+    "per-state": "The objective is the paper's DELBO on held-out examples, at full KL weight; with several particles "
+    "its importance-weighted form. It is **not** a bound of the likelihood and does not compare with likelihoods of "
+    "other models.",
+    "shared": "The objective is measured on held-out examples, at full KL weight to N(0, I), paid once for an example. "
+    "As a loss it is at least the negative log-likelihood under the sampler with one z and many steps, up to the noise "
+    "of the estimate.",
     "mdlm": "The objective is an estimate of the ELBO on held-out examples, as a loss: the negative log-likelihood "
     "is at most that, up to the noise of the estimate.",
+    "padded": "The objective is measured on held-out examples, at full KL weight. Pads count as positions but are not "
+    "scored: it is **not** a bound of the likelihood of the padded sequences. Nor has the model learnt to draw pads: a "
+    "sample ends at its first EOS.",
 }
-
-SHARED_OBJECTIVE = (
-    "The objective is measured on held-out examples, at full KL weight to N(0, I), paid once for an example. As "
-    "a loss it is at least the negative log-likelihood under the sampler with one z and many steps, up to the noise of "
-    "the estimate."
-)
-
-PADDED_OBJECTIVE = (
-    "The objective is measured on held-out examples, at full KL weight. Pads count as positions but are not scored: it "
-    "is **not** a bound of the likelihood of the padded sequences. Nor has the model learnt to "
-    "draw pads: a sample ends at its first EOS."
-)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Lines of the training's metrics."""
-
-    test: Mapping[str, Any] | None
-    latent: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -71,92 +53,70 @@ class CardResults:
 
 def model_card(
     recipe: Recipe,
-    format: Kind,
+    kind: Kind,
     step: int,
     parameters: int,
-    measured: Measured,
+    measured: Mapping[str, Mapping[str, Any]],
     results: CardResults | None = None,
 ) -> str:
-    label = recipe.model.upper()
-    size = " x ".join(map(str, format.shape))
-    what = f"images of {size}" if format.name == "image" else f"arrays of {size} integers"
-    about = f"\n\n{recipe.about}." if recipe.about else ""
-    sections = [
-        _front_matter(recipe),
-        f"# {recipe.name}, {label}\n\n{METHODS[recipe.model]} It generates {what} with values "
-        f"0..{format.vocab_size - 1}.{about}",
-        "## Use\n\n```python\nimport vadd  # pip install vadd\n\n"
-        f'samples = vadd.load("PATH OR owner/name"{_networks(recipe)}).sample(16, steps=4)'
-        "  # (16, positions) integers\n```\n\n"
-        "The training data are not needed for sampling. The weights are in safetensors; nothing is unpickled.",
-        f"## Training\n\n{_training(recipe, step, parameters)}",
-        f"## Measured\n\n{_numbers(recipe, measured)}",
-    ]
-    if results is not None:
-        sections.append(results.tables)
-    return "\n\n".join(section.strip() for section in sections) + "\n"
-
-
-def _networks(recipe: Recipe) -> str:
-    """What opening the model takes besides its place."""
-    if not isinstance(recipe.network, CustomSettings):
-        return ""
-    given = {"denoiser": recipe.network.denoiser, "recognizer": recipe.network.recognizer}
-    return "".join(f", {name}={kind}(...)" for name, kind in given.items() if kind is not None)
-
-
-def _front_matter(recipe: Recipe) -> str:
+    """``measured`` are lines of the training's metrics, by their split."""
+    facts, size, network = MODELS[recipe.model], " x ".join(map(str, kind.shape)), recipe.network
     tags = ["vadd", "masked-diffusion", "discrete-diffusion", "few-step-generation", recipe.model, recipe.data.kind]
-    entries = {"library_name": "vadd", "tags": list(dict.fromkeys(tags))}
-    return f"---\n{yaml.safe_dump(entries, sort_keys=False)}# license: yours to choose, for example apache-2.0\n---"
+    custom = network.arguments() if isinstance(network, CustomSettings) else {}
+    environment = Environment(trim_blocks=True, autoescape=False)  # Markdown, not HTML
+    environment.filters["cell"] = _cell
+    card = environment.from_string(Path(__file__).with_suffix(".md").read_text()).render(
+        recipe=recipe,
+        kind=kind,
+        facts=facts,
+        front_matter=yaml.safe_dump({"library_name": "vadd", "tags": list(dict.fromkeys(tags))}, sort_keys=False),
+        what=f"images of {size}" if kind.name == "image" else f"arrays of {size} integers",
+        networks="".join(f", {name}={of}(...)" for name, of in custom.items()),
+        training=_training(recipe, step, parameters),
+        test=measured.get("test"),
+        numbers=_numbers(recipe, measured),
+        objective=_objective(recipe),
+        results=results,
+    )
+    return card.strip() + "\n"
 
 
-def _training(recipe: Recipe, step: int, parameters: int) -> str:
-    settings = recipe.training
-
+def _training(recipe: Recipe, step: int, parameters: int) -> dict[str, str]:
     def listed(section: Mapping[str, Any]) -> str:
         return ", ".join(f"{key} {value}" for key, value in flatten(section) if value not in (None, (), [], "", {}))
 
-    rows: list[list[Cell]] = [
-        ["data", listed(recipe.data.model_dump())],
-        ["network", f"{listed(recipe.network.model_dump())}; {parameters:,} weights"],
-        ["steps", f"{step:,} of {settings.steps:,}, batch {settings.batch}"],
-        ["optimiser", f"{settings.optimizer}, learning rate {settings.learning_rate:g}"],
-        ["averaging of the weights", f"decay {settings.ema:g}"],
-    ]
-    if recipe.model == "vadd":
-        rows.insert(2, ["latent", listed(recipe.latent.model_dump())])
-    return f"{_rows(['', ''], rows)}\n\nEvery other setting is in `recipe.yaml`."
+    settings = recipe.training
+    return {
+        "data": listed(recipe.data.model_dump()),
+        "network": f"{listed(recipe.network.model_dump())}; {parameters:,} weights",
+        **({"latent": listed(recipe.latent.model_dump())} if recipe.has_latent else {}),
+        "steps": f"{step:,} of {settings.steps:,}, batch {settings.batch}",
+        "optimiser": f"{settings.optimizer}, learning rate {settings.learning_rate:g}",
+        "averaging of the weights": f"decay {settings.ema:g}",
+    }
 
 
-def _numbers(recipe: Recipe, measured: Measured) -> str:
-    if measured.test is None:
-        return "Nothing was measured on held-out examples during the training."
-    test, latent = measured.test, measured.latent
-    rows: list[list[Cell]] = [
-        ["held-out objective, nats per position", test.get("loss")],
-        ["reconstruction, nats per example", test.get("reconstruction")],
-    ]
-    if recipe.model == "vadd":
-        rows.append(["KL, nats per example", test.get("kl")])
+def _numbers(recipe: Recipe, measured: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    test, latent = measured.get("test", {}), measured.get("latent")
+    numbers = {
+        "held-out objective, nats per position": test.get("loss"),
+        "reconstruction, nats per example": test.get("reconstruction"),
+    }
+    if recipe.has_latent:
+        numbers["KL, nats per example"] = test.get("kl")
     if latent is not None:
-        rows.append(["latent", latent_verdict(latent)])
-        rows.append(["KL of the latent when everything is masked, nats", latent.get("kl_all_masked")])
-    at_step = f"at step {test['step']}"
-    objective = OBJECTIVES[recipe.model]
-    if recipe.model == "vadd" and recipe.latent.kind == "shared":
-        objective = SHARED_OBJECTIVE
+        numbers["latent"] = latent_verdict(latent)
+        numbers["KL of the latent when everything is masked, nats"] = latent.get("kl_all_masked")
+    return numbers
+
+
+def _objective(recipe: Recipe) -> str:
     if isinstance(recipe.data, TextData) and recipe.data.wrap == "padded":
-        objective = PADDED_OBJECTIVE
-    return f"{_rows([at_step, ''], rows)}\n\n{objective}"
+        return OBJECTIVES["padded"]
+    label = MODELS[recipe.model].label
+    name = recipe.latent.kind if recipe.has_latent else recipe.model
+    return OBJECTIVES.get(name, f"The objective is that of the training of {label}, on held-out examples.")
 
 
-Cell = str | float | None
-
-
-def _rows(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    def line(cells: Sequence[Cell]) -> str:
-        shown = ["-" if c is None else f"{c:.4f}" if isinstance(c, float) else c.replace("|", "\\|") for c in cells]
-        return f"| {' | '.join(shown)} |"
-
-    return "\n".join(map(line, (columns, ["---"] * len(columns), *rows)))
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value).replace("|", "\\|")

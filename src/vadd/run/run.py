@@ -27,11 +27,9 @@ from vadd.parallel import Processes, default_device
 from vadd.progress import Progress, silent
 from vadd.recipe import Recipe
 from vadd.recipe.building import build_dataset, build_model
-from vadd.run.archive import Archive
-from vadd.run.checkpoint import check_fit, read_weights
+from vadd.run.checkpoint import Archive, check_fit, read_weights
 from vadd.run.directory import CheckpointName, PriorChoice, RunDirectory, step_of
-from vadd.run.export import export
-from vadd.run.exported import find_exported
+from vadd.run.export import export, find_exported
 from vadd.run.infilling import as_given, latent_rows, masked_starts
 from vadd.run.limits import LARGEST_CHUNK, bytes_per_row, check_held, check_time, chunk_size
 from vadd.run.options import SamplingOptions

@@ -34,9 +34,8 @@ from vadd.run.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from vadd.run.directory import RunDirectory
 from vadd.studies.equal_time import steps_in, timed
 from vadd.training.display import TrainingDisplay
-from vadd.training.ema import Ema
-from vadd.training.interrupt import StopRequest
-from vadd.training.optimizer import Stepper
+from vadd.training.events import StopRequest
+from vadd.training.optimizer import Ema, Stepper
 
 LEVELS = 1000
 """Of the noise, in training."""

@@ -23,9 +23,8 @@ from vadd.recipe.building import build_dataset
 from vadd.run.directory import RunDirectory, step_of
 from vadd.run.run import Run
 from vadd.studies.trainings import finished_run
-from vadd.training.ema import Ema
 from vadd.training.loop import Trainer
-from vadd.training.optimizer import Stepper
+from vadd.training.optimizer import Ema, Stepper
 from vadd.training.prior import JUDGED, posteriors_of
 
 WARM_UP, TIMED = 3, 20

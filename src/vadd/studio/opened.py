@@ -11,7 +11,7 @@ from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.recipe import Recipe
 from vadd.run.directory import RunDirectory, check_model
-from vadd.run.exported import find_exported
+from vadd.run.export import find_exported
 from vadd.run.priors import prior_records
 from vadd.run.run import Run, load
 from vadd.run.status import read_status

@@ -16,39 +16,43 @@ EXAMPLES = 2048
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutResult:
     objective: Objective
     """At full KL weight."""
     health: LatentHealth | None
 
+    @property
+    def loss(self) -> float:
+        """In nats per position."""
+        return self.objective.loss.item()
+
 
 @torch.no_grad()
-def judge(
+def evaluate_held_out(
     model: MaskedDiffusion,
     test: Tensor,
     seed: int,
     rows_at_once: int,
     processes: Processes,
     labels: Tensor | None = None,
-) -> HeldOut:
+) -> HeldOutResult:
     """On the first of the ``test`` examples (m, N), divided among the processes; all get the whole answer. A model that
-    is given labels is judged given theirs (m,).
+    was trained with labels is given theirs (m,).
     """
     total = min(EXAMPLES, len(test))
     # The same at every evaluation, so that differences are those of the weights.
     noise = step_generator(seed, TEST)
     masking = model.held_out_draw(total, test.shape[1], model.schedule, noise)
     evidences: list[Evidence] = []
-    found: list[tuple[DiagonalGaussian, DiagonalGaussian]] = []
+    pairs: list[tuple[DiagonalGaussian, DiagonalGaussian]] = []
     for rows in torch.split(processes.padded_share(total), rows_at_once):
         x0 = test[rows].to(processes.device, torch.int64)
         batch = MaskedBatch.of(x0, masking[rows].to(x0.device), model.mask_value, BatchPart(rows, total))
         batch = batch if labels is None else replace(batch, labels=labels[rows].to(x0.device))
         # A copy for every chunk: each draws the latents of all examples and takes its own rows.
         evidences.append(model(batch, 1.0, noise.clone_state()))
-        both = posteriors(model, x0, batch.masking, batch.labels)
-        if both is not None:
-            found.append(both)
+        if (pair := posteriors(model, x0, batch.masking, batch.labels)) is not None:
+            pairs.append(pair)
 
     def whole(chunks: list[Tensor]) -> Tensor:
         return processes.gather(torch.cat(chunks), total)
@@ -56,10 +60,7 @@ def judge(
     def whole_posterior(chunks: list[DiagonalGaussian]) -> DiagonalGaussian:
         return DiagonalGaussian(whole([c.mean for c in chunks]), whole([c.log_std for c in chunks]))
 
-    evidence = Evidence(
-        whole([e.bound for e in evidences]),
-        whole([e.reconstruction for e in evidences]),
-        whole([e.kl for e in evidences]),
-    )
-    health = health_of(*(whole_posterior(list(chunks)) for chunks in zip(*found, strict=True))) if found else None
-    return HeldOut(objective(evidence, test.shape[1]), health)
+    parts = ("bound", "reconstruction", "kl")
+    evidence = Evidence(*(whole([getattr(evidence, part) for evidence in evidences]) for part in parts))
+    health = health_of(*(whole_posterior(list(chunks)) for chunks in zip(*pairs, strict=True))) if pairs else None
+    return HeldOutResult(objective(evidence, test.shape[1]), health)

@@ -1,5 +1,6 @@
-"""A training that was asked for, on the command line or in Python, up to the point where it can begin."""
+"""A training that was requested, on the command line or in Python, up to the point where it can begin."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,10 +12,10 @@ from vadd.networks import CustomNetworks
 from vadd.parallel import on_main_process
 from vadd.progress import Progress
 from vadd.recipe import Recipe, differences, may_change_on_resume
+from vadd.recipe.building import build_dataset
 from vadd.recipe.memory import check_memory
 from vadd.recipe.size_warning import warn_of_size
 from vadd.run.directory import RunDirectory
-from vadd.training.custom_networks import check_sizes
 from vadd.training.loop import check_trainable
 
 
@@ -24,43 +25,55 @@ class Job:
     directory: RunDirectory
     resume: bool = False
     overwrite: bool = False
-    own: CustomNetworks | None = None
-    """Networks to train in place of the recipe's."""
+    networks: CustomNetworks | None = None
+    """Trained in place of the recipe's."""
 
 
-def default_place(name: str, model: str) -> Path:
-    """Of a run without a given place."""
-    return Path("runs") / f"{name}-{model}"
+def run_directory(out: str | Path | None, name: str = "", model: str = "") -> RunDirectory:
+    """Where a run is written: ``out``, or runs/NAME-MODEL."""
+    return RunDirectory(Path("runs") / f"{name}-{model}" if out is None else out)
 
 
-def check_same_recipe(job: Job) -> None:
-    """Refuse to go on with a run whose recipe differs in more than a resumed training may change."""
-    changed = differences(job.directory.recipe(), job.recipe)
+def new_job(
+    recipe: Recipe, directory: RunDirectory, *, overwrite: bool = False, networks: CustomNetworks | None = None
+) -> Job:
+    if os.environ.get("WORLD_SIZE", "1") == "1":  # several processes agree first, which takes torch
+        directory.check_place(overwrite=overwrite)
+    return Job(recipe, directory, overwrite=overwrite, networks=networks)
+
+
+def resumed_job(recipe: Recipe, directory: RunDirectory, networks: CustomNetworks | None = None) -> Job:
+    """Refused where the recipe differs from the run's in more than a resumed training may change."""
+
+    changed = differences(RunDirectory.open(directory.path).recipe(), recipe)
     refused = {key: values for key, values in changed.items() if not may_change_on_resume(key)}
     if refused:
         listed = ", ".join(f"{key} is {old!r} there, {now!r} here" for key, (old, now) in refused.items())
-        raise UserError(f"{job.directory.path} was started with another recipe: {listed}")
+        raise UserError(f"{directory.path} was started with another recipe: {listed}")
+    return Job(recipe, directory, resume=True, networks=networks)
 
 
 def prepare(
     job: Job,
-    read: Callable[[Recipe, Progress], DiscreteDataset],
     progress: Progress,
+    read: Callable[[Recipe, Progress], DiscreteDataset] | None = None,
     keep: Callable[[RunDirectory], None] = lambda directory: None,
 ) -> DiscreteDataset:
-    """The data, after everything was checked that can be before an old run is given up; then the run's directory, into
-    which ``keep`` writes what it must have of them.
+    """The data, after everything was checked that can be before an old run is removed; then the run's directory is
+    made, into which ``keep`` writes what it must have of them. ``read`` is needed for data that no recipe names.
     """
+
     if not job.resume:
         on_main_process(partial(job.directory.check_place, overwrite=job.overwrite))  # reading may take long
-    dataset = read(job.recipe, progress)
+    dataset = build_dataset(job.recipe, progress=progress) if read is None else read(job.recipe, progress)
     check_trainable(job.recipe)
-    if job.own is None:
+    if job.networks is None:
         check_memory(job.recipe, dataset.kind)
-        if not job.resume and _on_own_data(job.recipe):
+        # The sizes of presets are known; those for other data were guessed.
+        if not job.resume and getattr(job.recipe.data, "path", None) is not None:
             on_main_process(partial(warn_of_size, job.recipe, dataset.kind))
-    else:  # it is in memory already
-        check_sizes(job.own, dataset.kind)
+    else:
+        job.networks.check_sizes(dataset.kind)
 
     def create() -> None:
         job.directory.create(job.recipe, overwrite=job.overwrite)
@@ -69,8 +82,3 @@ def prepare(
     if not job.resume:
         on_main_process(create)
     return dataset
-
-
-def _on_own_data(recipe: Recipe) -> bool:
-    """The presets say what they take; a recipe for other data does not."""
-    return getattr(recipe.data, "path", None) is not None

@@ -22,22 +22,16 @@ from vadd.parallel import Processes, held_by_main_process, is_main
 from vadd.progress import warn
 from vadd.recipe import Recipe
 from vadd.recipe.building import build_model
-from vadd.run.archive import Archive
-from vadd.run.checkpoint import TrainingState, checkpoint_bytes, read_checkpoint
+from vadd.run.checkpoint import Archive, TrainingState, checkpoint_bytes, read_checkpoint
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
-from vadd.training.callbacks import Callbacks, Told
-from vadd.training.compile import compile_networks
 from vadd.training.display import TrainingDisplay
-from vadd.training.ema import Ema
-from vadd.training.held_out import HeldOut, judge
-from vadd.training.interrupt import StopRequest
-from vadd.training.optimizer import Stepper, learning_rate
-from vadd.training.records import Records
+from vadd.training.events import Callbacks, CheckpointEvent, EvaluationEvent, StepEvent, StopRequest
+from vadd.training.held_out import HeldOutResult, evaluate_held_out
+from vadd.training.log import RunningMeans, TrainingLog, check_trackers
+from vadd.training.optimizer import Ema, Stepper, learning_rate
 from vadd.training.sharding import shard, whole_state
-from vadd.training.start import freeze, start_from
-from vadd.training.trackers import Trackers
-from vadd.training.window import Window
+from vadd.training.start import compile_networks, freeze, start_from
 from vadd.words import size_in_memory
 
 
@@ -48,13 +42,13 @@ class Outcome:
     """False when the training was interrupted; a checkpoint of ``step`` was written all the same."""
     seconds: float
     stopped: bool
-    """Somebody asked to stop, be it in the last step."""
+    """Whether a stop was requested, be it in the last step."""
 
 
 def check_trainable(recipe: Recipe) -> None:
     """Before anything on disk changes: can these processes train this recipe?"""
     Processes().share(recipe.training.batch, recipe.training.accumulate)
-    Trackers.check(recipe)
+    check_trackers(recipe)
 
 
 def train(
@@ -64,24 +58,24 @@ def train(
     *,
     resume: bool = False,
     callbacks: Callbacks = Callbacks(),  # noqa: B008  # frozen
-    own: CustomNetworks | None = None,
+    networks: CustomNetworks | None = None,
     silent: bool = False,
 ) -> Outcome:
     """Train what ``recipe`` describes on its ``data``; the directory must have been made by ``RunDirectory.create``.
 
-    ``callbacks`` are told what happens and may stop it; networks of somebody's ``own`` are trained in place of the
-    recipe's; ``silent`` where somebody else shows the progress.
-    With ``resume`` the training goes on from the newest checkpoint that is whole, or from the start where there is none
-    yet. The recipe may then differ from the run's where :func:`~vadd.recipe.may_change_on_resume` allows it, and takes
-    its place.
+    ``callbacks`` are given events and may stop it; ``networks`` are trained in place of the recipe's; with ``silent``
+    no progress is shown. With ``resume`` it continues from the newest checkpoint that is whole, or from the start where
+    there is none yet; the recipe may then differ where :func:`~vadd.recipe.may_change_on_resume` allows it, and
+    replaces the run's.
     """
-    try:
-        with held_by_main_process(directory.lock):
-            return Trainer(recipe, directory, data, resume=resume, callbacks=callbacks, own=own).run(silent=silent)
-    except BaseException:
-        if not resume and is_main():
-            directory.remove_unstarted()
-        raise
+    with held_by_main_process(directory.lock):
+        try:
+            trainer = Trainer(recipe, directory, data, resume=resume, callbacks=callbacks, networks=networks)
+            return trainer.run(silent=silent)
+        except BaseException:
+            if not resume and is_main():
+                directory.remove_unstarted()
+            raise
 
 
 class Trainer:
@@ -93,7 +87,7 @@ class Trainer:
         *,
         resume: bool = False,
         callbacks: Callbacks = Callbacks(),  # noqa: B008  # frozen
-        own: CustomNetworks | None = None,
+        networks: CustomNetworks | None = None,
     ) -> None:
         self.recipe, self.directory, self.settings, self.data = recipe, directory, recipe.training, data
         self.stop_request = StopRequest()
@@ -107,7 +101,7 @@ class Trainer:
         self.archive = Archive(directory)
         state = self._saved_state() if resume else None
         self.start = 0 if state is None else state.step
-        self.model: MaskedDiffusion = build_model(recipe, data.kind, own)
+        self.model: MaskedDiffusion = build_model(recipe, data.kind, networks)
         if self.settings.start_from is not None:
             if state is None:  # a resumed training has its own weights; what it started from may be gone by now
                 start_from(self.model, recipe, data.kind)
@@ -127,11 +121,10 @@ class Trainer:
         if state is not None:
             self.stepper.restore(state.optimizer)
         self.wrapped = self.model if sharded else self.processes.wrap(self.model)
-        self.window = Window(self.processes, () if state is None else state.unlogged)
-        self.records = Records(recipe, directory)
-        run = Run(directory, self.ema.averaged, recipe, data.kind)
-        chosen = callbacks if self.processes.is_main else Callbacks()
-        self.told = Told(chosen, run, self.settings.steps, self.stop_request.ask)
+        self.means = RunningMeans(self.processes, () if state is None else state.unlogged)
+        self.log = TrainingLog(recipe, directory)
+        self.averaged_run = Run(directory, self.ema.averaged, recipe, data.kind)
+        self.callbacks = callbacks if self.processes.is_main else Callbacks()
         if self.settings.compile:
             compile_networks(self.model, self.trial, self.processes)
 
@@ -157,11 +150,10 @@ class Trainer:
             ):
                 step, stopped = self._steps(stop, display)
         finally:
-            self.records.finish()
+            self.log.finish()
         return Outcome(step, step >= self.settings.steps, time.perf_counter() - started, stopped)
 
     def _about(self) -> str:
-        """One line for those who want to know at the start whether this is what they meant."""
         shape = " x ".join(map(str, self.data.shape))
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         return (
@@ -171,29 +163,27 @@ class Trainer:
         )
 
     def _steps(self, stop: StopRequest, display: TrainingDisplay) -> tuple[int, bool]:
-        """Up to the last step, or to the one in which somebody asked to stop, and whether somebody did; either way its
-        state is saved.
+        """Up to the last step, or to the one in which a stop was requested, and whether it was; either way its state is
+        saved.
         """
         step, stopping, saved = self.start, False, True
         while step < self.settings.steps and not stopping:
             result = self.step(step)
             step += 1
             display.advance(step)
-            self.told.step(step, result, self.window.speed)
+            self._notify_step(step, result)
             last = step == self.settings.steps
             if step % self.settings.log_every == 0 or last:
                 self._log(step, display)
-            found = None
+            evaluated = None
             if step % self.settings.evaluate_every == 0 or last:
-                found = self._evaluate(step, display)
-                with self.window.paused():
-                    self.told.evaluation(step, found.objective, found.health)
+                evaluated = self._evaluate(step, display)
             # All processes must stop or save at the same step: saving puts tensors together from all of them.
-            stopping, due = self.processes.any(stop.asked, self._save_is_due(step, found))
+            stopping, due = self.processes.any(stop.asked, self._save_is_due(step, evaluated))
             if due or stopping or last:
-                saved = self.save(step, found)
+                saved = self.save(step, evaluated)
                 if saved:
-                    self.told.checkpoint(step, None if found is None else found.objective.loss.item())
+                    self._notify_checkpoint(step, evaluated)
                     stopping = self.processes.any(stop.asked)[0]
         if not saved:
             raise UserError("the last checkpoint could not be written; free some space and go on with --resume")
@@ -210,7 +200,7 @@ class Trainer:
                 )
             self.directory.write_recipe(self.recipe)
             self.archive.sweep()
-            self.records.open(self.start)
+            self.log.open(self.start)
 
     def step(self, step: int) -> Objective:
         """One optimisation step. All the mathematics of training is in these lines and those of ``_backward``."""
@@ -229,7 +219,7 @@ class Trainer:
         result = results[0] if len(results) == 1 else _mean(results)
         applied = self.stepper.step(step, result.loss)
         self.ema.update(step, applied)
-        self.window.add(result, applied)
+        self.means.add(result, applied)
         return result
 
     def _backward(
@@ -266,18 +256,18 @@ class Trainer:
         objective(evidence, self.data.positions).loss.backward()  # type: ignore[no-untyped-call]
         self.stepper.zero_grad()
 
-    def _save_is_due(self, step: int, found: HeldOut | None) -> bool:
+    def _save_is_due(self, step: int, evaluated: HeldOutResult | None) -> bool:
         """The main process decides: every so many steps or minutes, and when the held-out objective is the best yet."""
         if not self.processes.is_main:
             return False
         return (
             step % self.settings.checkpoint_every == 0
             or time.perf_counter() - self._saved_at >= 60 * self.settings.checkpoint_minutes
-            or (found is not None and self.archive.improves(step, found.objective.loss.item()))
+            or (evaluated is not None and self.archive.improves(step, evaluated.loss))
         )
 
-    def save(self, step: int, found: HeldOut | None = None) -> bool:
-        """Write a checkpoint, with what was ``found`` at this step; False where the disk refused it."""
+    def save(self, step: int, evaluated: HeldOutResult | None = None) -> bool:
+        """Write a checkpoint, with the evaluation of this step; False where the disk refused it."""
         # Before anything is written: a checkpoint full of NaN would push a good one out.
         finite = all(bool(parameter.isfinite().all()) for parameter in self.stepper.parts())
         if self.processes.any(not finite)[0]:
@@ -288,11 +278,11 @@ class Trainer:
             {name: tensor for name, tensor in tensors if keep}
             for tensors in (whole_state(self.model), whole_state(self.ema.averaged), self.stepper.tensors())
         )
-        unlogged = self.window.unlogged()
+        unlogged = self.means.unlogged()
         saved = True
         if keep:
-            self.records.flush_to_disk()
-            test_loss = None if found is None else found.objective.loss.item()
+            self.log.metrics.flush_to_disk()
+            test_loss = None if evaluated is None else evaluated.loss
             state = TrainingState(step, model, ema, optimizer, unlogged, test_loss)
             saved = self.archive.save(state, self.settings.keep_checkpoints)
         self._saved_at = time.perf_counter()
@@ -304,15 +294,15 @@ class Trainer:
         return f"lower training.learning_rate or set training.clip; {where}"
 
     def _log(self, step: int, display: TrainingDisplay) -> None:
-        means = self.window.close()
+        means = self.means.close()
         if means.most_skipped_in_a_row >= self.settings.nonfinite_patience:
             raise UserError(
                 f"at step {step} the loss or its gradient was not finite {means.most_skipped_in_a_row} times in a row; "
                 f"{self._advice()}"
             )
         if math.isfinite(means.loss):
-            display.show(self.window.speed)
-        self.records.add(
+            display.show(self.means.speed)
+        self.log.add(
             step,
             "train",
             loss=means.loss,
@@ -322,18 +312,46 @@ class Trainer:
             kl_weight=self._kl_weight(step - 1),
             learning_rate=learning_rate(step - 1, self.settings),
             skipped=means.skipped,
-            steps_per_second=self.window.speed,
+            steps_per_second=self.means.speed,
         )
 
-    def _evaluate(self, step: int, display: TrainingDisplay) -> HeldOut:
+    def _evaluate(self, step: int, display: TrainingDisplay) -> HeldOutResult:
         """The averaged weights on held-out examples."""
-        with self.window.paused():
-            rows = self.recipe.network.rows_at_once
+        with self.means.paused():
+            rows, test = self.recipe.network.rows_at_once, self.data.test
             labels = None if self.data.label_names is None else self.data.test_labels
-            found = judge(self.ema.averaged, self.data.test, self.recipe.seed, rows, self.processes, labels)
-        display.note(found.objective.loss.item(), found.health.verdict if found.health else "")
-        self.records.add_held_out(step, found)
-        return found
+            result = evaluate_held_out(self.ema.averaged, test, self.recipe.seed, rows, self.processes, labels)
+        display.note(result.loss, result.health.verdict if result.health else "")
+        self.log.add_held_out(step, result)
+        if self.callbacks.on_evaluation is not None:
+            with self.means.paused():
+                self.callbacks.on_evaluation(
+                    EvaluationEvent(
+                        step=step,
+                        steps=self.settings.steps,
+                        health=result.health,
+                        _objective=result.objective,
+                        _run=self.averaged_run,
+                        _stop=self.stop_request.ask,
+                    )
+                )
+        return result
+
+    def _notify_step(self, step: int, objective: Objective) -> None:
+        if self.callbacks.on_step is not None:
+            speed, stop = self.means.speed, self.stop_request.ask
+            self.callbacks.on_step(
+                StepEvent(
+                    step=step, steps=self.settings.steps, steps_per_second=speed, _objective=objective, _stop=stop
+                )
+            )
+
+    def _notify_checkpoint(self, step: int, evaluated: HeldOutResult | None) -> None:
+        if self.callbacks.on_checkpoint is not None:
+            path, loss = self.directory.checkpoint(step), None if evaluated is None else evaluated.loss
+            self.callbacks.on_checkpoint(
+                CheckpointEvent(step=step, steps=self.settings.steps, path=path, loss=loss, _stop=self.stop_request.ask)
+            )
 
 
 def _mean(results: list[Objective]) -> Objective:

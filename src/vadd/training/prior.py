@@ -24,14 +24,12 @@ from vadd.networks import CustomNetworks
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent, warn
 from vadd.recipe import Training
-from vadd.run.archive import Archive
-from vadd.run.checkpoint import TrainingState, read_checkpoint, read_weights, write_checkpoint
+from vadd.run.checkpoint import Archive, TrainingState, read_checkpoint, read_weights, write_checkpoint
 from vadd.run.directory import PriorName, RunDirectory
 from vadd.run.priors import PriorRecord, prior_records, write_prior
 from vadd.run.run import Run, load
-from vadd.training.ema import Ema
-from vadd.training.interrupt import StopRequest
-from vadd.training.optimizer import Stepper
+from vadd.training.events import StopRequest
+from vadd.training.optimizer import Ema, Stepper
 
 JUDGED = 5_000
 """Held-out examples that the KL is reported on."""
@@ -218,7 +216,7 @@ def divergence_from_priors(
 
 
 def fit_priors_of_recipe(
-    path: Path, progress: Progress = silent, own: CustomNetworks | None = None
+    path: Path, progress: Progress = silent, networks: CustomNetworks | None = None
 ) -> list[FittedPrior]:
     """What ``latent.prior`` of a finished run's recipe asks for, as far as it is not there yet."""
     directory = RunDirectory(path)
@@ -229,8 +227,5 @@ def fit_priors_of_recipe(
         return []
     place, _ = Archive(directory).chosen("latest", read_weights)
     missing = [name for name in names if name not in prior_records(place)]
-    denoiser, recognizer = (None, None) if own is None else (own.denoiser, own.recognizer)
-    return [
-        fit_prior(load(path, prior="trained", denoiser=denoiser, recognizer=recognizer), name, progress=progress)
-        for name in missing
-    ]
+    custom = {} if networks is None else vars(networks)
+    return [fit_prior(load(path, prior="trained", **custom), name, progress=progress) for name in missing]

@@ -1,16 +1,19 @@
-"""Training that starts from a finished model without a latent: its own, or somebody else's checkpoint."""
+"""What happens to a model before its first step: starting from a trained one, freezing, torch.compile."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from vadd.core import MaskedDiffusion
+from vadd.core import Latent, MaskedDiffusion
 from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.networks.public_weights import transformer_weights
 from vadd.networks.warm_start import latents_own, take_over
+from vadd.parallel import Processes
+from vadd.progress import warn
 from vadd.recipe import Recipe
 from vadd.run.run import load
 
@@ -63,3 +66,30 @@ def _foreign(source: str, recipe: Recipe, format: Kind) -> dict[str, Tensor]:
         raise UserError(f"cannot read {source}: {error}") from None
     heads = recipe.network.values_of("denoiser")["heads"]
     return dict(transformer_weights(found, vocab_size=format.vocab_size, heads=heads))
+
+
+def compile_networks(model: MaskedDiffusion, trial: Callable[[], object], processes: Processes) -> bool:
+    """Compile the networks of ``model`` in place; names and values of the weights do not change.
+
+    ``trial`` is one pass through them. Where it fails, in any process, all go on without it:
+    that costs speed, not the run.
+    """
+    assert isinstance(model.denoiser, nn.Module)
+    # A latent may stand beside codes, inside their latent: what it is made of counts, not itself.
+    latents = [module for module in model.latent.modules() if isinstance(module, Latent)]
+    parts = [part for latent in latents for part in latent.children() if not isinstance(part, Latent)]
+    networks = [model.denoiser, *parts]
+    for network in networks:
+        # The number of masked positions differs from batch to batch: no fixed shapes.
+        network.compile(dynamic=True)
+    failure = ""
+    try:
+        trial()
+    except Exception as error:  # compilers fail in many ways
+        failure = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+    (failed,) = processes.any(bool(failure))
+    if failed:
+        for network in networks:
+            network._compiled_call_impl = None
+        warn(f"training goes on uncompiled, torch.compile failed: {failure or 'in another process'}")
+    return not failed

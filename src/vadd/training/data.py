@@ -1,6 +1,5 @@
-"""What somebody may give to ``vadd.train``, and how each of it becomes a data set and the data of a recipe.
-
-What lies in memory is written into the run, so that the run can be resumed and judged when the memory is gone.
+"""What ``vadd.train`` accepts as data. What is in memory is written into the run, so that it can be resumed and
+evaluated later.
 """
 
 import json
@@ -48,7 +47,7 @@ class Source(ABC):
     """Where the data of a training come from."""
 
     name: str
-    """What a run is called that nobody gave a place."""
+    """Of the run's default directory."""
 
     @abstractmethod
     def recipe(self, directory: RunDirectory) -> Recipe:
@@ -57,29 +56,27 @@ class Source(ABC):
     def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
         return build_dataset(recipe, progress=progress)
 
-    @abstractmethod
-    def keep(self, directory: RunDirectory) -> None:
-        """Write into the run what would else be lost."""
+    def keep(self, directory: RunDirectory) -> None:  # noqa: B027  # files on disk stay where they are
+        """Write into the run what is in memory only."""
 
-    @abstractmethod
     def check_same(self, directory: RunDirectory) -> None:
-        """Refuse to go on with a run that has learnt from other data than these."""
+        """Refuse to resume a run that was trained on other data than these."""
+        if not self.equals(directory):
+            raise UserError(f"{directory.path} was trained on other data than those that were given")
+
+    def equals(self, directory: RunDirectory) -> bool:
+        """Whether these are the data that the run keeps."""
+        return True
 
 
-class Named(Source):
-    """A recipe, or somebody's files: what lies on disk stays where it is."""
+class RecipeSource(Source):
+    """A recipe, a file or a folder; to resume, the recipes are compared, and they name the data."""
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe, self.name = recipe, recipe.name
 
     def recipe(self, directory: RunDirectory) -> Recipe:
         return self._recipe
-
-    def keep(self, directory: RunDirectory) -> None:
-        """It is on disk already."""
-
-    def check_same(self, directory: RunDirectory) -> None:
-        """The recipes are compared, and they name the data."""
 
 
 class InMemoryArray(Source):
@@ -117,14 +114,13 @@ class InMemoryArray(Source):
             with whole_file(directory.example_labels) as file:
                 np.save(file, np.array(self.names), allow_pickle=False)
 
-    def check_same(self, directory: RunDirectory) -> None:
+    def equals(self, directory: RunDirectory) -> bool:
         kept, labels = directory.examples(".npy"), directory.example_labels
-        if not kept.exists() or not np.array_equal(np.load(kept, mmap_mode="r", allow_pickle=False), self.array):
-            raise UserError(f"{directory.path} has learnt from other data than the array that was given")
         names = np.load(labels, allow_pickle=False).tolist() if labels.exists() else None
         if names != self.names:
-            told = "without labels" if names is None else "from other labels than were given"
-            raise UserError(f"{directory.path} has learnt {told}")
+            problem = "without labels" if names is None else "with other labels than were given"
+            raise UserError(f"{directory.path} was trained {problem}")
+        return kept.exists() and np.array_equal(np.load(kept, mmap_mode="r", allow_pickle=False), self.array)
 
 
 class Texts(Source):
@@ -173,10 +169,9 @@ class Texts(Source):
         with whole_file(directory.examples(".jsonl")) as file:
             file.write(self.content.encode())
 
-    def check_same(self, directory: RunDirectory) -> None:
+    def equals(self, directory: RunDirectory) -> bool:
         kept = directory.examples(".jsonl")
-        if not kept.exists() or kept.read_text(encoding="utf-8") != self.content:
-            raise UserError(f"{directory.path} has learnt from other data than the texts that were given")
+        return kept.exists() and kept.read_text(encoding="utf-8") == self.content
 
 
 class Rows(Source):
@@ -204,10 +199,9 @@ class Rows(Source):
     def keep(self, directory: RunDirectory) -> None:
         write_cells(directory.examples(".parquet"), self.table.columns)
 
-    def check_same(self, directory: RunDirectory) -> None:
+    def equals(self, directory: RunDirectory) -> bool:
         kept = directory.examples(".parquet")
-        if not kept.exists() or read_table(kept).columns != self.table.columns:
-            raise UserError(f"{directory.path} has learnt from other data than the DataFrame that was given")
+        return kept.exists() and read_table(kept).columns == self.table.columns
 
 
 class InMemoryDataset(Source):
@@ -227,11 +221,10 @@ class InMemoryDataset(Source):
             partial.mkdir()
             save_dataset(self.data, partial)
 
-    def check_same(self, directory: RunDirectory) -> None:
+    def equals(self, directory: RunDirectory) -> bool:
         kept = build_dataset(Recipe(name="", data=GivenData(path=str(directory.examples()))))
-        same = kept.kind == self.data.kind and kept.train.equal(self.data.train.to(kept.train.dtype))
-        if not same or not kept.test.equal(self.data.test.to(kept.test.dtype)):
-            raise UserError(f"{directory.path} has learnt from other data than the data set that was given")
+        pairs = ((kept.train, self.data.train), (kept.test, self.data.test))
+        return kept.kind == self.data.kind and all(ours.equal(given.to(ours.dtype)) for ours, given in pairs)
 
 
 def source_of(data: Any, labels: Any = None, reading: Mapping[str, Any] | None = None) -> Source:
@@ -243,7 +236,7 @@ def source_of(data: Any, labels: Any = None, reading: Mapping[str, Any] | None =
             raise UserError(
                 "labels=[...] are for data in memory; for a recipe or a file labels=True takes those that the data have"
             )
-        return Named(data if isinstance(data, Recipe) else _named(data, reading or {}))
+        return RecipeSource(data if isinstance(data, Recipe) else _named(data, reading or {}))
     if isinstance(data, DiscreteDataset):
         if labels is not None:
             raise UserError("a DiscreteDataset has its labels in train_labels, test_labels and label_names")

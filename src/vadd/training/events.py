@@ -1,8 +1,11 @@
-"""What somebody who trains from Python is told on the way, and how they can stop."""
+"""Callbacks of a training with their events, and requests to stop it."""
 
+import signal
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -34,7 +37,7 @@ class Losses(Event):
 
     @property
     def loss(self) -> float:
-        """The objective, in nats per position. Asking makes the host wait for a GPU."""
+        """The objective, in nats per position. Reading it makes the host wait for a GPU."""
         return float(self._objective.loss.detach())
 
     @property
@@ -58,7 +61,7 @@ class StepEvent(Losses):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationEvent(Losses):
-    """After the averaged weights were judged on held-out examples, at full KL weight."""
+    """After the averaged weights were evaluated on held-out examples, at full KL weight."""
 
     health: LatentHealth | None
     """How much of the latent is used; None for a model without a Gaussian latent."""
@@ -91,26 +94,32 @@ class Callbacks:
     on_checkpoint: Callable[[CheckpointEvent], object] | None = None
 
 
-class Told:
-    """Tells the callbacks of one training what happens."""
+class StopRequest:
+    """Ctrl-C and SIGTERM end a training at the end of its step. While active, the first SIGINT or SIGTERM sets
+    ``asked``; a second Ctrl-C interrupts at once.
+    """
 
-    def __init__(self, callbacks: Callbacks, run: "Run", steps: int, stop: Callable[[], None]) -> None:
-        """``run`` has the averaged weights, which go on changing."""
-        self.callbacks, self.run, self.steps, self.stop = callbacks, run, steps, stop
+    def __init__(self) -> None:
+        self.asked = False
+        self._previous: dict[signal.Signals, Any] = {}
 
-    def step(self, step: int, objective: Objective, speed: float) -> None:
-        if (call := self.callbacks.on_step) is not None:
-            call(StepEvent(step=step, steps=self.steps, steps_per_second=speed, _objective=objective, _stop=self.stop))
+    def __enter__(self) -> "StopRequest":
+        # Python lets no other thread set signal handlers.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._handle)
+        return self
 
-    def evaluation(self, step: int, objective: Objective, health: LatentHealth | None) -> None:
-        if (call := self.callbacks.on_evaluation) is not None:
-            call(
-                EvaluationEvent(
-                    step=step, steps=self.steps, health=health, _objective=objective, _run=self.run, _stop=self.stop
-                )
-            )
+    def ask(self) -> None:
+        self.asked = True
 
-    def checkpoint(self, step: int, loss: float | None) -> None:
-        if (call := self.callbacks.on_checkpoint) is not None:
-            path = self.run.directory.checkpoint(step)
-            call(CheckpointEvent(step=step, steps=self.steps, path=path, loss=loss, _stop=self.stop))
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
