@@ -33,7 +33,7 @@ from vadd.core import MaskedDiffusion, Noise, sample, step_grid
 from vadd.core.sampling import LatentPolicy
 from vadd.kinds.files import npy_file
 from vadd.recipe import load_recipe
-from vadd.recipe.building import build_model, example_format
+from vadd.recipe.building import build_model, example_kind
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
 
@@ -48,7 +48,7 @@ PARTS = ["plain", "latent", "prior", "memory"]
 
 def untrained(name: str, *overrides: str) -> MaskedDiffusion:
     recipe = load_recipe(name).with_overrides(overrides)
-    return build_model(recipe, example_format(recipe)).eval().requires_grad_(False)
+    return build_model(recipe, example_kind(recipe)).eval().requires_grad_(False)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -134,7 +134,7 @@ def with_and_without(part: str, name: str) -> tuple[MaskedDiffusion, MaskedDiffu
         return untrained(name, "model=mdlm"), untrained(name)
     recipe, model = load_recipe(name), untrained(name)
     return model, model.with_prior(
-        recipe.latent.build_prior(recipe.network, example_format(recipe), conditional=False).eval()
+        recipe.latent.build_prior(recipe.network, example_kind(recipe), conditional=False).eval()
     )
 
 
@@ -161,7 +161,7 @@ def measure_ratio(part: str, name: str, steps: int, repeats: int) -> Result:
 
 def write_samples(name: str, n: int, answer: Connection) -> None:
     recipe = load_recipe(name)
-    run = Run(RunDirectory("untrained"), untrained(name), recipe, example_format(recipe))
+    run = Run(RunDirectory("untrained"), untrained(name), recipe, example_kind(recipe))
     with tempfile.TemporaryDirectory() as place, npy_file(Path(place) / "samples.npy", (n, *run.shape)) as file:
         for part in run.stream(n):
             file.write(part.tokens.numpy())

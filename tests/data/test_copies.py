@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from tests.helpers.exact import chi_square_p_value
-from vadd.data import copies_distribution, load_copies
-from vadd.data.copies import copies_sample
+from vadd.data import CopiesData, copies_distribution
 from vadd.evaluation import entropy, histogram, mutual_information
 
 SIZES = [(2, 2, 0.3), (3, 4, 0.1), (6, 4, 0.1), (4, 3, 0.0), (3, 3, 1.0)]
@@ -27,13 +26,13 @@ def test_the_distribution_sums_to_one(positions: int, values: int, noise: float)
 @for_some_sizes
 def test_the_frequencies_of_samples_match_the_distribution(positions: int, values: int, noise: float) -> None:
     """Chi-square at level 1e-5: with other seeds one of these five fails by chance once in 20,000."""
-    drawn = copies_sample(50_000, positions=positions, vocab_size=values, noise=noise, seed=1)
+    drawn = CopiesData(positions=positions, vocab_size=values, noise=noise).sample(50_000, seed=1)
     counts = histogram(drawn, values) * len(drawn)
     assert chi_square_p_value(counts, copies_distribution(positions, values, noise)) > 1e-5
 
 
 def test_the_comparison_tells_another_noise_apart() -> None:
-    drawn = copies_sample(50_000, positions=3, vocab_size=4, noise=0.1, seed=1)
+    drawn = CopiesData(positions=3, vocab_size=4, noise=0.1).sample(50_000, seed=1)
     counts = histogram(drawn, 4) * len(drawn)
     assert chi_square_p_value(counts, copies_distribution(3, 4, 0.12)) < 1e-12
 
@@ -43,7 +42,7 @@ def test_without_noise_all_positions_are_one_symbol(positions: int, values: int)
     p = copies_distribution(positions, values, 0.0)
     assert entropy(p) == pytest.approx(math.log(values))
     assert all(p[(symbol,) * positions] == pytest.approx(1 / values) for symbol in range(values))
-    drawn = copies_sample(100, positions=positions, vocab_size=values, noise=0.0, seed=0)
+    drawn = CopiesData(positions=positions, vocab_size=values, noise=0.0).sample(100, seed=0)
     assert (drawn == drawn[:, :1]).all()
 
 
@@ -77,7 +76,7 @@ def test_leaving_a_position_out_gives_the_distribution_of_fewer() -> None:
 
 
 def test_the_data_set_holds_fresh_test_examples_and_its_own_distribution() -> None:
-    data = load_copies(positions=3, vocab_size=4, noise=0.25, train_size=500, test_size=400, seed=7)
+    data = CopiesData(positions=3, vocab_size=4, noise=0.25, train_size=500, test_size=400).load(seed=7)
     assert (data.positions, data.vocab_size, data.shape) == (3, 4, (3,))
     assert data.train.shape == (500, 3)
     assert data.test.shape == (400, 3)
@@ -90,7 +89,7 @@ def test_the_data_set_holds_fresh_test_examples_and_its_own_distribution() -> No
 
 
 def test_the_seed_decides_the_examples() -> None:
-    first, again, other = (load_copies(train_size=50, test_size=50, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (CopiesData(train_size=50, test_size=50).load(seed=seed) for seed in (0, 0, 1))
     assert first.train.equal(again.train)
     assert first.test.equal(again.test)
     assert not first.train.equal(other.train)

@@ -17,11 +17,10 @@ from tests.helpers.files import write
 from tests.helpers.fixtures import CORPORA, official_data
 from tests.helpers.published import zip_of
 from tests.helpers.server import serve
-from tests.helpers.texts import TOPICS, letters_only
+from tests.helpers.texts import TOPICS, evaluation_corpus, letters_only, training_corpus
 from vadd.data.text import text8
-from vadd.data.text.corpora import Corpus, LastDocuments, Part, RandomShare
-from vadd.data.text.known import CorpusName, open_corpus, open_for_judging
-from vadd.data.text.text8 import ALPHABET, fetch_text8, text8_corpus, unpack_text8
+from vadd.data.text.corpora import Corpus, CorpusName, LastDocuments, Part, RandomShare
+from vadd.data.text.text8 import ALPHABET, fetch_text8, unpack_text8
 from vadd.errors import UserError
 
 
@@ -38,12 +37,12 @@ def test_every_document_is_on_one_side_of_the_split(
 ) -> None:
     lines = [f"document {number}" for number in range(count)]
     path = write(tmp_path_factory.getbasetemp() / "split.txt", "\n".join(lines))
-    corpus = open_corpus("files", path, documents="line", test_fraction=share, seed=seed)
+    corpus = training_corpus("files", path, documents="line", test_fraction=share, seed=seed)
     train, test = texts(corpus, "train"), texts(corpus, "test")
     assert sorted(train + test) == sorted(lines)
     assert len(test) == max(1, int(share * count))
     assert all(piece.ends_document for piece in corpus.pieces("train"))
-    again = open_corpus("files", path, documents="line", test_fraction=share, seed=seed)
+    again = training_corpus("files", path, documents="line", test_fraction=share, seed=seed)
     assert texts(again, "test") == test
 
 
@@ -56,20 +55,20 @@ def test_the_last_documents_are_held_out_or_a_tenth(count: int, held_out: int) -
 
 def test_a_single_file_is_split_by_position_and_a_single_document_cannot_be(tmp_path: Path) -> None:
     path = write(tmp_path / "book.txt", "0123456789" * 10)
-    book = open_corpus("files", path, test_fraction=0.25)
+    book = training_corpus("files", path, test_fraction=0.25)
     assert book.running
     assert ("".join(texts(book, "train")), "".join(texts(book, "test"))) == (
         ("0123456789" * 10)[:75],
         "5678901234567890123456789",
     )
     with pytest.raises(UserError, match=r"holds 1 document\(s\) with text; at least 2"):
-        texts(open_corpus("files", path, documents="paragraph"), "train")
+        texts(training_corpus("files", path, documents="paragraph"), "train")
 
 
 def test_rows_and_folders_are_split_by_document(tmp_path: Path) -> None:
     write(tmp_path / "poems" / "a.txt", "aaa")
     write(tmp_path / "poems" / "b.txt", "bbb")
-    corpus = open_corpus("files", tmp_path / "poems")
+    corpus = training_corpus("files", tmp_path / "poems")
     assert not corpus.running
     assert sorted([texts(corpus, "train"), texts(corpus, "test")]) == [["aaa"], ["bbb"]]
 
@@ -78,22 +77,22 @@ def test_rows_and_folders_are_split_by_document(tmp_path: Path) -> None:
 def test_an_empty_file_is_refused(tmp_path: Path, documents: Any) -> None:
     path = write(tmp_path / "empty.txt", "")
     with pytest.raises(UserError, match=f"{path} is empty"):
-        open_corpus("files", path, documents=documents)
+        training_corpus("files", path, documents=documents)
     blank = write(tmp_path / "blank.txt", " \n \n")
     if documents != "file":
         with pytest.raises(UserError, match=r"blank holds 0 document\(s\) with text"):
-            texts(open_corpus("files", blank, documents=documents), "train")
+            texts(training_corpus("files", blank, documents=documents), "train")
 
 
 def test_your_own_files_need_a_path_and_pydocs_none() -> None:
     with pytest.raises(UserError, match=r"data\.path is missing"):
-        open_corpus("files")
+        training_corpus("files")
     with pytest.raises(UserError, match=r"pydocs is part of Python"):
-        open_corpus("pydocs", Path("x.txt"))
+        training_corpus("pydocs", Path("x.txt"))
 
 
 def test_pydocs_is_what_help_shows() -> None:
-    corpus = open_corpus("pydocs")
+    corpus = training_corpus("pydocs")
     train, test = texts(corpus, "train"), texts(corpus, "test")
     assert len(train) > 5 * len(test) > 0
     assert any('The "assert" statement' in topic for topic in train + test)
@@ -103,7 +102,7 @@ def test_pydocs_is_what_help_shows() -> None:
 def test_text8_is_split_ninety_five_five(tmp_path: Path) -> None:
     whole = letters_only(" ".join(TOPICS))[:200_000]
     assert set(whole.encode()) == set(ALPHABET)
-    corpus = text8_corpus(write(tmp_path / "text8", whole))
+    corpus = training_corpus("text8", write(tmp_path / "text8", whole))
     assert "".join(texts(corpus, "train")) == whole[:180_000]
     assert "".join(texts(corpus, "test")) == whole[190_000:]
 
@@ -117,7 +116,7 @@ def test_text8_is_fetched_and_unpacked_once(tmp_path: Path, monkeypatch: pytest.
     assert file.read_bytes() == content
     assert [path.name for path in tmp_path.iterdir()] == ["text8"]
     assert fetch_text8(tmp_path, mirrors=["http://nowhere.invalid/"]) == file
-    assert text8_corpus(tmp_path).size == 1200
+    assert training_corpus("text8", tmp_path).total("train") == 1080
 
 
 @pytest.mark.parametrize(
@@ -139,7 +138,7 @@ def test_another_archive_is_not_text8_and_leaves_nothing(tmp_path: Path, content
 
 def test_missing_text8_names_the_command() -> None:
     with pytest.raises(UserError, match="fetch it with: vadd data text8"):
-        text8_corpus()
+        training_corpus("text8")
 
 
 @dataclass
@@ -178,7 +177,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
 
 
 def test_a_corpus_with_a_test_split_comes_from_it_detokenised(asked: list[tuple[object, ...]]) -> None:
-    corpus = open_corpus("lm1b")
+    corpus = training_corpus("lm1b")
     assert texts(corpus, "train")[:2] == ["train 1, so", "train 2, so"]
     assert len(texts(corpus, "test")) == 1000
     assert {(repository, split) for repository, _, split, _ in asked} == {
@@ -188,7 +187,7 @@ def test_a_corpus_with_a_test_split_comes_from_it_detokenised(asked: list[tuple[
 
 
 def test_of_openwebtext_the_last_documents_are_held_out(asked: list[tuple[object, ...]]) -> None:
-    corpus = open_corpus("openwebtext")
+    corpus = training_corpus("openwebtext")
     assert texts(corpus, "test") == [f"train {n} , so" for n in range(1350, 1500) if n % 3]
     assert texts(corpus, "train") == [f"train {n} , so" for n in range(1350) if n % 3]
     assert asked == [("Skylion007/openwebtext", None, "train", None)]
@@ -196,13 +195,13 @@ def test_of_openwebtext_the_last_documents_are_held_out(asked: list[tuple[object
 
 @pytest.mark.parametrize("name", ["lambada", "wikitext", "ag_news", "pubmed", "arxiv", "lm1b"])
 def test_every_corpus_to_judge_by_has_a_test_part(asked: list[tuple[object, ...]], name: Any) -> None:
-    assert len(texts(open_for_judging(name), "test")) == 1000
+    assert len(texts(evaluation_corpus(name), "test")) == 1000
     assert len(asked) == 1
 
 
 def test_lambada_is_not_to_learn_from(asked: list[tuple[object, ...]]) -> None:
-    with pytest.raises(UserError, match="lambada has no train part: it is a corpus to judge by"):
-        texts(open_corpus("lambada"), "train")
+    with pytest.raises(UserError, match="lambada has no train part: it is for evaluation"):
+        texts(training_corpus("lambada"), "train")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +213,7 @@ def test_lambada_is_not_to_learn_from(asked: list[tuple[object, ...]]) -> None:
     ],
 )
 def test_of_a_local_copy_all_is_there_to_judge_by(name: CorpusName, file: str, count: int, first: str) -> None:
-    found = texts(open_for_judging(name, CORPORA / file), "test")
+    found = texts(evaluation_corpus(name, CORPORA / file), "test")
     assert len(found) == count
     assert found[0].startswith(first)
 
@@ -228,44 +227,44 @@ def test_of_a_local_copy_all_is_there_to_judge_by(name: CorpusName, file: str, c
     ],
 )
 def test_the_official_files_have_their_published_sizes(name: CorpusName, file: str, count: int) -> None:
-    assert len(texts(open_for_judging(name, official_data("text") / file), "test")) == count
+    assert len(texts(evaluation_corpus(name, official_data("text") / file), "test")) == count
 
 
 def test_what_is_judged_can_be_one_running_text(tmp_path: Path) -> None:
     """Documents as lines; a single plain file, where a file is a document, to the letter."""
     path = write(tmp_path / "two.txt", "first\n\nsecond\n")
-    joined = open_for_judging("files", path, running=True)
+    joined = evaluation_corpus("files", path, joined=True)
     assert joined.running
     assert [(piece.text, piece.ends_document) for piece in joined.pieces("test")] == [
         ("first\n", False),
         ("second\n", False),
     ]
-    assert joined.identity != open_for_judging("files", path).identity
-    whole = open_for_judging("files", path, documents="file")
+    assert joined.identity != evaluation_corpus("files", path).identity
+    whole = evaluation_corpus("files", path, documents="file")
     assert whole.running
     assert texts(whole, "test") == ["first\n\nsecond\n"]
-    detokenised = open_for_judging("lm1b", write(tmp_path / "lm1b.txt", "we 're here\n"), running=True)
+    detokenised = evaluation_corpus("lm1b", write(tmp_path / "lm1b.txt", "we 're here\n"), joined=True)
     assert texts(detokenised, "test") == ["we're here\n"]
 
 
 def test_without_the_package_or_the_network_the_user_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(UserError, match=r"pip install 'vadd\[text\]'; or name a local copy with data\.path"):
-        open_corpus("lm1b").total("train")
+        training_corpus("lm1b").total("train")
 
     def unreachable(*arguments: object, **options: object) -> None:
         raise ConnectionError("could not\nreach it")
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=unreachable))
     with pytest.raises(UserError, match=r"could not fetch dvruette/lm1b from the hub \(could not reach it\)"):
-        open_corpus("lm1b").total("train")
+        training_corpus("lm1b").total("train")
 
     def other_columns(*arguments: object, **options: object) -> Rows:
         return Rows({"body": ["a"]})
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=other_columns))
     with pytest.raises(UserError, match="dvruette/lm1b has no column 'text'; it has body"):
-        open_corpus("lm1b").total("train")
+        training_corpus("lm1b").total("train")
 
 
 def test_a_random_share_holds_out_at_least_one() -> None:

@@ -7,16 +7,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from sklearn.datasets import load_digits as sklearn_digits
 
 from tests.helpers.exact import properties
-from vadd.data.digits import load_digits
+from vadd.data import DigitsData
 from vadd.errors import UserError
 from vadd.kinds.arrays import quantize
 
 
 def test_the_split_has_all_images_once_with_their_labels() -> None:
-    data = load_digits(levels=17, seed=3)
+    data = DigitsData(levels=17).load(seed=3)
     assert (data.name, data.vocab_size, data.shape, data.positions) == ("digits", 17, (8, 8, 1), 64)
     assert (len(data.train), len(data.test)) == (1500, 297)
     assert data.train.dtype == data.test.dtype == torch.uint8
@@ -33,14 +34,14 @@ def test_the_split_has_all_images_once_with_their_labels() -> None:
 
 
 def test_two_levels_are_a_threshold_at_half() -> None:
-    fine, coarse = load_digits(levels=17), load_digits()
+    fine, coarse = DigitsData(levels=17).load(), DigitsData().load()
     assert coarse.vocab_size == 2
     assert coarse.train.equal((fine.train / 16 > 0.5).to(torch.uint8))
     assert int(coarse.train.sum()) + int(coarse.test.sum()) == 33_687
 
 
 def test_the_seed_decides_the_split() -> None:
-    first, again, other = (load_digits(seed=seed) for seed in (1, 1, 2))
+    first, again, other = (DigitsData().load(seed=seed) for seed in (1, 1, 2))
     assert first.train.equal(again.train)
     assert first.test.equal(again.test)
     assert not first.train.equal(other.train)
@@ -48,8 +49,8 @@ def test_the_seed_decides_the_split() -> None:
 
 @pytest.mark.parametrize("levels", [-1, 0, 1, 18, 256])
 def test_levels_that_17_values_cannot_give_are_refused(levels: int) -> None:
-    with pytest.raises(UserError, match=re.escape(f"levels must be in 2..17, not {levels}")):
-        load_digits(levels=levels)
+    with pytest.raises(ValidationError, match="levels"):
+        DigitsData(levels=levels)
 
 
 @given(of=st.integers(2, 256), data=st.data())

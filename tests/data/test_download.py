@@ -8,8 +8,7 @@ import pytest
 
 from tests.helpers.progress import Told
 from tests.helpers.server import serve
-from vadd.data.download import CHUNK, download
-from vadd.data.places import data_directory
+from vadd.data.download import CHUNK, data_directory, download
 from vadd.errors import UserError
 from vadd.files import whole_file
 

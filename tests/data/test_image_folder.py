@@ -12,10 +12,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from tests.helpers.exact import properties
 from tests.helpers.pictures import photographs
-from vadd.data.image_folder import SUFFIXES, image_files, load_image_folder, read_image
+from vadd.data import FolderData
+from vadd.data.image_folder import SUFFIXES, image_files, read_image
 from vadd.errors import UserError
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow, the extra `images`, is not installed")
@@ -41,7 +43,7 @@ def folder_of(path: Path, count: int, *shape: int) -> np.ndarray:
 
 def refusal(folder: Path, **options: Any) -> str:
     with pytest.raises(UserError) as caught:
-        load_image_folder(folder, **options)
+        FolderData(path=str(folder), **options).load()
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -49,7 +51,7 @@ def refusal(folder: Path, **options: Any) -> str:
 @pytest.mark.parametrize(("channels", "shape"), [(3, (8, 8, 3)), (1, (8, 8))], ids=["colour", "grey"])
 def test_images_of_the_right_size_come_back_exactly(tmp_path: Path, channels: int, shape: tuple[int, ...]) -> None:
     pixels = folder_of(tmp_path / "mine", 20, *shape)
-    data = load_image_folder(tmp_path / "mine", size=8, channels=channels)
+    data = FolderData(path=str(tmp_path / "mine"), size=8, channels=channels).load()
     assert (data.name, data.vocab_size, data.shape) == ("mine", 256, (8, 8, channels))
     assert (len(data.train), len(data.test)) == (18, 2)
     assert data.train.dtype == data.test.dtype == torch.uint8
@@ -61,27 +63,27 @@ def test_photographs_make_the_round_trip_through_png(tmp_path: Path) -> None:
     images = photographs(12)
     for number, image in enumerate(images):
         saved(tmp_path / f"{number}.png", image)
-    data = load_image_folder(tmp_path)
+    data = FolderData(path=str(tmp_path)).load()
     assert data.shape == (32, 32, 3)
     assert sorted(torch.cat([data.train, data.test]).tolist()) == sorted(images.reshape(12, -1).tolist())
 
 
 def test_the_seed_decides_the_split(tmp_path: Path) -> None:
     folder_of(tmp_path, 20, 4, 4)
-    first, again, other = (load_image_folder(tmp_path, size=4, channels=1, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (FolderData(path=str(tmp_path), size=4, channels=1).load(seed=seed) for seed in (1, 1, 2))
     assert first.train.equal(again.train)
     assert first.test.equal(again.test)
     assert not first.test.equal(other.test)
 
 
-@given(count=st.integers(2, 12), fraction=st.floats(0, 0.9), levels=st.integers(2, 256))
+@given(count=st.integers(2, 12), fraction=st.floats(0.001, 0.9), levels=st.integers(2, 256))
 @properties
 def test_the_split_and_the_levels_keep_their_bounds(
     tmp_path_factory: pytest.TempPathFactory, count: int, fraction: float, levels: int
 ) -> None:
     folder = tmp_path_factory.mktemp("images")
     pixels = folder_of(folder, count, 3, 3)
-    data = load_image_folder(folder, size=3, channels=1, levels=levels, test_fraction=fraction)
+    data = FolderData(path=str(folder), size=3, channels=1, levels=levels, test_fraction=fraction).load()
     assert data.vocab_size == levels
     assert len(data.test) == max(1, int(fraction * count))
     images = torch.cat([data.train, data.test])
@@ -186,24 +188,16 @@ def test_a_folder_without_enough_images_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path / "nowhere") == f"there is no directory {tmp_path / 'nowhere'}"
     assert f"there are no images in {tmp_path}: looked for .bmp, " in refusal(tmp_path)
     saved(tmp_path / "a.png", random_pixels(4, 4))
-    assert "holds 1 image(s); at least 2 are needed" in refusal(tmp_path)
+    assert "holds 1 image; at least 2 are needed" in refusal(tmp_path)
     assert "there is no directory" in refusal(tmp_path / "a.png")
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "told"),
-    [
-        ("levels", 1, "levels must be in 2..256, not 1"),
-        ("levels", 257, "levels must be in 2..256, not 257"),
-        ("channels", 2, "channels must be 1 (grey) or 3 (colour), not 2"),
-        ("channels", 4, "channels must be 1 (grey) or 3 (colour), not 4"),
-        ("size", 0, "size must be in 1..1024, not 0"),
-        ("size", 5000, "size must be in 1..1024, not 5000"),
-    ],
+    ("option", "value"), [("levels", 1), ("levels", 257), ("channels", 2), ("channels", 4), ("size", 0), ("size", 5000)]
 )
-def test_impossible_options_are_refused(tmp_path: Path, option: str, value: int, told: str) -> None:
-    folder_of(tmp_path, 3, 4, 4)
-    assert refusal(tmp_path, **{option: value}) == told
+def test_impossible_options_are_refused(option: str, value: int) -> None:
+    with pytest.raises(ValidationError, match=option):
+        FolderData.model_validate({"path": "images", option: value})
 
 
 def test_without_pillow_the_user_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,4 +213,4 @@ def test_without_pillow_the_user_is_told_what_to_install(tmp_path: Path, monkeyp
     for name in [name for name in sys.modules if name.partition(".")[0] == "PIL"]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(UserError, match=re.escape("pip install 'vadd[images]'")):
-        load_image_folder(tmp_path)
+        FolderData(path=str(tmp_path)).load()

@@ -75,7 +75,7 @@ def test_other_sizes_other_values_and_empty_masks_are_told(tmp_path: Path) -> No
         (lambda: read_pictures(tmp_path / "flat.npy", (4, 4, 1), 2), r"shape \(16,\); the model's images have"),
         (lambda: read_pictures(tmp_path / "text.png", (4, 4, 1), 2), "is not a readable image"),
         (lambda: read_pictures(tmp_path / "none.npy", (4, 4, 1), 2), "there is no file"),
-        (lambda: half_mask("top", (16,)), r"are no images: they have the shape \(16,\)"),
+        (lambda: half_mask("top", (16,)), r"are not images: they have the shape \(16,\)"),
     ]
     for call, told in cases:
         with pytest.raises(UserError, match=told):

@@ -8,18 +8,19 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from tests.helpers.exact import properties
 from vadd.data import (
+    ArrayData,
     DiscreteDataset,
+    FolderData,
+    GivenData,
+    TextData,
     check_dataset,
-    load_array,
-    load_dataset,
-    load_image_folder,
-    load_text,
     save_dataset,
 )
-from vadd.data.labels import MOST_LABELS, Labels, labels_of
+from vadd.data.labels import MOST_LABELS, Labels
 from vadd.errors import UserError
 
 
@@ -48,7 +49,7 @@ def array_with_labels(folder: Path, labels: object) -> Path:
 @pytest.mark.parametrize("names", [["a", "b", "c", "d"], [10, 20, 3, 7]], ids=["text", "integers"])
 def test_the_labels_of_an_array_lie_beside_it(tmp_path: Path, names: list[object]) -> None:
     path = array_with_labels(tmp_path, [names[number % 4] for number in range(40)])
-    data = load_array(path, labels=True)
+    data = ArrayData(path=str(path), labels=True).load()
     assert data.label_names == tuple(map(str, sorted(names)))  # type: ignore[type-var]
     for examples, codes in ((data.train, data.train_labels), (data.test, data.test_labels)):
         assert codes is not None
@@ -56,9 +57,9 @@ def test_the_labels_of_an_array_lie_beside_it(tmp_path: Path, names: list[object
     shares = data.kind.label_shares
     assert shares is not None
     assert sum(shares) == pytest.approx(1)
-    assert load_array(path).label_names is None
+    assert ArrayData(path=str(path)).load().label_names is None
     elsewhere = (tmp_path / "labels.npy").rename(tmp_path / "classes.npy")
-    assert load_array(path, labels=True, labels_path=str(elsewhere)).label_names == data.label_names
+    assert ArrayData(path=str(path), labels=True, labels_path=str(elsewhere)).load().label_names == data.label_names
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_the_labels_of_an_array_lie_beside_it(tmp_path: Path, names: list[object
 )
 def test_labels_that_are_none_are_refused(tmp_path: Path, labels: object, said: str) -> None:
     with pytest.raises(UserError) as caught:
-        load_array(array_with_labels(tmp_path, labels), labels=True)
+        ArrayData(path=str(array_with_labels(tmp_path, labels)), labels=True).load()
     assert said in str(caught.value)
     assert "labels.npy" in str(caught.value)
 
@@ -82,13 +83,13 @@ def test_missing_and_damaged_labels_are_named(tmp_path: Path) -> None:
     path = array_with_labels(tmp_path, ["a", "b"] * 20)
     (tmp_path / "labels.npy").write_bytes(b"no array")
     with pytest.raises(UserError, match=r"labels.npy is not a readable .npy file"):
-        load_array(path, labels=True)
+        ArrayData(path=str(path), labels=True).load()
     (tmp_path / "labels.npy").unlink()
     with pytest.raises(UserError, match=r"there are no labels in .*labels_path"):
-        load_array(path, labels=True)
+        ArrayData(path=str(path), labels=True).load()
     many = np.repeat(np.arange(MOST_LABELS + 1), 2)
     with pytest.raises(UserError, match="1,001 different labels for 2,002 examples; at most 1000"):
-        labels_of(many, len(many), "here")
+        Labels.of(list(map(str, many)), "here")
 
 
 def test_a_label_that_is_held_out_altogether_is_refused(tmp_path: Path) -> None:
@@ -103,15 +104,15 @@ def test_folders_are_the_labels_of_the_images_in_them(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
         for number in range(10):
             image.fromarray(np.full((4, 4), value, np.uint8)).save(tmp_path / name / f"{number}.png")
-    data = load_image_folder(tmp_path, size=4, channels=1, levels=2, labels=True)
+    data = FolderData(path=str(tmp_path), size=4, channels=1, levels=2, labels=True).load()
     assert data.label_names == ("dark", "light")
     for examples, codes in ((data.train, data.train_labels), (data.test, data.test_labels)):
         assert codes is not None
         assert codes.tolist() == examples[:, 0].tolist()
-    assert load_image_folder(tmp_path, size=4, channels=1).label_names is None
+    assert FolderData(path=str(tmp_path), size=4, channels=1).load().label_names is None
     image.fromarray(np.zeros((4, 4), np.uint8)).save(tmp_path / "stray.png")
     with pytest.raises(UserError, match=r"stray.png lies in no folder of .*named as its label"):
-        load_image_folder(tmp_path, size=4, channels=1, labels=True)
+        FolderData(path=str(tmp_path), size=4, channels=1, labels=True).load()
 
 
 def news(file: Path, rows: list[dict[str, object]]) -> Path:
@@ -133,7 +134,7 @@ def test_documents_have_the_labels_of_their_rows(tmp_path: Path, suffix: str) ->
     if suffix == ".csv":
         file = tmp_path / "news.csv"
         file.write_text("topic,text\n" + "".join(f'"{row["topic"]}",{row["text"]}\n' for row in rows))
-    data = load_text(path=file, length=12, wrap="padded", labels=True, label_field="topic")
+    data = TextData(path=str(file), length=12, wrap="padded", labels=True, label_field="topic").load()
     assert data.label_names == ("politics", "sports")
     assert data.tokenizer is not None
     for examples, codes in ((data.train, data.train_labels), (data.test, data.test_labels)):
@@ -153,16 +154,16 @@ def test_documents_have_the_labels_of_their_rows(tmp_path: Path, suffix: str) ->
 def test_documents_without_a_label_are_named(tmp_path: Path, row: dict[str, object], said: str) -> None:
     file = news(tmp_path / "news.jsonl", [*ROWS, row])
     with pytest.raises(UserError) as caught:
-        load_text(path=file, length=12, wrap="padded", labels=True, label_field="topic")
+        TextData(path=str(file), length=12, wrap="padded", labels=True, label_field="topic").load()
     assert said in str(caught.value)
 
 
 def test_only_documents_of_rows_have_labels(tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text("one\ntwo\nthree\n")
     with pytest.raises(UserError, match=r"has no labels: they are read from .jsonl and .csv"):
-        load_text(path=tmp_path / "book.txt", documents="line", length=12, wrap="padded", labels=True)
-    with pytest.raises(UserError, match=r"data.wrap=padded"):
-        load_text(path=news(tmp_path / "news.jsonl", ROWS), length=12, labels=True, label_field="topic")
+        TextData(path=str(tmp_path / "book.txt"), documents="line", length=12, wrap="padded", labels=True).load()
+    with pytest.raises(ValidationError, match=r"data.wrap=padded"):
+        TextData(path="news.jsonl", labels=True)
 
 
 def test_a_data_set_made_in_python_keeps_the_names_of_its_labels(tmp_path: Path) -> None:
@@ -172,9 +173,9 @@ def test_a_data_set_made_in_python_keeps_the_names_of_its_labels(tmp_path: Path)
     )
     check_dataset(data)
     save_dataset(data, tmp_path)
-    assert load_dataset(tmp_path).kind == data.kind
-    assert load_dataset(tmp_path).label_names == ("a", "b")
-    with pytest.raises(UserError, match=r"train_labels is \(4,\), not none"):
+    assert GivenData(path=str(tmp_path)).load().kind == data.kind
+    assert GivenData(path=str(tmp_path)).load().label_names == ("a", "b")
+    with pytest.raises(UserError, match=r"train_labels is \(4,\), not missing"):
         check_dataset(DiscreteDataset("mine", 2, (2,), examples, examples, label_names=("a", "b")))
     wrong = DiscreteDataset(
         "mine", 2, (2,), examples, examples, train_labels=codes + 1, test_labels=codes, label_names=("a", "b")

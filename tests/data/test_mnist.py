@@ -15,7 +15,7 @@ from tests.helpers.fixtures import official_data
 from tests.helpers.progress import Told
 from tests.helpers.published import idx, mnist_files
 from tests.helpers.server import serve
-from vadd.data import mnist
+from vadd.data import MnistData, mnist
 from vadd.data.mnist import (
     MD5,
     TEST_IMAGES,
@@ -24,7 +24,6 @@ from vadd.data.mnist import (
     TRAIN_LABELS,
     binarize,
     fetch_mnist,
-    load_mnist,
     missing_mnist,
     read_idx,
 )
@@ -38,7 +37,7 @@ def small(tmp_path: Path) -> Path:
 
 def refusal(directory: Path) -> str:
     with pytest.raises(UserError) as caught:
-        load_mnist(directory)
+        MnistData(directory=str(directory)).load()
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -79,7 +78,7 @@ def test_the_real_images_have_the_known_sums(
 
 
 def test_the_real_data_set_is_binary_framed_and_labelled() -> None:
-    data = load_mnist(official_data("mnist"))
+    data = MnistData(directory=str(official_data("mnist"))).load()
     assert (data.name, data.vocab_size, data.shape, data.positions) == ("mnist", 2, (32, 32, 1), 1024)
     assert data.train.shape == (60_000, 1024)
     assert data.test.shape == (10_000, 1024)
@@ -100,7 +99,7 @@ def test_the_real_data_set_is_binary_framed_and_labelled() -> None:
 
 
 def test_small_files_come_back_thresholded_in_their_place(small: Path) -> None:
-    data = load_mnist(small)
+    data = MnistData(directory=str(small)).load()
     pixels = np.frombuffer(gzip.decompress((small / TRAIN_IMAGES).read_bytes())[16:], np.uint8).reshape(-1, 28, 28)
     expected = np.zeros((5, 32, 32))
     expected[:, 2:30, 2:30] = pixels / 255 > 0.5
@@ -120,7 +119,7 @@ def test_by_default_the_files_are_looked_for_in_the_data_directory(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VADD_DATA", str(small.parent))
-    assert len(load_mnist().train) == 5
+    assert len(MnistData().load().train) == 5
 
 
 def test_a_missing_directory_or_file_is_named_with_the_way_to_get_it(small: Path, tmp_path: Path) -> None:
@@ -204,7 +203,7 @@ def test_the_four_files_are_fetched_checked_and_not_fetched_twice(
         place = fetch_mnist(tmp_path / "new", mirrors=mirrors, progress=told)
     assert sorted(file.name for file in place.iterdir()) == sorted(files)
     assert list(dict.fromkeys(what for what, _, _ in told)) == list(files)
-    assert len(load_mnist(place).train) == 5
+    assert len(MnistData(directory=str(place)).load().train) == 5
     assert fetch_mnist(place, mirrors=["http://127.0.0.1:1/"]) == place
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.helpers.exact import properties
 from tests.helpers.files import write
 from tests.helpers.progress import Told
+from tests.helpers.texts import training_corpus
 from vadd.data.text import store
 from vadd.data.text.corpora import Part, Piece
-from vadd.data.text.known import open_corpus
 from vadd.data.text.store import Request, batches, sequences
 from vadd.errors import UserError
 from vadd.kinds.arrays import Array
@@ -49,7 +49,7 @@ def _own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def request_for(path: Path, wrap: Wrap = "packed", part: Part = "train") -> Request:
     file = write(path / "lines.txt", "\n".join(LINES)) if not (path / "lines.txt").exists() else path / "lines.txt"
-    corpus = open_corpus("files", file, documents="line", test_fraction=0.2)
+    corpus = training_corpus("files", file, documents="line", test_fraction=0.2)
     return Request(corpus, part, ByteTokenizer(("bos", "eos", "pad")), wrap, 16)
 
 
@@ -156,7 +156,7 @@ def test_what_the_sequences_depend_on_names_their_place(tmp_path: Path) -> None:
         replace(request, wrap="padded"),
         replace(request, length=8),
         replace(request, tokenizer=ByteTokenizer(("eos",))),
-        replace(request, corpus=open_corpus("files", tmp_path / "lines.txt", documents="line", seed=5)),
+        replace(request, corpus=training_corpus("files", tmp_path / "lines.txt", documents="line", seed=5)),
     ]
     assert len({request.directory, *(other.directory for other in others)}) == 6
     before = request.directory
@@ -166,7 +166,7 @@ def test_what_the_sequences_depend_on_names_their_place(tmp_path: Path) -> None:
 
 def test_too_little_text_is_told_in_one_line(tmp_path: Path) -> None:
     path = write(tmp_path / "short.txt", "abc")
-    request = Request(open_corpus("files", path), "train", CharacterTokenizer("abc"), "packed", 16)
+    request = Request(training_corpus("files", path), "train", CharacterTokenizer("abc"), "packed", 16)
     with pytest.raises(UserError) as caught:
         sequences(request)
     assert str(caught.value) == (

@@ -20,12 +20,11 @@ from tests.helpers.fixtures import CORPORA
 from tests.helpers.text_runs import BOOK, TINY_NETWORK, text_recipe
 from tests.helpers.texts import TOPICS
 from tests.helpers.tokenizers import small_tokenizer, write_bert
-from vadd.data.text import judging_text, load_text
+from vadd.data import TextData
 from vadd.data.text.detokenizers import lm1b
 from vadd.errors import UserError
 from vadd.kinds import kind_of
 from vadd.kinds.text.tokenizers import CharacterTokenizer
-from vadd.recipe import TextData
 from vadd.recipe.building import build_dataset, recipe_for
 from vadd.run.directory import RunDirectory
 from vadd.training.loop import train
@@ -49,7 +48,7 @@ def text_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_book_becomes_sequences_of_its_characters(book: Path) -> None:
-    data = load_text("files", book, length=10, test_fraction=0.25)
+    data = TextData(corpus="files", path=str(book), length=10, test_fraction=0.25).load()
     assert (data.name, data.shape, data.positions, data.pad) == ("book", (10,), 10, None)
     assert data.vocab_size == len(set(BOOK))
     assert data.train.dtype == torch.uint8
@@ -64,7 +63,7 @@ def test_a_book_becomes_sequences_of_its_characters(book: Path) -> None:
 
 
 def test_batches_are_drawn_as_the_trainer_draws_them(book: Path) -> None:
-    data = load_text("files", book, length=10)
+    data = TextData(corpus="files", path=str(book), length=10).load()
     batch = data.train[torch.tensor([5, 0, 5])].to(torch.int64)
     assert batch.dtype == torch.int64
     assert batch.equal(data.train.long()[[5, 0, 5]])
@@ -83,7 +82,8 @@ def test_no_document_is_on_both_sides_of_the_split(
     """Each document has a character of its own, so that tokens tell documents."""
     lines = [chr(ord("A") + number) * 9 for number in range(count)]
     path = write(tmp_path_factory.getbasetemp() / "own.txt", "\n".join(lines))
-    data = load_text("files", path, documents="line", length=length, wrap=wrap, test_fraction=0.3, seed=seed)
+    settings = TextData(corpus="files", path=str(path), documents="line", length=length, wrap=wrap, test_fraction=0.3)
+    data = settings.load(seed=seed)
     sides = [set(part.flatten().tolist()) & set(range(count)) for part in (data.train, data.test)]
     assert not sides[0] & sides[1]
     assert sides[0]
@@ -92,7 +92,7 @@ def test_no_document_is_on_both_sides_of_the_split(
 
 def test_padded_data_name_their_pad(tmp_path: Path) -> None:
     path = write(tmp_path / "lines.txt", "ab\na\nbb\nabab\n")
-    data = load_text("files", path, documents="line", wrap="padded", length=5)
+    data = TextData(corpus="files", path=str(path), documents="line", wrap="padded", length=5).load()
     assert data.tokenizer is not None
     assert data.pad == data.tokenizer.specials.pad == 4
     scored = data.train != data.pad
@@ -106,7 +106,10 @@ def test_lm1b_as_the_field_pads_it(tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
     write_bert(tmp_path)
     file, length = CORPORA / "lm1b.txt", 40
-    data = load_text("lm1b", file, tokenizer="bert", tokenizer_path=tmp_path, wrap="padded", length=length)
+    settings = TextData(
+        corpus="lm1b", path=str(file), tokenizer="bert", tokenizer_path=str(tmp_path), wrap="padded", length=length
+    )
+    data = settings.load()
     bert = small_tokenizer("bert")
     assert data.tokenizer is not None
     assert data.tokenizer.fingerprint == bert.fingerprint
@@ -123,7 +126,8 @@ def test_openwebtext_as_the_paper_wraps_it(tmp_path: Path) -> None:
     gpt2 = small_tokenizer("gpt2")
     rows = TOPICS[:50]
     file = write(tmp_path / "owt.jsonl", "".join(json.dumps({"context_string": row}) + "\n" for row in rows))
-    data = load_text("openwebtext", file, tokenizer=gpt2, wrap="wrapped", length=1024, field="context_string")
+    settings = TextData(corpus="openwebtext", path=str(file), wrap="wrapped", length=1024, field="context_string")
+    data = settings.load(tokenizer=gpt2)
     end = gpt2.specials.eos
     assert end is not None
     assert (data.train[:, 0] == end).all()
@@ -131,12 +135,14 @@ def test_openwebtext_as_the_paper_wraps_it(tmp_path: Path) -> None:
     row = [number for ids in gpt2.encode(rows[:-5]) for number in (*ids, end)]
     assert data.train[:, 1:-1].flatten().tolist() == row[: len(row) // 1022 * 1022]
     with pytest.raises(UserError, match=r"line 1 has no field 'text'"):
-        load_text("openwebtext", file, tokenizer=gpt2, wrap="wrapped", length=64)
+        TextData(corpus="openwebtext", path=str(file), wrap="wrapped", length=64).load(tokenizer=gpt2)
 
 
 def test_a_learnt_bpe_is_kept_for_the_next_time(book: Path) -> None:
     pytest.importorskip("tokenizers")
-    first, again = (load_text("files", book, tokenizer="bpe", vocabulary=270, length=8) for _ in range(2))
+    first, again = (
+        TextData(corpus="files", path=str(book), tokenizer="bpe", vocabulary=270, length=8).load() for _ in range(2)
+    )
     assert first.tokenizer is not None
     assert again.tokenizer is not None
     assert first.vocab_size == 270
@@ -149,16 +155,17 @@ def test_a_learnt_bpe_is_kept_for_the_next_time(book: Path) -> None:
 def test_a_corpus_to_judge_by_is_read_by_the_models_own_tokenizer(tmp_path: Path) -> None:
     tokenizer = CharacterTokenizer("abc", ("eos",))
     path = write(tmp_path / "other.txt", "abc\ncab\n")
-    examples = judging_text("files", tokenizer, path, length=4, wrap="packed")
+    settings = TextData(path=str(path), length=4)
+    examples = settings.evaluation_text(tokenizer)
     assert [tokenizer.decode(row) for row in examples.tolist()] == ["abc<eos>", "cab<eos>"]
     write(path, "abd\n")
     with pytest.raises(UserError, match="the character 'd' is not among the 3 characters"):
-        judging_text("files", tokenizer, path, length=4, wrap="packed")
+        settings.evaluation_text(tokenizer)
 
 
 def test_a_tokenizer_file_needs_its_path(book: Path) -> None:
     with pytest.raises(UserError, match=r"data\.tokenizer=file needs data\.tokenizer_path"):
-        load_text("files", book, tokenizer="file")
+        TextData(corpus="files", path=str(book), tokenizer="file").load()
 
 
 def test_a_short_text_of_ones_own_gets_a_recipe_that_fits(tmp_path: Path) -> None:
@@ -251,7 +258,7 @@ def test_text_is_recognised_by_what_it_lies_in(tmp_path: Path, vadd_command: Com
         ("empty.txt", b"", "is empty"),
         ("bytes.txt", b"abc\xff" * 99, "is not text in UTF-8: byte 3 is 0xff"),
         ("rows.jsonl", b'{"body": "a"}\n', "has no field 'text'"),
-        ("rows.csv", b"a,b\n1,2\n", "has 1 row(s); at least 2 are needed"),
+        ("rows.csv", b"a,b\n1,2\n", "holds 1 row; at least 2 are needed"),
         ("short.txt", b"abc", "too few for one sequence of 8"),
     ],
 )
@@ -280,9 +287,9 @@ def test_characters_bytes_and_pydocs_need_no_extra_package(tmp_path: Path) -> No
 import sys
 for name in ("tokenizers", "datasets", "transformers"):
     sys.modules[name] = None
-from vadd.data import load_text
+from vadd.data import TextData
 for tokenizer in ("characters", "bytes"):
-    data = load_text("pydocs", tokenizer=tokenizer, length=32)
+    data = TextData(corpus="pydocs", tokenizer=tokenizer, length=32).load()
     print(data.tokenizer.name, data.vocab_size)
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

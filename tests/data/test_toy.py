@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.helpers.exact import chi_square_p_value
-from vadd.data import load_toy, toy_distribution, toy_sample
-from vadd.data.toy import Toy, toy_points
+from vadd.data import ToyData, toy_distribution, toy_sample
+from vadd.data.synthetic import Toy, toy_points
 
 NAMES: tuple[Toy, ...] = get_args(Toy)
 for_each_toy = pytest.mark.parametrize("name", NAMES)
@@ -89,7 +89,7 @@ def test_only_points_beyond_four_deviations_fall_outside_the_grid(name: Toy) -> 
 @for_each_toy
 @pytest.mark.parametrize("values", [10, 30, 100])
 def test_a_data_set_holds_integers_of_the_right_range_and_its_distribution(name: Toy, values: int) -> None:
-    data = load_toy(name, vocab_size=values, train_size=500, test_size=100)
+    data = ToyData(name=name, vocab_size=values, train_size=500, test_size=100).load()
     assert (data.name, data.vocab_size, data.shape, data.positions) == (name, values, (2,), 2)
     assert data.train.shape == (500, 2)
     assert data.test.shape == (100, 2)
@@ -103,7 +103,7 @@ def test_a_data_set_holds_integers_of_the_right_range_and_its_distribution(name:
 
 @for_each_toy
 def test_the_seed_decides_the_data(name: Toy) -> None:
-    first, again, other = (load_toy(name, train_size=300, test_size=300, seed=seed) for seed in (4, 4, 5))
+    first, again, other = (ToyData(name=name, train_size=300, test_size=300).load(seed=seed) for seed in (4, 4, 5))
     assert first.train.equal(again.train)
     assert first.test.equal(again.test)
     assert not first.train.equal(other.train)
@@ -112,6 +112,6 @@ def test_the_seed_decides_the_data(name: Toy) -> None:
 
 @for_each_toy
 def test_train_and_test_are_different_draws(name: Toy) -> None:
-    data = load_toy(name, train_size=300, test_size=300)
+    data = ToyData(name=name, train_size=300, test_size=300).load()
     assert not data.train.equal(data.test)
     assert {tuple(row) for row in data.train.tolist()} != {tuple(row) for row in data.test.tolist()}

@@ -11,7 +11,7 @@ from vadd.core import MaskedDiffusion
 from vadd.kinds import kind_of
 from vadd.networks import NETWORKS, TransformerSize
 from vadd.recipe import Recipe
-from vadd.recipe.building import build_model, example_format
+from vadd.recipe.building import build_model, example_kind
 from vadd.recipe.counting import model_on_meta
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -83,4 +83,4 @@ def small_model(kind: str, vocab_size: int = 3, overrides: Sequence[str] = ()) -
 
 def on_meta(recipe: Recipe) -> MaskedDiffusion:
     """The recipe's model without memory for its weights."""
-    return model_on_meta(recipe, example_format(recipe))
+    return model_on_meta(recipe, example_kind(recipe))

@@ -1,7 +1,11 @@
 """Texts for tests: real English, which every Python carries as its own documentation, and a few lines."""
 
 import re
+from pathlib import Path
 from pydoc_data.topics import topics
+from typing import Any
+
+from vadd.data.text.corpora import Corpus, Place
 
 TOPICS = [topics[name] for name in sorted(topics)]
 """Half a megabyte in a hundred documents, with code, tables and punctuation."""
@@ -12,3 +16,11 @@ LINES = ["the cat sat on the mat", "the dog sat on the log", "ünïcödé ☃ an
 def letters_only(text: str) -> str:
     """As text8 is: a to z and single blanks."""
     return re.sub(r"[^a-z]+", " ", text.lower())
+
+
+def training_corpus(name: Any, path: Path | None = None, *, documents: Any = None, **split: Any) -> Corpus:
+    return Place(name, path, documents).training(**split)
+
+
+def evaluation_corpus(name: Any, path: Path | None = None, *, documents: Any = None, joined: bool = False) -> Corpus:
+    return Place(name, path, documents).evaluation(joined=joined)

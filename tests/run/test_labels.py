@@ -14,7 +14,7 @@ import torch
 import vadd
 from tests.helpers.commands import Command
 from tests.helpers.tiny import TINY_ARRAY
-from vadd.data import DiscreteDataset, load_array
+from vadd.data import ArrayData, DiscreteDataset
 from vadd.training.events import Event
 
 SMALL: dict[str, Any] = {
@@ -122,7 +122,7 @@ def test_labels_that_files_have_are_asked_for(codes: np.ndarray, tmp_path: Path)
     assert run.kind.labels == ("politics", "sports")
     np.save(tmp_path / "codes.npy", codes)
     np.save(tmp_path / "labels.npy", NAMES)
-    labelled = load_array(tmp_path / "codes.npy", labels=True)
+    labelled = ArrayData(path=str(tmp_path / "codes.npy"), labels=True).load()
     for number, asked in enumerate(({"labels": True}, {"data.labels": True})):
         run = vadd.train(tmp_path / "codes.npy", tmp_path / f"codes-{number}", **{**SHORT, **asked})
         assert run.kind == labelled.kind

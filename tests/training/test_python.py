@@ -15,7 +15,7 @@ import torch
 import vadd
 from tests.helpers.commands import Command
 from tests.helpers.tiny import TINY_ARRAY
-from vadd.data import DiscreteDataset, load_array, load_copies
+from vadd.data import ArrayData, CopiesData, DiscreteDataset
 from vadd.kinds.arrays import read_integers
 from vadd.recipe import Recipe, load_recipe
 from vadd.recipe.keywords import with_settings
@@ -65,7 +65,7 @@ def test_tensors_and_lists_are_arrays(
     given: Callable[[np.ndarray], Any], codes: np.ndarray, codes_file: Path, tmp_path: Path
 ) -> None:
     run = vadd.train(given(codes), tmp_path / "run", **{**SMALL, "steps": 2})
-    assert run.data.train.equal(load_array(codes_file).train)
+    assert run.data.train.equal(ArrayData(path=str(codes_file)).load().train)
 
 
 def test_a_recipe_by_name_and_a_path_are_trained_as_by_the_command(codes_file: Path, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_data_frame_is_a_table(tmp_path: Path, library: Any) -> None:
 
 
 def test_a_data_set_comes_back_whole_with_its_run(tmp_path: Path) -> None:
-    data = load_copies(positions=3, vocab_size=3, noise=0.1, train_size=60, test_size=20, seed=0)
+    data = CopiesData(positions=3, vocab_size=3, noise=0.1, train_size=60, test_size=20).load(seed=0)
     vadd.train(data, tmp_path / "run", **{**SMALL, "steps": 2})
     moved = shutil.move(tmp_path / "run", tmp_path / "moved")
     again = vadd.load(moved).data

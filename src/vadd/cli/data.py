@@ -118,26 +118,26 @@ def _say(line: str) -> None:
 
 
 def _mnist_state() -> str:
+    from vadd.data.download import data_directory
     from vadd.data.mnist import missing_mnist
-    from vadd.data.places import data_directory
 
     place = data_directory("mnist")
     return "fetch with: vadd data mnist" if missing_mnist(place) else f"present in {place}"
 
 
 def _fetch_mnist(directory: Path | None) -> str:
-    from vadd.data.mnist import fetch_mnist, load_mnist
+    from vadd.data.mnist import MnistData, fetch_mnist
 
     with progress_bar() as report:
         place = fetch_mnist(directory, progress=report)
         report("checking")
-        images = load_mnist(place)
+        images = MnistData(directory=str(place)).load()
     return f"{len(images.train):,} + {len(images.test):,} images in {place}"
 
 
 def _cifar10_state() -> str:
     from vadd.data.cifar10 import BATCH_IMAGES, TRAIN_BATCHES, count_cifar10
-    from vadd.data.places import data_directory
+    from vadd.data.download import data_directory
 
     train, test = count_cifar10()
     place = data_directory("cifar10")
@@ -149,12 +149,12 @@ def _cifar10_state() -> str:
 
 
 def _fetch_cifar10(directory: Path | None) -> str:
-    from vadd.data.cifar10 import fetch_cifar10, load_cifar10
+    from vadd.data.cifar10 import Cifar10Data, fetch_cifar10
 
     with progress_bar() as report:
         place = fetch_cifar10(directory, progress=report)
         report("checking")
-        images = load_cifar10(place)
+        images = Cifar10Data(directory=str(place)).load()
     return f"{len(images.train):,} + {len(images.test):,} images in {place}"
 
 
@@ -176,9 +176,9 @@ def _fetch_inception(directory: Path | None) -> str:
 
 
 def _text8_state() -> str:
-    from vadd.data.text.text8 import text8_file
+    from vadd.data.download import data_directory
 
-    file = text8_file()
+    file = data_directory("text8") / "text8"
     return f"present in {file.parent}" if file.is_file() else "fetch with: vadd data text8 (31 MB)"
 
 

@@ -1,18 +1,73 @@
 """Any integer array in an ``.npy`` file is a data set: the first axis counts examples, the rest is one example."""
 
-import math
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from vadd.data.dataset import DiscreteDataset
-from vadd.data.labels import BESIDE, Labels, read_labels
+from vadd.data.dataset import LABELS, DataSettings, DiscreteDataset, TestFraction, random_split
+from vadd.data.labels import LABELS_FILE, Labels, read_labels
 from vadd.errors import UserError, check_range
+from vadd.kinds import Kind, kind_of
 from vadd.kinds.arrays import Array, read_integers
 
 LARGEST_VALUE = 2**31 - 1
+
+
+class ArrayData(DataSettings):
+    """Any integer array in an .npy file, examples along the first axis."""
+
+    kind: Literal["array"] = "array"
+    path: str
+    labels: bool = Field(False, description=LABELS)
+    labels_path: str | None = Field(
+        None,
+        description="an .npy file with a label for each example, integers or text; by default labels.npy beside it",
+    )
+    vocab_size: int | None = Field(None, ge=2, description="V; by default one more than the largest value in the file")
+    test_fraction: TestFraction = 0.1
+
+    def read(self, seed: int) -> DiscreteDataset:
+        path, array = Path(self.path), read_integers(Path(self.path))
+        labels = self._labels(len(array)) if array.ndim else None
+        return self.split(array, labels, str(path), name=path.stem, seed=seed)
+
+    def split(self, array: Array, labels: Labels | None, source: str, *, name: str, seed: int = 0) -> DiscreteDataset:
+        """The data set of an array in memory, which errors call ``source``."""
+        vocab_size = values_of(array, self.vocab_size, source)
+        train, test = random_split(len(array), self.test_fraction, seed, source)
+        flat = array.reshape(len(array), -1)
+        classes = (None, None) if labels is None else labels.parts(train, test, source)
+        return DiscreteDataset(
+            name=name,
+            vocab_size=vocab_size,
+            shape=array.shape[1:],
+            train=torch.from_numpy(flat[train].astype(np.int64)),
+            test=torch.from_numpy(flat[test].astype(np.int64)),
+            train_labels=classes[0],
+            test_labels=classes[1],
+            label_names=None if labels is None else labels.names,
+        )
+
+    def example_kind(self) -> Kind:
+        try:
+            array, vocab_size = read_array(Path(self.path), self.vocab_size)
+        except UserError as error:
+            raise UserError(f"only the data show the shape of these examples, and {error}") from None
+        labels = self._labels(len(array))
+        return kind_of(array.shape[1:], vocab_size, labels=None if labels is None else labels.names)
+
+    def _labels(self, examples: int) -> Labels | None:
+        place = labels_file(Path(self.path)) if self.labels_path is None else Path(self.labels_path)
+        return read_labels(place, examples) if self.labels else None
+
+
+def labels_file(array: Path) -> Path:
+    """Where the labels of an array lie, unless the settings say otherwise."""
+    return array.parent / LABELS_FILE
 
 
 def read_array(path: Path, vocab_size: int | None = None) -> tuple[Array, int]:
@@ -41,66 +96,3 @@ def examples_from(path: Path) -> Tensor:
     """All examples of a file, flattened: (n, N) int64."""
     array, _ = read_array(path)
     return torch.from_numpy(array.reshape(len(array), -1).astype(np.int64))
-
-
-def load_array(
-    path: Path,
-    *,
-    vocab_size: int | None = None,
-    labels: bool = False,
-    labels_path: str | None = None,
-    test_fraction: float = 0.1,
-    seed: int = 0,
-) -> DiscreteDataset:
-    """Examples are shuffled by ``seed`` and the last ``test_fraction`` of them (at least one) held out. ``labels`` lie
-    in ``labels.npy`` beside the file, or in ``labels_path``.
-    """
-    array = read_integers(path)
-    found = read_labels(labels_beside(path, labels_path), len(array)) if labels and array.ndim else None
-    return split_array(
-        array,
-        str(path),
-        name=path.stem,
-        vocab_size=vocab_size,
-        test_fraction=test_fraction,
-        seed=seed,
-        labels=found,
-    )
-
-
-def labels_beside(path: Path, labels_path: str | None = None) -> Path:
-    """Where the labels of an array lie."""
-    return path.parent / BESIDE if labels_path is None else Path(labels_path)
-
-
-def split_array(
-    array: Array,
-    source: str,
-    *,
-    name: str,
-    vocab_size: int | None,
-    test_fraction: float,
-    seed: int,
-    labels: Labels | None = None,
-) -> DiscreteDataset:
-    """The same for an array in memory, which errors call ``source``."""
-    known = values_of(array, vocab_size, source)
-    count = len(array)
-    held_out = max(1, math.floor(test_fraction * count))
-    if held_out >= count:
-        raise UserError(f"{source} holds {count} example(s); at least 2 are needed to train and to test")
-    order = np.random.default_rng(seed).permutation(count)
-    flat = torch.from_numpy(array.reshape(count, -1)[order].astype(np.int64))
-    train_labels, test_labels = (
-        (None, None) if labels is None else labels.parts(order[:-held_out], order[-held_out:], source)
-    )
-    return DiscreteDataset(
-        name=name,
-        vocab_size=known,
-        shape=array.shape[1:],
-        train=flat[:-held_out],
-        test=flat[-held_out:],
-        train_labels=train_labels,
-        test_labels=test_labels,
-        label_names=None if labels is None else labels.names,
-    )

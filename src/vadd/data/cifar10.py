@@ -8,15 +8,17 @@ import tarfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 
-from vadd.data.dataset import DiscreteDataset
-from vadd.data.download import download
-from vadd.data.places import data_directory
+from vadd.data.dataset import LABELS, DataSettings, DiscreteDataset
+from vadd.data.download import data_directory, download
 from vadd.errors import UserError, check_range
 from vadd.files import whole_file
+from vadd.kinds import Kind, kind_of
 from vadd.kinds.arrays import Array, quantize
 from vadd.progress import Progress, silent
 
@@ -28,30 +30,41 @@ MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
 MIRRORS = ("https://www.cs.toronto.edu/~kriz/",)
 SIDE = 32
 CHANNELS = 3
-CLASSES = 10
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 RECORD = 1 + SIDE * SIDE * CHANNELS
 BATCH_IMAGES = 10_000
 
 
-def load_cifar10(directory: Path | None = None, *, levels: int = 256) -> DiscreteDataset:
-    """From the ``.bin`` files in ``directory``, by default where ``vadd data cifar10`` puts them."""
-    place = _place(directory)
-    train_files = [place / name for name in TRAIN_BATCHES if (place / name).is_file()]
-    if not train_files or not (place / TEST_BATCH).is_file():
-        absent = TEST_BATCH if train_files else TRAIN_BATCHES[0]
-        option = "" if directory is None else f" --dir {directory}"
-        raise UserError(f"CIFAR-10 is not in {place}: {absent} is missing; fetch it with: vadd data cifar10{option}")
-    train, train_labels = _read_part(train_files, levels)
-    test, test_labels = _read_part([place / TEST_BATCH], levels)
-    return DiscreteDataset(
-        name="cifar10",
-        vocab_size=levels,
-        shape=(SIDE, SIDE, CHANNELS),
-        train=torch.from_numpy(train),
-        test=torch.from_numpy(test),
-        train_labels=torch.from_numpy(train_labels),
-        test_labels=torch.from_numpy(test_labels),
+class Cifar10Data(DataSettings):
+    kind: Literal["cifar10"] = "cifar10"
+    labels: bool = Field(False, description=LABELS)
+    directory: str | None = Field(
+        None, description="where the binary batches lie; by default where `vadd data cifar10` puts them"
     )
+    levels: int = Field(256, ge=2, le=256, description="values per channel")
+
+    def read(self, seed: int = 0) -> DiscreteDataset:
+        place = _place(Path(self.directory) if self.directory else None)
+        train_files = [place / name for name in TRAIN_BATCHES if (place / name).is_file()]
+        if not train_files or not (place / TEST_BATCH).is_file():
+            absent = TEST_BATCH if train_files else TRAIN_BATCHES[0]
+            command = "vadd data cifar10" + (f" --dir {self.directory}" if self.directory else "")
+            raise UserError(f"CIFAR-10 is not in {place}: {absent} is missing; fetch it with: {command}")
+        train, train_labels = _read_part(train_files, self.levels)
+        test, test_labels = _read_part([place / TEST_BATCH], self.levels)
+        return DiscreteDataset(
+            name="cifar10",
+            vocab_size=self.levels,
+            shape=(SIDE, SIDE, CHANNELS),
+            train=torch.from_numpy(train),
+            test=torch.from_numpy(test),
+            train_labels=torch.from_numpy(train_labels),
+            test_labels=torch.from_numpy(test_labels),
+            label_names=CLASSES if self.labels else None,
+        )
+
+    def example_kind(self) -> Kind:
+        return kind_of((SIDE, SIDE, CHANNELS), self.levels, labels=CLASSES if self.labels else None)
 
 
 def read_batch(path: Path) -> tuple[Array, Array]:
@@ -65,7 +78,7 @@ def read_batch(path: Path) -> tuple[Array, Array]:
         raise UserError(f"{path} is cut short or not CIFAR-10: {len(content)} bytes are not records of {RECORD}")
     records = content.reshape(count, RECORD)
     labels = records[:, 0].astype(np.int64)
-    check_range(int(labels.min()), int(labels.max()), CLASSES, f"{path} holds the label")
+    check_range(int(labels.min()), int(labels.max()), len(CLASSES), f"{path} holds the label")
     channel_first = records[:, 1:].reshape(count, CHANNELS, SIDE, SIDE)
     return channel_first.transpose(0, 2, 3, 1).reshape(count, -1), labels
 

@@ -1,11 +1,15 @@
-"""What every data set looks like to the rest of the package."""
+"""What every data set looks like to the rest of the package, and what the settings of each have in common."""
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated, Any
 
+import numpy as np
 import torch
+from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from vadd.errors import UserError
@@ -13,11 +17,21 @@ from vadd.kinds import Array, Kind, kind_of
 from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.text.templates import Wrap
 from vadd.kinds.text.tokenizers import Tokenizer
+from vadd.progress import Progress, silent
+from vadd.settings import CountingSection
+from vadd.words import plural
 
 HASHED_VALUES = 1 << 25
 """Of a training or test set; they take a fraction of a second."""
 HASHED_ROWS = 4096
 """At a time."""
+LABELS = "whether the model is given the class of each example, to draw from a class: `vadd sample --label`"
+
+TestFraction = Annotated[float, Field(gt=0, lt=1)]
+ColumnName = Annotated[
+    str, BeforeValidator(lambda name: str(name) if isinstance(name, int) and not isinstance(name, bool) else name)
+]
+"""A column may be called 2024, or have a number for want of a name."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +51,14 @@ class DiscreteDataset:
     distribution: Callable[[], Array] | None = None
     """Where it is known: the exact probabilities of all values of one example, an array of shape (V,) * N."""
     train_labels: Tensor | None = None
-    """Where there are classes: (n,) int64. They serve to judge samples; models see them only with ``label_names``."""
+    """Where there are classes: (n,) int64. They serve evaluation; models see them only with ``label_names``."""
     test_labels: Tensor | None = None
     """(m,) int64."""
     tokenizer: Tokenizer | None = None
     """Where the examples are text: what turns them back into it."""
     pad: int | None = None
     """Where examples are filled up: the value that does it. Models mask and see it like any other, but it is not
-    scored, neither in training nor in judging.
+    scored, neither in training nor in evaluation.
     """
     table: TableCodec | None = None
     """Where the examples are rows of a table: what turns them back into rows."""
@@ -54,6 +68,25 @@ class DiscreteDataset:
     """Whether examples hold V where a value is unknown; see :class:`~vadd.kinds.Kind`."""
     wrap: Wrap | None = None
     """Of text: how documents became sequences."""
+
+    @cached_property
+    def kind(self) -> Kind:
+        """What an example is."""
+        shares = None
+        if self.label_names is not None and self.train_labels is not None:
+            counts = torch.bincount(self.train_labels, minlength=len(self.label_names)).double()
+            shares = tuple((counts / counts.sum()).tolist())
+        return kind_of(
+            self.shape,
+            self.vocab_size,
+            tokenizer=self.tokenizer,
+            wrap=self.wrap,
+            table=self.table,
+            pad=self.pad,
+            labels=self.label_names,
+            unknowns=self.unknowns,
+            label_shares=shares,
+        )
 
     @property
     def positions(self) -> int:
@@ -79,28 +112,37 @@ class DiscreteDataset:
                 raise UserError(f"there is no held-out example {number}; there are {len(self.test)}, the first is 0")
         return self.test[chosen].long().numpy()
 
-    @cached_property
-    def kind(self) -> Kind:
-        """What an example is."""
-        return kind_of(
-            self.shape,
-            self.vocab_size,
-            tokenizer=self.tokenizer,
-            wrap=self.wrap,
-            table=self.table,
-            pad=self.pad,
-            labels=self.label_names,
-            unknowns=self.unknowns,
-            label_shares=self._label_shares(),
-        )
-
-    def _label_shares(self) -> tuple[float, ...] | None:
-        if self.label_names is None or self.train_labels is None:
-            return None
-        counts = torch.bincount(self.train_labels, minlength=len(self.label_names)).double()
-        return tuple((counts / counts.sum()).tolist())
-
 
 def _spread(total: int, most: int) -> Tensor:
     """All indices below ``total``, or ``most`` of them at equal distances."""
     return torch.arange(total) if total <= most else torch.linspace(0, total - 1, most, dtype=torch.float64).long()
+
+
+class DataSettings(CountingSection):
+    """The section ``data`` of a recipe: which data set, and how it is read."""
+
+    kind: Any
+    """Its name in recipes."""
+
+    def load(self, seed: int = 0, tokenizer: Tokenizer | None = None, progress: Progress = silent) -> DiscreteDataset:
+        """Text is read with the ``tokenizer`` of a run, where one is given."""
+        return self.read(seed)
+
+    def read(self, seed: int) -> DiscreteDataset:
+        """The same for data sets that need nothing else."""
+        raise NotImplementedError
+
+    def example_kind(self) -> Kind:
+        """What an example is; without reading the data where the settings say enough."""
+        return self.load().kind
+
+
+def random_split(
+    count: int, test_fraction: float, seed: int, source: str, noun: str = "example"
+) -> tuple[Array, Array]:
+    """The numbers of the examples to train on and of those held out: shuffled, the last share of them, at least one."""
+    held_out = max(1, math.floor(test_fraction * count))
+    if held_out >= count:
+        raise UserError(f"{source} holds {plural(count, noun)}; at least 2 are needed to train and to test")
+    order = np.random.default_rng(seed).permutation(count)
+    return order[:-held_out], order[-held_out:]

@@ -1,7 +1,8 @@
-"""Files from the network: checked, whole or not there at all."""
+"""Files from the network, checked, whole or not there at all, and where they are kept."""
 
 import hashlib
 import http.client
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,16 @@ from vadd.progress import Progress, silent
 
 CHUNK = 1 << 18
 TIMEOUT = 30.0
+
+
+def data_directory(name: str) -> Path:
+    """``$VADD_DATA/name``, else ``vadd/name`` in the user's cache (``$XDG_CACHE_HOME`` or ``~/.cache``)."""
+    if chosen := os.environ.get("VADD_DATA"):
+        return Path(chosen).expanduser() / name
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not cache.is_absolute():  # unset or empty; the standard says to ignore relative ones as well
+        cache = Path.home() / ".cache"
+    return cache / "vadd" / name
 
 
 class _MirrorFailed(Exception):  # noqa: N818  # the next mirror may do better
@@ -51,11 +62,11 @@ def refuse_other_content(file: Path, md5: str | None) -> None:
     """An error unless ``file`` is a file with this checksum."""
     try:
         with file.open("rb") as content:
-            found = hashlib.file_digest(content, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+            actual = hashlib.file_digest(content, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror}") from None
-    if md5 is not None and found != md5:
-        raise UserError(f"{file} is not the official file (md5 {found}, not {md5}); move it away and try again")
+    if md5 is not None and actual != md5:
+        raise UserError(f"{file} is not the official file (md5 {actual}, not {md5}); move it away and try again")
 
 
 def _download(url: str, file: BinaryIO, name: str, md5: str | None, progress: Progress, timeout: float) -> None:

@@ -1,6 +1,5 @@
 """A folder of images as a data set. Needs Pillow, the extra ``images``."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,74 +7,67 @@ from typing import Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 
-from vadd.data.dataset import DiscreteDataset
+from vadd.data.dataset import LABELS, DataSettings, DiscreteDataset, TestFraction, random_split
 from vadd.data.labels import Labels
 from vadd.errors import UserError
+from vadd.kinds import Kind, kind_of
 from vadd.kinds.arrays import Array, quantize
 from vadd.kinds.pictures import open_image
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
-SIZES = range(1, 1025)
 
 
-def load_image_folder(
-    folder: Path,
-    *,
-    size: int = 32,
-    channels: int = 3,
-    levels: int = 256,
-    labels: bool = False,
-    test_fraction: float = 0.1,
-    seed: int = 0,
-) -> DiscreteDataset:
-    """Every image in ``folder`` and its subfolders, in grey (1 channel) or colour (3), ``levels`` values per channel.
+class FolderData(DataSettings):
+    """A folder of images, cropped to squares and resized."""
 
-    Images are cut to the largest square in their middle and resized to ``size`` a side. They are shuffled by ``seed``
-    and the last ``test_fraction`` of them (at least one) held out. With ``labels`` the folders in ``folder`` are the
-    labels of the images in them and below.
-    """
-    if size not in SIZES:
-        raise UserError(f"size must be in {SIZES[0]}..{SIZES[-1]}, not {size}")
-    if channels not in (1, 3):
-        raise UserError(f"channels must be 1 (grey) or 3 (colour), not {channels}")
-    quantize(np.zeros(0, np.uint8), levels)  # refuses impossible levels before all images are read
-    files = image_files(folder)
-    held_out = max(1, math.floor(test_fraction * len(files)))
-    if held_out >= len(files):
-        raise UserError(f"{folder} holds {len(files)} image(s); at least 2 are needed to train and to test")
-    found = folder_labels(folder, files) if labels else None
-    pixels = np.empty((len(files), size * size * channels), np.uint8)
-    order = np.random.default_rng(seed).permutation(len(files))
-    for row, index in enumerate(order):
-        pixels[row] = quantize(read_image(files[index], size, channels).reshape(-1), levels)
-    images = torch.from_numpy(pixels)
-    train_labels, test_labels = (
-        (None, None) if found is None else found.parts(order[:-held_out], order[-held_out:], str(folder))
-    )
-    return DiscreteDataset(
-        name=folder.resolve().name,
-        vocab_size=levels,
-        shape=(size, size, channels),
-        train=images[:-held_out],
-        test=images[-held_out:],
-        train_labels=train_labels,
-        test_labels=test_labels,
-        label_names=None if found is None else found.names,
-    )
+    kind: Literal["folder"] = "folder"
+    path: str
+    labels: bool = Field(False, description=f"{LABELS}; the folders in it are the classes")
+    size: int = Field(32, ge=1, le=1024)
+    channels: Literal[1, 3] = 3
+    levels: int = Field(256, ge=2, le=256, description="values per channel")
+    test_fraction: TestFraction = 0.1
+
+    def read(self, seed: int) -> DiscreteDataset:
+        """Every image in the folder and its subfolders, cut to the largest square in its middle and resized."""
+        folder = Path(self.path)
+        files = image_files(folder)
+        train, test = random_split(len(files), self.test_fraction, seed, str(folder), "image")
+        labels = folder_labels(folder, files) if self.labels else None
+        pixels = np.empty((len(files), self.size * self.size * self.channels), np.uint8)
+        for row, index in enumerate((*train, *test)):
+            pixels[row] = quantize(read_image(files[index], self.size, self.channels).reshape(-1), self.levels)
+        classes = (None, None) if labels is None else labels.parts(train, test, str(folder))
+        images = torch.from_numpy(pixels)
+        return DiscreteDataset(
+            name=folder.resolve().name,
+            vocab_size=self.levels,
+            shape=(self.size, self.size, self.channels),
+            train=images[: len(train)],
+            test=images[len(train) :],
+            train_labels=classes[0],
+            test_labels=classes[1],
+            label_names=None if labels is None else labels.names,
+        )
+
+    def example_kind(self) -> Kind:
+        names = folder_labels(Path(self.path)).names if self.labels else None
+        return kind_of((self.size, self.size, self.channels), self.levels, labels=names)
 
 
 def folder_labels(folder: Path, files: Sequence[Path] | None = None) -> Labels:
     """Of all its images: the names of the folders in ``folder`` that they lie in, or below."""
-    found = []
+    labels = []
     for file in image_files(folder) if files is None else files:
         first, *below = file.relative_to(folder).parts
         if not below:
             raise UserError(
                 f"{file} lies in no folder of {folder}; with data.labels=true each image lies in one named as its label"
             )
-        found.append(first)
-    return Labels.of(found, str(folder))
+        labels.append(first)
+    return Labels.of(labels, str(folder))
 
 
 LOOKED_AT = 50

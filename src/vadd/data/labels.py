@@ -1,4 +1,4 @@
-"""Labels of somebody's own examples: one for each, in any spelling, turned into names and numbers."""
+"""Labels of one's own examples: one for each, in any spelling, turned into names and numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 
 from vadd.errors import UserError
-from vadd.kinds.arrays import Array
-from vadd.parsing import regular_file
+from vadd.kinds.arrays import Array, read_npy
 from vadd.words import plural
 
-BESIDE = "labels.npy"
-"""What the labels of an array are called that lie beside it."""
+LABELS_FILE = "labels.npy"
+"""The labels of an array, in the same folder."""
 MOST_LABELS = 1000
-"""More are no labels: a model has weights for each of them, and must see examples of each."""
+"""A model has weights for each of them, and must see examples of each."""
 
 
 @dataclass(frozen=True)
@@ -28,21 +27,21 @@ class Labels:
     codes: Tensor
 
     @classmethod
-    def of(cls, found: Sequence[str], source: str) -> "Labels":
+    def of(cls, labels: Sequence[str], source: str) -> "Labels":
         """Of one name for each example; ``source`` is what errors call them."""
-        names, codes, counts = np.unique(np.asarray(found, dtype=np.str_), return_inverse=True, return_counts=True)
+        names, codes, counts = np.unique(np.asarray(labels, dtype=np.str_), return_inverse=True, return_counts=True)
         if not all(name.strip() for name in names.tolist()):
             raise UserError(f"{source}: a label is blank; every example needs one that can be named")
         if len(names) < 2:
             raise UserError(f"{source}: all examples have the label {str(names[0])!r}; at least 2 labels are needed")
         if len(names) > MOST_LABELS:
             raise UserError(
-                f"{source}: {len(names):,} different labels for {len(found):,} examples; at most {MOST_LABELS}"
+                f"{source}: {len(names):,} different labels for {len(labels):,} examples; at most {MOST_LABELS}"
             )
         if counts.min() < 2:
             rare = names[counts.argmin()]
             raise UserError(f"{source}: a single example has the label {str(rare)!r}; at least 2 of each are needed")
-        order = sorted(range(len(names)), key=lambda number: _place(str(names[number])))
+        order = sorted(range(len(names)), key=lambda number: _sorting_key(str(names[number])))
         rank = np.argsort(np.asarray(order))
         return cls(tuple(str(names[number]) for number in order), torch.from_numpy(rank[codes].astype(np.int64)))
 
@@ -58,7 +57,7 @@ class Labels:
         return learnt, held_out
 
 
-def _place(name: str) -> tuple[bool, float, str]:
+def _sorting_key(name: str) -> tuple[bool, float, str]:
     """Numbers come first and by their size: 2 before 10."""
     return (False, float(name), name) if name.isdecimal() else (True, 0.0, name)
 
@@ -66,18 +65,13 @@ def _place(name: str) -> tuple[bool, float, str]:
 def read_labels(path: Path, examples: int) -> Labels:
     """Of an ``.npy`` file of integers or text, as many as there are ``examples``."""
     try:
-        with regular_file(path).open("rb") as file:
-            array: Array = np.load(file, allow_pickle=False)
+        array = read_npy(path)
     except FileNotFoundError:
         raise UserError(
-            f"there are no labels in {path}: data.labels=true reads {BESIDE} beside the array, or the file that "
-            "data.labels_path names"
+            f"there are no labels in {path}: data.labels=true reads {LABELS_FILE} in the folder of the array, or the "
+            "file that data.labels_path names"
         ) from None
-    except (OSError, ValueError, EOFError, SyntaxError, TypeError, OverflowError, MemoryError) as error:
-        holds_objects = "Object arrays" in str(error)
-        reason = "it holds Python objects, which are not read" if holds_objects else "it is no array or cut off"
-        raise UserError(f"{path} is not a readable .npy file: {reason}") from None
-    return labels_of(array, examples, str(path))
+    return Labels.of(given_labels(array, examples, str(path)), str(path))
 
 
 def given_labels(labels: Any, examples: int, source: str) -> list[str]:
@@ -95,18 +89,8 @@ def given_labels(labels: Any, examples: int, source: str) -> list[str]:
         if wrong:
             raise UserError(f"{source}: the label {wrong[0]!r} is neither text nor an integer; every example needs one")
         array = np.array([str(label) for label in array.tolist()])
-    _check_labels(array, examples, source)
-    return [str(label) for label in array.tolist()]
-
-
-def labels_of(array: Array, examples: int, source: str) -> Labels:
-    """The same for an array in memory."""
-    _check_labels(array, examples, source)
-    return Labels.of([str(label) for label in array.tolist()], source)
-
-
-def _check_labels(array: Array, examples: int, source: str) -> None:
     if array.ndim != 1 or array.dtype.kind not in "iubUT":
         raise UserError(f"{source}: labels are (n,) integers or text, not {array.dtype} of the shape {array.shape}")
     if len(array) != examples:
         raise UserError(f"{source}: {plural(len(array), 'label')} for {plural(examples, 'example')}")
+    return [str(label) for label in array.tolist()]

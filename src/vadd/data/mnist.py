@@ -5,14 +5,17 @@ import math
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 
-from vadd.data.dataset import DiscreteDataset
-from vadd.data.download import download
-from vadd.data.places import data_directory
+from vadd.data.dataset import LABELS, DataSettings, DiscreteDataset
+from vadd.data.digits import CLASSES
+from vadd.data.download import data_directory, download
 from vadd.errors import UserError, check_range
+from vadd.kinds import Kind, kind_of
 from vadd.kinds.arrays import Array, quantize
 from vadd.progress import Progress, silent
 
@@ -32,28 +35,39 @@ MIRRORS = (
 )
 SIDE = 28
 FRAME = 2
-CLASSES = 10
+SHAPE = (SIDE + 2 * FRAME, SIDE + 2 * FRAME, 1)
 
 
-def load_mnist(directory: Path | None = None) -> DiscreteDataset:
-    """From the four original ``.gz`` files in ``directory``, by default where ``vadd data mnist`` puts them."""
-    place = data_directory("mnist") if directory is None else directory
-    missing = missing_mnist(place)
-    if missing:
-        option = "" if directory is None else f" --dir {directory}"
-        raise UserError(f"MNIST is not in {place}: {missing[0]} is missing; fetch it with: vadd data mnist{option}")
-    train, train_labels = _read_part(place / TRAIN_IMAGES, place / TRAIN_LABELS)
-    test, test_labels = _read_part(place / TEST_IMAGES, place / TEST_LABELS)
-    side = SIDE + 2 * FRAME
-    return DiscreteDataset(
-        name="mnist",
-        vocab_size=2,
-        shape=(side, side, 1),
-        train=torch.from_numpy(binarize(train)),
-        test=torch.from_numpy(binarize(test)),
-        train_labels=torch.from_numpy(train_labels.astype(np.int64)),
-        test_labels=torch.from_numpy(test_labels.astype(np.int64)),
+class MnistData(DataSettings):
+    """MNIST binarised at one half and padded to 32 x 32."""
+
+    kind: Literal["mnist"] = "mnist"
+    labels: bool = Field(False, description=LABELS)
+    directory: str | None = Field(
+        None, description="where the four idx files lie; by default where `vadd data mnist` puts them"
     )
+
+    def read(self, seed: int = 0) -> DiscreteDataset:
+        place = Path(self.directory) if self.directory else data_directory("mnist")
+        missing = missing_mnist(place)
+        if missing:
+            option = f" --dir {self.directory}" if self.directory else ""
+            raise UserError(f"MNIST is not in {place}: {missing[0]} is missing; fetch it with: vadd data mnist{option}")
+        train, train_labels = _read_part(place / TRAIN_IMAGES, place / TRAIN_LABELS)
+        test, test_labels = _read_part(place / TEST_IMAGES, place / TEST_LABELS)
+        return DiscreteDataset(
+            name="mnist",
+            vocab_size=2,
+            shape=SHAPE,
+            train=torch.from_numpy(binarize(train)),
+            test=torch.from_numpy(binarize(test)),
+            train_labels=torch.from_numpy(train_labels.astype(np.int64)),
+            test_labels=torch.from_numpy(test_labels.astype(np.int64)),
+            label_names=CLASSES if self.labels else None,
+        )
+
+    def example_kind(self) -> Kind:
+        return kind_of(SHAPE, 2, labels=CLASSES if self.labels else None)
 
 
 def missing_mnist(directory: Path) -> list[str]:
@@ -91,10 +105,10 @@ def read_idx(path: Path, axes: int) -> Array:
     expected = 0x0800 + axes  # bytes, and the number of axes
     if magic != expected:
         raise UserError(f"{path} starts with the magic number {magic}, not {expected}")
-    found, needed = len(content) - header, math.prod(shape)
-    if found != needed:
-        wrong = "is cut short" if found < needed else "is too long"
-        raise UserError(f"{path} {wrong}: it holds {found} bytes of data, its header says {needed}")
+    size, needed = len(content) - header, math.prod(shape)
+    if size != needed:
+        wrong = "is cut short" if size < needed else "is too long"
+        raise UserError(f"{path} {wrong}: it holds {size} bytes of data, its header says {needed}")
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
@@ -107,5 +121,5 @@ def _read_part(image_file: Path, label_file: Path) -> tuple[Array, Array]:
         raise UserError(f"{image_file} holds no images")
     if len(images) != len(labels):
         raise UserError(f"{image_file} holds {len(images)} images, but {label_file.name} {len(labels)} labels")
-    check_range(int(labels.min()), int(labels.max()), CLASSES, f"{label_file} holds the label")
+    check_range(int(labels.min()), int(labels.max()), len(CLASSES), f"{label_file} holds the label")
     return images, labels

@@ -1,72 +1,81 @@
-"""Tables: rows of categories, numbers and dates, with cells missing, as data sets of small integers."""
+"""Tables: rows of categories, numbers and dates, with cells missing."""
 
-import math
-from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
-import numpy as np
 import torch
+from pydantic import Field, model_validator
 
-from vadd.data.dataset import DiscreteDataset
-from vadd.data.known_tables import known_table
+from vadd.data.dataset import ColumnName, DataSettings, DiscreteDataset, TestFraction, random_split
 from vadd.errors import UserError
 from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.table.reading import RawTable, read_table
-from vadd.kinds.table.schema import Missing, Schema, infer, inspect, read_schema, refuse_problems, with_skipped
+from vadd.kinds.table.schema import infer, inspect, read_schema, refuse_problems, with_skipped
 
-__all__ = ["TableCodec", "load_table", "open_table", "schema_for", "table_dataset"]
-
-
-def open_table(path: Path | None, name: str | None) -> RawTable:
-    """The user's own file, or one of those that ship with a package."""
-    if path is not None:
-        return read_table(path)
-    if name is None:
-        raise UserError("which table? Give data.path=FILE or data.name")
-    return known_table(name)
+IN_STATSMODELS = {"fair": "datasets/fair/fair.csv", "randhie": "datasets/randhie/randhie.csv"}
+"""Tables that ship with that package: real data without a download."""
 
 
-def schema_for(
-    table: RawTable, schema_path: Path | None, skip: Sequence[str] = (), missing: Missing = "value"
-) -> Schema:
-    """Inferred, or as a file says; the columns ``skip`` are left out."""
-    schema = infer(table, missing) if schema_path is None else read_schema(schema_path, table)
-    return with_skipped(schema, skip, table.source)
+class TableData(DataSettings):
+    """Rows of a table: categories, numbers, dates, with cells missing."""
 
-
-def load_table(
-    path: Path | None = None,
-    *,
-    name: str | None = None,
-    schema_path: Path | None = None,
-    skip: Sequence[str] = (),
-    missing: Missing = "value",
-    test_fraction: float = 0.1,
-    seed: int = 0,
-) -> DiscreteDataset:
-    """Rows are shuffled by ``seed`` and the last ``test_fraction`` of them (at least one) held out."""
-    table = open_table(path, name)
-    schema = schema_for(table, schema_path, skip, missing)
-    called = name if path is None or name is not None else path.stem
-    return table_dataset(table, schema, name=called or "table", test_fraction=test_fraction, seed=seed)
-
-
-def table_dataset(
-    table: RawTable, schema: Schema, *, name: str, test_fraction: float = 0.1, seed: int = 0
-) -> DiscreteDataset:
-    refuse_problems(inspect(table, schema), table.source)
-    held_out = max(1, math.floor(test_fraction * table.rows))
-    if held_out >= table.rows:
-        raise UserError(f"{table.source} has {table.rows} row(s); at least 2 are needed to train and to test")
-    order = np.random.default_rng(seed).permutation(table.rows)
-    codec = TableCodec.fit(table, schema, order[:-held_out].tolist())
-    codes = torch.from_numpy(codec.encode(table)[order])
-    return DiscreteDataset(
-        name=name,
-        vocab_size=codec.vocab_size,
-        shape=(len(codec.columns),),
-        train=codes[:-held_out],
-        test=codes[-held_out:],
-        table=codec,
-        unknowns=any(column.missing == "unknown" for column in codec.columns),
+    kind: Literal["table"] = "table"
+    path: str | None = Field(None, description="a .csv, .tsv or .parquet file")
+    name: Literal["fair", "randhie"] | None = Field(
+        None, description="instead of a path: a table that ships with statsmodels"
     )
+    schema_path: str | None = Field(
+        None, description="what the columns are, as `vadd data inspect FILE --schema` writes it; else it is inferred"
+    )
+    skip: tuple[ColumnName, ...] = Field((), description="columns to leave out")
+    labels: bool = Field(False, description="never: a label of a table is one of its columns")
+    missing: Literal["value", "unknown"] = Field(
+        "value",
+        description="missing cells without a schema: a value of their own, drawn like others, or unknown: never scored",
+    )
+    test_fraction: TestFraction = 0.1
+
+    @model_validator(mode="after")
+    def _label_is_a_column(self) -> "TableData":
+        if self.labels:
+            raise ValueError(
+                "a label of a table is one of its columns: leave data.labels out, and draw rows that have it with "
+                "`vadd sample RUN --where COLUMN=VALUE`"
+            )
+        return self
+
+    def read(self, seed: int) -> DiscreteDataset:
+        if self.path is not None:
+            return self.split(read_table(Path(self.path)), name=self.name or Path(self.path).stem, seed=seed)
+        if self.name is None:
+            raise UserError("which table? Give data.path=FILE or data.name")
+        return self.split(_in_statsmodels(self.name), name=self.name, seed=seed)
+
+    def split(self, table: RawTable, *, name: str, seed: int = 0) -> DiscreteDataset:
+        """The data set of a table in memory: as the schema says or, without one, as its cells look."""
+        schema = infer(table, self.missing) if self.schema_path is None else read_schema(Path(self.schema_path), table)
+        schema = with_skipped(schema, self.skip, table.source)
+        refuse_problems(inspect(table, schema), table.source)
+        train, test = random_split(table.rows, self.test_fraction, seed, table.source, "row")
+        codec = TableCodec.fit(table, schema, train.tolist())
+        codes = codec.encode(table)
+        return DiscreteDataset(
+            name=name,
+            vocab_size=codec.vocab_size,
+            shape=(len(codec.columns),),
+            train=torch.from_numpy(codes[train]),
+            test=torch.from_numpy(codes[test]),
+            table=codec,
+            unknowns=any(column.missing == "unknown" for column in codec.columns),
+        )
+
+
+def _in_statsmodels(name: str) -> RawTable:
+    package = find_spec("statsmodels")  # not imported, which takes seconds
+    places = (package.submodule_search_locations if package else None) or []
+    files = [file for place in places if (file := Path(place) / IN_STATSMODELS[name]).is_file()]
+    if not files:
+        raise UserError(f"the table {name} ships with statsmodels: pip install 'vadd[tables]'")
+    return replace(read_table(files[0]), source=name)

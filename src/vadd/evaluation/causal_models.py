@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from filelock import FileLock
 
-from vadd.data.places import data_directory
+from vadd.data.download import data_directory
 from vadd.errors import UserError
 from vadd.files import checksum
 from vadd.progress import Progress, silent

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vadd.data.dataset import DiscreteDataset
-from vadd.data.places import data_directory
+from vadd.data.download import data_directory
 from vadd.errors import UserError
 from vadd.evaluation.classifier import classifier_features, data_checksum
 from vadd.evaluation.frechet import FeatureStatistics, feature_statistics, frechet_distance, kept_statistics

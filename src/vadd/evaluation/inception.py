@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.data.places import data_directory
+from vadd.data.download import data_directory
 from vadd.errors import UserError
 from vadd.files import whole_file
 

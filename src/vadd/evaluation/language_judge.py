@@ -19,7 +19,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from vadd.data.places import data_directory
+from vadd.data.download import data_directory
 from vadd.errors import UserError
 from vadd.evaluation.causal_models import CausalModel, load_causal_model
 from vadd.evaluation.likelihood import LARGEST_EXPONENT

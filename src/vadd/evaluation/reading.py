@@ -6,9 +6,9 @@ from typing import get_args
 from torch import Tensor
 
 from vadd.data import examples_from
-from vadd.data.text import judging_text
-from vadd.data.text.known import CorpusName
+from vadd.data.text.corpora import CorpusName
 from vadd.errors import UserError
+from vadd.kinds import TextKind
 from vadd.progress import Progress, silent
 from vadd.recipe import TextData
 from vadd.run.run import Run
@@ -41,19 +41,10 @@ def read_text(
     Where it is plain text, a document is what the recipe says; by default the whole file, for padded sequences a line.
     """
     data = run.recipe.data
-    if not isinstance(data, TextData) or run.tokenizer is None:
+    if not isinstance(data, TextData) or not isinstance(run.kind, TextKind):
         raise UserError(f"{run.directory.path} is not a run on text: it cannot read {path}")
     documents, field = (data.documents, data.field) if corpus in ("files", data.corpus) else (None, None)
     if corpus == "files" and documents is None:
         documents = "line" if data.wrap == "padded" else "file"
-    return judging_text(
-        corpus,
-        run.tokenizer,
-        path,
-        documents=documents,
-        field=field,
-        length=data.length,
-        wrap=data.wrap,
-        like_text8=like_text8,
-        progress=progress,
-    )
+    local = {"corpus": corpus, "path": str(path), "documents": documents, "field": field}
+    return data.model_copy(update=local).evaluation_text(run.kind.tokenizer, like_text8=like_text8, progress=progress)

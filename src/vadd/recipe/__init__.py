@@ -4,8 +4,7 @@ One file a section; :mod:`~vadd.recipe.recipe` puts them together, :mod:`~vadd.r
 :mod:`~vadd.recipe.own_data` makes recipes for somebody's own data, :mod:`~vadd.recipe.upgrade` reads older ones.
 """
 
-from vadd.presets import recipe_names
-from vadd.recipe.data import (
+from vadd.data import (
     ArrayData,
     Cifar10Data,
     CopiesData,
@@ -18,6 +17,7 @@ from vadd.recipe.data import (
     TextData,
     ToyData,
 )
+from vadd.presets import recipe_names
 from vadd.recipe.diffusion import Diffusion
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.loading import load_recipe

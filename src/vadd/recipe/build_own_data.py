@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from vadd.data import read_array
-from vadd.data.array import labels_beside
+from vadd.data.array import labels_file, read_array
 from vadd.data.image_folder import SUFFIXES as IMAGE_SUFFIXES
 from vadd.data.image_folder import folder_labels, look_at
-from vadd.data.labels import BESIDE
+from vadd.data.labels import LABELS_FILE
+from vadd.data.text.corpora import LABEL_FIELD, TEXT_FIELD
 from vadd.data.text.documents import ROW_SUFFIXES, TextFiles, first_fields, items_in, text_files
-from vadd.data.text.known import DEFAULT_FIELD, LABEL_FIELD
 from vadd.errors import UserError
 from vadd.kinds.table.reading import TABLE_SUFFIXES, header_of, read_table
 from vadd.progress import note
@@ -48,8 +47,8 @@ def recipe_for(path: Path, *, field: str | None = None, labels: bool = False) ->
     kind = TextData if field is not None else kind_of_data(path)
     if kind is ArrayData:
         array, vocab_size = read_array(path)
-        if not labels and path.name != BESIDE and labels_beside(path).is_file():
-            _mention(f"{labels_beside(path)} could be labels of the examples")
+        if not labels and path.name != LABELS_FILE and labels_file(path).is_file():
+            _mention(f"{labels_file(path)} could be labels of the examples")
         return recipe_for_array(path, len(array), array.shape[1:], vocab_size)
     if kind is TextData:
         return _recipe_for_text(path, field, labels)
@@ -96,7 +95,7 @@ def _recipe_for_text(path: Path, field: str | None, labels: bool) -> Recipe:
     """Of a text with one item a line each item is a sequence; of documents with labels each document is one."""
     files = text_files(path)
     if labels:
-        lengths = [len(document) for document in TextFiles(files, "line", field or DEFAULT_FIELD)]
+        lengths = [len(document) for document in TextFiles(files, "line", field or TEXT_FIELD)]
         if not lengths:
             raise UserError(f"{path} holds no text")
         return recipe_for_documents(path, lengths, str(path))

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from vadd.data import ArrayData, Data, FolderData, TableData, TextData
 from vadd.networks import MlpSettings, ResidualSettings
 from vadd.networks.mlp import MlpDenoiserSettings, MlpRecognizerSettings
-from vadd.recipe.data import ArrayData, Data, FolderData, TableData, TextData
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.loading import load_recipe
 from vadd.recipe.recipe import Recipe, name_from

@@ -13,7 +13,7 @@ from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.parallel import default_device
 from vadd.recipe import Recipe
-from vadd.recipe.building import example_format
+from vadd.recipe.building import example_kind
 from vadd.recipe.counting import model_on_meta, sampling_flops, training_cost
 from vadd.run.checkpoint import checkpoint_bytes
 
@@ -104,7 +104,7 @@ def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, fo
             f"training.batch={settings.batch} must be divisible by {devices} devices x "
             f"training.accumulate={settings.accumulate} = {devices * settings.accumulate}"
         )
-    format = example_format(recipe) if format is None else format
+    format = example_kind(recipe) if format is None else format
     model = model_on_meta(recipe, format)
     parameters = count_parameters(model)
     cost = training_cost(model, recipe)

@@ -7,7 +7,7 @@ command line, is compared with the paper's numbers, with its differences stated.
 from functools import cache
 from typing import Any
 
-from vadd.recipe.data import TextData
+from vadd.data import TextData
 from vadd.recipe.loading import read_content
 from vadd.recipe.models import MODELS
 from vadd.recipe.recipe import COMPUTING, Recipe, differences, flatten, same_learning, validate

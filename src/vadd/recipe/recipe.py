@@ -10,10 +10,10 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from vadd.core import MaskDraw
+from vadd.data import Data
 from vadd.errors import UserError
 from vadd.networks import MlpSettings, Network
 from vadd.parsing import parse_yaml
-from vadd.recipe.data import Data
 from vadd.recipe.diffusion import Diffusion, MaskDrawName
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.models import MODELS, ModelName, with_model

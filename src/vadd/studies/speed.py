@@ -11,7 +11,7 @@ import torch
 from vadd.data import DiscreteDataset
 from vadd.parallel import Processes
 from vadd.recipe import Recipe, differences, how_computed
-from vadd.recipe.building import example_format
+from vadd.recipe.building import example_kind
 from vadd.report.page import PageSection
 from vadd.report.tables import Cell, Table, model_label
 from vadd.run.directory import RunDirectory
@@ -68,7 +68,7 @@ def measure_speed(study: Study, request: Request) -> Result:
 
 
 def _examples(recipe: Recipe) -> DiscreteDataset:
-    format = example_format(recipe)
+    format = example_kind(recipe)
     generator = torch.Generator().manual_seed(0)
     examples = torch.randint(format.vocab_size, (recipe.training.batch, format.positions), generator=generator)
     return DiscreteDataset(recipe.name, format.vocab_size, format.shape, examples, examples[:1], pad=format.pad)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vadd.data.text.known import HUB_CORPORA
+from vadd.data.text.corpora import HUB_CORPORA
 from vadd.errors import UserError
 from vadd.evaluation import RunReport
 from vadd.evaluation.evaluate import report_of

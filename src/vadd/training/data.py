@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from vadd.data import DiscreteDataset, check_dataset, save_dataset, split_array, values_of
+from vadd.data import DiscreteDataset, check_dataset, save_dataset
+from vadd.data.array import values_of
 from vadd.data.labels import Labels, given_labels
-from vadd.data.table import schema_for, table_dataset
-from vadd.data.text.known import LABEL_FIELD
+from vadd.data.text.corpora import LABEL_FIELD
 from vadd.errors import UserError
 from vadd.files import whole_file, whole_path
 from vadd.kinds.arrays import Array
@@ -97,15 +97,8 @@ class InMemoryArray(Source):
         data = recipe.data
         if not isinstance(data, ArrayData):
             return super().read(recipe, progress)
-        return split_array(
-            self.array,
-            IN_MEMORY,
-            name=recipe.name,
-            vocab_size=data.vocab_size,
-            test_fraction=data.test_fraction,
-            seed=recipe.seed,
-            labels=self.labels if data.labels else None,
-        )
+        labels = self.labels if data.labels else None
+        return data.split(self.array, labels, IN_MEMORY, name=recipe.name, seed=recipe.seed)
 
     def keep(self, directory: RunDirectory) -> None:
         with whole_file(directory.examples(".npy")) as file:
@@ -191,10 +184,7 @@ class Rows(Source):
         data = recipe.data
         if not isinstance(data, TableData):
             return super().read(recipe, progress)
-        schema = schema_for(
-            self.table, None if data.schema_path is None else Path(data.schema_path), data.skip, data.missing
-        )
-        return table_dataset(self.table, schema, name=recipe.name, test_fraction=data.test_fraction, seed=recipe.seed)
+        return data.split(self.table, name=recipe.name, seed=recipe.seed)
 
     def keep(self, directory: RunDirectory) -> None:
         write_cells(directory.examples(".parquet"), self.table.columns)

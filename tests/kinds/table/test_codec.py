@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.exact import properties
-from vadd.data.table import table_dataset
+from vadd.data import TableData
 from vadd.errors import UserError
 from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.table.columns import CategoryColumn
@@ -173,7 +173,7 @@ def small_table() -> RawTable:
 
 
 def test_a_codec_is_saved_and_loaded(tmp_path: Path) -> None:
-    data = table_dataset(small_table(), infer(small_table()), name="t")
+    data = TableData().split(small_table(), name="t")
     assert data.table is not None
     data.table.save(tmp_path / "table.json")
     assert TableCodec.load(tmp_path / "table.json") == data.table
@@ -186,8 +186,7 @@ def test_a_codec_is_saved_and_loaded(tmp_path: Path) -> None:
 
 
 def test_unknown_cells_hold_the_mask() -> None:
-    schema = infer(small_table(), "unknown")
-    data = table_dataset(small_table(), schema, name="t")
+    data = TableData(missing="unknown").split(small_table(), name="t")
     assert data.unknowns
     gaps = sum(cell is None for cell in small_table().columns["age"])
     assert int((data.train == data.vocab_size).sum() + (data.test == data.vocab_size).sum()) == gaps > 0

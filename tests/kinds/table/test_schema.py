@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vadd.data.table import schema_for, table_dataset
+from vadd.data import TableData
 from vadd.errors import UserError
 from vadd.kinds.table.reading import RawTable
-from vadd.kinds.table.schema import infer, inspect, read_schema, refuse_problems, to_yaml
+from vadd.kinds.table.schema import infer, inspect, read_schema, refuse_problems, to_yaml, with_skipped
 
 
 def spelled(**columns: list[str | None]) -> RawTable:
@@ -50,7 +50,7 @@ def test_a_schema_is_written_edited_and_read(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump(content))
     edited = read_schema(file, table)
     assert (edited["age"].kind, edited["age"].missing, edited["id"].kind) == ("category", "unknown", "skip")
-    data = table_dataset(table, edited, name="t")
+    data = TableData(schema_path=str(file)).split(table, name="t")
     assert data.table is not None
     assert data.table.names == ["age", "city"]
     assert data.table.left_out == ("id",)
@@ -76,11 +76,12 @@ def test_bad_schemas_are_refused(tmp_path: Path, content: str, said: str) -> Non
         read_schema(file, spelled(age=["1", "2"]))
 
 
-def test_a_kind_that_does_not_fit_is_refused() -> None:
+def test_a_kind_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     table = spelled(age=["1", "x"])
-    schema = {"age": infer(table)["age"].model_copy(update={"kind": "integer"})}
+    file = tmp_path / "s.yaml"
+    file.write_text("columns: {age: {kind: integer}}")
     with pytest.raises(UserError, match="'age' is to be an integer, and not every cell is one"):
-        table_dataset(table, schema, name="t")
+        TableData(schema_path=str(file)).split(table, name="t")
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,6 @@ def test_columns_that_cannot_be_learnt_are_refused_and_can_be_left_out(cells: li
     table = spelled(bad=cells, good=["a", "b"] * (len(cells) // 2))
     with pytest.raises(UserError, match=said):
         refuse_problems(inspect(table, infer(table)), table.source)
-    refuse_problems(inspect(table, schema_for(table, None, ["bad"])), table.source)
+    refuse_problems(inspect(table, with_skipped(infer(table), ["bad"], table.source)), table.source)
     with pytest.raises(UserError, match="no column 'badd', did you mean 'bad'"):
-        schema_for(table, None, ["badd"])
+        with_skipped(infer(table), ["badd"], table.source)

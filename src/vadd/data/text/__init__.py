@@ -5,169 +5,181 @@ import json
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from filelock import FileLock
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
-from vadd.data.dataset import DiscreteDataset
+from vadd.data.dataset import LABELS, ColumnName, DataSettings, DiscreteDataset, TestFraction
+from vadd.data.download import data_directory
 from vadd.data.labels import Labels
-from vadd.data.places import data_directory
-from vadd.data.text.corpora import Corpus, SplitDocuments
+from vadd.data.text.corpora import (
+    LABEL_FIELD,
+    ChosenDocuments,
+    Corpus,
+    CorpusName,
+    DocumentCorpus,
+    Place,
+    SpelledCorpus,
+)
 from vadd.data.text.documents import Documents, TextFiles
-from vadd.data.text.known import LABEL_FIELD, CorpusName, open_corpus, open_for_judging
 from vadd.data.text.store import Request, sequences
-from vadd.data.text.text8 import Spelled
 from vadd.data.text.wrapping import check_wrapping, needed_specials
 from vadd.errors import UserError
+from vadd.kinds import Kind, kind_of
 from vadd.kinds.text import load_tokenizer
 from vadd.kinds.text.subwords import published, read_tokenizer_json, train_bpe
 from vadd.kinds.text.templates import Wrap
 from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer, Special, Tokenizer
 from vadd.progress import Progress, silent
 
-__all__ = ["Tokenizer", "TokenizerName", "judging_text", "load_text", "load_tokenizer", "make_tokenizer", "pad_value"]
-
-TokenizerName = Literal["characters", "bytes", "bpe", "gpt2", "bert", "file"]
+__all__ = ["TextData"]
 
 BPE_CHARACTERS = 100_000_000
 """A BPE learns from the first so many characters of the training part; more change little."""
 
 
-def load_text(
-    corpus: CorpusName = "files",
-    path: Path | None = None,
-    *,
-    documents: Documents | None = None,
-    field: str | None = None,
-    tokenizer: TokenizerName | Tokenizer = "characters",
-    tokenizer_path: Path | None = None,
-    vocabulary: int = 4096,
-    length: int = 128,
-    wrap: Wrap = "packed",
-    labels: bool = False,
-    label_field: str = LABEL_FIELD,
-    test_fraction: float = 0.1,
-    seed: int = 0,
-    workers: int | None = None,
-    progress: Progress = silent,
-) -> DiscreteDataset:
-    """Sequences of ``length`` tokens; with the name of a tokenizer that learns, it learns from this text.
+class TextData(DataSettings):
+    """Text in sequences of ``length`` tokens."""
 
-    See :mod:`vadd.data.text.known` for the corpora, :mod:`vadd.data.text.wrapping` for how documents become sequences.
-    With ``labels`` each document has one, under ``label_field`` of its row.
-    """
-    opened = open_corpus(corpus, path, documents=documents, field=field, test_fraction=test_fraction, seed=seed)
-    if not isinstance(tokenizer, Tokenizer):
-        specials = needed_specials(wrap, running=opened.running)
-        tokenizer = make_tokenizer(tokenizer, opened, specials, vocabulary, tokenizer_path, progress)
-    check_wrapping(tokenizer, wrap, length, running=opened.running)
-    found = document_labels(opened, label_field, wrap) if labels else None
-    train, test = (
-        torch.from_numpy(sequences(Request(opened, part, tokenizer, wrap, length), workers=workers, progress=progress))
-        for part in ("train", "test")
+    kind: Literal["text"] = "text"
+    corpus: CorpusName = Field(
+        "files", description="files: your own text; pydocs: the documentation that every Python carries"
     )
-    return DiscreteDataset(
-        name=opened.name,
-        vocab_size=tokenizer.vocab_size,
-        shape=(length,),
-        train=train,
-        test=test,
-        tokenizer=tokenizer,
-        wrap=wrap,
-        pad=pad_value(tokenizer) if wrap == "padded" else None,
-        train_labels=None if found is None else found.train,
-        test_labels=None if found is None else found.test,
-        label_names=None if found is None else found.names,
+    path: str | None = Field(
+        None,
+        description="a text file, .jsonl, .csv, or a folder of .txt; for a named corpus a local copy of it, else it is "
+        "fetched",
+    )
+    documents: Documents | None = Field(
+        None,
+        description="what a document is in plain text; by default a file, in local copies of named corpora a line. A "
+        "single file as one document is split by position",
+    )
+    field: ColumnName | None = Field(
+        None, description="the key in .jsonl or column in .csv that holds the text; by default 'text'"
+    )
+    labels: bool = Field(False, description=f"{LABELS}; one for each document, with wrap: padded")
+    label_field: ColumnName = Field(LABEL_FIELD, description="the key in .jsonl or column in .csv that holds the label")
+    tokenizer: Literal["characters", "bytes", "bpe", "gpt2", "bert", "file"] = Field(
+        "characters", description="characters and bpe are learnt from the text; file: any tokenizer.json"
+    )
+    tokenizer_path: str | None = Field(
+        None, description="where the files of gpt2, bert or file lie; by default gpt2 and bert come from the hub"
+    )
+    vocabulary: PositiveInt = Field(4096, description="entries of the bpe")
+    length: PositiveInt = 128
+    wrap: Wrap = Field(
+        "packed",
+        description="packed: documents in a row, EOS after each; wrapped: the same, each sequence between BOS and EOS; "
+        "padded: one document a sequence, filled up with pads, which are masked and seen but not scored",
+    )
+    test_fraction: TestFraction = Field(
+        0.1, description="of the documents; the published corpora have splits of their own"
     )
 
+    @model_validator(mode="after")
+    def _one_label_a_sequence(self) -> "TextData":
+        if self.labels and self.wrap != "padded":
+            raise ValueError("labels need data.wrap=padded: one document a sequence, and so one label")
+        return self
 
-class DocumentLabels(NamedTuple):
-    names: tuple[str, ...]
-    train: Tensor
-    test: Tensor
+    @property
+    def place(self) -> Place:
+        return Place(self.corpus, Path(self.path) if self.path else None, self.documents, self.field)
+
+    def load(self, seed: int = 0, tokenizer: Tokenizer | None = None, progress: Progress = silent) -> DiscreteDataset:
+        """With ``tokenizer``, or with the recipe's, which may learn from this text."""
+        corpus = self.place.training(self.test_fraction, seed)
+        tokenizer = tokenizer or self._make_tokenizer(corpus, progress)
+        check_wrapping(tokenizer, self.wrap, self.length, running=corpus.running)
+        train_labels, test_labels, names = self._labels(corpus)
+        train, test = (self._sequences(corpus, part, tokenizer, progress) for part in ("train", "test"))
+        return DiscreteDataset(
+            name=corpus.name,
+            vocab_size=tokenizer.vocab_size,
+            shape=(self.length,),
+            train=train,
+            test=test,
+            tokenizer=tokenizer,
+            wrap=self.wrap,
+            pad=tokenizer.pad_value if self.wrap == "padded" else None,
+            train_labels=train_labels,
+            test_labels=test_labels,
+            label_names=names,
+        )
+
+    def example_kind(self) -> Kind:
+        # For planning only: without the specials that a training may add, and a BPE may come out smaller.
+        known = {"gpt2": 50_257, "bert": 30_521, "bytes": 256, "bpe": self.vocabulary}
+        if self.corpus == "text8":
+            known["characters"] = 27
+        if self.tokenizer in known and not self.labels:
+            return kind_of((self.length,), known[self.tokenizer])
+        return self.load().kind
+
+    def evaluation_text(self, tokenizer: Tokenizer, *, like_text8: bool = False, progress: Progress = silent) -> Tensor:
+        """The held-out part of a corpus that a model was not trained on, (n, length), in its own tokens;
+        ``like_text8`` in the 27 letters that models of text8 know. A tokenizer without EOS reads one running text.
+        """
+        corpus = self.place.evaluation(joined=tokenizer.specials.eos is None)
+        corpus = SpelledCorpus(corpus) if like_text8 else corpus
+        check_wrapping(tokenizer, self.wrap, self.length, running=corpus.running)
+        return self._sequences(corpus, "test", tokenizer, progress)
+
+    def _sequences(
+        self, corpus: Corpus, part: Literal["train", "test"], tokenizer: Tokenizer, progress: Progress
+    ) -> Tensor:
+        request = Request(corpus, part, tokenizer, self.wrap, self.length)
+        return torch.from_numpy(sequences(request, progress=progress))
+
+    def _labels(self, corpus: Corpus) -> tuple[Tensor | None, Tensor | None, tuple[str, ...] | None]:
+        """Of the documents of both parts, in the order of their sequences, and their names."""
+        if not self.labels:
+            return None, None, None
+        train = corpus.sources.get("train") if isinstance(corpus, DocumentCorpus) else None
+        if not isinstance(train, ChosenDocuments) or not isinstance(train.source, TextFiles):
+            raise UserError(
+                f"{corpus.name} has no labels: they are read from .jsonl and .csv files, one for each document"
+            )
+        labels = Labels.of(list(train.source.labels(self.label_field)), corpus.name)
+        return *labels.parts(train.chosen, ~train.chosen, corpus.name), labels.names
+
+    def _make_tokenizer(self, corpus: Corpus, progress: Progress) -> Tokenizer:
+        """By name: read from a file or the hub, or learnt from the corpus and kept for the next time."""
+        name, specials = self.tokenizer, needed_specials(self.wrap, running=corpus.running)
+        path = Path(self.tokenizer_path) if self.tokenizer_path else None
+        if name == "bytes":
+            return ByteTokenizer(specials)
+        if name == "file":
+            if path is None:
+                raise UserError("data.tokenizer=file needs data.tokenizer_path, a tokenizer.json")
+            return read_tokenizer_json(path)
+        if name == "gpt2" or name == "bert":
+            return published(name, path)
+        vocabulary = self.vocabulary if name == "bpe" else None
+        settings = {"name": name, "corpus": corpus.identity, "specials": specials, "vocabulary": vocabulary}
+        key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+        kept = data_directory("tokenizers") / f"{corpus.name}-{name}-{key[:16]}"
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(kept.with_name(f"{kept.name}.lock")):
+            if not kept.exists():
+                progress(f"learning a tokenizer from {corpus.name}", 0, None)
+                _learnt_tokenizer(corpus, vocabulary, specials).save(kept)
+            return load_tokenizer(kept)
 
 
-def document_labels(corpus: Corpus, field: str, wrap: Wrap) -> DocumentLabels:
-    """The labels of the documents of both parts, in the order of their sequences."""
-    if wrap != "padded":
-        raise UserError("data.labels goes with data.wrap=padded: one document a sequence, and so one label")
-    if not isinstance(corpus, SplitDocuments) or not isinstance(corpus.source, TextFiles):
-        raise UserError(f"{corpus.name} has no labels: they are read from .jsonl and .csv files, one for each document")
-    found = Labels.of(list(corpus.source.labels(field)), corpus.name)
-    return DocumentLabels(found.names, *found.parts(*corpus.split(), corpus.name))
-
-
-def judging_text(
-    corpus: CorpusName,
-    tokenizer: Tokenizer,
-    path: Path | None = None,
-    *,
-    documents: Documents | None = None,
-    field: str | None = None,
-    length: int,
-    wrap: Wrap,
-    like_text8: bool = False,
-    workers: int | None = None,
-    progress: Progress = silent,
-) -> Tensor:
-    """The held-out part of a corpus that a model has not learnt from, (n, length), as its own tokenizer reads it;
-    ``like_text8`` in the 27 letters that models of text8 know.
-
-    A tokenizer without EOS reads everything as one running text.
-    """
-    running = tokenizer.specials.eos is None
-    opened = open_for_judging(corpus, path, documents=documents, field=field, running=running)
-    opened = Spelled(opened) if like_text8 else opened
-    check_wrapping(tokenizer, wrap, length, running=opened.running)
-    return torch.from_numpy(
-        sequences(Request(opened, "test", tokenizer, wrap, length), workers=workers, progress=progress)
+def _learnt_tokenizer(corpus: Corpus, vocabulary: int | None, specials: tuple[Special, ...]) -> Tokenizer:
+    """A BPE with so many entries, or all characters."""
+    if vocabulary is not None:
+        return train_bpe(_beginning(corpus, BPE_CHARACTERS), vocabulary, specials)
+    # Of both parts: a character that only the test part has must be encodable too.
+    parts: tuple[Literal["train"], Literal["test"]] = ("train", "test")
+    return CharacterTokenizer(
+        set().union(*(set(piece.text) for part in parts for piece in corpus.pieces(part))), specials
     )
-
-
-def pad_value(tokenizer: Tokenizer) -> int:
-    assert tokenizer.specials.pad is not None
-    return int(tokenizer.to_values(torch.tensor([tokenizer.specials.pad]).numpy())[0])
-
-
-def make_tokenizer(
-    name: TokenizerName,
-    corpus: Corpus,
-    specials: tuple[Special, ...],
-    vocabulary: int = 4096,
-    path: Path | None = None,
-    progress: Progress = silent,
-) -> Tokenizer:
-    """A tokenizer by name: read from ``path`` or the hub, or learnt from the corpus and kept for the next time."""
-    if name == "bytes":
-        return ByteTokenizer(specials)
-    if name == "file":
-        if path is None:
-            raise UserError("data.tokenizer=file needs data.tokenizer_path, a tokenizer.json")
-        return read_tokenizer_json(path)
-    if name == "gpt2" or name == "bert":
-        return published(name, path)
-    settings = {
-        "name": name,
-        "corpus": corpus.identity,
-        "specials": specials,
-        "vocabulary": vocabulary if name == "bpe" else None,
-    }
-    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-    kept = data_directory("tokenizers") / f"{corpus.name}-{name}-{key[:16]}"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(kept.with_name(f"{kept.name}.lock")):
-        if not kept.exists():
-            progress(f"learning a tokenizer from {corpus.name}", 0, None)
-            if name == "bpe":
-                learnt: Tokenizer = train_bpe(_beginning(corpus, BPE_CHARACTERS), vocabulary, specials)
-            else:
-                # Of both parts: a character that only the test part has must be encodable too.
-                characters = (set(piece.text) for part in ("train", "test") for piece in corpus.pieces(part))
-                learnt = CharacterTokenizer(set().union(*characters), specials)
-            learnt.save(kept)
-        return load_tokenizer(kept)
 
 
 def _beginning(corpus: Corpus, characters: int) -> Iterator[str]:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from vadd.data.places import data_directory
+from vadd.data.download import data_directory
 from vadd.data.text.corpora import Corpus, Part, Piece
 from vadd.data.text.wrapping import count_sequences, cut_sequences, encode_pieces, value_type
 from vadd.errors import UserError

@@ -68,6 +68,11 @@ class Tokenizer(ABC):
         """V, the number of values a model of this tokenizer's text has beside the mask."""
         return self.size if self.specials.mask is None else self.size - 1
 
+    @property
+    def pad_value(self) -> int:
+        assert self.specials.pad is not None
+        return int(self.to_values(np.array([self.specials.pad]))[0])
+
     def to_values(self, ids: Array) -> Array:
         return ids if self.specials.mask is None else _mask_last(self.size, self.specials.mask)[ids]
 

@@ -1,12 +1,15 @@
-r"""The paper's three two-dimensional distributions, rescaled to [0, 1) and cut into V bins a side.
+"""Data sets that are drawn, with distributions that can be written down.
 
-``checkerboard`` is uniform on half of the 4 x 4 cells of [-2, 2]^2. ``swissroll`` (noise 0.2, the two coordinates of
-the spiral) and ``circles`` (noise 0.02, factor 0.5) come from scikit-learn. They are rescaled with fixed limits, four
-noise deviations beyond the noiseless curve, so that every sample of every seed shares one grid; the few points
-outside fall into the outermost bins.
+The paper's three two-dimensional ones are rescaled to [0, 1) and cut into V bins a side. ``checkerboard`` is uniform
+on half of the 4 x 4 cells of [-2, 2]^2. ``swissroll`` (noise 0.2, the two coordinates of the spiral) and ``circles``
+(noise 0.02, factor 0.5) come from scikit-learn. They are rescaled with fixed limits, four noise deviations beyond the
+noiseless curve, so that every sample of every seed shares one grid; the few points outside fall into the outermost
+bins. The probabilities on the grid are exact, not counted: a noisy curve is a mixture of round Gaussians along it, and
+the mass of a Gaussian in a bin is a product of two differences of normal distribution functions.
 
-The probabilities on the grid are exact, not counted: a noisy curve is a mixture of round Gaussians along it, and the
-mass of a Gaussian in a bin is a product of two differences of normal distribution functions.
+``copies`` are noisy copies of one hidden symbol, positions as dependent as one likes: a symbol is drawn uniformly from
+0..V-1; each of N positions shows it, or with probability ``noise`` a uniformly drawn value instead. Every probability
+is a sum of V products.
 """
 
 from dataclasses import dataclass
@@ -15,9 +18,12 @@ from typing import Literal
 
 import numpy as np
 import torch
+from pydantic import Field, PositiveInt
 
-from vadd.data.dataset import DiscreteDataset
+from vadd.data.dataset import DataSettings, DiscreteDataset
+from vadd.kinds import Kind, kind_of
 from vadd.kinds.arrays import Array
+from vadd.settings import Fraction
 
 Toy = Literal["checkerboard", "swissroll", "circles"]
 
@@ -26,6 +32,87 @@ SWISSROLL_NOISE = 0.2
 CIRCLES_NOISE = 0.02
 CIRCLES_FACTOR = 0.5
 CURVE_NODES = 50_000
+
+
+class ToyData(DataSettings):
+    """One of the two-dimensional distributions of the paper."""
+
+    kind: Literal["toy"] = "toy"
+    name: Toy = "checkerboard"
+    vocab_size: int = Field(100, ge=2)
+    train_size: PositiveInt = 100_000
+    test_size: PositiveInt = 10_000
+
+    def read(self, seed: int) -> DiscreteDataset:
+        train, test = (
+            torch.from_numpy(toy_sample(self.name, count, stream, self.vocab_size))
+            for count, stream in zip((self.train_size, self.test_size), _two_seeds(seed), strict=True)
+        )
+        return DiscreteDataset(
+            name=self.name,
+            vocab_size=self.vocab_size,
+            shape=(2,),
+            train=train,
+            test=test,
+            distribution=lambda: toy_distribution(self.name, self.vocab_size),
+        )
+
+    def example_kind(self) -> Kind:
+        return kind_of((2,), self.vocab_size)
+
+
+class CopiesData(DataSettings):
+    """Noisy copies of one hidden symbol; the entropy is known exactly."""
+
+    kind: Literal["copies"] = "copies"
+    positions: int = Field(6, ge=1, le=8)
+    vocab_size: int = Field(4, ge=2, le=8)
+    noise: Fraction = 0.1
+    train_size: PositiveInt = 100_000
+    test_size: PositiveInt = 10_000
+
+    def read(self, seed: int) -> DiscreteDataset:
+        train, test = (
+            torch.from_numpy(self.sample(count, stream))
+            for count, stream in zip((self.train_size, self.test_size), _two_seeds(seed), strict=True)
+        )
+        return DiscreteDataset(
+            name="copies",
+            vocab_size=self.vocab_size,
+            shape=(self.positions,),
+            train=train,
+            test=test,
+            distribution=lambda: copies_distribution(self.positions, self.vocab_size, self.noise),
+        )
+
+    def sample(self, count: int, seed: int) -> Array:
+        """(count, positions) integers."""
+        rng = np.random.default_rng(seed)
+        symbol = rng.integers(0, self.vocab_size, (count, 1))
+        replaced = rng.random((count, self.positions)) < self.noise
+        return np.where(replaced, rng.integers(0, self.vocab_size, (count, self.positions)), symbol)
+
+    def example_kind(self) -> Kind:
+        return kind_of((self.positions,), self.vocab_size)
+
+
+def _two_seeds(seed: int) -> tuple[int, int]:
+    """Of the training sample and of a fresh test sample."""
+    train, test = (int(each) for each in np.random.SeedSequence(seed).generate_state(2))
+    return train, test
+
+
+@cache
+def copies_distribution(positions: int, vocab_size: int, noise: float) -> Array:
+    """The exact probability of every example, an array of shape (V,) * positions."""
+    given_symbol = (1 - noise) * np.eye(vocab_size) + noise / vocab_size
+    total = np.zeros((vocab_size,) * positions)
+    for row in given_symbol:
+        product = np.ones(())
+        for _ in range(positions):
+            product = np.multiply.outer(product, row)
+        total += product / vocab_size
+    return total
 
 
 @dataclass(frozen=True)
@@ -118,18 +205,3 @@ def _noisy_curve(curve: Array, noise: float, rectangle: Rectangle, vocab_size: i
     )
     mass: Array = across.T @ down / len(curve)
     return mass
-
-
-def load_toy(
-    name: Toy, *, vocab_size: int = 100, train_size: int = 100_000, test_size: int = 10_000, seed: int = 0
-) -> DiscreteDataset:
-    """A training sample from ``seed`` and a fresh test sample from another stream of it."""
-    train_seed, test_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
-    return DiscreteDataset(
-        name=name,
-        vocab_size=vocab_size,
-        shape=(2,),
-        train=torch.from_numpy(toy_sample(name, train_size, train_seed, vocab_size)),
-        test=torch.from_numpy(toy_sample(name, test_size, test_seed, vocab_size)),
-        distribution=lambda: toy_distribution(name, vocab_size),
-    )
