@@ -227,7 +227,7 @@ def _measure(
     from vadd.evaluation.zero_shot import zero_shot as score_corpora
     from vadd.report.run_results import Results
 
-    if (measures.fid or measures.inception is not None) and len(run.shape) != 3:
+    if (measures.fid or measures.inception is not None) and run.kind.name != "image":
         raise UserError(f"the FID is for images; the examples of this run have the shape {run.shape}")
     report = report_of(run)
     if counts or measures.zero_shot is None:

@@ -54,7 +54,7 @@ def write_trajectory(
     if is_images(run):
         _write_images(states, run.shape, run.model.vocab_size, title, out)
         return
-    histories = histories_of(states, run.model.vocab_size, run.tokenizer)
+    histories = histories_of(states, run.kind)
     if extents is not None:
         histories = [row[extent] for row, extent in zip(histories, extents[: len(histories)], strict=True)]
     _write_tokens(histories, len(states) - 1, title, out)

@@ -17,8 +17,7 @@ import matplotlib
 import numpy as np
 from jinja2 import Environment
 
-from vadd.kinds.text.pieces import pieces
-from vadd.kinds.text.tokenizers import Tokenizer
+from vadd.kinds import Kind
 from vadd.report.images import (
     MASK_COLOUR,
     Array,
@@ -33,7 +32,6 @@ SCALE = matplotlib.colormaps["plasma"]
 SCALE_ENDS = 0.1, 0.88
 """The palest yellow is not seen on white."""
 IMAGE_SIDE = 208
-PAD = "·"
 
 
 @dataclass(frozen=True)
@@ -85,25 +83,9 @@ def token_histories(
     return histories
 
 
-def histories_of(states: Array, vocab_size: int, tokenizer: Tokenizer | None) -> list[list[Token]]:
+def histories_of(states: Array, kind: Kind) -> list[list[Token]]:
     """Texts token by token, anything else number by number."""
-    if tokenizer is None:
-        written = [[f"{value} " for value in row] for row in states[-1]]
-        return token_histories(states, vocab_size, written, "{} ".format)
-    reader = tokenizer
-
-    def piece_of(value: int) -> str:
-        number = int(reader.to_ids(np.array([value]))[0])
-        return PAD if number == reader.specials.pad else reader.decode([number])
-
-    written = [
-        [
-            PAD if number == reader.specials.pad else piece
-            for number, piece in zip(ids, pieces(reader, ids), strict=True)
-        ]
-        for ids in reader.to_ids(states[-1]).tolist()
-    ]
-    return token_histories(states, vocab_size, written, piece_of)
+    return token_histories(states, kind.vocab_size, [kind.pieces(row) for row in states[-1]], kind.piece)
 
 
 def colour(step: int, steps: int) -> str:

@@ -268,7 +268,7 @@ def _histories(run: Run, states: Array, step: int) -> Markup:
     from vadd.report.trajectory import histories_of
 
     rows = []
-    for row in histories_of(states, run.model.vocab_size, run.tokenizer):
+    for row in histories_of(states, run.kind):
         written = [(token.piece, token.at(step) is None) for token in row]
         shown = (Markup('<span class="masked">{}</span>').format(p) if masked else escape(p) for p, masked in written)
         rows.append(Markup('<pre class="sample">{}</pre>').format(NOTHING.join(shown)))
@@ -279,5 +279,5 @@ def _write_gif(run: Run, states: Array, stem: Path) -> Path:
     from vadd.report.text_animation import text_gif
     from vadd.report.trajectory import histories_of
 
-    histories = histories_of(states, run.model.vocab_size, run.tokenizer)
+    histories = histories_of(states, run.kind)
     return text_gif(stem.with_name(f"{stem.name}.gif"), histories, len(states) - 1)
