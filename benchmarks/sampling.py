@@ -29,7 +29,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vadd.core import MaskedDiffusion, Noise, sample, step_grid
+from vadd.core import Model, Noise, sample, step_grid
 from vadd.core.sampling import LatentPolicy
 from vadd.kinds.files import npy_file
 from vadd.recipe import load_recipe
@@ -46,7 +46,7 @@ Result = dict[str, object]
 PARTS = ["plain", "latent", "prior", "memory"]
 
 
-def untrained(name: str, *overrides: str) -> MaskedDiffusion:
+def untrained(name: str, *overrides: str) -> Model:
     recipe = load_recipe(name).with_overrides(overrides)
     return build_model(recipe, example_kind(recipe)).eval().requires_grad_(False)
 
@@ -58,7 +58,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 @torch.no_grad()
-def plain_step(model: MaskedDiffusion, x: Tensor, t: float, s: float, generator: torch.Generator) -> Tensor:
+def plain_step(model: Model, x: Tensor, t: float, s: float, generator: torch.Generator) -> Tensor:
     """From time t to s, the way it is usually written."""
     times = torch.full((len(x),), t)
     z = model.latent.draw(x, times, Noise.of(generator, len(x)))
@@ -73,7 +73,7 @@ def plain_step(model: MaskedDiffusion, x: Tensor, t: float, s: float, generator:
     return torch.where(x == model.mask_value, drawn, x)
 
 
-def plain_seconds(model: MaskedDiffusion, steps: int, seed: int) -> float:
+def plain_seconds(model: Model, steps: int, seed: int) -> float:
     """All of its steps, or some of many, each from a state as it is on the way, scaled up."""
     generator, times = torch.Generator().manual_seed(seed), step_grid(steps)
     chosen = range(steps, 0, -1) if steps <= WHOLE else torch.linspace(steps, 1, TIMED_PLAIN).long().tolist()
@@ -90,7 +90,7 @@ class Enough(Exception):  # noqa: N818  # not an error
     pass
 
 
-def our_seconds(model: MaskedDiffusion, steps: int, seed: int) -> tuple[float, float]:
+def our_seconds(model: Model, steps: int, seed: int) -> tuple[float, float]:
     """Of all steps, or of the first of many, scaled up: on a uniform grid one costs what another does. With it, how
     often the network is called.
     """
@@ -128,7 +128,7 @@ def measure_plain(steps: int, repeats: int) -> Result:
     }
 
 
-def with_and_without(part: str, name: str) -> tuple[MaskedDiffusion, MaskedDiffusion]:
+def with_and_without(part: str, name: str) -> tuple[Model, Model]:
     """*latent*: MDLM and VADD; *prior*: VADD with N(0, I) and with a flow."""
     if part == "latent":
         return untrained(name, "model=mdlm"), untrained(name)
@@ -145,7 +145,7 @@ def measure_ratio(part: str, name: str, steps: int, repeats: int) -> Result:
     for repeat in range(-1, repeats):
         for model, times in zip(models, taken, strict=True):
             generator = torch.Generator().manual_seed(repeat + 1)
-            took = seconds(lambda m=model, g=generator: sample(m, SAMPLES[name], steps, g, latent=policy))  # type: ignore[misc]
+            took = seconds(lambda m=model, g=generator: sample(m, SAMPLES[name], steps, g, latent_policy=policy))  # type: ignore[misc]
             if repeat >= 0:  # the first one starts threads and fills caches
                 times.append(took)
     without, with_it = map(statistics.median, taken)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vadd.core import ExactCount, MaskedBatch, MaskedDiffusion, objective, sample
+from vadd.core import ExactCount, MaskedBatch, MaskedDiffusion, Model, objective, sample
 from vadd.data import DiscreteDataset
 from vadd.kinds import Kind, kind_of
 from vadd.networks.transformer import SIZES
@@ -59,7 +59,7 @@ def gathering(recipe: Recipe, format: Kind, steps: int, repeats: int) -> dict[st
     batch = recipe.training.batch
     x0 = torch.randint(format.vocab_size, (batch, format.positions))
 
-    def training(model: MaskedDiffusion) -> Callable[[int], None]:
+    def training(model: Model) -> Callable[[int], None]:
         def run(turn: int) -> None:
             generator = torch.Generator().manual_seed(turn)
             masking = ExactCount()(batch, format.positions, model.schedule, generator)
@@ -69,7 +69,7 @@ def gathering(recipe: Recipe, format: Kind, steps: int, repeats: int) -> dict[st
 
         return run
 
-    def sampling(model: MaskedDiffusion) -> Callable[[int], object]:
+    def sampling(model: Model) -> Callable[[int], object]:
         return lambda turn: sample(model, batch, steps, torch.Generator().manual_seed(turn))
 
     results: dict[str, float] = {}

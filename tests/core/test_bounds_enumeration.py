@@ -54,8 +54,8 @@ from vadd.core import (
     objective,
     step_bound,
 )
+from vadd.core.base import Denoiser
 from vadd.core.latents import ProposalName
-from vadd.core.model import Denoiser
 from vadd.core.samplers import Grid
 from vadd.data import copies_distribution
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer

@@ -204,7 +204,7 @@ def test_with_codes_alone_several_steps_are_bounded(policy: LatentPolicy) -> Non
     """Jensen over the plans is all that is lost."""
     model, x0 = coded_model(0), all_sequences(POSITIONS, VALUES)
     law = law_of(model, 2, policy).log()
-    found = step_bound(model, x0.repeat(500, 1), 2, 1, seeded(1), latent=policy).view(500, -1)
+    found = step_bound(model, x0.repeat(500, 1), 2, 1, seeded(1), latent_policy=policy).view(500, -1)
     assert bool((found.mean(0) <= law + 5 * standard_error(found)).all())
     assert float((law - found.mean(0)).mean()) < 1.0
 
@@ -213,7 +213,7 @@ def test_with_codes_alone_several_steps_are_bounded(policy: LatentPolicy) -> Non
 @pytest.mark.parametrize(("steps", "policy"), [(1, "resample"), (2, "resample"), (3, "fixed")])
 def test_the_sampler_draws_from_the_exact_law(dim: int, steps: int, policy: LatentPolicy) -> None:
     model = coded_model(dim, positions=2, values=3)
-    drawn = sample(model, 20_000, steps, seeded(steps), latent=policy).tokens
+    drawn = sample(model, 20_000, steps, seeded(steps), latent_policy=policy).tokens
     counts = index_of(drawn, 3).bincount(minlength=9)
     assert chi_square_p_value(counts.numpy(), law_of(model, steps, policy).numpy()) > 1e-5
 

@@ -85,7 +85,7 @@ def test_fresh_conditional_draws_have_the_law_that_enumeration_gives(sampler: Sa
     """Chi-square at level 1e-5 with 20,000 samples. What N(0, I) would give is refuted by the same samples."""
     assert isinstance(CONDITIONAL.latent, GaussianLatent)
     steps, generator = plans.times.shape[1] - 1, seeded(5)
-    drawn = sample(CONDITIONAL, DRAWS, steps, generator, sampler=sampler, latent="resample").tokens
+    drawn = sample(CONDITIONAL, DRAWS, steps, generator, sampler=sampler, latent_policy="resample").tokens
     law = plans.probabilities @ conditional_plan_log_likelihoods(CONDITIONAL.latent.prior, plans).exp()
     assert_close(float(law.sum()), 1.0, rtol=0, atol=1e-6)
     assert p_value(drawn, law, 2) > 1e-5

@@ -77,7 +77,7 @@ def drawn(
 ) -> Tensor:
     model = model_of(denoiser, known)
     return sample(
-        model, SAMPLES, case.steps, seeded(case.steps), sampler=case.sampler, grid=case.grid, latent=latent
+        model, SAMPLES, case.steps, seeded(case.steps), sampler=case.sampler, grid=case.grid, latent_policy=latent
     ).tokens
 
 

@@ -68,7 +68,7 @@ def test_known_positions_never_change_and_the_rest_is_filled(
         steps,
         seeded(seed),
         sampler=SAMPLERS[name],
-        latent=latent,
+        latent_policy=latent,
         token_sampler=TokenSampler(),
         record=len(given_start),
     )
@@ -86,7 +86,7 @@ def test_known_positions_never_change_and_the_rest_is_filled(
 def test_with_nothing_known_it_is_sampling_bit_for_bit(name: str, latent: LatentPolicy) -> None:
     model = model_of(TableDenoiser(4, 3, latent=True, timed=True), SQUARE)
     free, filled = (
-        sample(model, start, 4, seeded(1), sampler=SAMPLERS[name], latent=latent)
+        sample(model, start, 4, seeded(1), sampler=SAMPLERS[name], latent_policy=latent)
         for start in (50, torch.full((50, 4), 3))
     )
     assert free.tokens.equal(filled.tokens)
@@ -136,7 +136,7 @@ def test_each_start_of_a_batch_follows_its_own_conditional_law(
 def test_a_fixed_latent_holds_for_the_whole_trajectory(sampler: Sampler, planner: Planner) -> None:
     denoiser, start = TableDenoiser(3, 2, seed=22, latent=True, timed=True), [MASK, 1, MASK]
     model, rows = model_of(denoiser, LINEAR), torch.tensor([start]).repeat(EACH, 1)
-    tokens = sample(model, rows, 2, seeded(3), sampler=sampler, latent="fixed").tokens
+    tokens = sample(model, rows, 2, seeded(3), sampler=sampler, latent_policy="fixed").tokens
     assert p_value(tokens, planned_law(denoiser, LINEAR, planner, start, fixed_z=True), 2) > LEVEL
 
 
@@ -146,7 +146,7 @@ def test_a_latent_that_is_given_is_the_one_used(sampler: Sampler, planner: Plann
     denoiser = TableDenoiser(3, 2, seed=23, latent=True, timed=True)
     node = torch.tensor([[z]], dtype=torch.float64)
     law = planned_law(denoiser, LINEAR, planner, prior=PriorGrid(node, torch.ones(1, dtype=torch.float64)))
-    tokens = sample(model_of(denoiser, LINEAR), EACH, 2, seeded(3), sampler=sampler, latent=node.repeat(EACH, 1)).tokens
+    tokens = sample(model_of(denoiser, LINEAR), EACH, 2, seeded(3), sampler=sampler, z=node.repeat(EACH, 1)).tokens
     assert p_value(tokens, law, 2) > LEVEL
 
 
@@ -164,7 +164,7 @@ def test_each_row_keeps_the_latent_that_is_given_for_it(name: str) -> None:
     start = torch.tensor([[i, 3, 3, 3] for i in range(3)])
     z = torch.tensor([[0.5], [-2.0], [1.5]])
     model = model_of(LatentSpy(4, 3, latent=True), LINEAR)
-    sample(model, start, 3, seeded(0), sampler=SAMPLERS[name], latent=z)
+    sample(model, start, 3, seeded(0), sampler=SAMPLERS[name], z=z)
     assert len(seen) > 1
     for xt, used in seen:
         assert used.equal(z[xt[:, 0]])
@@ -185,9 +185,9 @@ def test_values_that_the_model_does_not_know_are_refused(wrong: int) -> None:
 @pytest.mark.parametrize("shape", [(5,), (4, 1), (5, 1, 1), (5, 2)], ids=str)
 def test_latents_of_a_wrong_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(UserError, match=r"latents for 5 samples have the shape \(5, 1\), not"):
-        sample(model_of(TableDenoiser(3, 2, latent=True), LINEAR), 5, 2, seeded(0), latent=torch.zeros(shape))
+        sample(model_of(TableDenoiser(3, 2, latent=True), LINEAR), 5, 2, seeded(0), z=torch.zeros(shape))
 
 
 def test_a_latent_for_a_model_without_one_is_refused() -> None:
     with pytest.raises(UserError, match="has no latent"):
-        sample(model_of(TableDenoiser(3, 2), LINEAR), 5, 2, seeded(0), latent=torch.zeros(5, 1))
+        sample(model_of(TableDenoiser(3, 2), LINEAR), 5, 2, seeded(0), z=torch.zeros(5, 1))

@@ -71,7 +71,7 @@ MIXTURE = sum((share * law(odds) for share, odds in zip(SHARES, ODDS, strict=Tru
 )
 def test_samples_follow_the_law_of_their_label(latent: bool, label: int | None, guidance: float, exact: Tensor) -> None:
     for policy in ("resample", "fixed"):
-        tokens = sample(model_of(latent).labelled(label, guidance), 4000, 2, seeded(1), latent=policy).tokens
+        tokens = sample(model_of(latent).labelled(label, guidance), 4000, 2, seeded(1), latent_policy=policy).tokens
         assert chi_square_p_value(index_of(tokens, 2).bincount(minlength=4).numpy(), exact.flatten().numpy()) > 1e-5
 
 
@@ -90,7 +90,7 @@ def test_bounds_given_a_label_are_its_likelihood(latent: bool) -> None:
     x0 = torch.tensor([[1, 1], [0, 1]])
     for label, exact in ((None, MIXTURE), (1, law(0.5)), (2, law(2.0))):
         for policy in ("resample", "fixed"):
-            found = step_bound(model_of(latent).labelled(label), x0, 2, 16, latent=policy)
+            found = step_bound(model_of(latent).labelled(label), x0, 2, 16, latent_policy=policy)
             assert found.tolist() == pytest.approx(exact[x0[:, 0], x0[:, 1]].log().tolist(), abs=1e-6)
 
 

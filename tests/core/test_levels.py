@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers.bounds import NO_LATENT, exact_step_bound, grid_times
 from tests.helpers.exact import LINEAR, KnownSchedule, TableDenoiser, all_sequences, for_each_schedule, seeded, sigmas
 from vadd.core import ExactCount, Levels, LinearSchedule, MaskedBatch, MaskedDiffusion, Masking, StepTimes
-from vadd.core.model import Denoiser
+from vadd.core.base import Denoiser
 from vadd.errors import UserError
 
 POSITIONS, VALUES = 3, 2

@@ -134,7 +134,9 @@ def test_rows_are_the_same_whether_drawn_together_or_apart(
 
     def drawn(some: Tensor, noise: Noise) -> Tensor:
         sampler, steps = SAMPLERS[name], steps_of(name)
-        return sample(model, some, steps, noise, sampler=sampler, latent=latent, token_sampler=token_sampler).tokens
+        return sample(
+            model, some, steps, noise, sampler=sampler, latent_policy=latent, token_sampler=token_sampler
+        ).tokens
 
     whole = drawn(start, together(rows=ROWS, block=BLOCK_OF_FOUR, seed=7))
     for size in (1, 3, 4, 7):

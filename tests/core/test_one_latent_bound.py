@@ -119,7 +119,7 @@ def with_recognizer(case: Case, pad: int | None = None) -> MaskedDiffusion:
 
 
 def one_latent_bound(case: Case, model: MaskedDiffusion, x0: Tensor, particles: Particles, seed: int) -> Tensor:
-    return step_bound(model, x0, case.steps, particles, seeded(seed), sampler=case.sampler, latent="fixed")
+    return step_bound(model, x0, case.steps, particles, seeded(seed), sampler=case.sampler, latent_policy="fixed")
 
 
 SUMMED = Particles(1, rows_per_call=200_000)
@@ -132,7 +132,7 @@ def test_samples_with_one_z_follow_the_enumeration_of_plans_and_z(case: Case) ->
     another one, and the same samples refute it.
     """
     model, generator = model_of(case.denoiser, case.known), seeded(0)
-    drawn = sample(model, 20_000, case.steps, generator, sampler=case.sampler, latent="fixed").tokens
+    drawn = sample(model, 20_000, case.steps, generator, sampler=case.sampler, latent_policy="fixed").tokens
     law = exact_law(case)
     assert_close(float(law.sum()), 1.0, rtol=0, atol=1e-9)
     assert p_value(drawn, law, case.denoiser.vocab_size) > LEVEL
@@ -219,7 +219,8 @@ def test_without_a_latent_one_z_and_a_fresh_z_are_the_same(sampler: Sampler, ste
     model = MaskedDiffusion(TableDenoiser(3, 2, seed=5, timed=True), LINEAR.schedule)
     x0 = all_sequences(3, 2).repeat(20, 1)
     fixed, fresh = (
-        step_bound(model, x0, steps, 3, seeded(5), sampler=sampler, latent=policy) for policy in ("fixed", "resample")
+        step_bound(model, x0, steps, 3, seeded(5), sampler=sampler, latent_policy=policy)
+        for policy in ("fixed", "resample")
     )
     assert fixed.dtype == torch.float64
     assert_close(fixed, fresh, rtol=0, atol=1e-9)

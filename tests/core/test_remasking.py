@@ -8,30 +8,14 @@ import math
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor
 
 from tests.helpers.exact import LINEAR, SQUARE, TableDenoiser, for_each_schedule, seeded
 from tests.helpers.exact import KnownSchedule as Known
 from tests.helpers.plans import ancestral, model_of, p_value, planned_law
-from vadd.core import Noise, Remask, sample
+from vadd.core import Remask, sample
 from vadd.core.adaptive_samplers import Rule
-from vadd.core.samplers import RevealPlan
+from vadd.core.samplers import on_the_grid
 from vadd.errors import UserError
-
-
-def plan_of(sampler: Remask, hidden: Tensor, steps: int, known: Known = LINEAR) -> RevealPlan:
-    return sampler.plan(hidden, steps, known.schedule, "uniform", Noise.of(seeded(0), len(hidden)))
-
-
-class Constant(Noise):
-    """Gives one number everywhere."""
-
-    def __init__(self, rows: int, value: float) -> None:
-        super().__init__([seeded(0)], rows)
-        self.value = value
-
-    def uniform(self, *shape: int) -> Tensor:
-        return torch.full((self.rows, *shape), self.value, dtype=torch.float64)
 
 
 @pytest.mark.parametrize(
@@ -48,22 +32,10 @@ class Constant(Noise):
     ],
 )
 def test_remasking_probabilities_by_hand(rule: Rule, eta: float, mask: float, reveal: float) -> None:
-    sampler, hidden = Remask(rule, eta), torch.tensor([[True, False]])
-    plan = plan_of(sampler, torch.ones_like(hidden), 4)
-
-    def masked_again(uniform: float) -> bool:
-        back = sampler.remasked(2, plan, ~hidden, Constant(1, uniform))
-        assert not back[0, 0], "what is hidden cannot be taken back"
-        return bool(back[0, 1])
-
-    def revealed(uniform: float) -> bool:
-        predicted = sampler.to_predict(2, plan, hidden, Constant(1, uniform))
-        assert not predicted[0, 1], "what is shown need not be predicted"
-        return bool(predicted[0, 0])
-
-    for happens, probability in ((masked_again, mask), (revealed, reveal)):
-        assert not happens(probability + 1e-12)
-        assert probability == 0 or happens(probability - 1e-12)
+    _, left = on_the_grid(torch.ones(1, 2, dtype=torch.bool), 4, LINEAR.schedule, "uniform")
+    revealed, masked_again = Remask(rule, eta).probabilities(left[:, 2], left[:, 1])
+    assert float(masked_again) == pytest.approx(mask, abs=1e-12)
+    assert float(revealed) == pytest.approx(reveal, abs=1e-12)
 
 
 @pytest.mark.parametrize("rule", ["capped", "rescaled"])
@@ -106,9 +78,10 @@ def test_the_last_step_leaves_nothing_masked_whatever_the_coins() -> None:
     for steps in (1, 3, 7, 1000, 3000):
         for known in (LINEAR, SQUARE):
             for sampler in (Remask("capped", 0.3), Remask("rescaled", 1.0), Remask(eta=0.0)):
-                plan = plan_of(sampler, hidden, steps, known)
-                assert sampler.to_predict(1, plan, hidden, Constant(1, math.nextafter(1.0, 0.0))).all()
-                assert not sampler.remasked(1, plan, hidden, Constant(1, 0.0)).any()
+                _, left = on_the_grid(hidden, steps, known.schedule, "uniform")
+                revealed, masked_again = sampler.probabilities(left[:, 1], left[:, 0])
+                assert float(revealed) >= 1, "no uniform number in [0, 1) is larger"
+                assert float(masked_again) == 0
 
 
 def test_remasking_corrects_what_was_revealed_but_never_what_was_known() -> None:

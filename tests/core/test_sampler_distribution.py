@@ -47,7 +47,7 @@ def p_value(
 ) -> float:
     latent = GaussianLatent(ConstantRecognizer(0.0, 0.0), dim=1) if denoiser.latent else None
     model = MaskedDiffusion(denoiser, known.schedule, latent)
-    tokens = sample(model, SAMPLES, steps, seeded(steps), grid=sampled[0], latent=sampled[1]).tokens
+    tokens = sample(model, SAMPLES, steps, seeded(steps), grid=sampled[0], latent_policy=sampled[1]).tokens
     counts = index_of(tokens, denoiser.vocab_size).bincount(minlength=denoiser.vocab_size**denoiser.positions)
     exact = sampler_distribution(denoiser, known, grid_times(steps, enumerated[0]), fixed_z=enumerated[1] == "fixed")
     assert float(exact.sum()) == pytest.approx(1)

@@ -21,21 +21,24 @@ from vadd.core import (
     Noise,
     Ordered,
     Parallel,
+    PlannedSampler,
     Sampler,
     TokenSampler,
     sample,
     step_grid,
 )
 from vadd.core.adaptive_samplers import Order
-from vadd.core.samplers import Grid, RevealPlan
+from vadd.core.samplers import Grid, RevealPlan, on_the_grid
 from vadd.errors import UserError
 from vadd.recipe.building import SAMPLERS
 
-PLANNED: list[Sampler] = [Ancestral(), Parallel(), FirstHitting()]
+PLANNED: list[PlannedSampler] = [Ancestral(), Parallel(), FirstHitting()]
 ORDERS: list[Order] = ["confidence", "margin", "entropy"]
 
 
-def plan_of(sampler: Sampler, hidden: Tensor, steps: int, known: Known = LINEAR, grid: Grid = "uniform") -> RevealPlan:
+def plan_of(
+    sampler: PlannedSampler, hidden: Tensor, steps: int, known: Known = LINEAR, grid: Grid = "uniform"
+) -> RevealPlan:
     return sampler.plan(hidden, steps, known.schedule, grid, Noise.of(seeded(0), len(hidden)))
 
 
@@ -43,20 +46,18 @@ def plan_of(sampler: Sampler, hidden: Tensor, steps: int, known: Known = LINEAR,
 @given(rows=st.integers(1, 6), positions=st.integers(1, 6), seed=st.integers(0, 2**32), steps=st.integers(1, 6))
 @properties
 def test_a_plan_reveals_what_is_hidden_and_its_times_rise(
-    sampler: Sampler, rows: int, positions: int, seed: int, steps: int
+    sampler: PlannedSampler, rows: int, positions: int, seed: int, steps: int
 ) -> None:
     steps = {Parallel(): min(steps, positions), FirstHitting(): positions}.get(sampler, steps)
     hidden = torch.rand(rows, positions, generator=seeded(seed)) < 0.7
     plan = plan_of(sampler, hidden, steps, SQUARE)
     assert ((plan.step_of >= 1) & (plan.step_of <= steps)).equal(hidden)
     assert (plan.step_of[~hidden] == 0).all()
-    assert plan.times.shape == plan.left.shape == (rows, steps + 1)
+    assert plan.times.shape == (rows, steps + 1)
     assert (plan.times.diff(dim=1) >= 0).all()
     assert (plan.times[:, 0] == 0).all()
-    # Nobody starts later than the time whose masked fraction is the row's own; shares end at 1 or, with events, below.
+    # No row starts later than the time whose masked fraction is its own.
     assert (plan.times[:, -1] <= hidden.double().mean(1).sqrt() + 1e-12).all()
-    assert (plan.left <= 1 + 1e-12).all()
-    assert (plan.left[:, 0] == 0).all()
 
 
 @pytest.mark.parametrize(
@@ -73,12 +74,13 @@ def test_parallel_reveals_equal_shares_rounded_up(hidden: int, steps: int, count
 @for_each_schedule
 def test_the_grid_of_a_row_starts_at_the_time_of_its_masked_fraction_and_shrinks_with_it(known: Known) -> None:
     hidden = torch.tensor([[True, True, True, True], [True, False, False, True], [False, True, False, False]])
-    plan = plan_of(Ancestral(), hidden, 3, known, [0.0, 0.3, 0.5, 1.0])
-    assert_close(plan.times / plan.times[:, -1:], torch.tensor([[0, 0.3, 0.5, 1]], dtype=torch.float64).expand(3, -1))
+    times, left = on_the_grid(hidden, 3, known.schedule, [0.0, 0.3, 0.5, 1.0])
+    assert_close(plan_of(Ancestral(), hidden, 3, known, [0.0, 0.3, 0.5, 1.0]).times, times)
+    assert_close(times / times[:, -1:], torch.tensor([[0, 0.3, 0.5, 1]], dtype=torch.float64).expand(3, -1))
     for row, fraction in enumerate([1.0, 0.5, 0.25]):
-        assert 1 - known.alpha(float(plan.times[row, -1])) == pytest.approx(fraction)
-        expected = [(1 - known.alpha(float(t))) / fraction for t in plan.times[row]]
-        assert plan.left[row].tolist() == pytest.approx(expected)
+        assert 1 - known.alpha(float(times[row, -1])) == pytest.approx(fraction)
+        expected = [(1 - known.alpha(float(t))) / fraction for t in times[row]]
+        assert left[row].tolist() == pytest.approx(expected)
 
 
 class Predictions(nn.Module):

@@ -38,7 +38,7 @@ def vadd(denoiser: TableDenoiser | None = None) -> MaskedDiffusion:
 
 
 def recorded(count: int, steps: int, seed: int, policy: LatentPolicy = "resample") -> tuple[Samples, Tensor]:
-    samples = sample(vadd(), count, steps, seeded(seed), latent=policy, record=count)
+    samples = sample(vadd(), count, steps, seeded(seed), latent_policy=policy, record=count)
     assert samples.trajectory is not None
     return samples, samples.trajectory
 
@@ -63,7 +63,7 @@ def test_the_uniform_grid_is_even_and_the_cosine_grid_finer_towards_one() -> Non
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_same_seed_gives_the_same_samples(policy: LatentPolicy) -> None:
-    first, again, other = (sample(vadd(), 50, 3, seeded(seed), latent=policy).tokens for seed in (1, 1, 2))
+    first, again, other = (sample(vadd(), 50, 3, seeded(seed), latent_policy=policy).tokens for seed in (1, 1, 2))
     assert first.equal(again)
     assert not first.equal(other)
 
@@ -134,7 +134,7 @@ def test_a_fixed_latent_stays_and_a_resampled_one_is_new_at_each_step() -> None:
     seen = {}
     for policy in POLICIES:
         spy = Spy()
-        sample(vadd(spy), 30, 5, seeded(0), latent=policy)
+        sample(vadd(spy), 30, 5, seeded(0), latent_policy=policy)
         seen[policy] = [set(z[:, 0].tolist()) for _, z, _, _ in spy.calls]
     everything_fixed = set.union(*seen["fixed"])
     assert len(everything_fixed) == 30
@@ -159,12 +159,12 @@ def test_fewer_samples_than_one_are_refused(count: int) -> None:
 
 def test_an_unknown_grid_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UserError, match=r"'cubic'.*uniform, cosine"):
-        sample(vadd(), 2, 2, seeded(0), grid="cubic")  # type: ignore[arg-type]
+        sample(vadd(), 2, 2, seeded(0), grid="cubic")
 
 
 def test_an_unknown_latent_policy_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UserError, match=r"'frozen'.*resample, fixed"):
-        sample(vadd(), 2, 2, seeded(0), latent="frozen")  # type: ignore[arg-type]
+        sample(vadd(), 2, 2, seeded(0), latent_policy="frozen")
 
 
 class PriorOfTheState(NoLatent):
@@ -174,7 +174,7 @@ class PriorOfTheState(NoLatent):
         super().__init__()
         self.seen: list[tuple[Tensor, Tensor]] = []
 
-    def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> None:
+    def draw(self, xt: Tensor, t: Tensor, noise: Noise, labels: Tensor | None = None) -> None:
         self.seen.append((xt.clone(), t.clone()))
 
 

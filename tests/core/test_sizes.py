@@ -48,7 +48,7 @@ def model_of(latent: bool, **settings: bool) -> MaskedDiffusion:
 @pytest.mark.parametrize("policy", ["resample", "fixed"])
 @pytest.mark.parametrize("steps", [1, 2])
 def test_samples_follow_the_enumerated_law(latent: bool, policy: LatentPolicy, steps: int) -> None:
-    tokens = sample(model_of(latent), 20_000, steps, seeded(steps), latent=policy).tokens
+    tokens = sample(model_of(latent), 20_000, steps, seeded(steps), latent_policy=policy).tokens
     exact = sampler_distribution(
         CutDenoiser(3, 4, seed=5, latent=latent), LINEAR, grid_times(steps), fixed_z=policy == "fixed", nodes=200
     )

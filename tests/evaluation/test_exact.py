@@ -6,7 +6,7 @@ import torch
 
 from tests.helpers.exact import chi_square_p_value
 from tests.helpers.tiny import tiny_recipe
-from vadd.core import MaskedDiffusion, sample
+from vadd.core import Model, sample
 from vadd.core.samplers import Grid
 from vadd.evaluation.exact import ExactDistributions
 from vadd.kinds import kind_of
@@ -18,7 +18,7 @@ LEVEL = 1e-5
 """Of each of the 30 chi-square tests here: with other seeds than these, a false alarm once in 3,000 times."""
 
 
-def untrained(vocab_size: int, *overrides: str) -> MaskedDiffusion:
+def untrained(vocab_size: int, *overrides: str) -> Model:
     """A random model; its last layer is scaled up so that predictions are far from uniform and depend on the latent."""
     recipe = tiny_recipe("network.denoiser.depth=2", "network.denoiser.latent_frequencies=[1]", *overrides)
     model = build_model(recipe, kind_of((2,), vocab_size))
@@ -26,12 +26,12 @@ def untrained(vocab_size: int, *overrides: str) -> MaskedDiffusion:
     return model.requires_grad_(False)
 
 
-def counts(model: MaskedDiffusion, steps: int, grid: Grid, seed: int = 0) -> Array:
+def counts(model: Model, steps: int, grid: Grid, seed: int = 0) -> Array:
     drawn = sample(model, SAMPLES, steps, torch.Generator().manual_seed(seed), grid=grid).tokens.numpy()
     return np.bincount(drawn[:, 0] * model.vocab_size + drawn[:, 1], minlength=model.vocab_size**2)
 
 
-def exact(model: MaskedDiffusion, steps: int, grid: Grid) -> Array:
+def exact(model: Model, steps: int, grid: Grid) -> Array:
     found = ExactDistributions(model, 2**14).after(steps, grid)
     assert found.sum().item() == pytest.approx(1, abs=1e-9)
     assert (found >= 0).all()

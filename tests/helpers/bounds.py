@@ -21,8 +21,8 @@ from tests.helpers.exact import (
     sampler_distribution,
 )
 from vadd.core import Evidence, Latent, MaskedBatch, MaskedDiffusion, Noise, Particles, step_bound, step_grid
+from vadd.core.base import Denoiser
 from vadd.core.latents import Score
-from vadd.core.model import Denoiser
 from vadd.core.samplers import Grid
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 
@@ -191,10 +191,10 @@ class GridLatent(Latent):
 
     dim = 1
 
-    def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> Tensor:
+    def draw(self, xt: Tensor, t: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor:
         return noise.normal(1)
 
-    def prior_nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
+    def prior_nodes(self, count: int, xt: Tensor, labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return self.prior.z, self.prior.weights
 
     def evidence(

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vadd.core import MaskedDiffusion
+from vadd.core import MaskedDiffusion, Model
 from vadd.kinds import kind_of
 from vadd.networks import NETWORKS, TransformerSize
 from vadd.recipe import Recipe
@@ -78,9 +78,11 @@ def small_recipe(kind: str, *overrides: str) -> Recipe:
 def small_model(kind: str, vocab_size: int = 3, overrides: Sequence[str] = ()) -> MaskedDiffusion:
     """Of examples of 2 x 2 pixels."""
     recipe = small_recipe(kind, *overrides)
-    return build_model(recipe, kind_of((2, 2, 1), vocab_size))
+    model = build_model(recipe, kind_of((2, 2, 1), vocab_size))
+    assert isinstance(model, MaskedDiffusion)
+    return model
 
 
-def on_meta(recipe: Recipe) -> MaskedDiffusion:
+def on_meta(recipe: Recipe) -> Model:
     """The recipe's model without memory for its weights."""
     return model_on_meta(recipe, example_kind(recipe))

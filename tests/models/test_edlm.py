@@ -48,7 +48,7 @@ def counts_of(model: MaskedDiffusion, n: int, steps: int, seed: int = 0) -> np.n
 @torch.no_grad()
 def test_with_many_candidates_one_step_follows_the_energy_s_model() -> None:
     """Chi-square with 400 candidates, whose bias is below what 4,000 samples show; a false alarm in one of 10^4."""
-    truth = autoregressive().log_likelihood_in_one_pass(all_sequences(POSITIONS, VALUES)).exp()
+    truth = autoregressive().log_likelihood(all_sequences(POSITIONS, VALUES)).exp()
     assert chi_square_p_value(counts_of(energy(400), 4000, steps=1), truth.numpy()) > 1e-4
     alone = sampler_distribution(TableDenoiser(POSITIONS, VALUES), LINEAR, [0.0, 1.0], fixed_z=False, nodes=1)
     assert float((truth - alone).abs().sum()) > 0.3, "the proposal by itself is far from it"
@@ -67,7 +67,7 @@ def test_two_candidates_follow_the_sum_over_all_pairs() -> None:
     x = all_sequences(POSITIONS, VALUES)
     with torch.no_grad():
         proposal = sampler_distribution(TableDenoiser(POSITIONS, VALUES), LINEAR, [0.0, 1.0], fixed_z=False, nodes=1)
-        weight = autoregressive().log_likelihood_in_one_pass(x).exp() / proposal
+        weight = autoregressive().log_likelihood(x).exp() / proposal
     law = torch.zeros(STATES, dtype=torch.float64)
     for a in range(STATES):
         for b in range(STATES):
@@ -124,7 +124,7 @@ def test_noise_contrastive_estimation_finds_the_ratio() -> None:
 
 
 def test_what_it_does_not_have_is_refused() -> None:
-    with pytest.raises(UserError, match="no bound speaks about the sampler EnergyWeighted"):
+    with pytest.raises(UserError, match="no likelihood bound exists for the sampler EnergyWeighted"):
         step_bound(energy(2), all_sequences(POSITIONS, VALUES), 2)
     with pytest.raises(UserError, match="weighed by how they were drawn"):
         sample(energy(2), 2, 2, seeded(0), token_sampler=TokenSampler(temperature=0.5))
@@ -132,7 +132,7 @@ def test_what_it_does_not_have_is_refused() -> None:
         EnergyOfAnother.of(masked(), autoregressive(values=5), EnergyWeighted())
     with pytest.raises(UserError, match="comes from an autoregressive run"):
         EnergyOfAnother.of(masked(), masked(), EnergyWeighted())
-    with pytest.raises(UserError, match="re-weigh masked models"):
+    with pytest.raises(UserError, match="candidates of masked models"):
         EnergyOfAnother.of(autoregressive(), autoregressive(), EnergyWeighted())
     with pytest.raises(UserError, match="at least 1, not 0"):
         EnergyWeighted(0)

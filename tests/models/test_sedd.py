@@ -28,7 +28,7 @@ from tests.helpers.exact import (
     sigmas,
 )
 from tests.helpers.networks import awaken, small_recipe
-from vadd.core import LinearSchedule, MaskedBatch, Masking, Noise, TokenSampler, elbo, sample, step_bound
+from vadd.core import LinearSchedule, MaskedBatch, Masking, TokenSampler, elbo, sample, step_bound, step_grid
 from vadd.errors import UserError
 from vadd.kinds import kind_of
 from vadd.models import Analytic, Euler, ScoreEntropy
@@ -149,7 +149,7 @@ def test_nothing_scores_more_than_the_true_conditionals(seed: int, size: float) 
         for mask, weight in zip(masks, exact_count_weights(masks).tolist(), strict=True):
             batch = MaskedBatch.of(x0, Masking(mask.expand_as(x0), ones, ones), VALUES)
             with torch.no_grad():
-                total += weight * float(joint @ model.log_likelihood(batch, None, batch.masked)[0])
+                total += weight * float(joint @ model.score_entropy(batch, batch.masked))
         return total
 
     assert objective(best) >= objective(other) - 1e-9
@@ -206,9 +206,9 @@ def test_scores_that_do_not_sum_to_one_lower_the_elbo() -> None:
 
 
 def test_under_the_linear_schedule_euler_takes_the_analytic_steps_and_else_it_does_not() -> None:
-    hidden, noise = torch.ones(1, POSITIONS, dtype=torch.bool), Noise.of(seeded(0), 1)
+    times = step_grid(5)
     for known, same in ((LINEAR, True), (COSINE, False)):
-        one, other = (each.plan(hidden, 5, known.schedule, "uniform", noise).left for each in (Analytic(), Euler()))
+        one, other = (each.step_rates(known.schedule, times[1:], times[:-1]) for each in (Analytic(), Euler()))
         assert torch.allclose(one, other) == same
 
 
@@ -229,5 +229,5 @@ def test_what_it_does_not_have_is_refused() -> None:
     model = model_of(0.0)
     with pytest.raises(UserError, match="draw values alone"):
         sample(model, 2, 2, seeded(0), token_sampler=TokenSampler(temperature=0.5))
-    with pytest.raises(UserError, match="no bound speaks about the sampler Euler"):
+    with pytest.raises(UserError, match="no likelihood bound exists for the sampler Euler"):
         step_bound(model, all_sequences(POSITIONS, VALUES), 2, sampler=Euler())

@@ -21,7 +21,7 @@ from tests.helpers.exact import (
 from vadd.core import LinearSchedule, MaskedBatch, Masking, StepTimes, elbo, sample, step_bound
 from vadd.errors import UserError
 from vadd.models import UniformDiffusion
-from vadd.models.transitions import uniform_step
+from vadd.models.uniform import uniform_step
 
 POSITIONS, VALUES = 2, 3
 STATES = VALUES**POSITIONS
@@ -144,4 +144,4 @@ def test_what_it_does_not_have_is_refused() -> None:
         model(MaskedBatch.of(x0, masking, VALUES), 1.0, seeded(0))
     hidden_latent = UniformDiffusion(TableOfStates(latent=True), LinearSchedule(), GridLatent(PriorGrid.quantiles(3)))
     with pytest.raises(UserError, match="not for one z"):
-        step_bound(hidden_latent, x0, 2, latent="fixed")
+        step_bound(hidden_latent, x0, 2, latent_policy="fixed")

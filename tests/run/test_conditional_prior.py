@@ -166,23 +166,23 @@ class ExactPosterior(Prior):
         found = torch.stack([GRID.weights * likelihood_of(state, self.table) for state in xt.tolist()])
         return found / found.sum(1, keepdim=True)
 
-    def draw(self, xt: Tensor, noise: Noise) -> Tensor:
+    def draw(self, xt: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor:
         states, which = torch.unique(xt, dim=0, return_inverse=True)
         uniform, chosen = noise.uniform(1)[:, 0], torch.zeros(len(xt), dtype=torch.int64)
         for state, levels in enumerate(self.masses(states).cumsum(1)):
             chosen[which == state] = torch.searchsorted(levels, uniform[which == state])
         return GRID.z[chosen.clamp(max=len(GRID.z) - 1)].float()
 
-    def draws(self, count: int, xt: Tensor, generator: torch.Generator) -> Tensor:
+    def draws(self, count: int, xt: Tensor, generator: torch.Generator, labels: Tensor | None = None) -> Tensor:
         return torch.stack([self.draw(xt, Noise.of(generator, len(xt))) for _ in range(count)])
 
-    def log_prob(self, z: Tensor, xt: Tensor) -> Tensor:
+    def log_prob(self, z: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
         """Masses in place of densities: the grid is the same for every state, and only their ratios count."""
         place = torch.searchsorted(GRID.z[:, 0].float().contiguous(), z[..., 0].contiguous())
         states, which = torch.unique(xt, dim=0, return_inverse=True)
         return self.masses(states)[which.expand_as(place), place].log().to(z.dtype)
 
-    def nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
+    def nodes(self, count: int, xt: Tensor, labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return GRID.z, self.masses(xt[None])[0]
 
 

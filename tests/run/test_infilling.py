@@ -99,7 +99,9 @@ def test_with_nothing_known_it_is_sampling_bit_for_bit(count: int, latent: Laten
     filled = run.infill(torch.full((1, 4), -1), count=count, **options)[0]
     assert filled.equal(run.sample(count, **options))
     noise = block_noise(count, 5)
-    free = sample(run.model, count, 3, noise, sampler=sampler, grid="cosine", latent=latent, token_sampler=colder)
+    free = sample(
+        run.model, count, 3, noise, sampler=sampler, grid="cosine", latent_policy=latent, token_sampler=colder
+    )
     assert filled.equal(free.tokens)
 
 
@@ -154,7 +156,7 @@ def test_a_latent_of_ones_own_is_used() -> None:
     z = torch.linspace(-2, 2, 130).view(2, 65, 1)
     x = torch.full((2, 4), -1)
     filled = run.infill(x, steps=3, count=65, z=z)
-    expected = sample(run.model, 130, 3, block_noise(130), latent=z.flatten(0, 1)).tokens
+    expected = sample(run.model, 130, 3, block_noise(130), z=z.flatten(0, 1)).tokens
     assert filled.flatten(0, 1).equal(expected)
     assert filled.equal(run.infill(x, steps=3, count=65, z=z.flatten(0, 1)))
     with pytest.raises(UserError, match=r"have the shape \(2, 65, d\), not \(65, 2, 1\)"):

@@ -221,7 +221,7 @@ def test_bounds_are_those_of_the_recipes_sampler(trained: Run) -> None:
 
     assert nats(trained) == nats(trained.with_sampling(sampler="ancestral"))
     assert nats(trained) != nats(trained.with_sampling(sampler="parallel"))
-    with pytest.raises(UserError, match="no bound speaks about the sampler EntropyBounded"):
+    with pytest.raises(UserError, match="no likelihood bound exists for the sampler EntropyBounded"):
         nats(trained.with_sampling(sampler="entropy-bounded"))
     on_a_grid = BoundSettings(Particles(4), steps=[2], limit=100, grid="cosine")
     with pytest.raises(UserError, match="the sampler parallel has no grid"):

@@ -13,7 +13,7 @@ from tests.helpers.exact import seeded
 from tests.helpers.foreign import POSITIONS, VALUES, random_state, reference_logits
 from tests.helpers.runs import assert_same_state, newest
 from tests.helpers.tiny import tiny_recipe, train_in
-from vadd.core import MaskedDiffusion
+from vadd.core import Model
 from vadd.errors import UserError
 from vadd.networks.warm_start import latents_own
 from vadd.recipe import Recipe
@@ -36,7 +36,7 @@ def trainer_from(source: Path, path: Path, *overrides: str) -> Trainer:
     return Trainer(recipe, RunDirectory(path), build_dataset(recipe))
 
 
-def weights(model: MaskedDiffusion) -> dict[str, Tensor]:
+def weights(model: Model) -> dict[str, Tensor]:
     assert isinstance(model.denoiser, nn.Module)
     return {name: tensor.detach().clone() for name, tensor in model.denoiser.state_dict().items()}
 

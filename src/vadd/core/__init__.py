@@ -4,6 +4,7 @@ Tensors only: no files, no configuration, no printing.
 """
 
 from vadd.core.adaptive_samplers import EntropyBounded, Ordered, Remask
+from vadd.core.base import Denoiser, Model
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
 from vadd.core.checking import Findings, check
 from vadd.core.codes import CodedLatent
@@ -31,12 +32,12 @@ from vadd.core.masking import (
     StepTimes,
     StratifiedTimes,
 )
-from vadd.core.model import Denoiser, MaskedDiffusion
+from vadd.core.model import MaskedDiffusion
 from vadd.core.noise import Noise
 from vadd.core.objective import Objective, objective
 from vadd.core.priors import FlowPrior, Prior, StandardNormal
-from vadd.core.samplers import Ancestral, FirstHitting, LeftToRight, Parallel, Sampler, step_grid
-from vadd.core.sampling import Samples, sample
+from vadd.core.samplers import Ancestral, FirstHitting, Parallel, PlannedSampler, Sampler, step_grid
+from vadd.core.sampling import Drawing, Samples, sample
 from vadd.core.schedule import CosineSchedule, LinearSchedule, PolynomialSchedule, Schedule
 from vadd.core.token_sampler import TokenSampler
 
@@ -46,6 +47,7 @@ __all__ = [
     "CosineSchedule",
     "Denoiser",
     "DiagonalGaussian",
+    "Drawing",
     "EntropyBounded",
     "EvenWeights",
     "Evidence",
@@ -58,19 +60,20 @@ __all__ = [
     "LabelledLatent",
     "Latent",
     "LatentHealth",
-    "LeftToRight",
     "Levels",
     "LinearSchedule",
     "MaskDraw",
     "MaskedBatch",
     "MaskedDiffusion",
     "Masking",
+    "Model",
     "NoLatent",
     "Noise",
     "Objective",
     "Ordered",
     "Parallel",
     "Particles",
+    "PlannedSampler",
     "PolynomialSchedule",
     "Prior",
     "Recognizer",

@@ -1,39 +1,56 @@
-r"""Samplers that look at the predictions before they reveal anything (:class:`Ordered`, :class:`EntropyBounded`), or
+"""Samplers that look at the predictions before they reveal anything (:class:`Ordered`, :class:`EntropyBounded`), or
 mask again what was revealed (:class:`Remask`). They may give better samples, but from another distribution than the
 model's, and no bound holds for them.
 """
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from vadd.core.noise import Noise
 from vadd.core.precision import precise
-from vadd.core.samplers import Grid, RevealPlan, Sampler, on_the_grid, ranks, shares
-from vadd.core.schedule import Schedule
+from vadd.core.samplers import Grid, Sampler, on_the_grid, ranks, shares
+from vadd.core.sampling import Walk
 from vadd.errors import UserError
 
 
-class _Adaptive(Sampler):
+class AdaptiveSampler(Sampler):
     """Asks the network about everything that is hidden and decides then."""
 
     exact: ClassVar[bool] = False
 
-    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
-        return on_the_grid(hidden, steps, schedule, grid)
+    @abstractmethod
+    def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor:
+        """How unsure each prediction is, logits (M, V) and values drawn (M,) -> (M,)."""
 
-    def to_predict(self, step: int, plan: RevealPlan, hidden: Tensor, noise: Noise) -> Tensor:
-        return hidden
+    @abstractmethod
+    def revealed(self, step: int, where: Tensor, uncertainty: Tensor) -> Tensor:
+        """(n, N): of the M predicted positions ``where`` those revealed, by the ``uncertainty`` (M,) of each."""
+
+    def run(self, walk: Walk, steps: int, grid: Grid) -> None:
+        times, _ = on_the_grid(walk.hidden_at_start, steps, walk.model.schedule, grid)
+        for step in walk.steps(times):
+            where = walk.hidden
+            unsure: list[Tensor] = []
+
+            def note(rows: Tensor, logits: Tensor, drawn: Tensor, unsure: list[Tensor] = unsure) -> Tensor:
+                unsure.append(self.uncertainty(logits, drawn))
+                return drawn
+
+            drawn = walk.draw(where, finish=note)
+            if unsure:
+                revealed = self.revealed(step, where, torch.cat(unsure))
+                walk.x[revealed] = drawn[revealed[where]]
 
 
 Order = Literal["confidence", "margin", "entropy"]
 
 
 @dataclass(frozen=True)
-class Ordered(_Adaptive):
+class Ordered(AdaptiveSampler):
     """ceil(left / steps left) positions at every step, the surest first.
 
     Surest by the probability of the value drawn (``confidence``), by the lead of the likeliest value over the next
@@ -55,13 +72,13 @@ class Ordered(_Adaptive):
         likeliest = probabilities.topk(min(2, probabilities.shape[1]), dim=-1).values
         return likeliest[:, -1] - likeliest[:, 0]
 
-    def revealed(self, step: int, where: Tensor, uncertainty: Tensor | None) -> Tensor:
+    def revealed(self, step: int, where: Tensor, uncertainty: Tensor) -> Tensor:
         allowed = shares(where.sum(dim=1, keepdim=True), step)
         return where & (ranks(spread_out(where, uncertainty)) < allowed)
 
 
 @dataclass(frozen=True)
-class EntropyBounded(_Adaptive):
+class EntropyBounded(AdaptiveSampler):
     """As many of the surest positions as their dependence can be trusted not to matter: lowest entropy first, while
     the entropies of all but the largest add up to at most ``budget`` nats, a bound of what drawing them independently
     gets wrong. At least one at every step, whatever is left at the last.
@@ -76,7 +93,7 @@ class EntropyBounded(_Adaptive):
     def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor:
         return entropies(logits)
 
-    def revealed(self, step: int, where: Tensor, uncertainty: Tensor | None) -> Tensor:
+    def revealed(self, step: int, where: Tensor, uncertainty: Tensor) -> Tensor:
         if step == 1:
             return where
         ordered, places = spread_out(where, uncertainty).sort(dim=1, stable=True)
@@ -85,12 +102,9 @@ class EntropyBounded(_Adaptive):
         return where & torch.zeros_like(where).scatter_(1, places, before <= self.budget)
 
 
-def spread_out(where: Tensor, uncertainty: Tensor | None) -> Tensor:
+def spread_out(where: Tensor, uncertainty: Tensor) -> Tensor:
     """(M,) at the true entries of (n, N), infinite elsewhere."""
-    assert uncertainty is not None
-    return torch.full(where.shape, math.inf, dtype=uncertainty.dtype, device=where.device).masked_scatter_(
-        where, uncertainty
-    )
+    return uncertainty.new_full(where.shape, math.inf).masked_scatter_(where, uncertainty)
 
 
 def entropies(logits: Tensor) -> Tensor:
@@ -124,22 +138,29 @@ class Remask(Sampler):
         if not 0 <= self.eta <= 1:
             raise UserError(f"eta lies in [0, 1], not {self.eta}")
 
-    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
-        return on_the_grid(hidden, steps, schedule, grid)
+    def run(self, walk: Walk, steps: int, grid: Grid) -> None:
+        times, left = on_the_grid(walk.hidden_at_start, steps, walk.model.schedule, grid)
+        for step in walk.steps(times):
+            reveal, sigma = self.probabilities(left[:, step], left[:, step - 1])
+            revealed_before = walk.hidden_at_start & ~walk.hidden
+            revealed = walk.hidden & chosen(reveal, walk)
+            walk.x[revealed] = walk.draw(revealed)
+            # What this step revealed is not masked again at once, and what was given at the start never is.
+            walk.x[revealed_before & chosen(sigma, walk)] = walk.model.mask_value
 
-    def to_predict(self, step: int, plan: RevealPlan, hidden: Tensor, noise: Noise) -> Tensor:
-        before, after = plan.left[:, step], plan.left[:, step - 1]
-        # Written with 1 - alpha, so that it is 1 and nothing less at the last step, where ``after`` and sigma are 0.
-        reveal = (before - after + self._sigma(before, after) * (1 - before)) / positive(before)
-        return hidden & (noise.uniform(hidden.shape[1]) < reveal[:, None]).to(hidden.device)
-
-    def remasked(self, step: int, plan: RevealPlan, revealed: Tensor, noise: Noise) -> Tensor:
-        sigma = self._sigma(plan.left[:, step], plan.left[:, step - 1])
-        return revealed & (noise.uniform(revealed.shape[1]) < sigma[:, None]).to(revealed.device)
-
-    def _sigma(self, before: Tensor, after: Tensor) -> Tensor:
+    def probabilities(self, before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
+        """That a masked position is revealed, and that a revealed one is masked, where the shares ``before`` and
+        ``after`` a step are expected to be masked.
+        """
         most = (after / positive(1 - before)).clamp(max=1)
-        return most.clamp(max=self.eta) if self.rule == "capped" else self.eta * most
+        sigma = most.clamp(max=self.eta) if self.rule == "capped" else self.eta * most
+        # Written with 1 - alpha, so that it is 1 and nothing less at the last step, where ``after`` and sigma are 0.
+        return (before - after + sigma * (1 - before)) / positive(before), sigma
+
+
+def chosen(probability: Tensor, walk: Walk) -> Tensor:
+    """(n, N): coins for all positions, with the probability (n,) of their row."""
+    return (walk.noise.uniform(walk.x.shape[1]) < probability[:, None]).to(walk.x.device)
 
 
 def positive(tensor: Tensor) -> Tensor:

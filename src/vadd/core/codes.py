@@ -6,7 +6,7 @@ The denoiser is given [z, onehot(c)], d + C numbers, and
 
 The probabilities :math:`\pi` are learned with the model. There is no recognition model for c: the sum runs over all
 codes, in training as in the bounds. With codes alone nothing is left to bound, and the evidence is the logarithm
-itself; the price is that training and judging read every example C times. Sampling draws one code, and costs what it
+itself; the price is that training and bounds read every example C times. Sampling draws one code, and costs what it
 did.
 """
 
@@ -52,28 +52,24 @@ class CodedLatent(Latent):
         # All alike at first: what tells the codes apart is the denoiser's own map of them, which starts at random.
         self.logits = nn.Parameter(torch.zeros(codes))
 
-    @property
-    def conditional(self) -> bool:
-        return self.inner.conditional
-
     def probabilities(self) -> Tensor:
         """pi, (C,) float64, without gradient."""
         return precise(self.logits.detach()).softmax(0)
 
-    def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> Tensor:
-        z = self.inner.draw(xt, t, noise)
+    def draw(self, xt: Tensor, t: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor:
+        z = self.inner.draw(xt, t, noise, labels)
         ends = self.probabilities().cumsum(0)
         # By inversion of the distribution function: one uniform number for each row. Rounding may reach the end.
         levels = noise.uniform().to(ends) * ends[-1]
         chosen = torch.searchsorted(ends, levels, right=True).clamp(max=self.codes - 1)
-        return _beside(z, self._one_hot(chosen))
+        return _joined(z, self._one_hot(chosen))
 
-    def prior_nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
+    def prior_nodes(self, count: int, xt: Tensor, labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Every node of the inner latent with every code, weighted by pi."""
-        nodes, weights = self.inner.prior_nodes(math.ceil(count / self.codes), xt)
+        nodes, weights = self.inner.prior_nodes(math.ceil(count / self.codes), xt, labels)
         codes = self._one_hot(torch.arange(self.codes, device=xt.device)).repeat(len(weights), 1)
         z = None if nodes is None else nodes.repeat_interleave(self.codes, dim=0)
-        return _beside(z, codes), (weights[:, None] * self.probabilities()).flatten()
+        return _joined(z, codes), (weights[:, None] * self.probabilities()).flatten()
 
     def evidence(
         self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator
@@ -98,7 +94,7 @@ class CodedLatent(Latent):
         """The inner latent's point, and the code that is most probable given it and what is scored."""
         z = self.inner.point(score, batch)
         joint = torch.cat(list(self._joint(score, None if z is None else z[None], batch)), dim=1)
-        return _beside(z, self._one_hot(joint[0].argmax(dim=0)))
+        return _joined(z, self._one_hot(joint[0].argmax(dim=0)))
 
     def _summed(self, score: Score, batch: MaskedBatch, rows: int | None = None) -> Score:
         """z of the inner latent, (K, B, d) or None -> log sum_c pi_c exp score([z, onehot(c)]), (K, B)."""
@@ -106,8 +102,8 @@ class CodedLatent(Latent):
         def summed(z: Tensor | None) -> Tensor:
             total: Tensor | None = None
             for part in self._joint(score, z, batch, rows):
-                found = torch.logsumexp(part, dim=1)
-                total = found if total is None else torch.logaddexp(total, found)
+                log_sum = torch.logsumexp(part, dim=1)
+                total = log_sum if total is None else torch.logaddexp(total, log_sum)
             assert total is not None, "there is at least one code"
             return total
 
@@ -124,7 +120,7 @@ class CodedLatent(Latent):
         for chosen in torch.split(torch.arange(self.codes, device=batch.x0.device), at_once):
             shape = (draws, len(chosen), size, -1)
             codes = self._one_hot(chosen)[None, :, None].expand(shape)
-            pairs = _beside(None if z is None else z[:, None].expand(shape), codes)
+            pairs = _joined(None if z is None else z[:, None].expand(shape), codes)
             scores = score(pairs.flatten(0, 1)).view(draws, len(chosen), size)
             yield scores + log_pi[chosen].to(scores.dtype)[:, None]
 
@@ -133,6 +129,6 @@ class CodedLatent(Latent):
         return (chosen[:, None] == torch.arange(self.codes, device=chosen.device)).float()
 
 
-def _beside(z: Tensor | None, codes: Tensor) -> Tensor:
+def _joined(z: Tensor | None, codes: Tensor) -> Tensor:
     """What the denoiser is given: z, then the code."""
     return codes if z is None else torch.cat([z, codes.to(z.dtype)], dim=-1)

@@ -1,6 +1,7 @@
 """Diagonal Gaussians over the latent."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,12 @@ class DiagonalGaussian:
 
     mean: Tensor
     log_std: Tensor
+
+    @classmethod
+    def joined(cls, parts: Iterable["DiagonalGaussian"]) -> "DiagonalGaussian":
+        """Of the examples of several parts, one after the other."""
+        parts = list(parts)
+        return cls(torch.cat([part.mean for part in parts]), torch.cat([part.log_std for part in parts]))
 
     def from_noise(self, noise: Tensor) -> Tensor:
         """Reparameterised draw: z = mean + std * noise, differentiable in both parameters."""

@@ -1,14 +1,13 @@
-"""Is the latent alive? What the recognition model puts into z, dimension by dimension."""
+"""Posterior collapse or not: what the recognition model puts into z, dimension by dimension."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from vadd.core.base import Model
 from vadd.core.gaussian import DiagonalGaussian
-from vadd.core.masking import ExactCount, MaskedBatch, Masking
-from vadd.core.model import MaskedDiffusion
+from vadd.core.masking import ExactCount, MaskedBatch
 
 ACTIVE_VARIANCE = 0.01
 """A dimension is active when its posterior mean varies more than this across the data."""
@@ -39,8 +38,9 @@ class LatentHealth:
         return f"{self.active_units} of {self.dimensions} dimensions active"
 
 
+@torch.no_grad()
 def latent_health(
-    model: MaskedDiffusion,
+    model: Model,
     x0: Tensor,
     generator: torch.Generator,
     rows_at_once: int | None = None,
@@ -50,26 +50,19 @@ def latent_health(
     recognition model.
     """
     some_masked = ExactCount()(len(x0), x0.shape[1], model.schedule, generator).to(x0.device)
-    parts = torch.split(torch.arange(len(x0), device=x0.device), rows_at_once or len(x0))
-
-    def read(rows: Tensor) -> tuple[DiagonalGaussian, DiagonalGaussian] | None:
-        return posteriors(model, x0[rows], some_masked[rows], None if labels is None else labels.to(x0.device)[rows])
-
-    found = [both for rows in parts if (both := read(rows)) is not None]
-    return health_of(*(_joined(part) for part in zip(*found, strict=True))) if found else None
-
-
-def _joined(parts: Sequence[DiagonalGaussian]) -> DiagonalGaussian:
-    return DiagonalGaussian(torch.cat([part.mean for part in parts]), torch.cat([part.log_std for part in parts]))
+    parts = []
+    for rows in torch.split(torch.arange(len(x0), device=x0.device), rows_at_once or len(x0)):
+        batch = MaskedBatch.of(x0[rows], some_masked[rows], model.mask_value)
+        batch = replace(batch, labels=None if labels is None else labels.to(x0.device)[rows])
+        if (both := posteriors(model, batch)) is not None:
+            parts.append(both)
+    return health_of(*map(DiagonalGaussian.joined, zip(*parts, strict=True))) if parts else None
 
 
 @torch.no_grad()
-def posteriors(
-    model: MaskedDiffusion, x0: Tensor, some_masked: Masking, labels: Tensor | None = None
-) -> tuple[DiagonalGaussian, DiagonalGaussian] | None:
-    """r(z | x0, xt) when everything is masked (t = 1), and under the given masks, given the ``labels`` (B,) if any."""
-    at_one = model.posterior(replace(MaskedBatch.all_masked(x0, model.mask_value), labels=labels))
-    anywhere = model.posterior(replace(MaskedBatch.of(x0, some_masked, model.mask_value), labels=labels))
+def posteriors(model: Model, batch: MaskedBatch) -> tuple[DiagonalGaussian, DiagonalGaussian] | None:
+    """r(z | x0, xt) when everything is masked (t = 1), and under the masks of the batch."""
+    at_one, anywhere = model.encode(batch.x0, batch.labels), model.posterior(replace(batch, part=None))
     return None if at_one is None or anywhere is None else (at_one, anywhere)
 
 

@@ -3,9 +3,8 @@ r"""The latent variable z of the denoiser: its prior, its posterior, and the evi
 Given z the revealed positions are independent; integrating z out makes them dependent: :math:`\log p(x_S \mid x_t) =
 \log E_{z \sim p} \prod_{i \in S} \mu_i(x_t, z, t)[x_{0,i}]`. A :class:`Latent` says how z is drawn when sampling and
 how that logarithm is bounded when training; the objective, the sampler and the bounds know nothing else about it.
-:class:`NoLatent` is the trivial one and turns VADD into MDLM.
-To add another latent, subclass :class:`Latent` (:mod:`vadd.core.codes` is one that is summed exactly); another prior is
-a :class:`~vadd.core.priors.Prior`.
+:class:`NoLatent` turns VADD into MDLM. To add another latent, subclass :class:`Latent` (:mod:`vadd.core.codes` has one
+that is summed exactly); another prior is a :class:`~vadd.core.priors.Prior`.
 """
 
 import copy
@@ -40,7 +39,7 @@ ProposalName = Literal["recognition", "revealed", "prior"]
 
 @dataclass(frozen=True)
 class Particles:
-    """How to integrate z out when judging: K draws, from which proposals, and how many at a time.
+    """How a bound integrates z out: K draws, from which proposals, and how many at a time.
 
     ``recognition`` is r(z | x0, xt), which looks at all masked values; ``revealed`` is the same network shown only the
     values that are scored, the other masked ones still hidden; ``prior`` is p(z). Any choice is valid, see
@@ -75,39 +74,39 @@ class Evidence:
     kl: Tensor
     """The KL of the recognition model from the prior, as it counts in the bound, or an estimate of it."""
 
+    @classmethod
+    def without_latent(cls, bound: Tensor) -> "Evidence":
+        return cls(bound, bound, torch.zeros_like(bound))
+
 
 class Latent(nn.Module, ABC):
-    """What the objective, the bounds and the sampler ask of a latent variable."""
+    """What the objective, the bounds and the sampler ask of a latent variable. Labels are those of the rows, for models
+    that have some; where there is a batch it holds them.
+    """
 
     dim: int
     """The width d of z; 0 where there is none."""
     exact: bool = False
     """Whether :meth:`log_marginal` is, whatever the particles."""
-
-    @property
-    def conditional(self) -> bool:
-        """Whether the prior depends on the state."""
-        return False
-
-    @property
-    def absent(self) -> bool:
-        """Whether there is nothing to draw: the model is one without a latent."""
-        return False
+    conditional: bool = False
+    """Whether the prior depends on the state."""
+    absent: bool = False
+    """Whether there is nothing to draw: the model is one without a latent."""
 
     @abstractmethod
-    def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> Tensor | None:
+    def draw(self, xt: Tensor, t: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor | None:
         """One draw from the prior p(z | xt, t) for each of the states xt (B, N) at times t (B,), with the noise of
         these B rows: (B, d).
         """
 
-    def log_correction(self, z: Tensor, xt: Tensor, nothing_known: Tensor) -> Tensor:
-        """log p(z | nothing known) - log p(z | xt) for draws z (K, B, d) given xt, (K, B): what turns them into draws
-        of a z that has not looked yet.
+    def log_correction(self, z: Tensor, xt: Tensor, nothing_known: Tensor, labels: Tensor | None = None) -> Tensor:
+        """log p(z | nothing known) - log p(z | xt) for draws z (K, B, d) given xt, (K, B): the weight that turns them
+        into draws of the unconditional prior.
         """
         return z.new_zeros(z.shape[:2])
 
     @abstractmethod
-    def prior_nodes(self, count: int, xt: Tensor) -> tuple[Tensor | None, Tensor]:
+    def prior_nodes(self, count: int, xt: Tensor, labels: Tensor | None = None) -> tuple[Tensor | None, Tensor]:
         """About ``count`` points (K, d) and weights (K,) that integrate over the prior of a state (N,), for exact
         answers on small problems.
         """
@@ -118,15 +117,15 @@ class Latent(nn.Module, ABC):
     ) -> Evidence:
         """A lower bound of log E_z exp score(z) for every example of the batch, to train on.
 
-        ``weight`` (B,) is that of each example's mask; 0 where there is nothing to explain. Random numbers come through
-        the batch (:meth:`~vadd.core.masking.MaskedBatch.normal`), which knows whether it is a part of a larger one.
+        ``weight`` (B,) is that of each example's mask; 0 where nothing is scored. Random numbers come through the batch
+        (:meth:`~vadd.core.masking.MaskedBatch.normal`), which knows whether it is a part of a larger one.
         """
 
     @abstractmethod
     def log_marginal(
         self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
     ) -> Tensor:
-        """An estimate of log E_z exp score(z), (B,) float64, that does not exceed it in expectation, to judge by.
+        """An estimate of log E_z exp score(z), (B,) float64, that does not exceed it in expectation, for bounds.
 
         ``score`` counts the positions of ``revealed`` (B, N) only, a part of the masked ones; at least one in every
         example.
@@ -141,28 +140,34 @@ class Latent(nn.Module, ABC):
         posterior = self.posterior(batch)
         return None if posterior is None else posterior.mean
 
+    def with_prior(self, prior: Prior) -> "Latent":
+        """The same recognition model, with another prior."""
+        raise UserError("this model has no Gaussian latent: there is no prior to change")
+
+    def _with_module(self, name: str, module: nn.Module) -> "Latent":
+        # A shallow copy shares the networks. Its table of modules must be another one, or this latent would change too.
+        other = copy.copy(self)
+        other._modules = {**self._modules, name: module}
+        return other
+
 
 class NoLatent(Latent):
     """No latent at all: the masked positions are predicted independently (MDLM)."""
 
     dim = 0
     exact = True
+    absent = True
 
-    @property
-    def absent(self) -> bool:
-        return True
-
-    def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> None:
+    def draw(self, xt: Tensor, t: Tensor, noise: Noise, labels: Tensor | None = None) -> None:
         return None
 
-    def prior_nodes(self, count: int, xt: Tensor) -> tuple[None, Tensor]:
+    def prior_nodes(self, count: int, xt: Tensor, labels: Tensor | None = None) -> tuple[None, Tensor]:
         return None, torch.ones(1, dtype=torch.float64, device=xt.device)
 
     def evidence(
         self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator
     ) -> Evidence:
-        weighted = weight * score(None)[0]
-        return Evidence(weighted, weighted, torch.zeros_like(weighted))
+        return Evidence.without_latent(weight * score(None)[0])
 
     def log_marginal(
         self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
@@ -197,38 +202,37 @@ class GaussianLatent(Latent):
     def __init__(self, recognizer: nn.Module, dim: int, particles: int = 1, *, prior: Prior | None = None) -> None:
         super().__init__()
         self.recognizer = recognizer
+        self.reads_labels = False
+        """Whether the recognition model is called with the labels as well."""
         self.dim = dim
         self.particles = particles
         self.prior = StandardNormal(dim) if prior is None else prior
 
     @property
-    def conditional(self) -> bool:
+    def conditional(self) -> bool:  # type: ignore[override]
         return self.prior.conditional
 
     def posterior(self, batch: MaskedBatch) -> DiagonalGaussian:
-        return self._recognized(batch.x0, batch.xt, batch.t)
+        return self._recognized(batch, batch.xt, batch.t)
 
-    def _recognized(self, x0: Tensor, xt: Tensor, t: Tensor) -> DiagonalGaussian:
-        mean, log_std = self.recognizer(x0, xt, t)
+    def _recognized(self, batch: MaskedBatch, xt: Tensor, t: Tensor) -> DiagonalGaussian:
+        labels = (batch.labels,) if self.reads_labels else ()
+        mean, log_std = self.recognizer(batch.x0, xt, t, *labels)
         return DiagonalGaussian(at_least_single(mean), at_least_single(log_std))
 
-    def with_prior(self, prior: Prior) -> "GaussianLatent":
-        """The same recognition model, with another prior."""
-        # A shallow copy shares the networks. Its table of modules must be another one, or this latent would change too.
-        other = copy.copy(self)
-        other._modules = {**self._modules, "prior": prior}
-        return other
+    def with_prior(self, prior: Prior) -> Latent:
+        return self._with_module("prior", prior)
 
-    def draw(self, xt: Tensor, t: Tensor, noise: Noise) -> Tensor:
-        return self.prior.draw(xt, noise)
+    def draw(self, xt: Tensor, t: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor:
+        return self.prior.draw(xt, noise, labels)
 
-    def log_correction(self, z: Tensor, xt: Tensor, nothing_known: Tensor) -> Tensor:
+    def log_correction(self, z: Tensor, xt: Tensor, nothing_known: Tensor, labels: Tensor | None = None) -> Tensor:
         if not self.conditional:
             return super().log_correction(z, xt, nothing_known)
-        return self.prior.log_prob(z, nothing_known) - self.prior.log_prob(z, xt)
+        return self.prior.log_prob(z, nothing_known, labels) - self.prior.log_prob(z, xt, labels)
 
-    def prior_nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
-        return self.prior.nodes(count, xt)
+    def prior_nodes(self, count: int, xt: Tensor, labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return self.prior.nodes(count, xt, labels)
 
     def evidence(
         self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator
@@ -236,21 +240,23 @@ class GaussianLatent(Latent):
         posterior = self.posterior(batch)
         z = posterior.from_noise(batch.normal(self.particles, self.dim, generator))
         log_likelihood = score(z)
-        kl = self.prior.kl(posterior, z, batch.xt)
+        kl = self.prior.kl(posterior, z, batch.xt, batch.labels)
         # With several particles the bound is made of the ratios p(z) / r(z), and the KL is only logged.
         if self.particles == 1:
             bound = log_likelihood[0] - kl_weight * kl
         else:
-            log_ratio = self.prior.log_prob(z, batch.xt) - posterior.log_prob(z)
+            log_ratio = self.prior.log_prob(z, batch.xt, batch.labels) - posterior.log_prob(z)
             bound = torch.logsumexp(log_likelihood + kl_weight * log_ratio, dim=0) - math.log(self.particles)
         return Evidence(weight * bound, weight * log_likelihood.mean(0), weight * kl)
 
     def log_marginal(
         self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
     ) -> Tensor:
+        prior = PriorProposal(self.prior, batch.xt, batch.labels)
+
         def component(name: ProposalName) -> Proposal:
             if name == "prior":
-                return PriorProposal(self.prior, batch.xt)
+                return prior
             # What is masked but not revealed must be hidden from this proposal: there x_t has the mask.
             seen = batch if name == "recognition" else replace(batch, x0=torch.where(revealed, batch.x0, batch.xt))
             return GaussianProposal(self.posterior(seen))
@@ -258,8 +264,7 @@ class GaussianLatent(Latent):
         proposal = MixtureProposal.even([component(name) for name in particles.proposals], particles.count)
         # The denoiser sees every draw of a chunk as a batch of its own: chunk * B sequences in a call.
         chunk = max(1, particles.rows_per_call // len(batch.x0))
-        log_prior = PriorProposal(self.prior, batch.xt).log_prob
-        return log_mean_weight(score, log_prior, proposal, chunk, generator)
+        return log_mean_weight(score, prior.log_prob, proposal, chunk, generator)
 
 
 class SharedLatent(GaussianLatent):
@@ -278,7 +283,7 @@ class SharedLatent(GaussianLatent):
         """r(z | x0): the recognition model is shown everything masked, whatever the state."""
         # One row in memory for all examples: a network may read it once.
         nothing_known = batch.x0.new_full((1, batch.x0.shape[1]), self.mask_value).expand_as(batch.x0)
-        return self._recognized(batch.x0, nothing_known, torch.ones_like(batch.t))
+        return self._recognized(batch, nothing_known, torch.ones_like(batch.t))
 
     def evidence(
         self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator
@@ -288,5 +293,5 @@ class SharedLatent(GaussianLatent):
         reconstruction = weight * score(z)[0]
         # z is drawn once, before the first step: its prior is that of the state in which everything is masked. The KL
         # counts once, so it is not weighted by w, which stands for a sum over steps.
-        kl = self.prior.kl(posterior, z, torch.full_like(batch.xt, self.mask_value))
+        kl = self.prior.kl(posterior, z, torch.full_like(batch.xt, self.mask_value), batch.labels)
         return Evidence(reconstruction - kl_weight * kl, reconstruction, kl)

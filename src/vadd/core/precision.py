@@ -12,3 +12,10 @@ def precise(tensor: Tensor) -> Tensor:
 def at_least_single(tensor: Tensor) -> Tensor:
     """As float32 where a network worked in half precision: logits, losses and KL need more digits than that."""
     return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
+
+
+def summed_by_row(each: Tensor, where: Tensor) -> Tensor:
+    """Numbers (M,) at the true entries of ``where`` (B, N), added up for every row: (B,)."""
+    # Long sums of logarithms: float64 where nothing is trained on them.
+    each = each if each.requires_grad else precise(each)
+    return each.new_zeros(len(where)).index_add(0, where.nonzero()[:, 0], each)

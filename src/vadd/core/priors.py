@@ -1,9 +1,9 @@
-r"""Where z comes from when sampling: the prior p(z), or p(z | x_t) where it looks at what is known already.
+r"""Where z comes from when sampling: the prior p(z), or p(z | x_t) where it reads what is known.
 
-N(0, I) is the paper's. What a recognition model writes is not distributed like that: between N(0, I) and the aggregate
-posterior :math:`E_{x_0} r(z \mid x_0)` there is a hole, and a z drawn from it decodes to nothing in particular. A
-:class:`FlowPrior` is fitted to the recognition model's draws and closes it; one with a reader of states is
-*conditional*, p(z | x_t), and draws a z that agrees with what is known.
+N(0, I) is the paper's. The aggregate posterior :math:`E_{x_0} r(z \mid x_0)` of a trained recognition model differs
+from it, and a z that is likely under N(0, I) only decodes to nothing in particular. A :class:`FlowPrior` is fitted to
+draws of the recognition model; with a reader of states it is *conditional*, p(z | x_t), and draws a z that agrees with
+what is known. A prior of a model with labels is given the label of each row, the number of classes standing for none.
 """
 
 from abc import ABC, abstractmethod
@@ -19,31 +19,33 @@ from vadd.core.noise import Noise
 
 
 class Prior(nn.Module, ABC):
-    """A density over z (d numbers) that can be evaluated and drawn from, for given states x_t (B, N)."""
+    """A density over z (d numbers) for given states x_t (B, N), and labels (B,) if there are any."""
 
     dim: int
     conditional: bool = False
     """Whether it depends on the state."""
 
     @abstractmethod
-    def draw(self, xt: Tensor, noise: Noise) -> Tensor:
+    def draw(self, xt: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor:
         """One draw for each of the states xt, with the noise of these B rows: (B, d)."""
 
     @abstractmethod
-    def draws(self, count: int, xt: Tensor, generator: torch.Generator) -> Tensor:
+    def draws(self, count: int, xt: Tensor, generator: torch.Generator, labels: Tensor | None = None) -> Tensor:
         """``count`` draws for each of the states: (count, B, d)."""
 
     @abstractmethod
-    def log_prob(self, z: Tensor, xt: Tensor) -> Tensor:
+    def log_prob(self, z: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
         """log p(z | xt) for z (K, B, d): (K, B), in the precision of z."""
 
     @abstractmethod
-    def nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
-        """About ``count`` points (K, d) and weights (K,) that integrate over p(z | xt), of a single state (N,)."""
+    def nodes(self, count: int, xt: Tensor, labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """About ``count`` points (K, d) and weights (K,) that integrate over p(z | xt), of a single state (N,) with a
+        label (1,).
+        """
 
-    def kl(self, posterior: DiagonalGaussian, z: Tensor, xt: Tensor) -> Tensor:
+    def kl(self, posterior: DiagonalGaussian, z: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
         """KL(posterior || prior) in nats, (B,): an estimate from draws z (K, B, d) of the posterior."""
-        return (posterior.log_prob(z) - self.log_prob(z, xt)).mean(0)
+        return (posterior.log_prob(z) - self.log_prob(z, xt, labels)).mean(0)
 
 
 class StandardNormal(Prior):
@@ -53,19 +55,19 @@ class StandardNormal(Prior):
         super().__init__()
         self.dim = dim
 
-    def draw(self, xt: Tensor, noise: Noise) -> Tensor:
+    def draw(self, xt: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor:
         return noise.normal(self.dim).to(xt.device)
 
-    def draws(self, count: int, xt: Tensor, generator: torch.Generator) -> Tensor:
+    def draws(self, count: int, xt: Tensor, generator: torch.Generator, labels: Tensor | None = None) -> Tensor:
         return torch.randn(count, len(xt), self.dim, generator=generator).to(xt.device)
 
-    def log_prob(self, z: Tensor, xt: Tensor) -> Tensor:
+    def log_prob(self, z: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
         return standard_normal_log_prob(z)
 
-    def kl(self, posterior: DiagonalGaussian, z: Tensor, xt: Tensor) -> Tensor:
+    def kl(self, posterior: DiagonalGaussian, z: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
         return posterior.kl_to_standard_normal().sum(-1)
 
-    def nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
+    def nodes(self, count: int, xt: Tensor, labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
         points, weights = standard_normal_nodes(self.dim, count)
         return points.to(xt.device), weights.to(xt.device)
 
@@ -105,8 +107,8 @@ class Flow(Protocol):
 class FlowPrior(Prior):
     """A learned prior: a flow, and for a conditional one a ``reader`` that turns states (B, N) into contexts (B, c).
 
-    With ``classes`` it is p(z | label), and one density more for z without a label: the context ends with which it is,
-    and where the flow has contexts of ``positions`` of z, each of them does.
+    With ``classes`` it is p(z | label), and one density more for z without a label. A one-hot label ends the context;
+    where the flow has contexts of ``positions`` of z, it ends each of them.
     """
 
     flow: Flow
@@ -116,20 +118,18 @@ class FlowPrior(Prior):
     ) -> None:
         super().__init__()
         self.classes, self.positions = classes, positions
-        self.labels: Tensor | None = None
-        """(B,), of the examples or samples that z is about to be for; whoever asks sets them. ``classes`` is none."""
         self.flow = flow  # type: ignore[assignment]  # a Module that satisfies the protocol
         self.reader = reader
         self.dim = self.flow.dim
         self.conditional = reader is not None
 
-    def context(self, xt: Tensor) -> Tensor | None:
+    def context(self, xt: Tensor, labels: Tensor | None = None) -> Tensor | None:
         read = None if self.reader is None else self.reader(xt)
         if not self.classes:
             return read
-        none = torch.full((len(xt),), self.classes, device=xt.device)
-        labels = none if self.labels is None else self.labels.to(xt.device)
-        one_hot = F.one_hot(labels, self.classes + 1).float()[:, None].expand(-1, self.positions, -1)
+        if labels is None:
+            labels = torch.full((len(xt),), self.classes)
+        one_hot = F.one_hot(labels.to(xt.device), self.classes + 1).float()[:, None].expand(-1, self.positions, -1)
         parts = [one_hot] if read is None else [read.view(len(xt), self.positions, -1), one_hot]
         return torch.cat(parts, dim=-1).flatten(1)
 
@@ -137,42 +137,42 @@ class FlowPrior(Prior):
         """Before a fit: begin near examples z (n, d)."""
         self.flow.start_at(z)
 
-    def draw(self, xt: Tensor, noise: Noise) -> Tensor:
-        return self.flow.from_noise(noise.normal(self.flow.noise_dim).to(xt.device), self.context(xt))
+    def draw(self, xt: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor:
+        return self.flow.from_noise(noise.normal(self.flow.noise_dim).to(xt.device), self.context(xt, labels))
 
-    def draws(self, count: int, xt: Tensor, generator: torch.Generator) -> Tensor:
+    def draws(self, count: int, xt: Tensor, generator: torch.Generator, labels: Tensor | None = None) -> Tensor:
         noise = torch.randn(count, len(xt), self.flow.noise_dim, generator=generator).to(xt.device)
-        return self.flow.from_noise(noise, self._repeated(count, xt))
+        return self.flow.from_noise(noise, self._repeated(count, xt, labels))
 
-    def log_prob(self, z: Tensor, xt: Tensor) -> Tensor:
-        # The flow is a network in single precision; what it computes is a density all the same, if not to 16 digits.
-        # In half precision it would be none: the logarithms of its determinants are off by whole nats.
+    def log_prob(self, z: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
+        # The flow works in single precision. Half precision would be wrong by whole nats in its log-determinants.
         with torch.autocast(z.device.type, enabled=False):
-            return self.flow.log_prob(z.float(), self._repeated(len(z), xt)).to(z.dtype)
+            return self.flow.log_prob(z.float(), self._repeated(len(z), xt, labels)).to(z.dtype)
 
-    def _repeated(self, count: int, xt: Tensor) -> Tensor | None:
-        context = self.context(xt)
+    def _repeated(self, count: int, xt: Tensor, labels: Tensor | None) -> Tensor | None:
+        context = self.context(xt, labels)
         return None if context is None else context.expand(count, *context.shape)
 
-    def nodes(self, count: int, xt: Tensor) -> tuple[Tensor, Tensor]:
+    def nodes(self, count: int, xt: Tensor, labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
         # Where a number chooses a component, draws jump: of a square's few different numbers most components get none.
         smooth = self.flow.noise_dim == self.dim
         points, weights = standard_normal_nodes(self.flow.noise_dim, count, smooth=smooth)
-        context = self.context(xt[None])
+        context = self.context(xt[None], labels)
         expanded = None if context is None else context.expand(len(points), -1)
-        # The flow carries points of N(0, I) over to its own density, and their weights stay: a change of variables.
+        # The flow maps points of N(0, I) to its own density, and their weights stay: a change of variables.
         return self.flow.from_noise(points.to(xt.device), expanded), weights.to(xt.device)
 
 
 @dataclass(frozen=True)
 class PriorProposal:
-    """The prior of given states, to draw from like from any other proposal (:mod:`vadd.core.importance`)."""
+    """The prior of given states and labels, to draw from like from any other proposal (:mod:`vadd.core.importance`)."""
 
     prior: Prior
     xt: Tensor
+    labels: Tensor | None = None
 
     def draws(self, count: int, generator: torch.Generator) -> Tensor:
-        return self.prior.draws(count, self.xt, generator)
+        return self.prior.draws(count, self.xt, generator, self.labels)
 
     def log_prob(self, z: Tensor) -> Tensor:
-        return self.prior.log_prob(z, self.xt)
+        return self.prior.log_prob(z, self.xt, self.labels)

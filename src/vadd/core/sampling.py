@@ -1,26 +1,28 @@
-r"""From all masked to data in T steps: the one loop that every sampler runs on.
+r"""From all masked to data in T steps: what the loops of all samplers share.
 
-At each step a :class:`~vadd.core.samplers.Sampler` says which hidden positions the network must predict; values are
-drawn for them given a fresh latent, and revealed. Algorithm 2 (:class:`~vadd.core.samplers.Ancestral`) needs to know
-only when a position is revealed, not its value, so the network sees the sequences that reveal something, and its output
-layer the positions revealed. That is the same distribution as drawing "value or mask" everywhere, and much cheaper;
-steps that reveal nothing cost nothing.
+At each step values are drawn for some hidden positions given a latent, and revealed. Algorithm 2
+(:class:`~vadd.core.samplers.Ancestral`) needs to know only when a position is revealed, not its value, so the network
+sees the sequences that reveal something, and its output layer the positions revealed. That is the same distribution as
+drawing "value or mask" everywhere, and much cheaper; steps that reveal nothing cost nothing.
 
 Given positions are never hidden and so never change: infilling is sampling from another start.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from vadd.core.model import MaskedDiffusion, Predict
+from vadd.core.labels import LabelledLatent
 from vadd.core.noise import Noise
-from vadd.core.samplers import Candidates, Grid, RevealPlan, Sampler
+from vadd.core.samplers import Grid, Sampler
 from vadd.core.token_sampler import TokenSampler
 from vadd.errors import UserError
+
+if TYPE_CHECKING:
+    from vadd.core.base import Model
 
 LatentPolicy = Literal["resample", "fixed"]
 LOGITS_AT_ONCE = 1 << 26
@@ -46,28 +48,35 @@ class Samples:
     """(steps + 1, rows, N), from the start to the sample, V for the mask, of as many rows as were recorded."""
 
 
-@torch.no_grad()
-def sample(
-    model: MaskedDiffusion,
-    start: int | Tensor,
-    steps: int,
-    noise: Noise | torch.Generator,
-    *,
-    sampler: Sampler | None = None,
-    grid: Grid = "uniform",
-    latent: LatentPolicy | Tensor = "resample",
-    token_sampler: TokenSampler | None = None,
-    record: int = 0,
-    on_step: Callable[[int], object] = lambda evaluations: None,
-) -> Samples:
-    """Draw samples in ``steps`` steps.
+@dataclass(frozen=True)
+class Drawing:
+    """How samples are drawn from a model."""
 
-    ``start`` is their number, or sequences (n, N) in which the mask value marks what is to be filled. ``latent`` is
-    ``resample`` (a new z at each step, the paper's), ``fixed`` (one z for a whole trajectory) or the z to use, (n, d).
-    The states of the first ``record`` samples are kept. ``on_step`` is called after every step with the number of
-    times that the network has been called.
+    sampler: Sampler | None = None
+    """By default the model's own, the one that its bound is about."""
+    grid: Grid = "uniform"
+    latent_policy: LatentPolicy = "resample"
+    """``resample``: a new z at each step, as in the paper; ``fixed``: one z for a whole trajectory."""
+    z: Tensor | None = None
+    """(n, d): the latents to use instead of draws from the prior."""
+    token_sampler: TokenSampler = field(default_factory=TokenSampler)
+    record: int = 0
+    """Of so many samples, the first ones, the states are kept."""
+    on_step: Callable[[int], object] | None = None
+    """Called after every step with the number of steps at which the network was called so far."""
 
-    >>> from vadd.core import LinearSchedule
+    def __post_init__(self) -> None:
+        if self.latent_policy not in get_args(LatentPolicy):
+            known = ", ".join(get_args(LatentPolicy))
+            raise UserError(f"unknown latent policy {self.latent_policy!r}; choose from {known}")
+
+
+def sample(model: "Model", start: int | Tensor, steps: int, noise: Noise | torch.Generator, **options: Any) -> Samples:
+    """Draw samples in ``steps`` steps; ``options`` are those of :class:`Drawing`.
+
+    ``start`` is their number, or sequences (n, N) in which the mask value marks what is to be filled.
+
+    >>> from vadd.core import LinearSchedule, MaskedDiffusion
     >>> from vadd.networks import MlpDenoiser, MlpSettings
     >>> model = MaskedDiffusion(MlpDenoiser(3, 5, MlpSettings(width=16)), LinearSchedule())
     >>> sample(model, 4, steps=2, noise=torch.Generator().manual_seed(0)).tokens.shape
@@ -75,59 +84,99 @@ def sample(
     >>> sample(model, torch.tensor([[1, 5, 2]]), 1, torch.Generator()).tokens[0, [0, 2]]
     tensor([1, 2])
     """
-    sampler, token_sampler = sampler or model.ancestral, token_sampler or TokenSampler()
-    x = _start(model, start)
-    sampler.check(model.positions, steps)
-    sampler.check_draws(token_sampler)
-    if isinstance(noise, torch.Generator):
-        noise = Noise.of(noise, len(x))
-    if noise.rows != len(x):
-        raise ValueError(f"noise for {noise.rows} rows, but {len(x)} samples")
-    hidden = hidden_at_start = x == model.mask_value
-    model.check_start(hidden)
-    # The order of the draws is part of what a seed means: labels, of a model that draws them; the plan; then at each
-    # step z, the sampler's own numbers for choosing positions, the numbers for the values, and the sampler's numbers
-    # for masking again.
-    model = model if isinstance(latent, Tensor) else model.with_drawn_labels(hidden, noise)
-    predict = model.predictions()
-    plan = sampler.plan(hidden, steps, model.schedule, grid, noise)
-    x = model.begun(x, hidden, noise)
-    z: Tensor | None = None
-    if isinstance(latent, Tensor):
-        z = given_latents(model, latent, len(x))
-    else:
-        check_policy(latent)
-    states = [x[:record].clone()]
-    evaluations = sequences = 0
-    for step in range(steps, 0, -1):
-        t = plan.times[:, step].to(x.device, torch.float32)
-        if isinstance(latent, str) and (latent == "resample" or step == steps):
-            z = model.latent.draw(x, t, noise)
-        # What this step reveals is not masked again at once, and what was given at the start never is.
-        revealed_before = hidden_at_start & ~hidden
-        where = sampler.to_predict(step, plan, hidden, noise)
-        # Drawn even where nothing is predicted: the generators must not depend on which rows are here.
-        numbers = token_sampler.numbers(noise, model.positions)
-        own = sampler.numbers(step, plan, model.positions, noise)
-        if where.any():
-            drawn, uncertainty = _predict(
-                model, predict, x, z, step, plan, where, (numbers, own), sampler, token_sampler
-            )
-            revealed = sampler.revealed(step, where, uncertainty)
-            x[revealed] = drawn[revealed[where]]
-            evaluations += 1
-            sequences += int(where.any(dim=1).sum()) * sampler.shown(step, plan)
-        remasked = sampler.remasked(step, plan, revealed_before, noise)
-        if remasked is not None:
-            x[remasked] = model.mask_value
-        hidden = model.unfinished(x, hidden_at_start)
-        if record:
-            states.append(x[:record].clone())
-        on_step(evaluations)
-    return Samples(x, evaluations, sequences, torch.stack(states) if record else None)
+    return model.sample(start, steps, noise, Drawing(**options))
 
 
-def _start(model: MaskedDiffusion, start: int | Tensor) -> Tensor:
+class Walk:
+    """Samples of a model on their way from all masked to data; a :class:`~vadd.core.samplers.Sampler` moves them.
+
+    The order of the draws is part of what a seed means: labels, of a model that draws them; the sampler's plan; then at
+    each step z, the sampler's numbers for choosing positions, the numbers for the values, and the sampler's numbers for
+    what follows.
+    """
+
+    def __init__(self, model: "Model", start: int | Tensor, noise: Noise | torch.Generator, how: Drawing) -> None:
+        self.model, self.how = model, how
+        self.x = _start(model, start)
+        """(n, N): the states."""
+        self.noise = Noise.of(noise, len(self.x)) if isinstance(noise, torch.Generator) else noise
+        if self.noise.rows != len(self.x):
+            raise ValueError(f"noise for {self.noise.rows} rows, but {len(self.x)} samples")
+        self.hidden_at_start = self.x == model.mask_value
+        self.z = None if how.z is None else given_latents(model, how.z, len(self.x))
+        self.labels: Tensor | None = None
+        if isinstance(model.latent, LabelledLatent) and model.latent.given is None and self.z is None:
+            self.labels = model.latent.draw_labels(self.hidden_at_start.all(dim=1), self.noise)
+        self.evaluations = self.sequences = 0
+        self.states: list[Tensor] = []
+
+    @property
+    def hidden(self) -> Tensor:
+        """(n, N): the positions that hold the mask."""
+        return self.x == self.model.mask_value
+
+    def steps(self, times: Tensor) -> Iterator[int]:
+        """T..1 for ``times`` (n, T + 1); before each the time is set and z is drawn, if it is drawn anew."""
+        self._record()
+        keeps = self.how.z is not None or self.how.latent_policy == "fixed"
+        for step in range(times.shape[1] - 1, 0, -1):
+            self.t = times[:, step].to(self.x.device, torch.float32)
+            if self.z is None or not keeps:
+                self.z = self.model.latent.draw(self.x, self.t, self.noise, self.labels)
+            yield step
+            self._record()
+            if self.how.on_step is not None:
+                self.how.on_step(self.evaluations)
+
+    def numbers(self) -> Tensor:
+        """What the values of one step are drawn with; drawn at every step, so that rows do not depend on each other."""
+        return self.how.token_sampler.numbers(self.noise, self.model.positions)
+
+    def logits(self, where: Tensor, rows: Tensor) -> Tensor:
+        """What the network predicts at the positions ``where`` (n, N) of some ``rows``: (M, V)."""
+        z = None if self.z is None else self.z[rows]
+        return self.model.predict(self.x[rows], z, self.t[rows], where[rows])
+
+    def draw(
+        self,
+        where: Tensor,
+        *,
+        numbers: Tensor | None = None,
+        logits: Callable[[Tensor, Tensor], Tensor] | None = None,
+        finish: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
+    ) -> Tensor:
+        """Values drawn for the M positions ``where`` (n, N): (M,).
+
+        They follow the ``logits`` of ``where`` and some rows, by default the network's. ``finish`` turns rows, logits
+        and values of these rows into what takes the values' place.
+        """
+        token_sampler, numbers = self.how.token_sampler, self.numbers() if numbers is None else numbers
+        counts = where.sum(dim=1)
+        asking = counts.nonzero()[:, 0]
+        if len(asking) == 0:
+            return self.x.new_zeros(0)
+        drawn = []
+        # So many rows at a time that their logits fit.
+        for rows in torch.split(asking, max(1, LOGITS_AT_ONCE // (int(counts.max()) * self.model.vocab_size))):
+            predicted = (logits or self.logits)(where, rows)
+            # Random numbers live on the CPU, wherever the model is.
+            uniforms = token_sampler.uniforms(numbers[rows.cpu()], where[rows], self.model.vocab_size)
+            values = token_sampler(predicted, uniforms)
+            drawn.append(values if finish is None else finish(rows, predicted, values))
+        self.evaluations += 1
+        self.sequences += len(asking)
+        return torch.cat(drawn)
+
+    def _record(self) -> None:
+        if self.how.record:
+            self.states.append(self.x[: self.how.record].clone())
+
+    def samples(self) -> Samples:
+        trajectory = torch.stack(self.states) if self.states else None
+        return Samples(self.x, self.evaluations, self.sequences, trajectory)
+
+
+def _start(model: "Model", start: int | Tensor) -> Tensor:
     if isinstance(start, int):
         if start < 1:
             raise UserError(f"the number of samples must be at least 1, not {start}")
@@ -138,12 +187,7 @@ def _start(model: MaskedDiffusion, start: int | Tensor) -> Tensor:
     return start.to(model.device, torch.int64, copy=True)
 
 
-def check_policy(policy: str) -> None:
-    if policy not in get_args(LatentPolicy):
-        raise UserError(f"unknown latent policy {policy!r}; choose from {', '.join(get_args(LatentPolicy))}")
-
-
-def given_latents(model: MaskedDiffusion, z: Tensor, count: int) -> Tensor:
+def given_latents(model: "Model", z: Tensor, count: int) -> Tensor:
     """The z that was given for ``count`` samples, as the prior draws it."""
     dim = model.latent.dim
     if dim == 0:
@@ -151,40 +195,3 @@ def given_latents(model: MaskedDiffusion, z: Tensor, count: int) -> Tensor:
     if z.shape != (count, dim):
         raise UserError(f"latents for {count} samples have the shape ({count}, {dim}), not {tuple(z.shape)}")
     return z.to(model.device, torch.float32)
-
-
-def _predict(
-    model: MaskedDiffusion,
-    predict: Predict,
-    x: Tensor,
-    z: Tensor | None,
-    step: int,
-    plan: RevealPlan,
-    where: Tensor,
-    numbers: tuple[Tensor, Tensor | None],
-    sampler: Sampler,
-    token_sampler: TokenSampler,
-) -> tuple[Tensor, Tensor | None]:
-    """Values drawn for the M positions ``where``, and how uncertain each is, both (M,)."""
-    drawn, uncertainties = [], []
-    t = plan.times[:, step].to(x.device, torch.float32)
-    for rows in _parts(where, model.vocab_size):
-        logits = predict(x, z, t, where, rows)
-        here, asked = x[rows], where[rows]
-        logits = sampler.outcomes(logits, here[asked], step, plan, rows[asked.nonzero()[:, 0]])
-        # Random numbers live on the CPU, wherever the model is.
-        for_values, own = (each if each is None else each[rows.cpu()] for each in numbers)
-        assert for_values is not None
-        values = token_sampler(logits, token_sampler.uniforms(for_values, asked, model.vocab_size))
-        found = Candidates(here, asked, t[rows], logits, values, rows, own, model.mask_value)
-        drawn.append(sampler.settled(model, found, step, plan))
-        uncertainties.append(sampler.uncertainty(logits, drawn[-1]))
-    known = [uncertainty for uncertainty in uncertainties if uncertainty is not None]
-    return torch.cat(drawn), torch.cat(known) if known else None
-
-
-def _parts(where: Tensor, vocab_size: int) -> Iterator[Tensor]:
-    """The rows that ask for something, so many at a time that their logits fit."""
-    counts = where.sum(dim=1)
-    rows = counts.nonzero()[:, 0]
-    yield from torch.split(rows, max(1, LOGITS_AT_ONCE // (int(counts.max()) * vocab_size)))

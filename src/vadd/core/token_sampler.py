@@ -64,15 +64,11 @@ class TokenSampler:
         where = where.cpu()
         if self.precision == "float64":
             return numbers[where]
-        # V numbers for each position are too many to draw for positions that nobody asks for: each row has a generator.
+        # V numbers for each position are too many to draw for positions that are not predicted: each row has a seed.
         counts = where.sum(dim=1).tolist()
         generator = torch.Generator()
-        return torch.cat(
-            [
-                torch.rand(count, vocab_size, generator=generator.manual_seed(seed))
-                for seed, count in zip(numbers.tolist(), counts, strict=True)
-            ]
-        )
+        pairs = zip(numbers.tolist(), counts, strict=True)
+        return torch.cat([torch.rand(n, vocab_size, generator=generator.manual_seed(seed)) for seed, n in pairs])
 
     def __call__(self, logits: Tensor, uniforms: Tensor) -> Tensor:
         """Logits (M, V) and :meth:`uniforms` -> (M,) integers."""

@@ -13,14 +13,15 @@ midpoints of the prior.
 import torch
 from torch import Tensor
 
-from vadd.core.model import MaskedDiffusion
+from vadd.core import MaskedDiffusion, Model
 from vadd.core.samplers import Grid, step_grid
+from vadd.models import Autoregressive
 
 CHUNK = 16384
 
 
 @torch.no_grad()
-def mean_prediction(model: MaskedDiffusion, xt: Tensor, t: float, nodes: int) -> tuple[Tensor, Tensor]:
+def mean_prediction(model: Model, xt: Tensor, t: float, nodes: int) -> tuple[Tensor, Tensor]:
     r"""For states xt (B, 2): the marginals E_z mu (B, 2, V) and the joints E_z mu_1 mu_2 summed over the batch
     (V, V), in float64.
     """
@@ -52,7 +53,7 @@ class ExactDistributions:
     Conditionals are smooth in z and there are 2 V of them, so they get 1/64 of the nodes of the joint.
     """
 
-    def __init__(self, model: MaskedDiffusion, nodes: int = 2**16) -> None:
+    def __init__(self, model: Model, nodes: int = 2**16) -> None:
         if model.positions != 2:
             raise ValueError(f"exact distributions are for two positions, not {model.positions}")
         self.model = model
@@ -61,21 +62,19 @@ class ExactDistributions:
         self._conditionals: dict[float, tuple[Tensor, Tensor]] = {}
 
     @staticmethod
-    def known_for(model: MaskedDiffusion) -> bool:
+    def known_for(model: Model) -> bool:
         """Whether the model's own sampler reveals masked positions, or its likelihood is exact. A label that is drawn
         once and kept is more than a state tells.
         """
         if model.label_shares is not None:
             return False
-        pair = torch.zeros(1, 2, dtype=torch.int64, device=model.device)
-        return model.positions == 2 and (model.samplers is None or model.log_likelihood_in_one_pass(pair) is not None)
+        return model.positions == 2 and type(model) in (MaskedDiffusion, Autoregressive)
 
     def after(self, steps: int, grid: Grid = "uniform") -> Tensor:
         values = torch.arange(self.model.vocab_size, device=self.model.device)
-        with torch.no_grad():
-            at_once = self.model.log_likelihood_in_one_pass(torch.cartesian_prod(values, values))
-        if at_once is not None:
-            return at_once.exp().view(len(values), -1)
+        if isinstance(self.model, Autoregressive):
+            with torch.no_grad():
+                return self.model.log_likelihood(torch.cartesian_prod(values, values)).exp().view(len(values), -1)
         times = step_grid(steps, grid)
         # A position is revealed at step i if it was masked between the times i - 1 and i.
         reveal = -self.model.schedule.alpha(times).diff()

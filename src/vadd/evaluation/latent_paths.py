@@ -5,10 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from vadd.core import MaskedBatch, MaskedDiffusion, Noise, TokenSampler
-from vadd.core.gaussian import DiagonalGaussian
+from vadd.core import Drawing, MaskedBatch, MaskedDiffusion, Model, Noise, TokenSampler
 from vadd.core.randomness import SAMPLING, step_generator
-from vadd.core.sampling import sample
 from vadd.errors import UserError
 from vadd.run.run import Run
 
@@ -17,18 +15,16 @@ JUDGED = 1000
 
 
 @torch.no_grad()
-def posterior_of(model: MaskedDiffusion, x0: Tensor) -> DiagonalGaussian | None:
-    """r(z | x0, everything masked) at t = 1 for examples (n, N), of which positions may be missing (the value V)."""
-    x0 = x0.to(model.device, torch.int64)
-    return model.posterior(MaskedBatch.all_masked(x0, model.mask_value))
-
-
-@torch.no_grad()
-def point_of(model: MaskedDiffusion, x0: Tensor) -> Tensor | None:
+def point_of(model: Model, x0: Tensor) -> Tensor | None:
     """The posterior means of such examples and, where there are codes, the most probable one of each: (n, d)."""
     batch = MaskedBatch.all_masked(x0.to(model.device, torch.int64), model.mask_value)
     known = (batch.x0 != model.mask_value) & model.scored(batch.x0)
-    return model.latent.point(lambda z: model.log_likelihood(batch, z, known), batch)
+
+    def score(z: Tensor | None) -> Tensor:
+        assert isinstance(model, MaskedDiffusion), "codes are for masked models"
+        return model.log_likelihood(batch, z, known)
+
+    return model.latent.point(score, batch)
 
 
 def encode(run: Run, x0: Tensor) -> Tensor:
@@ -46,7 +42,7 @@ def informative_dimensions(run: Run, count: int) -> list[int]:
     """The dimensions of z that say most about held-out examples, by the KL of the recognition model, largest first."""
     if run.model.latent.dim == 0:
         raise UserError(f"{run.directory.path} has no latent: it is a model without one, like MDLM")
-    posterior = posterior_of(run.model, run.data.test[:JUDGED])
+    posterior = run.model.encode(run.data.test[:JUDGED])
     if posterior is None:
         raise UserError(f"{run.directory.path} has codes alone: there is no dimension to move along")
     chosen: list[int] = posterior.kl_to_standard_normal().mean(0).argsort(descending=True)[:count].tolist()
@@ -76,8 +72,7 @@ def decode(run: Run, z: Tensor, *, steps: int, seed: int = 0, token_sampler: Tok
     for part in torch.split(z, run.recipe.network.rows_at_once):
         # Blocks of one row, all with the same generator: every row gets the same random numbers.
         noise = Noise([step_generator(seed, SAMPLING, 0) for _ in part], len(part), block=1)
-        drawn = sample(
-            run.model, len(part), steps, noise, grid=run.sampling.grid, latent=part, token_sampler=token_sampler
-        )
+        how = Drawing(grid=run.sampling.grid, z=part, token_sampler=token_sampler or TokenSampler())
+        drawn = run.model.sample(len(part), steps, noise, how)
         samples.append(drawn.tokens.cpu())
     return torch.cat(samples)

@@ -8,12 +8,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.core.bounds import elbo, k_sample_delbo, step_bound
+from vadd.core import MaskedDiffusion, Model
+from vadd.core.bounds import k_sample_delbo
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latents import Particles, ProposalName
 from vadd.core.randomness import BOUNDS, HEALTH, PILOT, step_generator
@@ -29,9 +31,9 @@ from vadd.evaluation.reports import (
 )
 from vadd.kinds.arrays import Array
 from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer
+from vadd.models import EnergyDiffusion
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
-from vadd.recipe.building import sampler_named
 from vadd.run.limits import check_time
 from vadd.run.run import Run
 
@@ -156,14 +158,18 @@ class _Measurement:
         self.labels = held_out_labels(run, self.x0) if settings.given_label else None
         self.convention = UNKNOWN_LEFT_OUT if self.model.unknowns else None
         self.convention = self.convention if self.model.pad is None else PADS_NOT_SCORED
-        if self.model.proposal_name is not None:
-            self.sampler, self.convention = sampler_named(self.model.proposal_name, self.model), OF_THE_PROPOSAL
+        if isinstance(self.model, EnergyDiffusion):
+            self.sampler, self.convention = self.model.samplers["proposal"], OF_THE_PROPOSAL
         self.log_truth, self.characters = true_log_probability(run, self.x0), character_count(run, self.x0)
         # No optimiser takes memory here, as it does during a training: twice as many sequences at once.
         self.particles = replace(settings.particles, rows_per_call=2 * run.recipe.network.rows_at_once)
 
     def step_bound(self, steps: int) -> NegativeLogLikelihood:
-        bound = partial(step_bound, steps=steps, grid=self.grid, sampler=self.sampler, latent=self.latent)
+        how = {"steps": steps, "grid": self.grid, "sampler": self.sampler, "latent_policy": self.latent}
+
+        def bound(model: Model, **given: Any) -> Tensor:
+            return model.bound(**how, **given)
+
         chosen = self.particles
         if self.settings.choose_proposals and not self.model.latent.exact:
             chosen = tightest(self.run, partial(bound, model=self.model), chosen)
@@ -173,6 +179,8 @@ class _Measurement:
         return replace(found, steps=steps, particles=chosen.count, proposals=proposals, one_latent=one_latent or None)
 
     def delbo(self, particles: int) -> NegativeLogLikelihood:
+        if not isinstance(self.model, MaskedDiffusion):
+            raise UserError("the DELBO is a sum over numbers of masked positions; use the step bound for this model")
         drawn, draws = replace(self.particles, count=particles), self.settings.delbo_draws
         estimate = partial(k_sample_delbo, particles=drawn, draws=draws)
         found = self._over_batches(f"DELBO, K = {particles} ({NOT_A_BOUND})", estimate, valid=False)
@@ -180,7 +188,11 @@ class _Measurement:
 
     def elbo(self) -> NegativeLogLikelihood:
         draws = self.settings.delbo_draws
-        return replace(self._over_batches("ELBO", partial(elbo, draws=draws), valid=True), draws=draws)
+
+        def estimate(model: Model, **given: Any) -> Tensor:
+            return model.elbo(draws=draws, **given)
+
+        return replace(self._over_batches("ELBO", estimate, valid=True), draws=draws)
 
     def _estimated(self, estimate: Callable[..., Tensor], number: int, generator: torch.Generator) -> Tensor:
         """Of one batch; given their labels, of those with the same label at a time."""

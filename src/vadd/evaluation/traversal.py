@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from vadd.evaluation.latent_paths import cross, informative_dimensions, point_of, posterior_of
+from vadd.evaluation.latent_paths import cross, informative_dimensions, point_of
 from vadd.kinds.arrays import Array
 from vadd.run.run import Run
 
@@ -31,7 +31,7 @@ def traverse(
     model = run.model
     x0 = run.data.test[example : example + 1]
     centre = point_of(model, x0)
-    if centre is None or posterior_of(model, x0) is None:
+    if centre is None or model.encode(x0) is None:
         return None
     chosen = informative_dimensions(run, dimensions)
     values = torch.linspace(-span, span, columns).tolist()

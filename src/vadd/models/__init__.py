@@ -1,11 +1,10 @@
-"""The other systems, one file each; they answer to the same calls as core's model."""
+"""The other systems, one file each: siblings of core's masked model."""
 
-from vadd.models.ar import Autoregressive
+from vadd.models.ar import Autoregressive, LeftToRight
 from vadd.models.edlm import EnergyDiffusion, EnergyOfAnother, EnergyWeighted, LearnedEnergy
 from vadd.models.genmd4 import ValueRates, ValueSteps
-from vadd.models.sedd import ScoreEntropy
-from vadd.models.transitions import Analytic, Euler, UniformSteps
-from vadd.models.uniform import UniformDiffusion
+from vadd.models.sedd import Analytic, Euler, ScoreEntropy
+from vadd.models.uniform import UniformDiffusion, UniformSteps
 
 __all__ = [
     "Analytic",
@@ -15,6 +14,7 @@ __all__ = [
     "EnergyWeighted",
     "Euler",
     "LearnedEnergy",
+    "LeftToRight",
     "ScoreEntropy",
     "UniformDiffusion",
     "UniformSteps",

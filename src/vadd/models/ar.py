@@ -2,22 +2,25 @@ r"""Autoregression: the masked model whose positions are revealed one by one, fr
 
 .. math:: \log p(x) = \sum_i \log \mu_i(x_1, \dots, x_{i-1})[x_i]
 
-Where the order is fixed, the network need not be shown a mask: one that reads from left to right sees exactly what is
-known at each step, and all steps are trained, and judged, in one pass. The likelihood is exact.
+Where the order is fixed, the network needs no mask: one that reads from left to right sees exactly what is known at
+each step, and all steps are trained and evaluated in one pass. The likelihood is exact.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Protocol, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vadd.core.latents import Evidence
-from vadd.core.masking import MaskedBatch
-from vadd.core.model import MaskedDiffusion, Predict
-from vadd.core.precision import at_least_single, precise
-from vadd.core.samplers import LeftToRight, Sampler
+from vadd.core.base import Model
+from vadd.core.bounds import exact_sampler
+from vadd.core.latents import Evidence, Particles
+from vadd.core.masking import ExactCount, MaskDraw, MaskedBatch
+from vadd.core.precision import at_least_single, summed_by_row
+from vadd.core.samplers import Grid, Sampler
+from vadd.core.sampling import LatentPolicy, Walk
 from vadd.errors import UserError
 
 
@@ -38,57 +41,87 @@ class CausalNetwork(Protocol):
     def reader(self) -> Reader: ...
 
 
-class Autoregressive(MaskedDiffusion):
-    """A network that reads from left to right, trained and judged by its exact likelihood.
+@dataclass(frozen=True)
+class LeftToRight(Sampler):
+    """One position after the other, from the first to the last."""
+
+    exact: ClassVar[bool] = True
+    uses_grid: ClassVar[bool] = False
+
+    def check(self, positions: int, steps: int) -> None:
+        if steps != positions:
+            raise UserError(
+                f"an autoregressive model takes a step for each position, from left to right: {positions} steps, "
+                f"not {steps}"
+            )
+
+    def default_steps(self, positions: int, wanted: int) -> int:
+        return positions
+
+    def run(self, walk: Walk, steps: int, grid: Grid) -> None:
+        """The n-th position at the n-th step, also where others before it are known: all rows are at one place."""
+        hidden = walk.hidden_at_start
+        # What is known must come first: nothing to its right can be taken into account.
+        if (hidden[:, :-1] & ~hidden[:, 1:]).any():
+            raise UserError(
+                "an autoregressive model goes on from a beginning: it cannot fill positions to the left of known ones; "
+                "a masked model can"
+            )
+        model = cast(Autoregressive, walk.model)
+        reader = cast(CausalNetwork, model.denoiser).reader() if model.cached else None
+        times = model.schedule.time_at(torch.arange(steps + 1, dtype=torch.float64) / steps)
+        for step in walk.steps(times.expand(len(hidden), -1)):
+            position = steps - step
+            where = torch.zeros_like(hidden)
+            where[:, position] = hidden[:, position]
+            if reader is None or not where.any():
+                walk.x[where] = walk.draw(where)
+                continue
+            logits = reader.logits(walk.x, position)
+            walk.x[where] = walk.draw(where, logits=lambda _, rows, read=logits: read[rows])  # type: ignore[misc]
+
+
+class Autoregressive(Model):
+    """A network that reads from left to right, trained and evaluated by its exact likelihood.
 
     The masks of a batch mean nothing to it. ``cached`` says whether sampling keeps what was read; without it every step
     reads everything again, and draws the same.
     """
 
-    samplers: ClassVar[Mapping[str, Sampler]] = {"ancestral": LeftToRight()}
+    samplers: Mapping[str, Sampler] = {"ancestral": LeftToRight()}
+    held_out_draw: ClassVar[MaskDraw] = ExactCount()
     cached: bool = True
 
-    def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
-        everywhere = torch.ones_like(batch.masked)
-        found = self._log_likelihood(batch.x0, everywhere if self.pad is None else self.scored(batch.x0))
-        return Evidence(found, found, torch.zeros_like(found))
-
-    def log_likelihood_in_one_pass(self, x0: Tensor) -> Tensor:
-        """Of the positions that are scored."""
-        return self._log_likelihood(x0, self.scored(x0))
-
-    def _log_likelihood(self, x0: Tensor, where: Tensor) -> Tensor:
-        """sum_{i in where} log mu_i(x_<i)[x_i], (B,)."""
-        logits = at_least_single(self.predict(x0, None, torch.zeros(len(x0), device=x0.device), where))
-        each = -F.cross_entropy(logits, x0[where], reduction="none")
-        each = each if each.requires_grad else precise(each)
-        return each.new_zeros(len(x0)).index_add(0, where.nonzero()[:, 0], each)
-
-    def check_start(self, hidden: Tensor) -> None:
-        """What is known must come first: nothing that is to its right can be taken into account."""
-        broken = (hidden[:, :-1] & ~hidden[:, 1:]).any(dim=1)
-        if broken.any():
-            raise UserError(
-                "an autoregressive model goes on from a beginning: it cannot fill positions to the left of known ones; "
-                "a masked model can"
-            )
-
-    def predictions(self) -> Predict:
-        if not self.cached:
-            return super().predictions()
-        reader = cast(CausalNetwork, self.denoiser).reader()
-
-        def predict(x: Tensor, z: Tensor | None, t: Tensor, where: Tensor, rows: Tensor) -> Tensor:
-            # Rows that know more at the start are read along: all of them are at the same place.
-            position = int(where.any(dim=0).nonzero()[0])
-            if position not in kept:
-                kept.clear()
-                kept[position] = reader.logits(x, position)
-            return kept[position][rows]
-
-        kept: dict[int, Tensor] = {}
-        return predict
-
     @property
-    def remembered_bytes(self) -> int:
+    def cache_bytes(self) -> int:
+        """What sampling keeps of each row."""
         return cast(CausalNetwork, self.denoiser).cache_bytes
+
+    def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
+        return Evidence.without_latent(self.log_likelihood(batch.x0))
+
+    def log_likelihood(self, x0: Tensor) -> Tensor:
+        """sum_i log mu_i(x_<i)[x_i] over the positions that are scored, (B,)."""
+        where = self.scored(x0)
+        logits = at_least_single(self.predict(x0, None, torch.zeros(len(x0), device=x0.device), where))
+        return summed_by_row(-F.cross_entropy(logits, x0[where], reduction="none"), where)
+
+    @torch.no_grad()
+    def bound(
+        self,
+        x0: Tensor,
+        steps: int,
+        particles: Particles | int = 64,
+        generator: torch.Generator | None = None,
+        *,
+        grid: Grid = "uniform",
+        sampler: Sampler | None = None,
+        latent_policy: LatentPolicy = "resample",
+    ) -> Tensor:
+        """The likelihood itself."""
+        exact_sampler(self, sampler, steps)
+        return self.log_likelihood(x0).cpu().double()
+
+    @torch.no_grad()
+    def elbo(self, x0: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
+        return self.log_likelihood(x0).cpu().double()

@@ -3,42 +3,35 @@ r"""EDLM: an energy over whole sequences re-weighs k candidates of a masked mode
 Positions that are revealed together are drawn independently. So at each step k *whole* completions are drawn from the
 masked model, one of them is kept with probabilities in proportion to :math:`w_j`, and what the step reveals is taken
 from it. With :math:`w = p(x) / \prod_i \mu_i(x_t)[x_i]` and k large the completion follows p, the model that the
-energy comes from; with k = 1 this is the masked model's own sampler. In between it is neither: **no bound speaks about
-it**, and bounds of such a model are those of its proposal, the masked model.
+energy comes from; with k = 1 this is the masked model's own sampler. In between it is neither: **no likelihood bound
+exists for it**, and bounds of such a model are those of its proposal, the masked model.
 """
 
-import copy
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, cast
+from functools import partial
+from typing import ClassVar, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vadd.core.base import Model
 from vadd.core.latents import Evidence
 from vadd.core.masking import MaskedBatch
 from vadd.core.model import MaskedDiffusion
-from vadd.core.noise import Noise
 from vadd.core.precision import precise
-from vadd.core.samplers import Ancestral, Candidates, Grid, RevealPlan, Sampler
+from vadd.core.samplers import Ancestral, Grid, Sampler
+from vadd.core.sampling import Walk
 from vadd.core.schedule import Schedule
-from vadd.core.token_sampler import TokenSampler, inverted
+from vadd.core.token_sampler import inverted
 from vadd.errors import UserError
 from vadd.models.ar import Autoregressive
 
 ROWS_AT_ONCE = 256
 """Sequences that an energy is asked about at a time."""
-
-
-class Weighs(Protocol):
-    """A model that can say how much completions weigh."""
-
-    def log_weights(self, x: Tensor, xt: Tensor, t: Tensor, log_proposal: Tensor) -> Tensor:
-        """Of complete sequences x (R, N) drawn in the states xt (R, N) at times t (R,) with ``log_proposal`` (R,)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -57,65 +50,60 @@ class EnergyWeighted(Sampler):
         if not 0 <= self.window <= 1:
             raise UserError(f"the window is a share of the steps, in [0, 1], not {self.window}")
 
-    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
-        return Ancestral().plan(hidden, steps, schedule, grid, noise)
-
-    def weighs(self, step: int, plan: RevealPlan) -> bool:
-        """Whether candidates are drawn at this step."""
-        steps = plan.times.shape[1] - 1
-        return self.candidates > 1 and step > (1 - self.window) * steps
-
-    def to_predict(self, step: int, plan: RevealPlan, hidden: Tensor, noise: Noise) -> Tensor:
-        """Everything that is hidden, in the rows of which something is revealed: energies are of whole sequences."""
-        revealed = plan.step_of == step
-        return hidden & revealed.any(dim=1, keepdim=True) if self.weighs(step, plan) else revealed
-
-    def check_draws(self, token_sampler: TokenSampler) -> None:
-        if not token_sampler.exact:
+    def run(self, walk: Walk, steps: int, grid: Grid) -> None:
+        if not walk.how.token_sampler.exact:
             raise UserError("candidates are weighed by how they were drawn: no temperature, top-k, top-p or float32")
+        plan = Ancestral().plan(walk.hidden_at_start, steps, walk.model.schedule, grid, walk.noise)
+        for step in walk.steps(plan.times):
+            revealed = plan.step_of == step
+            if self.candidates == 1 or step <= (1 - self.window) * steps:
+                walk.x[revealed] = walk.draw(revealed)
+                continue
+            # Everything that is hidden, in the rows of which something is revealed: energies are of whole sequences.
+            where = walk.hidden & revealed.any(dim=1, keepdim=True)
+            numbers = walk.numbers()
+            # For the candidates but the first, and for the choice among them.
+            own = walk.noise.uniform(self.candidates - 1, walk.model.positions + 1)
+            shown = walk.sequences
+            completed = walk.draw(where, numbers=numbers, finish=partial(self._chosen, walk, where, own))
+            walk.sequences += self.candidates * (walk.sequences - shown)
+            # The others stay masked until their step has come.
+            walk.x[revealed] = completed[revealed[where]]
 
-    def shown(self, step: int, plan: RevealPlan) -> int:
-        return 1 + self.candidates if self.weighs(step, plan) else 1
-
-    def numbers(self, step: int, plan: RevealPlan, positions: int, noise: Noise) -> Tensor | None:
-        """For the candidates but the first, and for the choice among them: (n, k - 1, N + 1)."""
-        return noise.uniform(self.candidates - 1, positions + 1) if self.weighs(step, plan) else None
-
-    def settled(self, model: object, found: Candidates, step: int, plan: RevealPlan) -> Tensor:
-        if found.numbers is None:
-            return found.drawn
-        x, where = found.x, found.where
+    def _chosen(
+        self, walk: Walk, where: Tensor, numbers: Tensor, rows: Tensor, logits: Tensor, drawn: Tensor
+    ) -> Tensor:
+        """(M,): of some rows the candidate that is kept, the first being ``drawn``."""
+        x, where, numbers = walk.x[rows], where[rows], numbers[rows.cpu()]
         owners = where.nonzero()[:, 0]
-        log_mu = precise(found.logits).log_softmax(dim=-1)
+        log_mu = precise(logits).log_softmax(dim=-1)
         peaked = log_mu - log_mu.amax(dim=-1, keepdim=True)
-        numbers = found.numbers[:, :, :-1].to(x.device)
-        draws = [found.drawn] + [inverted(peaked, numbers[:, k][where]) for k in range(self.candidates - 1)]
+        on_device = numbers[:, :, :-1].to(x.device)
+        draws = [drawn] + [inverted(peaked, on_device[:, k][where]) for k in range(self.candidates - 1)]
         weights = []
-        for drawn in draws:
-            complete = x.masked_scatter(where, drawn)
-            proposal = log_mu.new_zeros(len(x)).index_add(0, owners, log_mu.gather(1, drawn[:, None])[:, 0])
-            weights.append(_log_weights(cast(Weighs, model), complete, x, found.t, proposal))
+        for candidate in draws:
+            complete = x.masked_scatter(where, candidate)
+            proposal = log_mu.new_zeros(len(x)).index_add(0, owners, log_mu.gather(1, candidate[:, None])[:, 0])
+            weights.append(_log_weights(cast(EnergyDiffusion, walk.model), complete, x, walk.t[rows], proposal))
         cumulative = torch.stack(weights).softmax(dim=0).cumsum(dim=0)
-        level = found.numbers[:, 0, -1].to(cumulative) * cumulative[-1]
+        level = numbers[:, 0, -1].to(cumulative) * cumulative[-1]
         chosen = (cumulative <= level).sum(dim=0).clamp(max=self.candidates - 1)
-        kept = torch.stack(draws).gather(0, chosen[owners][None])[0]
-        # The others stay masked until their step has come.
-        return torch.where((plan.step_of[found.rows] == step)[where], kept, found.mask_value)
+        return torch.stack(draws).gather(0, chosen[owners][None])[0]
 
 
-def _log_weights(model: Weighs, x: Tensor, xt: Tensor, t: Tensor, proposal: Tensor) -> Tensor:
+def _log_weights(model: "EnergyDiffusion", x: Tensor, xt: Tensor, t: Tensor, proposal: Tensor) -> Tensor:
     parts = (torch.split(tensor, ROWS_AT_ONCE) for tensor in (x, xt, t, proposal))
     return torch.cat([model.log_weights(*part) for part in zip(*parts, strict=True)])
 
 
 class EnergyDiffusion(MaskedDiffusion):
-    """A masked model whose candidates are weighed; its sampler is not exact, and its bounds are the proposal's."""
+    """A masked model whose candidates are weighed. Its sampler is not exact: bounds are of the sampler ``proposal``."""
 
-    samplers: ClassVar[Mapping[str, Sampler]] = {"ancestral": EnergyWeighted(), "proposal": Ancestral()}
-    proposal_name: ClassVar[str | None] = "proposal"
+    samplers: Mapping[str, Sampler] = {"ancestral": EnergyWeighted(), "proposal": Ancestral()}
 
     @abstractmethod
-    def log_weights(self, x: Tensor, xt: Tensor, t: Tensor, log_proposal: Tensor) -> Tensor: ...
+    def log_weights(self, x: Tensor, xt: Tensor, t: Tensor, log_proposal: Tensor) -> Tensor:
+        """Of complete sequences x (R, N) drawn in the states xt (R, N) at times t (R,) with ``log_proposal`` (R,)."""
 
 
 class EnergyOfAnother(EnergyDiffusion):
@@ -127,9 +115,9 @@ class EnergyOfAnother(EnergyDiffusion):
     other: Autoregressive
 
     @classmethod
-    def of(cls, model: MaskedDiffusion, other: MaskedDiffusion, sampler: EnergyWeighted) -> "EnergyOfAnother":
-        if model.samplers is not None:
-            raise UserError("energies re-weigh masked models, and this is none")
+    def of(cls, model: Model, other: Model, sampler: EnergyWeighted) -> "EnergyOfAnother":
+        if type(model) is not MaskedDiffusion:
+            raise UserError("energies weigh the candidates of masked models, and this model is another")
         if not isinstance(other, Autoregressive):
             raise UserError("an energy comes from an autoregressive run: one of model=ar")
         if (model.positions, model.vocab_size) != (other.positions, other.vocab_size):
@@ -145,18 +133,12 @@ class EnergyOfAnother(EnergyDiffusion):
             sizes=model.sizes,
             unknowns=model.unknowns,
         )
-        made.other = cast(Autoregressive, other.scoring_pads())  # whole sequences are weighed
-        made.samplers = {**cls.samplers, "ancestral": sampler}  # type: ignore[misc]  # of this model alone
+        made.other = other.scoring_pads()  # whole sequences are weighed
+        made.samplers = {**cls.samplers, "ancestral": sampler}
         return made
 
     def log_weights(self, x: Tensor, xt: Tensor, t: Tensor, log_proposal: Tensor) -> Tensor:
-        return precise(self.other.log_likelihood_in_one_pass(x)) - log_proposal
-
-    def with_prior(self, prior: object) -> "EnergyOfAnother":
-        """The same energy, with z drawn from another prior."""
-        made = copy.copy(self)
-        made._modules = {**self._modules, "latent": MaskedDiffusion.with_prior(self, prior).latent}  # type: ignore[arg-type]
-        return made
+        return precise(self.other.log_likelihood(x)) - log_proposal
 
 
 class LearnedEnergy(EnergyDiffusion):
@@ -176,8 +158,8 @@ class LearnedEnergy(EnergyDiffusion):
         """Of complete sequences (B, N), given the states that they complete: (B,). The network has the form of a
         recognition model; its means add up to the energy.
         """
-        found: Tensor = self.energy(x, xt, t)[0].sum(dim=-1)
-        return found
+        energies: Tensor = self.energy(x, xt, t)[0].sum(dim=-1)
+        return energies
 
     def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
         """log P(data | x0) + log P(not data | a completion), for each example."""
@@ -187,7 +169,6 @@ class LearnedEnergy(EnergyDiffusion):
             drawn = inverted(logits - logits.amax(-1, keepdim=True), batch.uniform(generator)[where])
         completed = batch.xt.masked_scatter(where, drawn)
         real, made = (self.energies(x, batch.xt, batch.t) for x in (batch.x0, completed))
-        told = F.logsigmoid(-real) + F.logsigmoid(made)
-        # Where nothing is masked both are the same sequence: there is nothing to tell, and log 1/2 twice is the best.
-        told = torch.where(where.any(dim=1), told, -2 * math.log(2))
-        return Evidence(told, told, torch.zeros_like(told))
+        log_right = F.logsigmoid(-real) + F.logsigmoid(made)
+        # Where nothing is masked both are the same sequence, and log 1/2 twice is the best.
+        return Evidence.without_latent(torch.where(where.any(dim=1), log_right, -2 * math.log(2)))

@@ -27,12 +27,10 @@ from torch import Tensor, nn
 
 from vadd.core.latents import Evidence
 from vadd.core.masking import MaskDraw, MaskedBatch, StratifiedTimes
-from vadd.core.model import MaskedDiffusion
-from vadd.core.noise import Noise
-from vadd.core.precision import at_least_single, precise
-from vadd.core.samplers import Grid, RevealPlan, Sampler, on_the_grid
+from vadd.core.precision import at_least_single, precise, summed_by_row
+from vadd.core.samplers import Sampler
 from vadd.core.schedule import Schedule
-from vadd.models.transitions import TransitionSampler
+from vadd.models.transitions import TransitionModel, TransitionSampler
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,15 +39,11 @@ class ValueSteps(TransitionSampler):
 
     rates: Tensor
 
-    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
-        on_grid = on_the_grid(hidden, steps, schedule, grid)
-        rho = schedule.reveal_probability(on_grid.times[:, 1:], on_grid.times[:, :-1]).nan_to_num(nan=0.0)
-        # Beside each step the probability to stay masked at rate 1, in the place of what is left: nobody else asks.
-        return replace(on_grid, left=torch.cat([torch.zeros(len(hidden), 1, dtype=torch.float64), 1 - rho], dim=1))
+    def step_rates(self, schedule: Schedule, t: Tensor, s: Tensor) -> Tensor:
+        return schedule.reveal_probability(t, s)
 
-    def outcomes(self, logits: Tensor, now: Tensor, step: int, plan: RevealPlan, owners: Tensor) -> Tensor:
-        """Log-probabilities of the V values, and of the mask: (M, V + 1)."""
-        return value_transition(precise(logits), plan.left[owners.cpu(), step].to(logits.device), self.rates)
+    def transition(self, logits: Tensor, rate: Tensor, *, last: bool) -> Tensor:
+        return value_transition(precise(logits), 1 - rate, self.rates)
 
 
 def value_transition(logits: Tensor, stay: Tensor, rates: Tensor) -> Tensor:
@@ -62,11 +56,10 @@ def value_transition(logits: Tensor, stay: Tensor, rates: Tensor) -> Tensor:
     return torch.cat([revealed, (log_mu + log_stay).logsumexp(dim=-1, keepdim=True)], dim=-1)
 
 
-class ValueRates(MaskedDiffusion):
+class ValueRates(TransitionModel):
     """A masked model, without a latent, whose values have mask schedules of their own."""
 
     held_out_draw: ClassVar[MaskDraw] = StratifiedTimes()
-    counts_masks: ClassVar[bool] = False
 
     def __init__(self, denoiser: nn.Module, schedule: Schedule, pad: int | None = None) -> None:
         super().__init__(denoiser, schedule, pad=pad)
@@ -106,7 +99,7 @@ class ValueRates(MaskedDiffusion):
             bound = self.integrand(self.noised(batch, generator))
         else:
             bound = self.leave_one_out(*(self.noised(batch, generator) for _ in range(2)))
-        return Evidence(bound, bound, torch.zeros_like(bound))
+        return Evidence.without_latent(bound)
 
     def leave_one_out(self, first: MaskedBatch, second: MaskedBatch) -> Tensor:
         """The mean of the two integrands (B,), with a gradient whose mean is that of their expectation."""
@@ -121,7 +114,8 @@ class ValueRates(MaskedDiffusion):
         log_mu = at_least_single(self.predict(batch.xt, None, batch.t, where)).log_softmax(dim=-1)
         x0, rates = batch.x0[where], self.rates.to(log_mu)
         truth = log_mu.gather(1, x0[:, None])[:, 0]
-        return batch.masking.weight * self._summed(rates[x0] * (truth + 1) - log_mu.exp() @ rates, where)
+        each = rates[x0] * (truth + 1) - log_mu.exp() @ rates
+        return batch.masking.weight * each.new_zeros(len(where)).index_add(0, where.nonzero()[:, 0], each)
 
     def step_score(self, batch: MaskedBatch, before: Tensor, z: Tensor | None, xs: Tensor | None) -> Tensor:
         """What the step from t to ``before`` (B,) adds to the bound, averaged over what the true process reveals:
@@ -132,13 +126,9 @@ class ValueRates(MaskedDiffusion):
         logits = precise(self.predict(batch.xt, z, batch.t, where))
         stay = (1 - self.schedule.reveal_probability(precise(batch.t), precise(before)))[owners]
         rates = precise(self.rates)
-        found = value_transition(logits, stay, rates)
+        law = value_transition(logits, stay, rates)
         log_stayed = rates[x0] * stay.log()
         rho = -torch.expm1(log_stayed)
-        revealed = found.gather(1, x0[:, None])[:, 0] - rho.log()
-        stayed = torch.where(rho < 1, found[:, -1] - log_stayed, 0.0)
-        return self._summed(rho * revealed + (1 - rho) * stayed, where)[None]
-
-    def _summed(self, each: Tensor, where: Tensor) -> Tensor:
-        """By example, (B,)."""
-        return each.new_zeros(len(where)).index_add(0, where.nonzero()[:, 0], each)
+        revealed = law.gather(1, x0[:, None])[:, 0] - rho.log()
+        stayed = torch.where(rho < 1, law[:, -1] - log_stayed, 0.0)
+        return summed_by_row(rho * revealed + (1 - rho) * stayed, where)[None]

@@ -13,23 +13,70 @@ at most :math:`\log \mu`. It is a bound of the likelihood of the sampler with ma
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from vadd.core.masking import MaskedBatch
-from vadd.core.model import MaskedDiffusion
-from vadd.core.precision import at_least_single, precise
+from vadd.core.bounds import mask_integral, with_defaults
+from vadd.core.latents import Evidence
+from vadd.core.masking import ExactCount, MaskDraw, MaskedBatch
+from vadd.core.precision import at_least_single, precise, summed_by_row
 from vadd.core.samplers import Sampler
-from vadd.models.transitions import Analytic, Euler, transition
+from vadd.core.schedule import Schedule
+from vadd.models.transitions import TransitionModel, TransitionSampler
+
+MOST_REVEALED = 1 - 1e-6
+"""The probability of being revealed stays below 1 but at the last step, so that no state is impossible."""
 
 
-class ScoreEntropy(MaskedDiffusion):
+def transition(log_scores: Tensor, rate: Tensor, *, last: bool) -> Tensor:
+    """(M, V) and (M,) -> log-probabilities of becoming each value or staying masked, (M, V + 1)."""
+    values = log_scores.log_softmax(dim=-1)
+    total = log_scores.logsumexp(dim=-1).exp()
+    revealed = torch.ones_like(total) if last else (rate.to(total) * total).clamp(max=MOST_REVEALED)
+    return torch.cat([values + revealed.log()[:, None], (1 - revealed).log()[:, None]], dim=-1)
+
+
+class ScoreSampler(TransitionSampler):
+    """Reveals a masked position with probability r sum_v c_v as the value v, in proportion to c_v; else it stays."""
+
+    @abstractmethod
+    def step_rates(self, schedule: Schedule, t: Tensor, s: Tensor) -> Tensor:
+        """r for steps from t to s."""
+
+    def transition(self, logits: Tensor, rate: Tensor, *, last: bool) -> Tensor:
+        return transition(precise(logits), rate, last=last)
+
+
+@dataclass(frozen=True)
+class Analytic(ScoreSampler):
+    """The exact step of the reverse process with constant scores (Tweedie): r = rho, the probability with which the
+    true process reveals. With scores that sum to one it is :class:`~vadd.core.samplers.Ancestral`.
+    """
+
+    def step_rates(self, schedule: Schedule, t: Tensor, s: Tensor) -> Tensor:
+        return schedule.reveal_probability(t, s)
+
+
+@dataclass(frozen=True)
+class Euler(ScoreSampler):
+    """The rate at t times the length of the step: r = w(t) (t - s). Under the linear schedule that is rho as well."""
+
+    exact: ClassVar[bool] = False
+
+    def step_rates(self, schedule: Schedule, t: Tensor, s: Tensor) -> Tensor:
+        return schedule.weight(t) * (t - s)
+
+
+class ScoreEntropy(TransitionModel):
     """A network of log-scores log V c (M, V), trained by score entropy; without a latent."""
 
-    samplers: ClassVar[Mapping[str, Sampler]] = {"ancestral": Analytic(), "euler": Euler()}
+    samplers: Mapping[str, Sampler] = {"ancestral": Analytic(), "euler": Euler()}
+    held_out_draw: ClassVar[MaskDraw] = ExactCount()
 
     def predict(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         """log c, (M, V)."""
@@ -41,12 +88,22 @@ class ScoreEntropy(MaskedDiffusion):
         owners = where.nonzero()[:, 0]
         return ratio[owners, None] * self.predict(xt, None, t, where).exp()
 
-    def log_likelihood(self, batch: MaskedBatch, z: Tensor | None, where: Tensor) -> Tensor:
-        """sum_{i in where} log c_i[x0_i] - sum_v c_v + 1: (1, B)."""
-        log_scores = at_least_single(self.predict(batch.xt, z, batch.t, where))
+    def score_entropy(self, batch: MaskedBatch, where: Tensor) -> Tensor:
+        """sum_{i in where} log c_i[x0_i] - sum_v c_v + 1: (B,)."""
+        log_scores = at_least_single(self.predict(batch.xt, None, batch.t, where))
         truth = log_scores.gather(1, batch.x0[where][:, None])[:, 0]
-        each = truth - log_scores.logsumexp(dim=-1).exp() + 1
-        return self._summed(each, where)[None]
+        return summed_by_row(truth - log_scores.logsumexp(dim=-1).exp() + 1, where)
+
+    def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
+        where = batch.masked if self.pad is None else batch.masked & self.scored(batch.x0)
+        # At t = 0, where nothing is masked, w(t) is infinite: a product would be no number.
+        weight = torch.where(where.any(dim=1).to(batch.t.device), batch.masking.weight, 0.0)
+        return Evidence.without_latent(weight * self.score_entropy(batch, where))
+
+    @torch.no_grad()
+    def elbo(self, x0: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
+        _, generator = with_defaults(1, generator)
+        return mask_integral(self, x0, draws, generator, self.score_entropy)
 
     def step_score(self, batch: MaskedBatch, before: Tensor, z: Tensor | None, xs: Tensor | None) -> Tensor:
         """What the step from t to ``before`` (B,) of the analytic sampler adds to the bound, averaged over what the
@@ -56,12 +113,8 @@ class ScoreEntropy(MaskedDiffusion):
         owners = where.nonzero()[:, 0]
         log_scores = precise(self.predict(batch.xt, z, batch.t, where))
         rho = self.schedule.reveal_probability(precise(batch.t), precise(before))[owners]
-        last = bool((before == 0).all())
-        found = transition(log_scores, rho, last=last)
-        revealed = found.gather(1, batch.x0[where][:, None])[:, 0] - rho.log()
-        stayed = torch.where(rho < 1, found[:, -1] - (1 - rho).clamp(min=1e-300).log(), 0.0)
-        return self._summed(rho * revealed + torch.where(rho < 1, (1 - rho) * stayed, 0.0), where)[None]
-
-    def _summed(self, each: Tensor, where: Tensor) -> Tensor:
-        each = each if each.requires_grad else precise(each)
-        return each.new_zeros(len(where)).index_add(0, where.nonzero()[:, 0], each)
+        law = transition(log_scores, rho, last=bool((before == 0).all()))
+        revealed = law.gather(1, batch.x0[where][:, None])[:, 0] - rho.log()
+        stayed = torch.where(rho < 1, law[:, -1] - (1 - rho).clamp(min=1e-300).log(), 0.0)
+        each = rho * revealed + torch.where(rho < 1, (1 - rho) * stayed, 0.0)
+        return summed_by_row(each, where)[None]

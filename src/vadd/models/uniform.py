@@ -3,17 +3,14 @@ r"""Uniform noise instead of a mask: the other transition kernel.
 Going forward a position keeps its value with probability :math:`\alpha(t)` and else takes any of the V values. Nothing
 shows which positions are noise, so the denoiser is asked about all of them at every step, must see t, and can correct
 what it got wrong. The sampler draws :math:`x_s` from the posterior of the forward process with the denoiser's
-:math:`\mu` in the place of x0 (:func:`~vadd.models.transitions.uniform_step`), and its bound is
-
-.. math:: \log p_T(x_0) \ge E \sum_{i=1}^T \log E_{z \sim p} \prod_j
-          \frac{p_j(x_{s,j} \mid x_t, z)}{q(x_{s,j} \mid x_{t,j}, x_{0,j})}.
+:math:`\mu` in the place of x0 (:func:`uniform_step`); its bound is that of :mod:`vadd.models.transitions`.
 
 Without a latent each step costs the Kullback-Leibler divergence of the two posteriors, in closed form. With one,
 training maximises the same with that divergence inside the exponent: by Jensen's inequality no more than the bound.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -22,33 +19,67 @@ from torch import Tensor
 from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.latents import Evidence
 from vadd.core.masking import MaskDraw, MaskedBatch, StepTimes
-from vadd.core.model import MaskedDiffusion
-from vadd.core.noise import Noise
-from vadd.core.precision import precise
-from vadd.core.samplers import Sampler
+from vadd.core.precision import precise, summed_by_row
+from vadd.core.samplers import Grid, Sampler, step_grid
+from vadd.core.sampling import Walk
 from vadd.errors import UserError
-from vadd.models.transitions import UniformSteps, uniform_step
+from vadd.models.transitions import TransitionModel, check_values_alone
 
 
-class UniformDiffusion(MaskedDiffusion):
+@dataclass(frozen=True)
+class UniformSteps(Sampler):
+    """Draws x_s given x_t at every position that was not given at the start."""
+
+    exact: ClassVar[bool] = True
+
+    def run(self, walk: Walk, steps: int, grid: Grid) -> None:
+        check_values_alone(walk)
+        # All of the noise is there at the start, however many positions are known: times run from 1 to 0.
+        times = step_grid(steps, grid)
+        alpha = 1 - walk.model.schedule.masked_fraction(times)
+        where = walk.hidden_at_start
+        values = (walk.noise.uniform(walk.model.positions) * walk.model.vocab_size).long().to(walk.x.device)
+        walk.x = torch.where(where, values, walk.x)
+        for step in walk.steps(times.expand(len(walk.x), -1)):
+            alpha_t, alpha_s = alpha[step], alpha[step - 1]
+
+            def law(where: Tensor, rows: Tensor, alpha_t: Tensor = alpha_t, alpha_s: Tensor = alpha_s) -> Tensor:
+                probabilities = precise(walk.logits(where, rows)).softmax(-1)
+                each = (time.to(probabilities.device).expand(len(probabilities)) for time in (alpha_t, alpha_s))
+                return uniform_step(probabilities, walk.x[rows][where[rows]], *each).log()
+
+            walk.x[where] = walk.draw(where, logits=law)
+
+
+def uniform_step(probabilities: Tensor, xt: Tensor, alpha_t: Tensor, alpha_s: Tensor) -> Tensor:
+    r"""q(x_s | x_t, x0) with x0 drawn from ``probabilities`` (M, V), (M, V), for uniform noise:
+
+    .. math:: p(x_s = v \mid x_t = y) = \frac{[\alpha_{t|s} 1_{v=y} + (1 - \alpha_{t|s})/V]\,
+              [\alpha_s \mu_v + (1 - \alpha_s)/V]}{\alpha_t \mu_y + (1 - \alpha_t)/V}, \qquad
+              \alpha_{t|s} = \alpha_t / \alpha_s.
+
+    With mu = 1 at x0 it is the posterior of the forward process.
+    """
+    values = probabilities.shape[1]
+    alpha_t, alpha_s = alpha_t[:, None], alpha_s[:, None]
+    kept = alpha_t / alpha_s
+    stays = torch.zeros_like(probabilities).scatter_(1, xt[:, None], 1.0)
+    likelihood = kept * stays + (1 - kept) / values
+    prior = alpha_s * probabilities + (1 - alpha_s) / values
+    joint = likelihood * prior
+    return joint / joint.sum(dim=-1, keepdim=True)
+
+
+class UniformDiffusion(TransitionModel):
     """A denoiser of uniform noise, with a latent or without one (UDLM, D3PM-uniform)."""
 
-    samplers: ClassVar[Mapping[str, Sampler]] = {"ancestral": UniformSteps()}
-    shows_mask: ClassVar[bool] = False
-    counts_masks: ClassVar[bool] = False
+    samplers: Mapping[str, Sampler] = {"ancestral": UniformSteps()}
     held_out_draw: ClassVar[MaskDraw] = StepTimes()
 
     def noised(self, batch: MaskedBatch, generator: torch.Generator) -> MaskedBatch:
         """The same batch with any of the values where it has the mask."""
         values = (batch.uniform(generator) * self.vocab_size).long()
         return replace(batch, xt=torch.where(batch.masked, values, batch.x0))
-
-    def begun(self, x: Tensor, hidden: Tensor, noise: Noise) -> Tensor:
-        values = (noise.uniform(self.positions) * self.vocab_size).long().to(x.device)
-        return torch.where(hidden, values, x)
-
-    def unfinished(self, x: Tensor, hidden_at_start: Tensor) -> Tensor:
-        return hidden_at_start
 
     def posterior(self, batch: MaskedBatch) -> DiagonalGaussian | None:
         return self.latent.posterior(self.noised(batch, torch.Generator().manual_seed(0)))
@@ -89,8 +120,7 @@ class UniformDiffusion(MaskedDiffusion):
             each = (theirs * ratio).sum(dim=-1)
         else:
             each = ratio.gather(1, xs[scored].repeat(particles)[:, None])[:, 0]
-        rows = everywhere.nonzero()[:, 0]
-        return each.new_zeros(particles * size).index_add(0, rows, each).view(particles, size)
+        return summed_by_row(each, everywhere).view(particles, size)
 
     def step_before(self, batch: MaskedBatch, before: Tensor, generator: torch.Generator) -> Tensor:
         """x_s (B, N) drawn from q(x_s | x_t, x0), for steps from t to ``before``."""

@@ -13,7 +13,7 @@ from vadd.networks.transformer_blocks import Past, TransformerBody, TransformerS
 
 class CausalTransformer(nn.Module):
     """(x) -> logits at the positions asked for, each from the positions before it; see
-    :class:`vadd.core.model.Denoiser`. What stands at a position or to its right does not matter and may be the mask.
+    :class:`vadd.core.Denoiser`. What stands at a position or to its right does not matter and may be the mask.
 
     It starts as :class:`~vadd.networks.transformer.TransformerDenoiser` does or, ``short``, as
     :class:`~vadd.networks.short_transformer.ShortTransformerDenoiser`.

@@ -30,7 +30,7 @@ def mean_and_log_std(out: Tensor, low: float = -8.0, high: float = 3.0) -> tuple
 
 
 class DenoiserBase(nn.Module):
-    """(xt, z, t, where) -> logits (M, V) at the M true entries of ``where``; see :class:`vadd.core.model.Denoiser`.
+    """(xt, z, t, where) -> logits (M, V) at the M true entries of ``where``; see :class:`vadd.core.Denoiser`.
 
     ``latent_dim=None`` is the MDLM denoiser. A denoiser with a latent can start from the weights of one without, see
     :mod:`vadd.networks.warm_start`.

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
-from vadd.core import MaskedBatch, MaskedDiffusion, Noise
+from vadd.core import MaskedBatch, Model, Noise
 from vadd.kinds import Kind
 from vadd.networks.attention import attention_kernel
 from vadd.recipe import Recipe
@@ -38,12 +38,12 @@ class TrainingCost:
     """Bytes that the backward pass needs of the forward pass, in float32."""
 
 
-def model_on_meta(recipe: Recipe, format: Kind) -> MaskedDiffusion:
+def model_on_meta(recipe: Recipe, format: Kind) -> Model:
     with META:
         return build_model(recipe, format)
 
 
-def training_cost(model: MaskedDiffusion, recipe: Recipe, most_examples: int = EXAMPLES) -> TrainingCost:
+def training_cost(model: Model, recipe: Recipe, most_examples: int = EXAMPLES) -> TrainingCost:
     """Of a model on the meta device."""
     examples = min(most_examples, recipe.training.batch)
     generator = torch.Generator().manual_seed(0)
@@ -57,7 +57,7 @@ def training_cost(model: MaskedDiffusion, recipe: Recipe, most_examples: int = E
     return TrainingCost(counter.get_total_flops() / examples, sum(remembered.values()) / examples)
 
 
-def sampling_flops(model: MaskedDiffusion) -> int:
+def sampling_flops(model: Model) -> int:
     """One evaluation of the denoiser for one sample, with the logits of all positions.
 
     Gradients stay on: without them the counter fails at modules that return a part of their parameters.

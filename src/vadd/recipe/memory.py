@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import torch
 
-from vadd.core import MaskedDiffusion
+from vadd.core import Model
 from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.parallel import Processes
@@ -110,7 +110,7 @@ def drawn_bytes(recipe: Recipe, format: Kind) -> int:
     return recipe.training.batch * (9 * format.positions + FLOAT32 * latent)
 
 
-def held_bytes(model: MaskedDiffusion, recipe: Recipe, processes: Processes, remembered: float) -> int:
+def held_bytes(model: Model, recipe: Recipe, processes: Processes, remembered: float) -> int:
     """Bytes on one device that a training takes at least, where its activations take so many in float32.
 
     Gradients come when activations go: of the two only the larger counts. Compiled networks may keep half.
@@ -123,7 +123,7 @@ def held_bytes(model: MaskedDiffusion, recipe: Recipe, processes: Processes, rem
     return memory.total - min(memory.gradients, memory.activations)
 
 
-def _counted(recipe: Recipe, format: Kind) -> MaskedDiffusion | None:
+def _counted(recipe: Recipe, format: Kind) -> Model | None:
     """The model on the meta device; None where its tensors have more numbers than can be counted."""
     try:
         return model_on_meta(recipe, format)

@@ -13,6 +13,7 @@ from pydantic import AfterValidator
 from torch import nn
 
 from vadd.core import LabelledLatent, MaskedDiffusion, NoLatent
+from vadd.core import Model as BuiltModel
 from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.models import Autoregressive, LearnedEnergy, ScoreEntropy, UniformDiffusion, ValueRates
@@ -21,10 +22,10 @@ from vadd.networks import NETWORKS, CustomNetworks, ResidualDenoiser
 if TYPE_CHECKING:
     from vadd.recipe.recipe import Recipe
 
-Builder = Callable[["Recipe", Kind], MaskedDiffusion]
+Builder = Callable[["Recipe", Kind], BuiltModel]
 
 
-def build_model(recipe: "Recipe", format: Kind, own: CustomNetworks | None = None) -> MaskedDiffusion:
+def build_model(recipe: "Recipe", format: Kind, own: CustomNetworks | None = None) -> BuiltModel:
     """The untrained model for examples of this ``format``, initialised from the recipe's seed without touching the
     global generator. It does not score the pad of the format. Custom networks are copied as they are.
     """
@@ -41,7 +42,7 @@ def build_model(recipe: "Recipe", format: Kind, own: CustomNetworks | None = Non
         return entry.build(recipe, format)
 
 
-def masked_diffusion(recipe: "Recipe", format: Kind) -> MaskedDiffusion:
+def masked_diffusion(recipe: "Recipe", format: Kind) -> BuiltModel:
     """With a latent, VADD; without, MDLM. Labels are read after z."""
     labels = len(format.labels or ())
     width, dim = 0, 0
@@ -59,7 +60,7 @@ def _assembled(
     denoiser: nn.Module,
     recognizer: nn.Module | None,
     labels: tuple[str, ...] | None = None,
-) -> MaskedDiffusion:
+) -> BuiltModel:
     latent = recipe.latent.build(recognizer, format.shape, format.vocab_size) if recipe.has_latent else NoLatent()
     if labels is not None:
         # A z of each position says what is there and nothing of the whole: its recognition model needs no label.
@@ -71,19 +72,19 @@ def _assembled(
     return kind(denoiser, recipe.diffusion.build_schedule(), latent, **about)  # type: ignore[arg-type]
 
 
-def _score_entropy(recipe: "Recipe", format: Kind) -> MaskedDiffusion:
+def _score_entropy(recipe: "Recipe", format: Kind) -> BuiltModel:
     denoiser = recipe.network.build_denoiser(format, None)
     if isinstance(denoiser, ResidualDenoiser):
         denoiser.differences_only = False
     return ScoreEntropy(denoiser, recipe.diffusion.build_schedule(), pad=format.pad)
 
 
-def _value_rates(recipe: "Recipe", format: Kind) -> MaskedDiffusion:
+def _value_rates(recipe: "Recipe", format: Kind) -> BuiltModel:
     denoiser = recipe.network.build_denoiser(format, None)
     return ValueRates(denoiser, recipe.diffusion.build_schedule(), pad=format.pad)
 
 
-def _learned_energy(recipe: "Recipe", format: Kind) -> MaskedDiffusion:
+def _learned_energy(recipe: "Recipe", format: Kind) -> BuiltModel:
     """The energy is a network like the recognition model: it reads x0 and xt, and writes one number."""
     denoiser = recipe.network.build_denoiser(format, None)
     numbers = format.positions if recipe.network.divides_latent else 1
@@ -91,7 +92,7 @@ def _learned_energy(recipe: "Recipe", format: Kind) -> MaskedDiffusion:
     return LearnedEnergy(denoiser, recipe.diffusion.build_schedule(), energy, format.pad)
 
 
-def _autoregressive(recipe: "Recipe", format: Kind) -> MaskedDiffusion:
+def _autoregressive(recipe: "Recipe", format: Kind) -> BuiltModel:
     return Autoregressive(recipe.network.build_causal(format), recipe.diffusion.build_schedule(), pad=format.pad)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from vadd.core import MaskedDiffusion
+from vadd.core import Model
 from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.parallel import default_device
@@ -134,16 +134,14 @@ def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, fo
     )
 
 
-def count_parameters(model: MaskedDiffusion) -> Parameters:
+def count_parameters(model: Model) -> Parameters:
     assert isinstance(model.denoiser, nn.Module)
     denoiser = _count(model.denoiser.parameters())
     recognition = _count(model.parameters()) - denoiser  # or whatever else learns
     return Parameters(denoiser, recognition, denoiser + recognition)
 
 
-def training_memory(
-    model: MaskedDiffusion, activations: int, devices: int, layout: Layout, precision: Precision
-) -> Memory:
+def training_memory(model: Model, activations: int, devices: int, layout: Layout, precision: Precision) -> Memory:
     """``activations`` are those of one device in float32."""
     total = _count(model.parameters())
     share = -(-total // devices) if layout == "full sharding" else total
@@ -162,7 +160,7 @@ def training_memory(
     )
 
 
-def _gathered(model: MaskedDiffusion) -> int:
+def _gathered(model: Model) -> int:
     """Numbers that full sharding holds whole for a moment; blocks are the members of lists, as in training."""
     lists = (module for module in model.modules() if isinstance(module, nn.ModuleList))
     blocks = [_count(block.parameters()) for members in lists for block in members]

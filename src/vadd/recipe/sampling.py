@@ -1,10 +1,11 @@
 """Section ``sampling``: how a run is sampled by default. What the model learns does not depend on it."""
 
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 from pydantic import Field
 
-from vadd.core import Ancestral, EntropyBounded, FirstHitting, MaskedDiffusion, Ordered, Parallel, Remask, Sampler
+from vadd.core import MaskedDiffusion, Model, Sampler
 from vadd.errors import UserError
 from vadd.settings import Section
 from vadd.words import suggestion
@@ -26,17 +27,7 @@ SamplerName = Literal[
     "euler",
     "proposal",
 ]
-SAMPLERS: dict[str, Sampler] = {
-    "ancestral": Ancestral(),
-    "parallel": Parallel(),
-    "first-hitting": FirstHitting(),
-    "confidence": Ordered("confidence"),
-    "margin": Ordered("margin"),
-    "entropy": Ordered("entropy"),
-    "entropy-bounded": EntropyBounded(),
-    "remask": Remask("capped"),
-    "remask-rescaled": Remask("rescaled"),
-}
+SAMPLERS: Mapping[str, Sampler] = MaskedDiffusion.samplers
 """Those of masked models, with their default settings."""
 
 
@@ -58,9 +49,9 @@ class Sampling(Section):
     )
 
 
-def sampler_named(name: str, model: MaskedDiffusion) -> Sampler:
+def sampler_named(name: str, model: Model) -> Sampler:
     """Of those that the ``model`` has."""
-    own = SAMPLERS if model.samplers is None else model.samplers
+    own = model.samplers
     if name not in own:
         what = "this model does not have the sampler" if name in get_args(SamplerName) else "unknown sampler"
         raise UserError(f"{what} {name!r}{suggestion(name, own)}; choose from {', '.join(own)}")

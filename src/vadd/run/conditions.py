@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.core import MaskedDiffusion, Noise
+from vadd.core import Model, Noise
 from vadd.core.noise import BLOCK
 from vadd.core.randomness import CONDITIONS, step_generator
 from vadd.core.token_sampler import inverted
@@ -25,7 +25,7 @@ ATTEMPTS = 500
 """Rounds of rejection before conditions are called too rare."""
 
 
-def conditioned_starts(model: MaskedDiffusion, n: int, shares: Mapping[int, Array], options: SamplingOptions) -> Tensor:
+def conditioned_starts(model: Model, n: int, shares: Mapping[int, Array], options: SamplingOptions) -> Tensor:
     """(n, N) starts: at the positions of ``shares`` values that fulfil their conditions, elsewhere the mask value.
 
     ``shares[i]`` says for each of the first values of position i which share of it fulfils the condition.
@@ -49,7 +49,7 @@ def conditioned_starts(model: MaskedDiffusion, n: int, shares: Mapping[int, Arra
 class _Draws:
     """The rows of one block."""
 
-    def __init__(self, model: MaskedDiffusion, options: SamplingOptions, block: int) -> None:
+    def __init__(self, model: Model, options: SamplingOptions, block: int) -> None:
         self.model, self.options = model, options
         self.generator = step_generator(options.seed, CONDITIONS, block)
 
@@ -87,8 +87,12 @@ class _Draws:
 
     def _latents(self, x: Tensor, t: Tensor) -> Tensor | None:
         noise = Noise.of(self.generator, len(x))
-        if self.options.latent == "fixed" and bool((x != self.model.mask_value).any()):
+        if (
+            self.options.z is None
+            and self.options.latent_policy == "fixed"
+            and bool((x != self.model.mask_value).any())
+        ):
             fitting = latents_that_fit(self.model, x, self.options.candidates, noise)
-            if isinstance(fitting, Tensor):
+            if fitting is not None:
                 return fitting
         return self.model.latent.draw(x, t, noise)

@@ -6,13 +6,12 @@ sampling, with everything known the sequences come back as they are.
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vadd.core import MaskedBatch, MaskedDiffusion, Noise
+from vadd.core import MaskedBatch, MaskedDiffusion, Model, Noise
 from vadd.core.precision import precise
 from vadd.core.randomness import PREDICTIONS, step_generator
 from vadd.errors import UserError
@@ -25,7 +24,7 @@ CANDIDATES, CANDIDATE_VALUES = 8192, 50_000_000
 
 
 def masked_starts(
-    model: MaskedDiffusion, shape: Sequence[int], x: Tensor | Array, known: Tensor | Array | None, count: int
+    model: Model, shape: Sequence[int], x: Tensor | Array, known: Tensor | Array | None, count: int
 ) -> Tensor:
     """(n * count, N) int64 with the mask value where there is something to fill; ``count`` rows for each sequence."""
     if count < 1:
@@ -44,7 +43,7 @@ def masked_starts(
     return torch.where(stays, flat, model.mask_value).repeat_interleave(count, dim=0)
 
 
-def _integers(model: MaskedDiffusion, shape: Sequence[int], x: Tensor | Array) -> Tensor:
+def _integers(model: Model, shape: Sequence[int], x: Tensor | Array) -> Tensor:
     """(n, N) int64."""
     found = x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
     if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
@@ -81,9 +80,7 @@ def as_given(filled: Tensor, x: Tensor | Array, shape: Sequence[int], count: int
 
 
 @torch.no_grad()
-def latents_that_fit(
-    model: MaskedDiffusion, starts: Tensor, candidates: int, noise: Noise
-) -> Tensor | Literal["fixed"]:
+def latents_that_fit(model: Model, starts: Tensor, candidates: int, noise: Noise) -> Tensor | None:
     """A z for each of the unfinished sequences (n, N) that agrees with what is known of it, (n, d).
 
     Of ``candidates`` draws from the prior one is kept, with probabilities in proportion to the likelihood of the known
@@ -93,8 +90,8 @@ def latents_that_fit(
     """
     x = starts.to(model.device)
     known = (x != model.mask_value) & model.scored(x)
-    if model.latent.dim == 0 or not model.shows_mask:
-        return "fixed"
+    if model.latent.dim == 0 or not isinstance(model, MaskedDiffusion):
+        return None
     # Everything masked: what is known counts only as something that z must explain.
     state = MaskedBatch.all_masked(x, model.mask_value)
     # One after the other, so that the first candidates are the same whatever their number.
@@ -117,7 +114,7 @@ def latents_that_fit(
 
 
 @torch.no_grad()
-def predicted(model: MaskedDiffusion, starts: Tensor, draws: int, seed: int) -> Array:
+def predicted(model: Model, starts: Tensor, draws: int, seed: int) -> Array:
     """Of every hidden position of ``starts`` (n, N) the distribution given what is known, (n, N, V); 0 elsewhere.
 
     It is the mean over ``draws`` of z of what the denoiser predicts for that position, z chosen as
@@ -152,7 +149,7 @@ class _Candidates:
     rows weigh them by it, so that there can be many more than are looked at closely.
     """
 
-    def __init__(self, model: MaskedDiffusion, starts: Tensor, draws: int, generator: torch.Generator) -> None:
+    def __init__(self, model: Model, starts: Tensor, draws: int, generator: torch.Generator) -> None:
         self.draws = draws
         table = model.positions * model.vocab_size
         count = max(draws, min(CANDIDATES, CANDIDATE_VALUES // table))

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from vadd.core import MaskedDiffusion, Noise
+from vadd.core import Model, Noise
 from vadd.core.noise import BLOCK
 from vadd.errors import UserError
+from vadd.models import Autoregressive
 from vadd.words import duration, size_in_memory
 
 STEPS_PER_SECOND, ROWS_PER_SECOND = 100_000, 10_000_000
@@ -45,7 +46,7 @@ def check_held(n: int, positions: int) -> None:
         )
 
 
-def chunk_size(bytes_of_row: int, model: MaskedDiffusion, steps: int, memory: int | None = None) -> int:
+def chunk_size(bytes_of_row: int, model: Model, steps: int, memory: int | None = None) -> int:
     """Rows in a chunk, from what a row takes in the network and in the sampler; whole blocks if it can be.
 
     ``memory`` in bytes is what a chunk may take, by default what suits the model's device.
@@ -69,7 +70,7 @@ def memory_for_samples(device: torch.device) -> int:
 
 
 @torch.no_grad()
-def bytes_per_row(model: MaskedDiffusion) -> int:
+def bytes_per_row(model: Model) -> int:
     """The most that is alive at once while the network predicts one position of one sequence, weights left out, and
     what it remembers of the sequence. More positions cost their logits, which the sampler limits by itself.
     """
@@ -81,7 +82,7 @@ def bytes_per_row(model: MaskedDiffusion) -> int:
     alive = _Alive(model)
     with alive:
         model.predict(x, z, t, where)
-    return alive.most + model.remembered_bytes
+    return alive.most + (model.cache_bytes if isinstance(model, Autoregressive) else 0)
 
 
 class _Alive(TorchFunctionMode):

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vadd.core import MaskedDiffusion, Particles, Prior, Samples
+from vadd.core import Model, Particles, Prior, Samples
 from vadd.core.sampling import given_latents
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
@@ -54,7 +54,7 @@ class Run:
     def __init__(
         self,
         directory: RunDirectory,
-        model: MaskedDiffusion,
+        model: Model,
         recipe: Recipe,
         kind: Kind,
         step: int | None = None,
@@ -143,12 +143,12 @@ class Run:
         return [steps for steps in wanted if steps in possible] or possible[:1]
 
     @property
-    def completing_model(self) -> MaskedDiffusion:
+    def completing_model(self) -> Model:
         """The model with the prior p(z | x_t), where one was fitted; without anything known it is of no use."""
         return self.model if self.conditional is None else self.model.with_prior(self.conditional)
 
     def labelled(self, label: str | int | None, guidance: float = 1.0) -> Self:
-        """The same run for samples of one label, by its name or number; see :meth:`MaskedDiffusion.labelled`."""
+        """The same run for samples of one label, by its name or number; see :meth:`Model.labelled`."""
         self.model.labelled(self.kind.label_number(label), guidance)  # refuses what the model does not know
         return self.with_sampling(label=label, guidance=guidance)
 

@@ -15,29 +15,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vadd.core import MaskedDiffusion, Noise, Samples, TokenSampler, sample, step_grid
+from vadd.core import Drawing, Model, Noise, Samples, TokenSampler, step_grid
 from vadd.core.noise import BLOCK
 from vadd.core.randomness import SAMPLING, step_generator
 from vadd.errors import UserError
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
-from vadd.recipe.building import SAMPLERS
 from vadd.run.infilling import latents_that_fit
 from vadd.run.options import SamplingOptions
 
 
-def fitting(model: MaskedDiffusion, defaults: SamplingOptions, given: Mapping[str, Any]) -> SamplingOptions:
+def fitting(model: Model, defaults: SamplingOptions, given: Mapping[str, Any]) -> SamplingOptions:
     """The ``defaults`` with the options that were ``given``, with the model's own sampler of that name and a number of
     steps that it can take.
     """
     options = defaults.changed(given)
     sampler, steps, grid = options.sampler, options.steps, options.grid
     if isinstance(sampler, str):
-        samplers = SAMPLERS if model.samplers is None else model.samplers
-        if sampler not in samplers:
-            names = ", ".join(samplers)
+        if sampler not in model.samplers:
+            names = ", ".join(model.samplers)
             raise UserError(f"this model does not have the sampler {sampler!r}; choose from {names}")
-        sampler = samplers[sampler]
+        sampler = model.samplers[sampler]
     if given.get("grid") is not None and not sampler.uses_grid:
         raise UserError(f"the sampler {options.sampler_name} has no grid of times; leave the grid out")
     times = None if isinstance(grid, str) or not sampler.uses_grid else grid
@@ -57,42 +55,41 @@ def noise_for(seed: int, rows: range) -> Noise:
 
 
 def draw(
-    model: MaskedDiffusion,
+    model: Model,
     options: SamplingOptions,
     start: int | Tensor,
     rows: range,
     *,
     record: int = 0,
-    on_step: Callable[[int], object] = lambda evaluations: None,
+    on_step: Callable[[int], object] | None = None,
 ) -> Samples:
     """The samples number ``rows`` of the seed, on the CPU, with the states of those before number ``record``."""
     noise = noise_for(options.seed, rows)
-    latent = options.latent_policy if options.z is None else options.z[rows.start : rows.stop]
+    z = None if options.z is None else options.z[rows.start : rows.stop]
     begun = len(rows) if isinstance(start, int) else start[rows.start : rows.stop]
     # Asked of all sequences, not of these rows: a row's random numbers do not depend on its chunk.
     something_known = isinstance(start, Tensor) and bool((start != model.mask_value).any())
-    if isinstance(begun, Tensor) and something_known and latent == "fixed" and options.candidates > 1:
-        latent = latents_that_fit(model, begun, options.candidates, noise)
-    drawn = sample(
-        model,
-        begun,
-        options.steps,
-        noise,
+    fits = z is None and options.latent_policy == "fixed" and options.candidates > 1
+    if fits and isinstance(begun, Tensor) and something_known:
+        z = latents_that_fit(model, begun, options.candidates, noise)
+    how = Drawing(
         sampler=options.sampler,
         grid=options.grid,
-        latent=latent,
+        latent_policy=options.latent_policy,
+        z=z,
         token_sampler=TokenSampler(
             temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, precision=options.precision
         ),
         record=max(0, min(record, rows.stop) - rows.start),
         on_step=on_step,
     )
+    drawn = model.sample(begun, options.steps, noise, how)
     trajectory = None if drawn.trajectory is None else drawn.trajectory.cpu()
     return Samples(drawn.tokens.cpu(), drawn.evaluations, drawn.sequences, trajectory)
 
 
 def stream(
-    model: MaskedDiffusion,
+    model: Model,
     options: SamplingOptions,
     start: int | Tensor,
     size: int,

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from vadd.core import MaskedDiffusion
+from vadd.core import Model
 from vadd.data import DiscreteDataset
 from vadd.files import write_json
 from vadd.parallel import Processes
@@ -82,7 +82,7 @@ def timed(steps: int) -> dict[str, Any]:
     }
 
 
-def _fit_in(recipe: Recipe, model: MaskedDiffusion, data: DiscreteDataset, seconds: float) -> dict[str, Any]:
+def _fit_in(recipe: Recipe, model: Model, data: DiscreteDataset, seconds: float) -> dict[str, Any]:
     """How many steps the fit of a prior makes in so much processor time, and how many examples it reads before."""
     settings, rows = recipe.latent.flow, recipe.network.rows_at_once
     some = data.train[: READ_TIMED * rows]

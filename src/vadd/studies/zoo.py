@@ -137,7 +137,7 @@ def _checksum(checkpoint: Path) -> str:
 
 def trained_run(run: Run, wanted: Sequence[int], energy: Run | None = None, proposal: str | None = None) -> Trained:
     """``energy`` is what weighs its samples, if anything does."""
-    exact = run.model.ancestral.exact
+    exact = run.model.samplers["ancestral"].exact
     return Trained(
         model=run.recipe.model,
         checksum=" ".join(_checksum(each.directory.checkpoint(each.step or 0)) for each in (run, energy) if each),

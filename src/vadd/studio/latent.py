@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vadd.core import TokenSampler
 from vadd.errors import UserError
-from vadd.evaluation.latent_paths import JUDGED, decode, encode, informative_dimensions, posterior_of
+from vadd.evaluation.latent_paths import JUDGED, decode, encode, informative_dimensions
 from vadd.evaluation.likelihood import has_latent
 from vadd.run.run import Run
 from vadd.studio.infill import held_out
@@ -56,7 +56,7 @@ def dimensions_of(run: Run) -> Dimensions:
     if run not in _known:
         with alone(run):
             numbers = informative_dimensions(run, SLIDERS)
-            posterior = posterior_of(run.model, run.data.test[:JUDGED])
+            posterior = run.model.encode(run.data.test[:JUDGED])
         assert posterior is not None
         nats = posterior.kl_to_standard_normal().mean(0)
         _known[run] = Dimensions(numbers, [float(nats[number]) for number in numbers], len(nats))

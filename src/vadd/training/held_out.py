@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from vadd.core import Evidence, LatentHealth, MaskedBatch, MaskedDiffusion, Objective, objective
+from vadd.core import Evidence, LatentHealth, MaskedBatch, Model, Objective, objective
 from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.health import health_of, posteriors
 from vadd.core.masking import BatchPart
@@ -29,7 +29,7 @@ class HeldOutResult:
 
 @torch.no_grad()
 def evaluate_held_out(
-    model: MaskedDiffusion,
+    model: Model,
     test: Tensor,
     seed: int,
     rows_at_once: int,
@@ -51,7 +51,7 @@ def evaluate_held_out(
         batch = batch if labels is None else replace(batch, labels=labels[rows].to(x0.device))
         # A copy for every chunk: each draws the latents of all examples and takes its own rows.
         evidences.append(model(batch, 1.0, noise.clone_state()))
-        if (pair := posteriors(model, x0, batch.masking, batch.labels)) is not None:
+        if (pair := posteriors(model, batch)) is not None:
             pairs.append(pair)
 
     def whole(chunks: list[Tensor]) -> Tensor:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from vadd.core import MaskedBatch, MaskedDiffusion, Objective, kl_warmup, objective
+from vadd.core import MaskedBatch, Model, Objective, kl_warmup, objective
 from vadd.core.masking import BatchPart, Masking
 from vadd.core.randomness import MASKS, ShuffledBatches, seed_dropout, step_generator
 from vadd.data import DiscreteDataset
@@ -101,7 +101,7 @@ class Trainer:
         self.archive = Archive(directory)
         state = self._saved_state() if resume else None
         self.start = 0 if state is None else state.step
-        self.model: MaskedDiffusion = build_model(recipe, data.kind, networks)
+        self.model: Model = build_model(recipe, data.kind, networks)
         if self.settings.start_from is not None:
             if state is None:  # a resumed training has its own weights; what it started from may be gone by now
                 start_from(self.model, recipe, data.kind)

@@ -9,13 +9,13 @@ it was.
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from vadd.core import CodedLatent, DiagonalGaussian, FlowPrior, LabelledLatent, MaskedBatch, MaskedDiffusion
+from vadd.core import CodedLatent, DiagonalGaussian, FlowPrior, LabelledLatent, Model
 from vadd.core.patterns import InfillMasks
 from vadd.core.randomness import PRIOR, seed_dropout, step_generator
 from vadd.errors import Interrupted, UserError
@@ -153,18 +153,19 @@ class _Fit:
         rows = torch.randint(len(train), (self.settings.batch,), generator=generator)
         noise = torch.randn(self.settings.batch, self.prior.dim, generator=generator)
         mean, log_std = posterior.mean[rows], posterior.log_std[rows]
+        labels: Tensor | None = None
         if self.unlabelled is not None and self.train_labels is not None:
             dropped = torch.rand(len(rows), generator=generator) < self.run.recipe.training.label_dropout
             mean = torch.where(dropped[:, None], self.unlabelled.mean[rows], mean)
             log_std = torch.where(dropped[:, None], self.unlabelled.log_std[rows], log_std)
-            self.prior.labels = torch.where(dropped, self.prior.classes, self.train_labels[rows])
+            labels = torch.where(dropped, self.prior.classes, self.train_labels[rows])
         z = (mean + log_std.exp() * noise).to(self.model.device)
         xt = torch.full((len(rows), self.model.positions), self.model.mask_value)
         if self.prior.conditional:
             masking = self.masks(len(rows), self.model.positions, self.model.schedule, generator)
             xt = train[rows].long().masked_fill(masking.masked, self.model.mask_value)
         # Per dimension, so that clipping and the learning rate mean the same for every size of z.
-        loss = -self.prior.log_prob(z[None], xt.to(self.model.device)).mean() / self.prior.dim
+        loss = -self.prior.log_prob(z[None], xt.to(self.model.device), labels).mean() / self.prior.dim
         self.stepper.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.ema.update(step, self.stepper.step(step, loss))
@@ -178,15 +179,13 @@ class _Fit:
 
 @torch.no_grad()
 def posteriors_of(
-    model: MaskedDiffusion, x0: Tensor, rows: int, labels: Tensor | None = None, progress: Progress = silent
+    model: Model, x0: Tensor, rows: int, labels: Tensor | None = None, progress: Progress = silent
 ) -> DiagonalGaussian:
     """r(z | x0, everything masked) for examples (n, N), given their ``labels`` (n,) if any, on the CPU."""
     means, log_stds, done = [], [], 0
     for first in range(0, len(x0), rows):
         part = x0[first : first + rows]
-        batch = MaskedBatch.all_masked(part.to(model.device, torch.int64), model.mask_value)
-        told = None if labels is None else labels[first : first + rows].to(model.device)
-        found = model.posterior(replace(batch, labels=told))
+        found = model.encode(part, None if labels is None else labels[first : first + rows])
         assert found is not None, "a latent that can be fitted has a recognition model"
         means.append(found.mean.cpu())
         log_stds.append(found.log_std.cpu())
@@ -197,7 +196,7 @@ def posteriors_of(
 
 @torch.no_grad()
 def divergence_from_priors(
-    model: MaskedDiffusion, prior: FlowPrior, x0: Tensor, rows: int, labels: Tensor | None = None
+    model: Model, prior: FlowPrior, x0: Tensor, rows: int, labels: Tensor | None = None
 ) -> tuple[float, float]:
     """KL(r || N(0, I)) and KL(r || prior) with everything masked, in nats, averaged over held-out examples (n, N),
     given their ``labels`` (n,) if any.
@@ -209,8 +208,8 @@ def divergence_from_priors(
     log_priors = []
     for first in range(0, len(x0), rows):
         some = slice(first, first + rows)
-        prior.labels = None if labels is None else labels[some].to(model.device)
-        log_priors.append(prior.log_prob(z[:, some].to(model.device), nothing_known[some].to(model.device)).cpu())
+        states, given = nothing_known[some].to(model.device), None if labels is None else labels[some]
+        log_priors.append(prior.log_prob(z[:, some].to(model.device), states, given).cpu())
     kl = (posterior.log_prob(z) - torch.cat(log_priors, dim=1)).mean()
     return float(posterior.kl_to_standard_normal().sum(-1).mean()), float(kl)
 

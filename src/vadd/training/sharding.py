@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, TypeGuard
 import torch
 from torch import Tensor, nn
 
-from vadd.core import MaskedDiffusion
+from vadd.core import Model
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
 
-def shard(model: MaskedDiffusion, device: torch.device, processes: int) -> None:
+def shard(model: Model, device: torch.device, processes: int) -> None:
     """Divide the parameters of ``model`` in place, block by block: the members of every ``ModuleList`` are blocks."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method

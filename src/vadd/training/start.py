@@ -7,7 +7,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from vadd.core import Latent, MaskedDiffusion
+from vadd.core import Latent, MaskedDiffusion, Model
 from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.networks.public_weights import transformer_weights
@@ -18,7 +18,7 @@ from vadd.recipe import Recipe
 from vadd.run.run import load
 
 
-def start_from(model: MaskedDiffusion, recipe: Recipe, format: Kind) -> None:
+def start_from(model: Model, recipe: Recipe, format: Kind) -> None:
     """Begin as the model that ``training.start_from`` names, the same function at step 0: a run of MDLM, an exported
     one, or a .safetensors file as the MDLM code writes it.
     """
@@ -28,7 +28,7 @@ def start_from(model: MaskedDiffusion, recipe: Recipe, format: Kind) -> None:
     take_over(model.denoiser, _foreign(source, recipe, format) if _is_file(source) else _run(source, format))
 
 
-def freeze(model: MaskedDiffusion) -> None:
+def freeze(model: Model) -> None:
     """Leave what a training starts from as it is: all of the denoiser but what its latent brought along."""
     if model.latent.dim == 0:
         raise UserError("training.freeze leaves a model without a latent nothing to learn")
@@ -46,8 +46,8 @@ def _run(source: str, format: Kind) -> dict[str, Tensor]:
     run = load(source, "cpu")
     if run.recipe.has_latent:
         raise UserError(f"{source} has a latent already; a training starts from a model without one (MDLM)")
-    if run.model.samplers is not None:
-        raise UserError(f"{source} is no masked model; a training starts from one without a latent (MDLM)")
+    if type(run.model) is not MaskedDiffusion:
+        raise UserError(f"{source} is not a masked model; a training starts from one without a latent (MDLM)")
     if run.kind != format:
         raise UserError(
             f"{source} was trained on examples of shape {run.kind.shape} with {run.kind.vocab_size} values; these "
@@ -68,7 +68,7 @@ def _foreign(source: str, recipe: Recipe, format: Kind) -> dict[str, Tensor]:
     return dict(transformer_weights(found, vocab_size=format.vocab_size, heads=heads))
 
 
-def compile_networks(model: MaskedDiffusion, trial: Callable[[], object], processes: Processes) -> bool:
+def compile_networks(model: Model, trial: Callable[[], object], processes: Processes) -> bool:
     """Compile the networks of ``model`` in place; names and values of the weights do not change.
 
     ``trial`` is one pass through them. Where it fails, in any process, all go on without it:

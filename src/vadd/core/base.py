@@ -1,0 +1,226 @@
+"""What training, sampling and evaluation ask of any model."""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, Protocol, Self
+
+import torch
+from torch import Tensor, nn
+
+from vadd.core.gaussian import DiagonalGaussian
+from vadd.core.labels import LabelledLatent
+from vadd.core.latents import Evidence, Latent, NoLatent, Particles
+from vadd.core.masking import MaskDraw, MaskedBatch
+from vadd.core.noise import Noise
+from vadd.core.priors import Prior
+from vadd.core.samplers import Grid, Sampler
+from vadd.core.sampling import Drawing, LatentPolicy, Samples, Walk
+from vadd.core.schedule import Schedule
+from vadd.errors import UserError, check_range
+
+
+class Denoiser(Protocol):
+    """A network that predicts the hidden values.
+
+    ``denoiser(xt, z, t, where)`` takes tokens (B, N) in 0..V, a latent (B, d) or None, times (B,), and a bool mask
+    (B, N) with M true entries. It returns logits (M, V), for the positions asked for only, in row-major order. Its
+    answer for an example depends on that example alone, and in eval mode on nothing else. :func:`vadd.check` tells
+    whether a module satisfies this protocol.
+    """
+
+    positions: int
+    """N, the values of an example."""
+    vocab_size: int
+    """V; the value V itself is the mask."""
+    uses_time: bool
+    """Whether the output depends on t."""
+
+    def __call__(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor: ...
+
+
+class Model(nn.Module, ABC):
+    """A denoiser, a noise schedule and perhaps a latent, with the verbs ``forward`` (the evidence that training
+    maximises), ``sample``, ``bound`` and ``encode``.
+    """
+
+    denoiser: Denoiser
+    samplers: Mapping[str, Sampler]
+    """By name; the one called ``ancestral`` is the default."""
+    held_out_draw: ClassVar[MaskDraw]
+    """The states that held-out examples are evaluated in during training."""
+    outside: Tensor | None
+
+    def __init__(
+        self,
+        denoiser: nn.Module,
+        schedule: Schedule,
+        latent: Latent | None = None,
+        pad: int | None = None,
+        *,
+        sizes: Sequence[int] | None = None,
+        unknowns: bool = False,
+    ) -> None:
+        super().__init__()
+        self.denoiser = denoiser  # type: ignore[assignment]  # a Module that satisfies the protocol
+        self.schedule = schedule
+        self.latent = NoLatent() if latent is None else latent
+        self.pad = pad
+        """A value that only fills examples up: masked and seen like any other, but never scored."""
+        self.sizes = None if sizes is None else tuple(sizes)
+        """Where positions have different numbers of values: position i has 0..sizes[i]-1, all others probability 0."""
+        self.guidance = 1.0
+        """How far predictions with a label are pushed away from those without; 1 leaves them as they are."""
+        self.unknowns = unknowns
+        """Whether examples may hold the mask value: unknown values, which stay hidden and are not scored."""
+        self.register_buffer("outside", None if sizes is None else _outside(sizes, self.vocab_size), persistent=False)
+
+    @property
+    def positions(self) -> int:
+        return self.denoiser.positions
+
+    @property
+    def vocab_size(self) -> int:
+        return self.denoiser.vocab_size
+
+    @property
+    def mask_value(self) -> int:
+        """The mask is one more value, after the V real ones."""
+        return self.denoiser.vocab_size
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    @abstractmethod
+    def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
+        """What the examples of a batch add to the objective: the networks' part of a training step."""
+
+    @torch.no_grad()
+    def sample(
+        self, start: int | Tensor, steps: int, noise: Noise | torch.Generator, how: Drawing | None = None
+    ) -> Samples:
+        """Draw samples in ``steps`` steps. ``start`` is their number, or sequences (n, N) in which the mask value marks
+        what is to be filled.
+        """
+        how = Drawing() if how is None else how
+        sampler = how.sampler or self.samplers["ancestral"]
+        sampler.check(self.positions, steps)
+        walk = Walk(self, start, noise, how)
+        sampler.run(walk, steps, how.grid)
+        return walk.samples()
+
+    @abstractmethod
+    def bound(
+        self,
+        x0: Tensor,
+        steps: int,
+        particles: Particles | int = 64,
+        generator: torch.Generator | None = None,
+        *,
+        grid: Grid = "uniform",
+        sampler: Sampler | None = None,
+        latent_policy: LatentPolicy = "resample",
+    ) -> Tensor:
+        """A lower bound of log p_T(x0), (B,) float64 nats, of the ``sampler`` (by default the model's own) with
+        ``steps`` steps on ``grid``: one draw of an estimate that does not exceed it in expectation.
+        """
+
+    def elbo(self, x0: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
+        """A lower bound of log p(x0) of the sampler with many steps, (B,), from ``draws`` masks for each example."""
+        raise UserError("this model has no ELBO over numbers of masked positions; use the step bound")
+
+    @torch.no_grad()
+    def encode(self, x0: Tensor, labels: Tensor | None = None) -> DiagonalGaussian | None:
+        """r(z | x0, everything masked) at t = 1 for examples (B, N), given their ``labels`` (B,) if any; None without a
+        recognition model. The mask value stands for what is not known of an example.
+        """
+        batch = MaskedBatch.all_masked(x0.to(self.device, torch.int64), self.mask_value)
+        return self.posterior(replace(batch, labels=None if labels is None else labels.to(self.device)))
+
+    def posterior(self, batch: MaskedBatch) -> DiagonalGaussian | None:
+        """r(z | x0, xt), for latents that have a recognition model."""
+        return self.latent.posterior(batch)
+
+    def predict(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+        """The denoiser's logits (M, V) at the M true entries of ``where``."""
+        logits = self.denoiser(xt, z, t, where)
+        if self.guidance != 1.0 and z is not None and isinstance(self.latent, LabelledLatent):
+            without = self.denoiser(xt, self.latent.unlabelled(z), t, where)
+            logits = without + self.guidance * (logits - without)
+        if self.outside is None:
+            return logits
+        return logits.masked_fill(self.outside[where.nonzero()[:, 1]], -torch.inf)
+
+    def scored(self, x0: Tensor) -> Tensor:
+        """Which positions of x0 (B, N) count: (B, N) bool."""
+        counted = torch.ones_like(x0, dtype=torch.bool) if self.pad is None else x0 != self.pad
+        return counted & (x0 != self.mask_value) if self.unknowns else counted
+
+    def check_values(self, x: Tensor, what: str, *, also_masks: bool = False) -> None:
+        """Refuse sequences (n, N) that hold a value which their position does not have."""
+        masks = (self.mask_value,) if also_masks or self.unknowns else ()
+        low, high = int(x.min()), int(x.max())
+        check_range(low, high, self.vocab_size, f"{what} the value", also=masks, limits="; the model knows")
+        if self.sizes is None:
+            return
+        limits = torch.tensor(self.sizes, device=x.device)
+        wrong = ((x >= limits) & ~((x == self.mask_value) & bool(masks))).nonzero()
+        if len(wrong):
+            row, position = wrong[0].tolist()
+            raise UserError(
+                f"{what} the value {int(x[row, position])} at position {position}; the model knows "
+                f"0..{self.sizes[position] - 1} there"
+            )
+
+    def scoring_pads(self) -> Self:
+        """The same networks, with pads scored like any other value."""
+        other = copy.copy(self)
+        other.pad = None
+        return other
+
+    def restricted(self, sizes: Sequence[int]) -> Self:
+        """The same networks, with only the first values of each position allowed: predictions given that it is so."""
+        other = copy.copy(self)
+        # A shallow copy shares its tables of buffers and modules: a change needs another table.
+        other._buffers = {**self._buffers, "outside": _outside(sizes, self.vocab_size).to(self.device)}
+        other.sizes = tuple(sizes)
+        return other
+
+    def labelled(self, label: int | None, guidance: float = 1.0) -> Self:
+        """The same networks, given a label; without one samples draw theirs. With ``guidance`` other than 1 predictions
+        are those without the label plus so many times what it changes: classifier-free guidance, which is no longer the
+        model's own distribution.
+        """
+        if not isinstance(self.latent, LabelledLatent):
+            raise UserError("this model has not learnt from labels: train it with data.labels=true")
+        if not 0 <= guidance < float("inf"):
+            raise UserError(f"the guidance must be at least 0, not {guidance}")
+        if label is not None and not 0 <= label < self.latent.classes:
+            raise UserError(f"there is no label {label}; the model knows 0..{self.latent.classes - 1}")
+        other = self._with_latent(self.latent.with_label(label))
+        other.guidance = guidance
+        return other
+
+    @property
+    def label_shares(self) -> Tensor | None:
+        """(C,), where the model is a mixture over labels: how much of each. None for one label, and without labels."""
+        latent = self.latent
+        return latent.shares if isinstance(latent, LabelledLatent) and latent.given is None else None
+
+    def with_prior(self, prior: Prior) -> Self:
+        """The same networks, with z drawn from another prior."""
+        return self._with_latent(self.latent.with_prior(prior))
+
+    def _with_latent(self, latent: Latent) -> Self:
+        other = copy.copy(self)
+        other._modules = {**self._modules, "latent": latent}
+        return other
+
+
+def _outside(sizes: Sequence[int], vocab_size: int) -> Tensor:
+    """(N, V) bool: the values that a position does not have."""
+    if min(sizes) < 1 or max(sizes) > vocab_size:
+        raise ValueError(f"sizes lie in 1..{vocab_size}, not {min(sizes)}..{max(sizes)}")
+    return torch.arange(vocab_size) >= torch.tensor(sizes)[:, None]
