@@ -6,38 +6,36 @@ from typing import Annotated
 
 import typer
 
-from vadd.cli.commands import lazy_group
+from vadd.cli.commands import Lazy, lazy_group
 from vadd.cli.console import out_console
 from vadd.cli.ending import one_line_for_mistakes
 from vadd.version import __version__
 
 COMMANDS = {
-    "demo": "Train MDLM and VADD on a toy for about a minute each and show what one step gives.",
-    "train": "Train a model.",
-    "sample": "Draw samples from a trained model.",
-    "infill": "Fill what is missing in texts, images, arrays or tables.",
-    "fit-prior": "Learn the prior of a trained model's latent.",
-    "latent": "Use the latent as a control: points, paths, what each dimension does.",
-    "eval": "Measure a model: distance of its samples from the data, likelihood bounds.",
-    "compare": "Compare runs: numbers, figures and one HTML page.",
-    "judge": "Score texts from any source: generative perplexity, variety.",
-    "studio": "Open a page in the browser: draw, fill in, compare, train.",
-    "status": "Show how far a training is, how fast, and how it is doing.",
-    "runs": "List all runs below a directory.",
-    "plan": "Show what a training will take: parameters, FLOPs, memory, disk and hours.",
-    "export": "Write a model to a folder that can be published.",
-    "recipes": "List the recipes, or show one with every key and value.",
-    "zoo": "List the models that can be trained and compared.",
-    "data": "List the data sets, fetch one, or look at the columns of a table.",
-    "reproduce": "Repeat the paper's experiments beside its own results.",
+    "demo": Lazy("Train MDLM and VADD on a toy for about a minute each and show what one step gives.", "demo:demo"),
+    "train": Lazy("Train a model.", "train:train", "syntax:Train"),
+    "sample": Lazy("Draw samples from a trained model.", "sample:sample", "syntax_sampling:Sample"),
+    "infill": Lazy("Fill what is missing in texts, images, arrays or tables.", "infill:infill", "syntax_sampling:Infill"),
+    "fit-prior": Lazy("Learn the prior of a trained model's latent.", "fit_prior:fit_prior", "syntax:FitPrior"),
+    "latent": Lazy("Use the latent as a control: points, paths, what each dimension does.", "latent:latent", "syntax_sampling:Latent"),
+    "eval": Lazy("Measure a model: distance of its samples from the data, likelihood bounds.", "eval:evaluate", "syntax_sampling:Evaluate"),
+    "compare": Lazy("Compare runs: numbers, figures and one HTML page.", "compare:compare", "syntax_sampling:Compare"),
+    "judge": Lazy("Score texts from any source: generative perplexity, variety.", "judge:judge", "syntax_sampling:Judge"),
+    "studio": Lazy("Open a page in the browser: draw, fill in, compare, train.", "studio:studio", "syntax:Studio"),
+    "status": Lazy("Show how far a training is, how fast, and how it is doing.", "status:status", "syntax:Status"),
+    "runs": Lazy("List all runs below a directory.", "status:runs", "syntax:Runs"),
+    "plan": Lazy("Show what a training will take: parameters, FLOPs, memory, disk and hours.", "plan:plan", "syntax:Plan"),
+    "export": Lazy("Write a model to a folder that can be published.", "export:export", "syntax:Export"),
+    "recipes": Lazy("List the recipes, or show one with every key and value.", "recipes:recipes", "syntax:Recipes"),
+    "zoo": Lazy("List the models that can be trained and compared.", "zoo:zoo"),
+    "data": Lazy("List the data sets, fetch one, or look at the columns of a table.", "data:data", "syntax:Data"),
+    "reproduce": Lazy("Repeat the paper's experiments beside its own results.", "reproduce:reproduce"),
 }
-"""Each is the function of its name in the module of its name, but for:"""
-ELSEWHERE = {"eval": "vadd.cli.eval:evaluate", "runs": "vadd.cli.status:runs"}
 
 app = typer.Typer(
     help="Few-step generation of discrete data: train, sample and evaluate masked diffusion models "
     "with a latent variable (VADD) and without (MDLM).",
-    cls=lazy_group(COMMANDS, ELSEWHERE),
+    cls=lazy_group(COMMANDS),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

@@ -3,19 +3,20 @@ are checked by the Python function that they are passed to.
 """
 
 import inspect
+import os
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial, wraps
-from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_args
 
 import typer
 
 import vadd
-from vadd.cli.commands import INPUT, LATENT, OUTPUT, RESEARCH, SAMPLER
+from vadd.cli.commands import INPUT, LATENT, OUTPUT, RESEARCH, SAMPLER, options_of
 from vadd.errors import UserError
-from vadd.run.directory import CheckpointName, PriorChoice, PriorName, check_model
+from vadd.presets import check_recipe_name
+from vadd.run.directory import CheckpointName, PriorChoice, PriorName, RunDirectory, check_model
 from vadd.words import listed, parse_size
 
 Result = TypeVar("Result")
@@ -38,8 +39,12 @@ def grouped(command: Callable[..., Result]) -> Callable[..., Result]:
     fields, and the command is given the dataclass, filled.
     """
     parameters = inspect.signature(command, eval_str=True).parameters.values()
-    groups = {given.name: group for given in parameters if (group := _group(given)) is not None}
-    flat = [option for given in parameters for option in _options_of(given)]
+    groups = {each.name: each.annotation for each in parameters if is_dataclass(each.annotation)}
+    flat = [
+        option
+        for each in parameters
+        for option in (options_of(each.annotation) if each.name in groups else [each.replace(kind=each.KEYWORD_ONLY)])
+    ]
 
     @wraps(command)
     def flattened(**options: Any) -> Result:
@@ -53,27 +58,6 @@ def grouped(command: Callable[..., Result]) -> Callable[..., Result]:
     flattened.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     flattened.__annotations__ = {option.name: option.annotation for option in flat}
     return flattened
-
-
-def _group(parameter: Parameter) -> type[Any] | None:
-    kind = parameter.annotation
-    return kind if isinstance(kind, type) and is_dataclass(kind) else None
-
-
-def _options_of(parameter: Parameter) -> list[Parameter]:
-    group = _group(parameter)
-    if group is None:
-        return [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
-    types = get_type_hints(group, include_extras=True)
-    return [
-        Parameter(
-            field.name,
-            Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if field.default is MISSING else field.default,
-            annotation=types[field.name],
-        )
-        for field in fields(group)
-    ]
 
 
 Paths = Path | list[Path] | None
@@ -115,12 +99,40 @@ def check_out(*suffixes: str) -> Callable[..., Path | None]:
     return check
 
 
+def check_recipe(context: typer.Context, name: str | None) -> str | None:
+    """A recipe by its name or file; the first word of ``vadd train`` may be a change, key=value, already."""
+    if name is None or ("=" in name and not Path(name).exists()):
+        return name
+    if context.params.get("resume") and context.params.get("out") is None and RunDirectory(name).is_run():
+        raise UserError(f"a run is named with --out: vadd train --out {name} --resume")
+    check_recipe_name(name)
+    return name
+
+
+def check_place(context: typer.Context, place: Path | None) -> Path | None:
+    """Of a run to train: new, to be resumed or to be replaced. Of several processes the main one checks it later."""
+    if place is not None and context.params.get("resume"):
+        RunDirectory.open(place)
+    elif place is not None and os.environ.get("WORLD_SIZE", "1") == "1":
+        RunDirectory(place).check_place(overwrite=bool(context.params.get("overwrite")))
+    return place
+
+
+def check_start(source: str | None) -> str | None:
+    """A run, an exported model, or weights as the MDLM code writes them."""
+    if source is not None:
+        (check_there if Path(source).suffix == ".safetensors" else check_run)(Path(source))
+    return source
+
+
 def _each(given: Paths) -> list[Path]:
     return [] if given is None else [given] if isinstance(given, Path) else given
 
 
 RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_default=False, callback=check_run)]
-_recipe_argument = typer.Argument(help="A preset (see `vadd recipes`) or a YAML file.", show_default=False)
+_recipe_argument = typer.Argument(
+    help="A preset (see `vadd recipes`) or a YAML file.", show_default=False, callback=check_recipe
+)
 RecipeArgument = Annotated[str, _recipe_argument]
 OptionalRecipeArgument = Annotated[str | None, _recipe_argument]
 OverridesArgument = Annotated[
@@ -210,32 +222,33 @@ def parse_checkpoint(text: str) -> CheckpointName:
     raise UserError(f"--checkpoint takes latest, best or a step, not {text!r}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoadOptions:
     """How a run is opened for sampling or evaluation."""
 
+    run: RunArgument
     latent_policy: LatentPolicyOption = None
     prior: PriorOption = "fitted"
     energy: EnergyOption = None
     energy_candidates: EnergyCandidatesOption = None
 
-    def load(self, path: Path, checkpoint: str = "latest", device: Any = None) -> "vadd.Run":
+    def load(self, checkpoint: str = "latest", device: Any = None) -> "vadd.Run":
         if self.energy_candidates is not None and self.energy is None:
             raise UserError("--energy-candidates needs --energy AR_RUN, which weighs them")
         if self.prior not in PRIORS:
             raise UserError(f"--prior takes {listed(PRIORS)}, not {self.prior!r}")
         which = parse_checkpoint(checkpoint)
-        run = vadd.load(path, device, checkpoint=which, prior=cast(PriorChoice, self.prior))
+        run = vadd.load(self.run, device, checkpoint=which, prior=cast(PriorChoice, self.prior))
         if self.energy is not None:
             run = run.with_energy(
                 vadd.load(self.energy), 8 if self.energy_candidates is None else self.energy_candidates
             )
         if self.latent_policy is not None and run.model.latent.absent:
-            raise UserError(f"{path} has no latent; leave --latent-policy out")
+            raise UserError(f"{self.run} has no latent; leave --latent-policy out")
         return run
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DrawingOptions(LoadOptions):
     """How to draw: the same for samples and completions."""
 
@@ -290,20 +303,14 @@ class DrawingOptions(LoadOptions):
         research_option("--precision", help="float64, or float32 as in the paper's text figure, which sharpens."),
     ] = "float64"
 
-    def bytes_at_once(self) -> int | None:
-        return None if self.memory is None else parse_size(self.memory, "--memory")
-
     def sampling(self) -> dict[str, Any]:
         """The options as :meth:`vadd.Run.sample` takes them."""
-        names = (
-            "steps",
-            "seed",
-            "sampler",
-            "latent_policy",
-            "candidates",
-            "temperature",
-            "top_k",
-            "top_p",
-            "precision",
-        )
-        return {name: getattr(self, name) for name in names} | {"grid": parse_grid(self.grid)}
+        return {name: getattr(self, name) for name in SAMPLING} | {"grid": parse_grid(self.grid)}
+
+    def drawing(self) -> dict[str, Any]:
+        """The same for :meth:`vadd.Run.stream`, which draws in chunks."""
+        memory = None if self.memory is None else parse_size(self.memory, "--memory")
+        return {"memory": memory, **self.sampling()}
+
+
+SAMPLING = ("steps", "seed", "sampler", "latent_policy", "candidates", "temperature", "top_k", "top_p", "precision")

@@ -1,53 +1,22 @@
 """``vadd plan``."""
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
-
-import vadd
 from vadd.cli.console import out_console, print_columns
-from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, RecipeArgument
+from vadd.cli.syntax import Plan as Options
 from vadd.files import write_json
-from vadd.presets import check_recipe_name
+from vadd.recipe import load_recipe
+from vadd.recipe.plan import Plan, make_plan
 from vadd.words import duration, size_in_memory
 
-if TYPE_CHECKING:
-    from vadd.recipe.plan import Plan
+
+def plan(options: Options) -> None:
+    recipe = load_recipe(options.recipe).with_overrides(options.overrides or [])
+    planned = make_plan(recipe, devices=options.devices, rate=options.flops)
+    _show(planned, measured=options.flops is None)
+    if options.json is not None:
+        write_json(options.json, planned.to_json())
 
 
-def plan(
-    recipe: RecipeArgument,
-    overrides: OverridesArgument = None,
-    devices: Annotated[int, typer.Option(metavar="N", help="Devices that train together.")] = 1,
-    flops: Annotated[
-        float | None,
-        typer.Option(
-            metavar="RATE",
-            help="FLOP per second that one device really reaches, like 50e12. [default: a matrix product's, measured "
-            "here]",
-        ),
-    ] = None,
-    json: JsonOption = None,
-    overwrite: OverwriteOption = False,
-) -> None:
-    """Show what a training will take: parameters, FLOPs, memory, disk and hours. Nothing is allocated or written.
-
-    \b
-    Examples:
-      vadd plan digits
-      vadd plan cifar10 --devices 8 --flops 60e12
-      vadd plan mnist training.batch=512 network.checkpointing=true --json plan.json
-    """
-    check_recipe_name(recipe)
-    from vadd.recipe.plan import make_plan
-
-    planned = make_plan(vadd.load_recipe(recipe).with_overrides(overrides or []), devices=devices, rate=flops)
-    _show(planned, measured=flops is None)
-    if json is not None:
-        write_json(json, planned.to_json())
-
-
-def _show(plan: "Plan", *, measured: bool) -> None:
+def _show(plan: Plan, *, measured: bool) -> None:
     shape = " x ".join(map(str, plan.shape))
     parts = f" in {plan.accumulate} parts" if plan.accumulate > 1 else ""
     out_console.out(
@@ -82,7 +51,7 @@ def _show(plan: "Plan", *, measured: bool) -> None:
     )
 
 
-def _memory(plan: "Plan") -> list[list[str]]:
+def _memory(plan: Plan) -> list[list[str]]:
     """A column for each precision and layout, a row for everything that takes some."""
     names = {
         "weights": "weights",

@@ -1,64 +1,41 @@
 """``vadd status`` and ``vadd runs``."""
 
-import json as json_lines
+import json
 import time
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from vadd.cli.console import out_console, print_columns
-from vadd.cli.options import JsonOption, OverwriteOption, RunArgument
+from vadd.cli.syntax import Runs, Status
 from vadd.files import write_json
 from vadd.run.directory import find_runs
 from vadd.run.status import RunStatus, read_status
 from vadd.words import duration, shortened
 
 
-def status(run: RunArgument, json: JsonOption = None, overwrite: OverwriteOption = False) -> None:
-    """Show how far a training is, how fast, and how it is doing. Nothing is changed, running or not.
-
-    A run is new, running, stopped (go on with --resume), finished, or unknown where its lock cannot be read.
-
-    \b
-    Examples:
-      vadd status runs/checkers
-      vadd status runs/checkers --json status.json
-      watch vadd status runs/checkers
-    """
-    state = read_status(run)
-    out_console.out(f"{run}: {state.recipe} {state.model}, {state.state}")
+def status(options: Status) -> None:
+    state = read_status(options.run)
+    out_console.out(f"{options.run}: {state.recipe} {state.model}, {state.state}")
     print_columns(_lines(state), indent="  ")
     if state.recent:
         out_console.out("last lines of metrics.jsonl:")
         for record in state.recent:
-            out_console.out(f"  {shortened(json_lines.dumps(record))}")
-    if json is not None:
-        write_json(json, state.to_json())
+            out_console.out(f"  {shortened(json.dumps(record))}")
+    if options.json is not None:
+        write_json(options.json, state.to_json())
 
 
-def runs(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look, at any depth.")] = Path("runs"),
-    json: JsonOption = None,
-    overwrite: OverwriteOption = False,
-) -> None:
-    """List all runs below a directory: how far they are and how they are doing.
-
-    \b
-    Examples:
-      vadd runs
-      vadd runs ~/experiments --json runs.json
-    """
-    states = [read_status(path, all_lines=False) for path in find_runs(directory)]
+def runs(options: Runs) -> None:
+    states = [read_status(path, all_lines=False) for path in find_runs(options.directory)]
     if states:
         header = ["run", "recipe", "model", "step", "state", "test", "latent", "last change"]
-        rows = [_row(run, str(Path(run.path).relative_to(directory))) for run in states]
+        rows = [_row(run, str(Path(run.path).relative_to(options.directory))) for run in states]
         print_columns([header, *rows], right=frozenset({3, 5}))
         out_console.out("test: held-out objective in nats per position; of VADD it is not a likelihood bound")
     else:
-        out_console.out(f"no runs in {directory}")
-    if json is not None:
-        write_json(json, [run.to_json() for run in states])
+        out_console.out(f"no runs in {options.directory}")
+    if options.json is not None:
+        write_json(options.json, [run.to_json() for run in states])
 
 
 def _row(run: RunStatus, name: str) -> list[str]:

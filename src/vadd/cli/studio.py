@@ -2,96 +2,60 @@
 
 import os
 import sys
-from pathlib import Path
-from typing import Annotated
-
-import typer
+import webbrowser
 
 from vadd.cli.console import err_console, out_console
-from vadd.cli.options import check_run
+from vadd.cli.syntax import Studio
 from vadd.errors import UserError
+from vadd.studio.gate import check_host
+from vadd.studio.opened import OpenRuns
+from vadd.studio.server import free_port, private_folder, serve
+from vadd.studio.trainings import Trainings
 
 
-def studio(
-    runs: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="Run directories, or exported models; without one, digits are learnt.",
-            show_default=False,
-            callback=check_run,
-        ),
-    ] = None,
-    *,
-    out: Annotated[Path, typer.Option(help="Where trainings, uploads and comparisons of the page go.")] = Path(
-        "runs/studio"
-    ),
-    host: Annotated[
-        str, typer.Option(help="The address to listen on. Other machines reach it only with a --token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="If it is in use, the next free one is taken.")] = 7860,
-    token: Annotated[
-        str | None, typer.Option(help="A secret that visitors must know, 8 characters or more.", metavar="SECRET")
-    ] = None,
-    open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
-) -> None:
-    """Open a page in the browser: draw from models, fill in, walk through the latent, compare, train. Ctrl-C ends it.
-
-    Without a run both models learn digits while you watch, in about two minutes.
-
-    The page is for this machine alone and needs no internet. It can open the runs that are named here, and no others.
-
-    \b
-    Examples:
-      vadd studio
-      vadd studio runs/digits-mdlm runs/digits-vadd
-      vadd studio runs/book --port 8000 --no-open
-      vadd studio runs/digits-vadd --host 0.0.0.0 --token correct-horse-battery
-    """
-    from vadd.studio.gate import check_host
-    from vadd.studio.server import free_port, private_folder, serve
-
+def studio(options: Studio) -> None:
+    host, token = options.host, options.token
     check_host(host, token)
-    listening = free_port(host, port)
-    taken = listening.getsockname()[1]
-    if taken != port:
-        err_console.print(f"port {port} is in use; taking {taken}", soft_wrap=True)
-    address = f"http://{f'[{host}]' if ':' in host else host}:{taken}/" + ("" if token is None else f"?token={token}")
+    listening = free_port(host, options.port)
+    port = listening.getsockname()[1]
+    if port != options.port:
+        err_console.print(f"port {options.port} is in use; taking {port}", soft_wrap=True)
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}/" + ("" if token is None else f"?token={token}")
 
     def ready() -> None:
         out_console.print(f"the studio is at {address} (Ctrl-C ends it)", soft_wrap=True)
-        if open_browser and _has_display():
-            import webbrowser
-
+        if options.open_browser and _has_display():
             webbrowser.open(address)
 
     with private_folder():
         try:
-            from vadd.studio.page import build_page
+            from vadd.studio.page import build_page  # Gradio reads the folder when it is imported
         except ImportError as error:
             if error.name != "gradio":
                 raise
             raise UserError("the studio needs Gradio: pip install 'vadd[studio]'") from None
-        from vadd.studio.opened import OpenRuns
-        from vadd.studio.trainings import Trainings
-
-        opened = OpenRuns(runs or [])
-        trainings = Trainings(opened, out)
+        opened = OpenRuns(options.runs or [])
+        trainings = Trainings(opened, options.out)
         try:
-            if not runs:
+            if not options.runs:
                 trainings.start_demo()
             serve(build_page(opened, trainings), opened, listening, host=host, token=token, ready=ready)
         except KeyboardInterrupt:
             pass
         finally:
-            asked = trainings.running()
-            if asked:
-                err_console.print("the trainings are asked to save and to stop")
-            saved = trainings.close()
-            if saved:
-                err_console.print(f"saved and stopped: {', '.join(saved)}", soft_wrap=True)
-            if gone := [name for name in asked if name not in saved]:
-                err_console.print(f"stopped, with nothing to save yet: {', '.join(gone)}", soft_wrap=True)
+            _close(trainings)
         err_console.print("the studio is closed")
+
+
+def _close(trainings: Trainings) -> None:
+    running = trainings.running()
+    if running:
+        err_console.print("the trainings are asked to save and to stop")
+    saved = trainings.close()
+    if saved:
+        err_console.print(f"saved and stopped: {', '.join(saved)}", soft_wrap=True)
+    if unsaved := [name for name in running if name not in saved]:
+        err_console.print(f"stopped, with nothing to save yet: {', '.join(unsaved)}", soft_wrap=True)
 
 
 def _has_display() -> bool:
