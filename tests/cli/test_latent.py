@@ -146,7 +146,7 @@ BAD = [
     (("codes", "--interpolate", 0, 99), "there is no held-out example 99; there are 30"),
     (("codes", "--interpolate", 0, "two.npy"), "two.npy holds 2 examples; name one of them"),
     (("codes", "--interpolate", 0, "two.npy:2"), "two.npy has no row 2; it has 2"),
-    (("codes", "--interpolate", 0, "long.npy:0"), "has the shape (2, 7); examples have (2, 3)"),
+    (("codes", "--interpolate", 0, "long.npy:0"), "has the shape (2, 7); the model's examples need (n, 2, 3)"),
     (("codes", "--interpolate", 0, "large.npy"), "holds the value 9, outside 0..3"),
     (("codes", "--interpolate", 0, "cat"), "'cat' names no example"),
     (("codes", "--interpolate", 0, 1, "--points", 1), "at least 2 points"),

@@ -1,6 +1,6 @@
 """Options in groups, and how they are read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +11,9 @@ from typer.testing import CliRunner, Result
 
 from tests.helpers.commands import Command
 from vadd.cli.options import DrawingOptions, grouped, parse_steps
+from vadd.cli.syntax_sampling import Sample
 from vadd.errors import UserError
+from vadd.run.options import SamplingOptions
 from vadd.run.run import Run as LoadedRun
 from vadd.words import duration, parse_size, size_in_memory
 
@@ -75,10 +77,16 @@ def test_a_field_without_a_default_is_required_and_limits_hold() -> None:
 
 
 def test_what_is_left_open_is_left_to_the_recipe() -> None:
-    options = DrawingOptions().sampling()
-    assert {name for name, value in options.items() if value is not None} == {"seed", "temperature", "precision"}
-    assert DrawingOptions(latent_policy="fixed").sampling()["latent_policy"] == "fixed"
-    assert DrawingOptions(grid="0,0.5,1").sampling()["grid"] == [0, 0.5, 1]
+    options = DrawingOptions(run=Path("run")).sampling()
+    given = {name: value for name, value in options.items() if value is not None}
+    assert given == {"seed": 0, "temperature": 1.0, "precision": "float64"}
+    assert DrawingOptions(run=Path("run"), latent_policy="fixed").sampling()["latent_policy"] == "fixed"
+    assert DrawingOptions(run=Path("run"), grid="0,0.5,1").sampling()["grid"] == [0, 0.5, 1]
+
+
+def test_every_option_of_sampling_is_on_the_command_line() -> None:
+    here = {field.name for field in fields(Sample)} - {"where", "n"}
+    assert set(SamplingOptions.model_fields) - {"z"} <= here
 
 
 def test_steps_are_sorted_and_told_once() -> None:

@@ -3,12 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from vadd.cli.console import out_console, progress_bar
-from vadd.cli.options import OverwriteOption, check_out
+from vadd.cli.syntax import Data
 from vadd.cli.table_columns import show_reports
 from vadd.errors import UserError
 
@@ -23,43 +20,8 @@ class _Known:
     """Gets it, and says what is where."""
 
 
-def data(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            help="Fetch this one: mnist, cifar10, text8 or inception; or inspect, to look at a table.",
-            show_default=False,
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Argument(help="The table to inspect: .csv, .tsv or .parquet.", show_default=False)
-    ] = None,
-    directory: Annotated[
-        Path | None,
-        typer.Option(
-            "--dir", help="Where to put it; by default $VADD_DATA/NAME or ~/.cache/vadd/NAME.", show_default=False
-        ),
-    ] = None,
-    schema: Annotated[
-        Path | None,
-        typer.Option(
-            help="Of a table: write here, as YAML to edit, what its columns are; data.schema_path reads it.",
-            show_default=False,
-            callback=check_out(),
-        ),
-    ] = None,
-    overwrite: OverwriteOption = False,
-) -> None:
-    """List the data sets and where they are, fetch one, or look at the columns of a table.
-
-    \b
-    Examples:
-      vadd data
-      vadd data mnist
-      vadd data cifar10 --dir ~/data/cifar10
-      vadd data inspect people.csv
-      vadd data inspect people.csv --schema people.yaml
-    """
+def data(options: Data) -> None:
+    name, file, directory, schema = options.name, options.file, options.directory, options.schema
     if name == INSPECT:
         if file is None:
             raise UserError("which table? vadd data inspect people.csv")

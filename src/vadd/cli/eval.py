@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 from vadd.cli.console import out_console, progress_bar
-from vadd.cli.judge import open_judge
 from vadd.cli.options import parse_steps
 from vadd.cli.syntax_sampling import (
     DEFAULT_STEPS,
@@ -106,7 +105,7 @@ def _measure(
             bounds=bounds if options.zero_shot is None else None,
             examples=None if options.data is None else read_examples(run, options.data, progress),
             inception=fetched_inception() if fid and options.inception is None else options.inception,
-            language=open_judge(options, [run], progress) if steps else None,
+            language=options.open([run], progress) if steps else None,
             nearest=options.nearest and bool(steps),
             progress=progress,
         ).report

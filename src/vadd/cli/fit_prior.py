@@ -13,8 +13,8 @@ def fit_prior(options: FitPrior) -> None:
     RunDirectory.open(options.run)  # an exported model cannot be changed
     run = vadd.load(options.run, checkpoint=parse_checkpoint(options.checkpoint), prior="trained")
     with progress_bar() as progress:
-        name = "conditional" if options.conditional else "flow"
-        show_fitted(fit(run, name, steps=options.steps, progress=progress))
+        fitted = fit(run, "conditional" if options.conditional else "flow", steps=options.steps, progress=progress)
+    show_fitted(fitted)
 
 
 def show_fitted(fitted: FittedPrior) -> None:

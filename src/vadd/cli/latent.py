@@ -130,7 +130,13 @@ def present(run: Run, walk: Walk, options: Options) -> None:
     """Samples at all points of the walk, printed or written."""
     out = options.out
     _check_format(run, out)
-    tokens = @@DECODE@@
+    tokens = decode(
+        run,
+        walk.z.flatten(0, 1),
+        steps=options.steps,
+        seed=options.seed,
+        token_sampler=TokenSampler(temperature=options.temperature),
+    )
     if out is None:
         _print(run, walk, tokens)
     elif out.suffix == ".npy":

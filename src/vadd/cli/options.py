@@ -30,7 +30,7 @@ output_option, research_option = (
     partial(typer.Option, rich_help_panel=OUTPUT),
     partial(typer.Option, rich_help_panel=RESEARCH),
 )
-input_option = partial(typer.Option, rich_help_panel=INPUT, show_default=False)
+input_option = partial(typer.Option, rich_help_panel=INPUT)
 PRIORS = ("fitted", "trained", *get_args(PriorName))
 
 
@@ -39,7 +39,7 @@ def grouped(command: Callable[..., Result]) -> Callable[..., Result]:
     fields, and the command is given the dataclass, filled.
     """
     parameters = inspect.signature(command, eval_str=True).parameters.values()
-    groups = {each.name: each.annotation for each in parameters if is_dataclass(each.annotation)}
+    groups: dict[str, Any] = {each.name: each.annotation for each in parameters if is_dataclass(each.annotation)}
     flat = [
         option
         for each in parameters
@@ -129,65 +129,46 @@ def _each(given: Paths) -> list[Path]:
     return [] if given is None else [given] if isinstance(given, Path) else given
 
 
-RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_default=False, callback=check_run)]
-_recipe_argument = typer.Argument(
-    help="A preset (see `vadd recipes`) or a YAML file.", show_default=False, callback=check_recipe
-)
+RunArgument = Annotated[Path, typer.Argument(help="A run directory.", callback=check_run)]
+_recipe_argument = typer.Argument(help="A preset (see `vadd recipes`) or a YAML file.", callback=check_recipe)
 RecipeArgument = Annotated[str, _recipe_argument]
 OptionalRecipeArgument = Annotated[str | None, _recipe_argument]
 OverridesArgument = Annotated[
-    list[str] | None,
-    typer.Argument(help="Changes to the recipe, key=value; `vadd recipes RECIPE` shows every key.", show_default=False),
+    list[str] | None, typer.Argument(help="Changes to the recipe, key=value; `vadd recipes RECIPE` shows every key.")
 ]
-CheckpointOption = Annotated[
-    str, typer.Option("--checkpoint", help="Whose averaged weights: latest, best or a step.", metavar="WHICH")
-]
+CheckpointOption = Annotated[str, typer.Option(help="Whose averaged weights: latest, best or a step.", metavar="WHICH")]
 SamplesOption = Annotated[
     int | None,
-    typer.Option(
-        "--samples",
-        help="Samples to compare with the data, for each number of steps. [default: 100000; texts: 256]",
-        show_default=False,
-    ),
+    typer.Option(help="Samples to compare with the data, for each number of steps. [default: 100000; texts: 256]"),
 ]
-TemperatureOption = Annotated[float, sampler_option("--temperature", help="Below 1 sharpens, 0 takes the likeliest.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="The first n of its samples are drawn.")]
+TemperatureOption = Annotated[float, sampler_option(help="Below 1 sharpens, 0 takes the likeliest.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="The first n of its samples are drawn.")]
 # Eager: files are checked with its value.
 OverwriteOption = Annotated[bool, output_option("--overwrite", is_eager=True, help="Replace existing files.")]
 JsonOption = Annotated[
-    Path | None,
-    output_option("--json", help="Also write the numbers to this file.", metavar="FILE", callback=check_out()),
+    Path | None, output_option(help="Also write the numbers to this file.", metavar="FILE", callback=check_out())
 ]
 LatentPolicyOption = Annotated[
     str | None,
     latent_option(
-        "--latent-policy",
-        help="resample, a new z at each step, or fixed, one for all. [default: the recipe's; fixed with a flow prior]",
+        help="resample, a new z at each step, or fixed, one for all. [default: the recipe's; fixed with a flow prior]"
     ),
 ]
 PriorOption = Annotated[
     str,
     latent_option(
-        "--prior",
-        help=f"Where z comes from: {listed(PRIORS)}; fitted is what `vadd fit-prior` made, if it did, else trained.",
+        help=f"Where z comes from: {listed(PRIORS)}; fitted is what `vadd fit-prior` made, if it did, else trained."
     ),
 ]
 EnergyOption = Annotated[
     Path | None,
     research_option(
-        "--energy",
         help="An autoregressive run: candidates of each step are weighed by its likelihood (EDLM; not exact).",
-        show_default=False,
         callback=check_run,
     ),
 ]
 EnergyCandidatesOption = Annotated[
-    int | None,
-    research_option(
-        "--energy-candidates",
-        help="With --energy: completions drawn at each step, one kept. [default: 8]",
-        show_default=False,
-    ),
+    int | None, research_option(help="With --energy: completions drawn at each step, one kept. [default: 8]")
 ]
 
 
@@ -253,54 +234,41 @@ class DrawingOptions(LoadOptions):
     """How to draw: the same for samples and completions."""
 
     steps: Annotated[
-        int | None,
-        typer.Option("--steps", help="Sampling steps. [default: the recipe's; first-hitting: one for each position]"),
+        int | None, typer.Option(help="Sampling steps. [default: the recipe's; first-hitting: one for each position]")
     ] = None
     seed: SeedOption = 0
     temperature: TemperatureOption = 1.0
     sampler: Annotated[
         str | None,
         sampler_option(
-            "--sampler",
             help="ancestral, parallel or first-hitting (the model's own distribution); confidence, margin, entropy or "
             "entropy-bounded (the surest first); remask or remask-rescaled (ReMDM remasking); euler is SEDD's, "
-            "proposal EDLM's without its energy. [default: the recipe's]",
+            "proposal EDLM's without its energy. [default: the recipe's]"
         ),
     ] = None
     grid: Annotated[
         str | None,
-        sampler_option(
-            "--grid", help="Step grid: uniform, cosine, or the times, like 0,0.2,1. [default: the recipe's]"
-        ),
+        sampler_option(help="Step grid: uniform, cosine, or the times, like 0,0.2,1. [default: the recipe's]"),
     ] = None
-    top_k: Annotated[
-        int | None,
-        sampler_option("--top-k", help="Draw from the k likeliest values only.", show_default=False),
-    ] = None
-    top_p: Annotated[
-        float | None,
-        sampler_option("--top-p", help="Draw from the likeliest values that reach p only.", show_default=False),
-    ] = None
+    top_k: Annotated[int | None, sampler_option(help="Draw from the k likeliest values only.")] = None
+    top_p: Annotated[float | None, sampler_option(help="Draw from the likeliest values that reach p only.")] = None
     candidates: Annotated[
         int | None,
         latent_option(
-            "--candidates",
             help="Completions with one z: latents drawn for each, one kept by the likelihood of what is known. "
-            "[default: the recipe's]",
+            "[default: the recipe's]"
         ),
     ] = None
     memory: Annotated[
         str | None,
         output_option(
-            "--memory",
             help="What the samples drawn at once may take, like 500MB or 2GB. [default: 268MB; on a GPU a quarter of "
             "what is free]",
             metavar="SIZE",
         ),
     ] = None
     precision: Annotated[
-        str,
-        research_option("--precision", help="float64, or float32 as in the paper's text figure, which sharpens."),
+        str, research_option(help="float64, or float32 as in the paper's text figure, which sharpens.")
     ] = "float64"
 
     def sampling(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """``vadd sample``."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,7 +50,8 @@ def sample(options: Sample) -> None:
     leave()
     _show(run, drawn, n, options.out)
     summary = [
-        f"{plural(n, 'sample')} in {plural(settings.steps, 'step')}" + ("" if options.out is None else f": {options.out}"),
+        f"{plural(n, 'sample')} in {plural(settings.steps, 'step')}"
+        + ("" if options.out is None else f": {options.out}"),
         f"{seconds:.1f} s, {n / seconds:.3g} samples/s",
         f"{plural(drawn.evaluations, 'evaluation')} of the network, {plural(drawn.sequences, 'sequence')} shown to it",
         *([] if settings.exact else ["not exact: " + ", ".join(settings.inexact)]),
@@ -117,7 +118,7 @@ def _parts(
     run: Run,
     options: Sample,
     start: int | Tensor,
-    labels: tuple[str, ...],
+    labels: Sequence[str],
     processes: Processes | None,
     progress: Progress,
 ) -> Iterator[tuple[str | None, Samples]]:

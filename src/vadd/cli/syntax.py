@@ -45,34 +45,32 @@ class Train:
     recipe: OptionalRecipeArgument = None
     overrides: OverridesArgument = None
     out: Annotated[
-        Path | None, typer.Option(help="The run directory; by default runs/RECIPE-MODEL.", show_default=False, callback=check_place)
+        Path | None, typer.Option(help="The run directory; by default runs/RECIPE-MODEL.", callback=check_place)
     ] = None
     data: Annotated[
         Path | None,
         typer.Option(
             help="Your own data: a table as .csv or .parquet; an .npy file of integers, examples first; a folder of "
             "images; a text file, .jsonl, .csv with a column called text, or a folder of .txt.",
-            show_default=False,
             callback=check_there,
         ),
     ] = None
-    resume: Annotated[bool, typer.Option("--resume", is_eager=True, help="Go on from the newest checkpoint of the run in --out.")] = (
-        False
-    )
+    resume: Annotated[
+        bool, typer.Option("--resume", is_eager=True, help="Go on from the newest checkpoint of the run in --out.")
+    ] = False
     start_from: Annotated[
         str | None,
         typer.Option(
             help="Begin as this trained model without a latent: a run, an export, or a .safetensors file as the MDLM "
             "code writes it.",
             metavar="RUN",
-            show_default=False,
             callback=check_start,
         ),
     ] = None
     freeze: Annotated[bool, typer.Option("--freeze", help="Leave the weights of --start-from as they are.")] = False
-    overwrite: Annotated[bool, typer.Option("--overwrite", is_eager=True, help="Delete the run that is in --out and start anew.")] = (
-        False
-    )
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", is_eager=True, help="Delete the run that is in --out and start anew.")
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +92,7 @@ class FitPrior:
     conditional: Annotated[
         bool, typer.Option("--conditional", help="Fit p(z | x_t), which reads what is known, for completions.")
     ] = False
-    steps: Annotated[
-        int | None, typer.Option(help="Of the fit. [default: latent.flow.steps of the recipe]", show_default=False)
-    ] = None
+    steps: Annotated[int | None, typer.Option(help="Of the fit. [default: latent.flow.steps of the recipe]")] = None
     checkpoint: CheckpointOption = "latest"
 
 
@@ -118,11 +114,7 @@ class Studio:
 
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(
-            help="Run directories, or exported models; without one, digits are learnt.",
-            show_default=False,
-            callback=check_run,
-        ),
+        typer.Argument(help="Run directories, or exported models; without one, digits are learnt.", callback=check_run),
     ] = None
     out: Annotated[Path, typer.Option(help="Where trainings, uploads and comparisons of the page go.")] = Path(
         "runs/studio"
@@ -210,7 +202,7 @@ class Export:
     """
 
     run: RunArgument
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.", show_default=False)]
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")]
     checkpoint: CheckpointOption = "latest"
     results: Annotated[
         Path | None,
@@ -232,7 +224,7 @@ class Recipes:
       vadd recipes checkerboard > mine.yaml
     """
 
-    name: Annotated[str | None, typer.Argument(help="Show this one whole.", show_default=False, callback=check_recipe)] = None
+    name: Annotated[str | None, typer.Argument(help="Show this one whole.", callback=check_recipe)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,25 +242,16 @@ class Data:
 
     name: Annotated[
         str | None,
-        typer.Argument(
-            help="Fetch this one: mnist, cifar10, text8 or inception; or inspect, to look at a table.",
-            show_default=False,
-        ),
+        typer.Argument(help="Fetch this one: mnist, cifar10, text8 or inception; or inspect, to look at a table."),
     ] = None
-    file: Annotated[
-        Path | None, typer.Argument(help="The table to inspect: .csv, .tsv or .parquet.", show_default=False)
-    ] = None
+    file: Annotated[Path | None, typer.Argument(help="The table to inspect: .csv, .tsv or .parquet.")] = None
     directory: Annotated[
-        Path | None,
-        typer.Option(
-            "--dir", help="Where to put it; by default $VADD_DATA/NAME or ~/.cache/vadd/NAME.", show_default=False
-        ),
+        Path | None, typer.Option("--dir", help="Where to put it; by default $VADD_DATA/NAME or ~/.cache/vadd/NAME.")
     ] = None
     schema: Annotated[
         Path | None,
         typer.Option(
             help="Of a table: write here, as YAML to edit, what its columns are; data.schema_path reads it.",
-            show_default=False,
             callback=check_out(),
         ),
     ] = None

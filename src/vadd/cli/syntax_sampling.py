@@ -1,11 +1,13 @@
 """The options of the commands that draw samples or measure them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+import vadd
 from vadd.cli.options import (
     CheckpointOption,
     DrawingOptions,
@@ -24,6 +26,10 @@ from vadd.cli.options import (
     research_option,
     sampler_option,
 )
+from vadd.progress import Progress
+
+if TYPE_CHECKING:
+    from vadd.evaluation.language_judge import LanguageJudge
 
 SAMPLE_FORMATS = (".npy", ".csv", ".png", ".txt", ".jsonl", ".parquet")
 TRAJECTORY_FORMATS = (".html", ".gif", ".png", ".npz")
@@ -37,7 +43,6 @@ TrajectoryOption = Annotated[
     Path | None,
     output_option(
         help="Also how the first 4 come about: .html, a page with a slider; .gif; .png for images; .npz, the states.",
-        show_default=False,
         callback=check_out(*TRAJECTORY_FORMATS),
     ),
 ]
@@ -75,7 +80,6 @@ class Sample(DrawingOptions):
         Path | None,
         typer.Option(
             help="Where to: .npy, .csv, or .png for a picture; text also .txt or .jsonl, rows of a table .parquet.",
-            show_default=False,
             callback=check_out(*SAMPLE_FORMATS),
         ),
     ] = None
@@ -84,22 +88,17 @@ class Sample(DrawingOptions):
         typer.Option(
             help="Of a table, only rows with: COLUMN=VALUE, COLUMN=ONE|ANOTHER, COLUMN=FROM-TO (dates FROM..TO), "
             "COLUMN>=FROM, COLUMN<=TO, or COLUMN= for a missing cell. May be repeated.",
-            show_default=False,
             metavar="CONDITION",
         ),
     ] = None
     label: Annotated[
         str | None,
-        typer.Option(
-            help="Of a run trained with data.labels=true: only samples of this label; all: -n of each label.",
-            show_default=False,
-        ),
+        typer.Option(help="Of a run trained with data.labels=true: only samples of this label; all: -n of each label."),
     ] = None
     guidance: Annotated[
         float | None,
         sampler_option(
-            help="With --label: above 1 follows the label more closely than the model by itself would (not exact).",
-            show_default=False,
+            help="With --label: above 1 follows the label more closely than the model by itself would (not exact)."
         ),
     ] = None
     trajectory: TrajectoryOption = None
@@ -126,37 +125,25 @@ class Infill(DrawingOptions):
     """
 
     text: Annotated[
-        str | None,
-        typer.Option(help=r"A text with gaps of two or more underscores; \_ is an ordinary one.", show_default=False),
+        str | None, typer.Option(help=r"A text with gaps of two or more underscores; \_ is an ordinary one.")
     ] = None
-    prefix: Annotated[str | None, typer.Option(help="A text to continue.", show_default=False)] = None
+    prefix: Annotated[str | None, typer.Option(help="A text to continue.")] = None
     suffix: Annotated[str | None, input_option(help="A text to lead to.")] = None
     image: Annotated[
-        Path | None,
-        typer.Option(
-            help="An image in the model's size: .png, or .npy for several.", show_default=False, callback=check_there
-        ),
+        Path | None, typer.Option(help="An image in the model's size: .png, or .npy for several.", callback=check_there)
     ] = None
     array: Annotated[
         Path | None,
-        typer.Option(
-            help="Any examples as .npy, -1 where there is something to fill.", show_default=False, callback=check_there
-        ),
+        typer.Option(help="Any examples as .npy, -1 where there is something to fill.", callback=check_there),
     ] = None
     table: Annotated[
         Path | None,
-        typer.Option(
-            help="A table as .csv or .parquet: its missing cells are filled.", show_default=False, callback=check_there
-        ),
+        typer.Option(help="A table as .csv or .parquet: its missing cells are filled.", callback=check_there),
     ] = None
-    file: Annotated[
-        Path | None,
-        input_option(help="Many texts with gaps, one in each line.", callback=check_there),
-    ] = None
-    from_data: Annotated[
-        str | None,
-        input_option(help="Held-out images by their numbers, like 0,5,7."),
-    ] = None
+    file: Annotated[Path | None, input_option(help="Many texts with gaps, one in each line.", callback=check_there)] = (
+        None
+    )
+    from_data: Annotated[str | None, input_option(help="Held-out images by their numbers, like 0,5,7.")] = None
     gap: Annotated[
         int | None,
         input_option(
@@ -170,12 +157,10 @@ class Infill(DrawingOptions):
         ),
     ] = None
     mask: Annotated[
-        Path | None,
-        input_option(help="An image in the same size: white is filled, black kept.", callback=check_there),
+        Path | None, input_option(help="An image in the same size: white is filled, black kept.", callback=check_there)
     ] = None
     keep: Annotated[
-        Literal["top", "bottom", "left", "right"] | None,
-        input_option(help="Instead of a mask: the half to keep."),
+        Literal["top", "bottom", "left", "right"] | None, input_option(help="Instead of a mask: the half to keep.")
     ] = None
     n: Annotated[int | None, typer.Option("-n", "--count", help="Completions of each. [default: 4; of a table 1]")] = (
         None
@@ -184,7 +169,6 @@ class Infill(DrawingOptions):
         Path | None,
         typer.Option(
             help="Where to: text .txt or .jsonl, images .png or .npy, arrays .npy or .csv, tables .csv or .parquet.",
-            show_default=False,
             callback=check_out(),
         ),
     ] = None
@@ -192,7 +176,6 @@ class Infill(DrawingOptions):
         Path | None,
         output_option(
             help="Of a table: write here, as .csv, how probable every filled value was given what is known of its row.",
-            show_default=False,
             callback=check_out(".csv"),
         ),
     ] = None
@@ -230,9 +213,7 @@ class Latent:
     traverse: Annotated[
         bool, typer.Option("--traverse", help="Move each of the most informative dimensions by itself.")
     ] = False
-    around: Annotated[
-        str | None, typer.Option(help="Traverse around this example instead of around z = 0.", show_default=False)
-    ] = None
+    around: Annotated[str | None, typer.Option(help="Traverse around this example instead of around z = 0.")] = None
     points: Annotated[
         int | None, latent_option(help=f"Of a path. [default: {PATH_POINTS}; {TRAVERSAL_POINTS} to traverse]")
     ] = None
@@ -244,9 +225,7 @@ class Latent:
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Where to: images .png, .gif or .npy, text .txt or .npy, else .csv or .npy.",
-            show_default=False,
-            callback=check_out(),
+            help="Where to: images .png, .gif or .npy, text .txt or .npy, else .csv or .npy.", callback=check_out()
         ),
     ] = None
     overwrite: OverwriteOption = False
@@ -259,19 +238,21 @@ class JudgeOptions:
     judge: Annotated[
         str | None,
         typer.Option(
-            "--judge",
             help="Texts: also their generative perplexity under this causal language model, a folder, a .gguf file or "
             "a name on the hub.",
-            show_default=False,
             metavar="MODEL",
         ),
     ] = None
     convention: Annotated[
         Literal["corpus", "sedd"],
-        research_option(
-            "--convention", help="Generative perplexity of all texts together, or the mean of each text's own."
-        ),
+        research_option(help="Generative perplexity of all texts together, or the mean of each text's own."),
     ] = "corpus"
+
+    def open(self, runs: "Sequence[vadd.Run]", progress: Progress) -> "LanguageJudge | None":
+        """See :func:`vadd.cli.judge.open_judge`."""
+        from vadd.cli.judge import open_judge
+
+        return open_judge(self, runs, progress)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,8 +292,7 @@ class Evaluate(LoadOptions, JudgeOptions):
         bool, typer.Option("--fid", help="Score images by FID (clean-fid protocol); `vadd data inception` first.")
     ] = False
     inception: Annotated[
-        Path | None,
-        research_option(help="The same with this TorchScript InceptionV3.", show_default=False, callback=check_there),
+        Path | None, research_option(help="The same with this TorchScript InceptionV3.", callback=check_there)
     ] = None
     nearest: Annotated[
         bool,
@@ -323,7 +303,6 @@ class Evaluate(LoadOptions, JudgeOptions):
         research_option(
             help="Perplexities of every corpus in this folder; names that begin like lambada, lm1b, wikitext, ag_news, "
             "pubmed or arxiv are read as these, the rest as plain text. --bound is 32 by default.",
-            show_default=False,
             callback=check_there,
         ),
     ] = None
@@ -383,7 +362,7 @@ class Compare(JudgeOptions):
       vadd compare runs/a runs/b runs/c --steps 1,4,16 --bound none --json numbers.json
     """
 
-    runs: Annotated[list[Path], typer.Argument(help="Run directories.", show_default=False, callback=check_run)]
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.", callback=check_run)]
     out: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("runs/comparison")
     steps: Annotated[str, typer.Option(help="Numbers of sampling steps, separated by commas.", metavar="T,T,...")] = (
         "1,2,5,20"
@@ -410,8 +389,7 @@ class Judge(JudgeOptions):
     """
 
     files: Annotated[
-        list[Path],
-        typer.Argument(help="Texts: .txt, .jsonl, .csv, or folders of .txt.", show_default=False, callback=check_there),
+        list[Path], typer.Argument(help="Texts: .txt, .jsonl, .csv, or folders of .txt.", callback=check_there)
     ]
     documents: Annotated[
         Literal["line", "paragraph", "file"],

@@ -34,7 +34,7 @@ def write_trajectory(kind: Kind, states: Array, out: Path, name: str, extents: S
         else:
             out.write_text(image_page(states, kind.shape, kind.vocab_size, title), encoding="utf-8")
     else:
-        histories = histories_of(states, @@HIST@@)
+        histories = histories_of(states, kind)
         if extents is not None:
             histories = [row[extent] for row, extent in zip(histories, extents[: len(histories)], strict=True)]
         if out.suffix == ".gif":
