@@ -10,7 +10,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from tests.helpers.commands import Command
-from vadd.cli.options import DrawingOptions, grouped, parse_steps
+from vadd.cli.commands import Lazy, lazy_group
+from vadd.cli.options import DrawingOptions, parse_steps
 from vadd.cli.syntax_sampling import Sample
 from vadd.errors import UserError
 from vadd.run.options import SamplingOptions
@@ -18,56 +19,42 @@ from vadd.run.run import Run as LoadedRun
 from vadd.words import duration, parse_size, size_in_memory
 
 
-@dataclass(frozen=True)
-class Paint:
-    colour: Annotated[str, typer.Option("--colour", help="Red or blue.")]
-    coats: Annotated[int, typer.Option("-c", min=1, help="How often.")] = 2
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Brush:
     wide: Annotated[bool, typer.Option("--wide", help="A wide one.")] = False
 
 
-@grouped
-def paint(
-    wall: Annotated[Path, typer.Argument(help="What to paint.")],
-    *,
-    paint: Paint,
-    brush: Brush,
-    slowly: Annotated[bool, typer.Option("--slowly", help="Take care.")] = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Paint(Brush):
     """Paint a wall."""
-    typer.echo(f"{wall} {paint} {brush} {slowly}")
+
+    wall: Annotated[Path, typer.Argument(help="What to paint.")]
+    colour: Annotated[str, typer.Option(help="Red or blue.")]
+    coats: Annotated[int, typer.Option("-c", min=1, help="How often.", rich_help_panel="Research")] = 2
 
 
-app = typer.Typer(rich_markup_mode=None)
-app.command()(paint)
+def paint(options: Paint) -> None:
+    typer.echo(f"{options.wall} {options.colour} {options.coats} {options.wide}")
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments)
+    app = typer.Typer(cls=lazy_group({"paint": Lazy("Paint.", f"{__name__}:paint", f"{__name__}:Paint")}))
+    app.callback()(lambda: None)
+    return CliRunner().invoke(app, ["paint", *arguments])
 
 
-def test_a_group_is_an_option_for_each_of_its_fields() -> None:
-    painted = run("north", "--colour", "red", "-c", "3", "--wide")
-    assert painted.output == "north Paint(colour='red', coats=3) Brush(wide=True) False\n"
-    assert run("north", "--colour", "blue", "--slowly").output == (
-        "north Paint(colour='blue', coats=2) Brush(wide=False) True\n"
-    )
+def test_an_option_for_each_field_fills_the_class() -> None:
+    assert run("north", "--colour", "red", "-c", "3", "--wide").output == "north red 3 True\n"
+    assert run("north", "--colour", "blue").output == "north blue 2 False\n"
 
 
-def test_the_help_shows_every_option_of_every_group() -> None:
+def test_the_help_shows_every_option_in_its_panel() -> None:
     shown = run("--help").output
     assert "Paint a wall." in shown
-    for option, help in (
-        ("--colour", "Red or blue."),
-        ("-c", "How often."),
-        ("--wide", "A wide one."),
-        ("--slowly", "Take"),
-    ):
+    for option, help in (("--colour", "Red or blue."), ("-c", "How often."), ("--wide", "A wide one.")):
         (line,) = (line for line in shown.splitlines() if line.strip().startswith(option))
         assert help in line
+    assert shown.index("Common:") < shown.index("--colour") < shown.index("Research:") < shown.index("-c ")
 
 
 def test_a_field_without_a_default_is_required_and_limits_hold() -> None:

@@ -169,16 +169,16 @@ def test_an_array_written_in_parts_is_the_one_that_numpy_writes(
 def test_a_picture_of_points_counts_the_samples_of_all_parts(
     vadd_command: Command, vadd_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vadd.report import sample_pictures
+    from vadd.report import figures
 
     drawn: list[Any] = []
-    undisturbed = sample_pictures.histogram_panels
+    undisturbed = figures.histogram_panels
 
     def spied(rows: Any) -> Any:
         drawn.append(rows)
         return undisturbed(rows)
 
-    monkeypatch.setattr(sample_pictures, "histogram_panels", spied)
+    monkeypatch.setattr("vadd.report.sample_pictures.histogram_panels", spied)
     assert vadd_command("sample", vadd_run, "-n", 150, "--out", tmp_path / "points.png").code == 0
     ((title, density),) = drawn[0][""]
     assert title == "150 samples"

@@ -24,7 +24,7 @@ class Lazy:
     about: str
     """One line for the list of commands."""
     function: str
-    """ "module:function" below vadd.cli."""
+    """ "module:function"; a module without a dot is one of vadd.cli."""
     options: str | None = None
     """ "module:Class"; without it the parameters of the function are the options."""
 
@@ -70,7 +70,7 @@ def as_command(name: str, command: Any) -> Any:
 
 def _named(name: str) -> Any:
     module, _, attribute = name.partition(":")
-    return getattr(import_module(f"vadd.cli.{module}"), attribute)
+    return getattr(import_module(module if "." in module else f"vadd.cli.{module}"), attribute)
 
 
 class LazyGroup(TyperGroup):

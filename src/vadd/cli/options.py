@@ -2,24 +2,21 @@
 are checked by the Python function that they are passed to.
 """
 
-import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from functools import partial, wraps
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
 import vadd
-from vadd.cli.commands import INPUT, LATENT, OUTPUT, RESEARCH, SAMPLER, options_of
+from vadd.cli.commands import INPUT, LATENT, OUTPUT, RESEARCH, SAMPLER
 from vadd.errors import UserError
 from vadd.presets import check_recipe_name
 from vadd.run.directory import CheckpointName, PriorChoice, PriorName, RunDirectory, check_model
 from vadd.words import listed, parse_size
-
-Result = TypeVar("Result")
 
 # An option of a panel of the help.
 sampler_option, latent_option = (
@@ -32,32 +29,6 @@ output_option, research_option = (
 )
 input_option = partial(typer.Option, rich_help_panel=INPUT)
 PRIORS = ("fitted", "trained", *get_args(PriorName))
-
-
-def grouped(command: Callable[..., Result]) -> Callable[..., Result]:
-    """A command that takes options in groups: a parameter whose type is a dataclass becomes an option for each of its
-    fields, and the command is given the dataclass, filled.
-    """
-    parameters = inspect.signature(command, eval_str=True).parameters.values()
-    groups: dict[str, Any] = {each.name: each.annotation for each in parameters if is_dataclass(each.annotation)}
-    flat = [
-        option
-        for each in parameters
-        for option in (options_of(each.annotation) if each.name in groups else [each.replace(kind=each.KEYWORD_ONLY)])
-    ]
-
-    @wraps(command)
-    def flattened(**options: Any) -> Result:
-        filled = {
-            name: group(**{field.name: options.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
-        }
-        return command(**options, **filled)
-
-    # Where typer looks for the options.
-    flattened.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
-    flattened.__annotations__ = {option.name: option.annotation for option in flat}
-    return flattened
 
 
 Paths = Path | list[Path] | None

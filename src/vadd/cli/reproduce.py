@@ -14,8 +14,8 @@ from rich.padding import Padding
 from vadd.cli.commands import RESEARCH, PanelCommand
 from vadd.cli.comparisons import show_results
 from vadd.cli.console import Narrator, err_console, out_console
-from vadd.cli.judge import JudgeOptions
 from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, check_run, check_there, parse_steps
+from vadd.cli.syntax_sampling import JudgeOptions
 from vadd.errors import Interrupted, UserError
 from vadd.files import write_json, write_whole
 from vadd.parsing import read_json
