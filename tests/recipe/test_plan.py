@@ -13,8 +13,8 @@ from vadd.errors import UserError
 from vadd.kinds import kind_of
 from vadd.recipe import ArrayData, FolderData, Recipe, load_recipe, recipe_names
 from vadd.recipe.building import build_dataset, example_kind, recipe_for
+from vadd.recipe.counting import checkpoint_bytes
 from vadd.recipe.plan import Memory, count_parameters, make_plan, measured_rate, training_memory
-from vadd.run.checkpoint import checkpoint_bytes
 from vadd.run.directory import RunDirectory
 
 

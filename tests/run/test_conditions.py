@@ -12,11 +12,11 @@ from tests.helpers.columns import INSIDE, SIZES, JointDenoiser, random_joint
 from tests.helpers.exact import ConstantRecognizer, TableDenoiser, chi_square_p_value, quantile_nodes
 from vadd.core import GaussianLatent, LinearSchedule, MaskedDiffusion
 from vadd.errors import UserError
-from vadd.run import conditions
-from vadd.run.conditions import conditioned_starts
+from vadd.run import tables
 from vadd.run.infilling import predicted
 from vadd.run.options import SamplingOptions
 from vadd.run.sampling import draw, fitting
+from vadd.run.tables import conditioned_starts
 
 ROWS = 2000
 
@@ -119,7 +119,7 @@ def test_the_first_rows_do_not_depend_on_how_many_there_are() -> None:
 
 
 def test_conditions_that_hardly_ever_hold_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conditions, "ATTEMPTS", 20)
+    monkeypatch.setattr(tables, "ATTEMPTS", 20)
     shares = {0: np.array([1.0, 1.0]), 1: np.array([1e-9, 1e-9, 0.0])}
     with pytest.raises(UserError, match="too rare"):
         conditioned_starts(joint_model(), 64, shares, settings_for(joint_model()))

@@ -92,13 +92,13 @@ def test_a_run_with_labels_is_moved_resumed_and_judged_without_them(codes: np.nd
     assert resumed.sample(16, label="low").equal(whole.sample(16, label="low"))
     assert resumed.data.test_labels is not None
     assert resumed.bound(1, particles=2, limit=4).bounds[1].valid
-    with pytest.raises(vadd.UserError, match="has learnt from other labels than were given"):
+    with pytest.raises(vadd.UserError, match="was trained with other labels than were given"):
         vadd.train(codes, moved, labels=VALUES, resume=True)
-    with pytest.raises(vadd.UserError, match="has learnt from other labels than were given"):
+    with pytest.raises(vadd.UserError, match="was trained with other labels than were given"):
         vadd.train(codes, moved, resume=True)
     assert vadd.train(codes, moved, labels=NAMES, resume=True, progress=False).step == 30
     vadd.train(codes, tmp_path / "plain", **SHORT)
-    with pytest.raises(vadd.UserError, match="has learnt without labels"):
+    with pytest.raises(vadd.UserError, match="was trained without labels"):
         vadd.train(codes, tmp_path / "plain", labels=NAMES, resume=True)
 
 
@@ -111,7 +111,7 @@ def test_texts_with_labels(tmp_path: Path) -> None:
     for text, label in zip(run.texts(run.data.train), run.data.train_labels.tolist(), strict=True):
         assert text.startswith(["vote", "ball"][label])
     assert len(run.texts(run.sample(2, label="sports", steps=2))) == 2
-    with pytest.raises(vadd.UserError, match="other data than the texts"):
+    with pytest.raises(vadd.UserError, match="trained on other data"):
         vadd.train([*long, " ", "ball"], tmp_path / "run", labels=TOPICS[::-1] * 20, resume=True)
 
 
@@ -152,7 +152,7 @@ BAD: dict[str, tuple[Callable[[np.ndarray], Any], Any, str]] = {
     "an array for a recipe": (lambda codes: "digits", NAMES, "labels=True takes those that the data have"),
     "a data set": (labelled_data_set, NAMES, "train_labels, test_labels and label_names"),
     "a table": (lambda codes: pandas.DataFrame(codes), NAMES, "a label of a table is one of its columns"),
-    "no data": (lambda codes: None, NAMES, "labels are given beside their data"),
+    "no data": (lambda codes: None, NAMES, "labels are given with their data"),
 }
 
 

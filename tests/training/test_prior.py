@@ -247,7 +247,7 @@ def test_load_uses_the_fitted_prior_unless_it_is_told_not_to(run_path: Path) -> 
     fit_prior(plain, "conditional", steps=5)
     fitted = vadd.load(run_path)
     assert prior_in_use(fitted) is FlowPrior
-    assert fitted.recipe.sampling.latent_policy == "fixed"
+    assert fitted.sampling.latent_policy == "fixed"
     assert fitted.conditional is not None
     assert not torch.equal(fitted.sample(2000), before)
     trained = vadd.load(run_path, prior="trained")

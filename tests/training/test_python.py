@@ -99,7 +99,7 @@ def test_a_data_frame_is_a_table(tmp_path: Path, library: Any) -> None:
     assert filled["letter"].isin(["a", "b"]).all()
     assert filled["number"].to_list() == content["number"]
     assert len(run.infill_frame(frame, count=2)) == 2
-    with pytest.raises(vadd.UserError, match="other data than the DataFrame"):
+    with pytest.raises(vadd.UserError, match="trained on other data"):
         vadd.train(library.DataFrame(content | {"number": [1, 2, 3] * 10}), tmp_path / "run", resume=True, **tiny)
 
 
@@ -222,9 +222,9 @@ def test_data_sets_that_contradict_themselves_are_refused(tmp_path: Path) -> Non
 def test_a_run_is_never_replaced_unasked_nor_resumed_with_other_data(codes: np.ndarray, tmp_path: Path) -> None:
     short = {**SMALL, "steps": 2}
     vadd.train(codes, tmp_path / "run", **short)
-    with pytest.raises(vadd.UserError, match="resume=True goes on with it"):
+    with pytest.raises(vadd.UserError, match="holds a run already: continue it"):
         vadd.train(codes, tmp_path / "run", **short)
-    with pytest.raises(vadd.UserError, match="other data than the array"):
+    with pytest.raises(vadd.UserError, match="trained on other data"):
         vadd.train(codes[1:], tmp_path / "run", resume=True)
     with pytest.raises(vadd.UserError, match=r"network.width is 16 there, 17 here"):
         vadd.train(codes, tmp_path / "run", resume=True, width=17)

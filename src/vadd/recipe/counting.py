@@ -135,3 +135,9 @@ def _remembering(model: nn.Module) -> Iterator[dict[int, int]]:
 
     with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
         yield found
+
+
+def checkpoint_bytes(model: nn.Module) -> int:
+    """Weights, averaged weights, two moments and a step count for every tensor, in float32; headers are left out."""
+    sizes = [parameter.numel() for parameter in model.parameters()]
+    return 4 * (4 * sum(sizes) + len(sizes))

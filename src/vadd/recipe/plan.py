@@ -14,8 +14,7 @@ from vadd.kinds import Kind
 from vadd.parallel import default_device
 from vadd.recipe import Recipe
 from vadd.recipe.building import example_kind
-from vadd.recipe.counting import model_on_meta, sampling_flops, training_cost
-from vadd.run.checkpoint import checkpoint_bytes
+from vadd.recipe.counting import checkpoint_bytes, model_on_meta, sampling_flops, training_cost
 
 FLOAT32 = 4
 BFLOAT16 = 2

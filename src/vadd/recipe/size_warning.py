@@ -5,9 +5,8 @@ from dataclasses import replace
 from vadd.kinds import Kind
 from vadd.progress import warn
 from vadd.recipe import Recipe
-from vadd.recipe.counting import model_on_meta
+from vadd.recipe.counting import checkpoint_bytes, model_on_meta
 from vadd.recipe.plan import count_parameters, make_plan
-from vadd.run.checkpoint import checkpoint_bytes
 from vadd.words import duration, size_in_memory
 
 LARGE_CHECKPOINT = 100_000_000

@@ -1,21 +1,28 @@
 """A picture of samples, whatever they are: points, images, rows of values, texts. Arrays in, figures out."""
 
 import base64
+import html
 import io
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from vadd.report.images import draw, square_grid, tokens_to_images
+from vadd.words import plural
+
+if TYPE_CHECKING:
+    from vadd.run.run import Run
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 MOST_ROWS = 40
 TEXT_COLUMNS = 60
+SHOWN, SHOWN_ROWS = {"points": 5000, "image": 36, "text": 5}, 30
+"""Samples in the picture of a run, by the kind of its examples."""
 
 
 class ShownFigure(Figure):
@@ -77,3 +84,32 @@ def draw_objective(axis: Axes, records: Sequence[Any]) -> None:
     axis.set_ylabel("objective as a loss, nats per position", fontsize=9)
     axis.grid(alpha=0.25)
     axis.legend(frameon=False, fontsize=8)
+
+
+def plot_run(run: "Run", steps: int | None = None, seed: int = 0) -> ShownFigure:
+    """How the training went, and samples drawn in so many ``steps``."""
+    figure = ShownFigure(figsize=(9.2, 4), layout="constrained")
+    objective_axis, samples_axis = figure.subplots(1, 2)
+    draw_objective(objective_axis, list(run.directory.metrics()))
+    _draw_run(samples_axis, run, steps, seed)
+    return figure
+
+
+def run_html(run: "Run") -> str:
+    """The facts next to a picture of samples."""
+    rows = "".join(
+        f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
+        f"<td style='text-align: left'>{html.escape(value)}</td></tr>"
+        for name, value in {"run": str(run.directory.path), **run.facts}.items()
+    )
+    figure = ShownFigure(figsize=(3.4, 3.4), layout="constrained")
+    _draw_run(figure.subplots(), run, None, 0)
+    picture = as_html_image(figure, "samples")
+    return f"<div style='display: flex; gap: 1em; align-items: center'><table>{rows}</table>{picture}</div>"
+
+
+def _draw_run(axis: Axes, run: "Run", steps: int | None, seed: int) -> None:
+    drawn = run.sample(SHOWN.get(run.kind.name, SHOWN_ROWS), steps=steps, seed=seed)
+    texts = run.texts(drawn) if run.kind.name == "text" else None
+    draw_samples(axis, drawn.cpu().numpy(), run.shape, run.kind.vocab_size, texts)
+    axis.set_title("samples" if steps is None else f"samples in {plural(steps, 'step')}", fontsize=10)

@@ -79,12 +79,6 @@ def write_checkpoint(directory: Path, state: TrainingState) -> None:
         raise
 
 
-def checkpoint_bytes(model: nn.Module) -> int:
-    """Weights, averaged weights, two moments and a step count for every tensor, in float32; headers are left out."""
-    sizes = [parameter.numel() for parameter in model.parameters()]
-    return 4 * (4 * sum(sizes) + len(sizes))
-
-
 def save_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, str] | None = None) -> None:
     """A safetensors file with the mode that new files have here; what the disk refuses is an OSError."""
     file.touch()

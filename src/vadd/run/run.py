@@ -1,7 +1,6 @@
 """A trained run, and what can be done with it."""
 
 import copy
-import html
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from vadd.report.run_results import Results
     from vadd.report.samples import ShownFigure
 
-SHOWN, SHOWN_ROWS = {"points": 5000, "image": 36, "text": 5}, 30
 EVALUATED_STEPS, BOUND_STEPS = (1, 2, 5, 20), (1, 2, 4, 8, 16)
 PARTICLES = 64
 
@@ -332,27 +330,16 @@ class Run:
 
     def plot(self, steps: int | None = None, seed: int = 0) -> "ShownFigure":
         """How the training went, and samples drawn in so many ``steps`` (default: the recipe's)."""
-        from vadd.report.samples import ShownFigure, draw_objective  # matplotlib: sampling does without
+        from vadd.report.samples import plot_run  # imports matplotlib, which sampling does without
 
-        figure = ShownFigure(figsize=(9.2, 4), layout="constrained")
-        objective_axis, samples_axis = figure.subplots(1, 2)
-        draw_objective(objective_axis, list(self.directory.metrics()))
-        self._draw_samples(samples_axis, steps, seed)
-        return figure
-
-    def _draw_samples(self, axis: Any, steps: int | None, seed: int) -> None:
-        from vadd.report.samples import draw_samples
-
-        drawn = self.sample(SHOWN.get(self.kind.name, SHOWN_ROWS), steps=steps, seed=seed)
-        texts = self.texts(drawn) if self.kind.name == "text" else None
-        draw_samples(axis, drawn.cpu().numpy(), self.shape, self.kind.vocab_size, texts)
-        axis.set_title("samples" if steps is None else f"samples in {steps} step{'s' * (steps != 1)}", fontsize=10)
+        return plot_run(self, steps, seed)
 
     def __repr__(self) -> str:
-        facts = ", ".join(f"{name}: {value}" for name, value in self._facts().items())
+        facts = ", ".join(f"{name}: {value}" for name, value in self.facts.items())
         return f"<vadd.Run {str(self.directory.path)!r} ({facts})>"
 
-    def _facts(self) -> dict[str, str]:
+    @property
+    def facts(self) -> dict[str, str]:
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         shape = " x ".join(map(str, self.shape))
         return {
@@ -364,18 +351,9 @@ class Run:
         }
 
     def _repr_html_(self) -> str:
-        """The facts beside a picture of samples."""
-        from vadd.report.samples import ShownFigure, as_html_image
+        from vadd.report.samples import run_html
 
-        rows = "".join(
-            f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
-            f"<td style='text-align: left'>{html.escape(value)}</td></tr>"
-            for name, value in {"run": str(self.directory.path), **self._facts()}.items()
-        )
-        figure = ShownFigure(figsize=(3.4, 3.4), layout="constrained")
-        self._draw_samples(figure.subplots(), None, 0)
-        picture = as_html_image(figure, "samples")
-        return f"<div style='display: flex; gap: 1em; align-items: center'><table>{rows}</table>{picture}</div>"
+        return run_html(self)
 
 
 def load(

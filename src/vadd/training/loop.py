@@ -22,7 +22,8 @@ from vadd.parallel import Processes, held_by_main_process, is_main
 from vadd.progress import warn
 from vadd.recipe import Recipe
 from vadd.recipe.building import build_model
-from vadd.run.checkpoint import Archive, TrainingState, checkpoint_bytes, read_checkpoint
+from vadd.recipe.counting import checkpoint_bytes
+from vadd.run.checkpoint import Archive, TrainingState, read_checkpoint
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
 from vadd.training.display import TrainingDisplay
