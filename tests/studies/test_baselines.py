@@ -56,7 +56,7 @@ def test_runs_are_made_once_and_stand_side_by_side(tmp_path: Path) -> None:
     assert not weighed.bound_valid
     assert not weighed.exact_sampler
     assert json.loads((tmp_path / "results.json").read_text()) == result.numbers
-    _, likelihoods, costs = result.tables
+    _, likelihoods, costs, _ = result.tables
     assert [row[-1] for row in costs.rows if row[0] == "AR"] == ["exact"]
     assert weighed.nats == by_name["MDLM", 1].nats
     assert [row[0] for row in likelihoods.rows] == ["MDLM", "AR"]
@@ -225,7 +225,7 @@ def test_rows_are_measured_once_and_again_where_something_changed(
         if len(drawn) == 1:
             drawn.append("stopped")
             raise KeyboardInterrupt
-        drawn.append(f"{trained.model} {count} {steps}")
+        drawn.append(f"{trained.about['model']} {count} {steps}")
         return timed_draw(trained, count, steps, progress)
 
     monkeypatch.setattr(baselines, "timed_draw", counting)

@@ -57,6 +57,10 @@ def test_colours_keep_their_places() -> None:
     assert torch.equal(to_values(numbers, data), data.train)
 
 
+def samples(trained: Ddpm, count: int, steps: int, seed: int) -> torch.Tensor:
+    return torch.cat([part.tokens for part in trained.stream(count, steps=steps, seed=seed, progress=silent)])
+
+
 def test_a_unet_is_trained_kept_sampled_and_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that needs diffusers in one test: importing it takes seconds."""
     pytest.importorskip("diffusers", reason="diffusers, the extra `ddpm`, is not installed")
@@ -82,16 +86,17 @@ def test_a_unet_is_trained_kept_sampled_and_judged(tmp_path: Path, monkeypatch: 
     # Loaded, it draws the same; the first samples do not depend on how many are drawn.
     again = ddpm_trained_for(recipe, 0.05, place, silent)
     for count, taken in ((4, 1), (4, 6)):
-        drawn = trained.sample(count, taken, seed=3, progress=silent)
-        assert drawn.tokens.shape == (count, 64)
-        assert set(drawn.tokens.flatten().tolist()) <= {0, 1}
-        assert (drawn.evaluations, drawn.sequences) == (taken, count * taken)
-        assert torch.equal(again.sample(count, taken, seed=3, progress=silent).tokens, drawn.tokens)
-        assert torch.equal(again.sample(2, taken, seed=3, progress=silent).tokens, drawn.tokens[:2])
-        assert not torch.equal(again.sample(count, taken, seed=4, progress=silent).tokens, drawn.tokens)
+        parts = list(trained.stream(count, steps=taken, seed=3, progress=silent))
+        assert [(part.evaluations, part.sequences) for part in parts] == [(taken, 3 * taken), (taken, taken)]
+        drawn = torch.cat([part.tokens for part in parts])
+        assert drawn.shape == (count, 64)
+        assert set(drawn.flatten().tolist()) <= {0, 1}
+        assert torch.equal(samples(again, count, taken, 3), drawn)
+        assert torch.equal(samples(again, 2, taken, 3), drawn[:2])
+        assert not torch.equal(samples(again, count, taken, 4), drawn)
     for taken in (0, 7):
         with pytest.raises(UserError, match=f"1 to 6 steps, not {taken}"):
-            trained.sample(1, taken, seed=0, progress=silent)
+            samples(trained, 1, taken, 0)
 
     refuses_what_is_not_its_own(tmp_path, trained, place)
     stands_beside_the_others(tmp_path)

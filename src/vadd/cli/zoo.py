@@ -1,5 +1,6 @@
 """``vadd zoo``."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -7,11 +8,11 @@ import typer
 from vadd.cli.console import out_console
 from vadd.cli.options import JsonOption, OverwriteOption
 from vadd.errors import UserError
+from vadd.files import write_json
+from vadd.recipe import COMPARED_ONLY, EVERY_MODEL, differences, load_recipe, suggestion
 
-SMALLEST = "checkerboard"
-"""The recipe that every model learns in minutes."""
-SMALLEST_IMAGES = "digits"
-"""The same for models of images alone."""
+SMALLEST, SMALLEST_IMAGES = "checkerboard", "digits"
+"""The recipes that every model, and every model of images alone, learns in minutes."""
 
 
 def zoo(
@@ -19,7 +20,7 @@ def zoo(
     json: JsonOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """List the models that can be trained, sampled and judged side by side, or show what one brings to a recipe.
+    """List the models that can be trained, sampled and evaluated side by side, or show what one brings to a recipe.
 
     \b
     Examples:
@@ -27,38 +28,31 @@ def zoo(
       vadd zoo sedd
       vadd train digits model=sedd --out runs/digits-sedd
     """
-    from vadd.files import write_json
-    from vadd.recipe import COMPARED_ONLY, EVERY_MODEL, MODELS, load_recipe, suggestion
-    from vadd.recipe.recipe import differences
-
     if name is not None and name not in EVERY_MODEL:
         raise UserError(f"unknown model {name!r}{suggestion(name, EVERY_MODEL)}; choose from {', '.join(EVERY_MODEL)}")
-    shown = [known for known in EVERY_MODEL if name in (None, known)]
+    models = {key: model for key, model in EVERY_MODEL.items() if name in (None, key)}
+    recipes = {key: SMALLEST_IMAGES if key in COMPARED_ONLY else SMALLEST for key in models}
     if json is not None:
-        smallest = {known: SMALLEST if known in MODELS else SMALLEST_IMAGES for known in shown}
-        write_json(
-            json, [{"model": known, "recipe": smallest[known], **EVERY_MODEL[known].described()} for known in shown]
-        )
+        write_json(json, [{"model": key, "recipe": recipes[key], **models[key].described()} for key in models])
+    show = partial(out_console.print, soft_wrap=True)
     if name is None:
-        width = max(map(len, EVERY_MODEL))
-        for known in shown:
-            out_console.print(f"{known:{width}}  {EVERY_MODEL[known].about}", soft_wrap=True, highlight=False)
-            out_console.print(f"{'':{width}}  {EVERY_MODEL[known].paper}", soft_wrap=True, highlight=False, style="dim")
-        hint = f"\nThe smallest training of each: vadd train {SMALLEST} model=NAME. Other data: vadd recipes"
-        out_console.print(hint, soft_wrap=True, highlight=False)
+        width = max(map(len, models))
+        for key, model in models.items():
+            show(f"{key:{width}}  {model.about}")
+            show(f"{'':{width}}  {model.paper}", style="dim")
+        show(f"\nThe smallest training of each: vadd train {SMALLEST} model=NAME. Other data: vadd recipes")
         return
-    facts_of = EVERY_MODEL[shown[0]]
-    out_console.print(f"{facts_of.label}: {facts_of.about}\n{facts_of.paper}", soft_wrap=True, highlight=False)
+    model = models[name]
+    show(f"{model.label}: {model.about}\n{model.paper}")
     if name in COMPARED_ONLY:
         command = f"vadd reproduce baselines --data {SMALLEST_IMAGES} --models mdlm,vadd,{name}"
-        out_console.print(f"{command}    # pip install 'vadd[{name}]'", soft_wrap=True, highlight=False)
+        show(f"{command}    # pip install 'vadd[{name}]'")
         return
-    out_console.print(f"{facts_of.command(shown[0], SMALLEST)}", soft_wrap=True, highlight=False)
+    show(model.command(name, SMALLEST))
     plain = load_recipe(SMALLEST).with_overrides(["model=mdlm"])
     # An energy cannot be learnt without the run that it is for.
-    needed = [] if not facts_of.options else ["training.start_from=RUN"]
-    recipe = plain.with_overrides([f"model={name}", *needed])
-    there = recipe.keys()
+    recipe = plain.with_overrides([f"model={name}", *(["training.start_from=RUN"] if model.options else [])])
+    keys = recipe.keys()
     for key, (_, value) in differences(plain, recipe).items():
-        if key in there:  # of another network others are gone
-            out_console.print(f"  {key}: {value}", soft_wrap=True, highlight=False)
+        if key in keys:  # another network lacks some
+            show(f"  {key}: {value}")

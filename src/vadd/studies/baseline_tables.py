@@ -10,7 +10,6 @@ from vadd.report.cost_figure import CostPoint, quality_by_cost
 from vadd.report.figures import save_figure
 from vadd.report.page import PageSection
 from vadd.report.tables import COLUMN_TITLES, Cell, Table, model_label
-from vadd.studies.comparison import Page, commands_of
 from vadd.studies.study import study_named
 
 
@@ -76,10 +75,6 @@ class Row(BaseModel):
 
 
 Rows = Sequence[Row]
-
-
-def baseline_tables(rows: Rows, absent: Mapping[str, str]) -> list[Table]:
-    return [summary_table(rows, absent), likelihood_table(rows), cost_table(rows)]
 
 
 def summary_table(rows: Rows, absent: Mapping[str, str]) -> Table:
@@ -218,7 +213,7 @@ def verdict(rows: Rows) -> str:
     return " ".join(parts)
 
 
-def baselines_section(rows: Rows, absent: Mapping[str, str], out: Path, page: Page, *, quoted: bool) -> PageSection:
+def baselines_section(rows: Rows, absent: Mapping[str, str], figures: Path, *, quoted: bool) -> PageSection:
     """The figure and the tables; the paper's numbers apart."""
     label = f"{_measure(rows)}, smaller is better"
     scored = [(row, row.quality) for row in rows if row.quality is not None]
@@ -227,11 +222,15 @@ def baselines_section(rows: Rows, absent: Mapping[str, str], out: Path, page: Pa
         scored = [(row, row.nats) for row in rows if row.nats is not None and row.bound_valid]
         label = "nats of a held-out example (bound)"
     points = [CostPoint(row.name, row.evaluations, row.sequences, value) for row, value in scored]
-    figure = save_figure(quality_by_cost(points, label, references), out / "figures" / "quality.png")
+    figure = save_figure(quality_by_cost(points, label, references), figures / "quality.png")
     return PageSection(
         "Side by side",
         verdict(rows),
         figures=[("Quality against cost", figure)],
-        tables=[*baseline_tables(rows, absent), *([quoted_table()] if quoted else [])],
-        commands=commands_of(page),
+        tables=[
+            summary_table(rows, absent),
+            likelihood_table(rows),
+            cost_table(rows),
+            *([quoted_table()] if quoted else []),
+        ],
     )

@@ -10,6 +10,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,13 @@ from vadd.recipe import COMPARED_ONLY
 from vadd.recipe.building import build_dataset
 from vadd.report.tables import model_label
 from vadd.run.run import Run, load
-from vadd.studies.baseline_tables import Row, baseline_tables, baselines_section
+from vadd.studies.baseline_tables import Row, baselines_section
 from vadd.studies.comparison import Page, Result, publish
 from vadd.studies.ddpm import ddpm_trained_for
 from vadd.studies.equal_time import FIT_SHARE, trained_for
 from vadd.studies.measuring import bound_settings, measuring_of
 from vadd.studies.study import Request, Study
-from vadd.studies.zoo import FIRST, Trained, ZooModel, models_of, trained_ddpm, trained_run
+from vadd.studies.zoo import FIRST, Trained, ZooModel, models_of
 
 SHORT_DRAW, MOST_DRAWS = 2.0, 5
 """Draws that take less than so many seconds are repeated so often, to time them."""
@@ -103,13 +104,13 @@ class _Comparison:
     def _trained(self, model: ZooModel, runs: dict[str, Run]) -> Trained:
         place, progress = self.request.out / f"{model.recipe.name}-{model.key}", self.request.progress
         if model.key in COMPARED_ONLY:
-            return trained_ddpm(ddpm_trained_for(model.recipe, self.seconds, place, progress), self.measuring.steps)
+            return Trained(ddpm_trained_for(model.recipe, self.seconds, place, progress), self.measuring.steps)
         runs[model.key] = trained_for(model.recipe, self.seconds, place, progress)
-        return trained_run(runs[model.key], self.measuring.steps)
+        return Trained(runs[model.key], self.measuring.steps)
 
     def _weighed(self, run: Run, energy: Run, proposal: str) -> Trained:
         weighed = run.with_energy(load(energy.directory.path), self.zoo.candidates)
-        return trained_run(weighed, self.energy_steps, energy, proposal)
+        return Trained(weighed, self.energy_steps, energy, proposal)
 
     def _measure(self, name: str, trained: Trained) -> None:
         count, costly = self.measuring.samples, self.zoo.costly_samples
@@ -118,7 +119,7 @@ class _Comparison:
         reader = None if self.language is None else repr(self.language.about())
         measured = [count, self.measuring.limit, self.measuring.particles, str(self.request.inception), reader]
         stamp = hashlib.sha256(json.dumps([trained.checksum, *measured]).encode()).hexdigest()[:16]
-        for steps in trained.steps:
+        for steps in trained.run.possible_steps(trained.wanted):
             kept = self.kept.get((name, steps))
             if kept is None or kept.stamp != stamp:
                 kept = self._row(name, trained, steps, count).model_copy(update={"stamp": stamp})
@@ -132,11 +133,12 @@ class _Comparison:
         judge = self.judges[count]
         began = time.process_time()
         parts, seconds = timed_draw(trained, judge.samples, steps, progress)
-        metrics = trained.adapt(judge)(torch.cat([part.tokens for part in parts]).numpy(), steps)
+        adapted = judge.beside(trained.run) if isinstance(trained.run, Run) else judge
+        metrics = adapted(torch.cat([part.tokens for part in parts]).numpy(), steps)
         if count not in self.references:
             self.references[count] = reference_of(judge, metrics, trained)
         return Row(
-            model=trained.model,
+            **trained.about,
             name=name,
             steps=steps,
             evaluations=sum(part.evaluations for part in parts) / len(parts),
@@ -145,12 +147,8 @@ class _Comparison:
             metrics=metrics.to_json(),
             measure=measure_of(metrics),
             **self._bound(trained, steps, progress),
-            training_steps=trained.training_steps,
-            parameters=trained.parameters,
-            exact_sampler=trained.exact,
             samples=judge.samples,
             reference=self.references[count],
-            training_seconds=trained.training_seconds,
             measuring_seconds=time.process_time() - began,
         )
 
@@ -158,11 +156,9 @@ class _Comparison:
         for row in self.rows:
             if (row.name, row.steps) == (trained.proposal, steps):
                 return {"nats": row.nats, "nats_stderr": row.nats_stderr, "bound_valid": False}
-        if trained.bound is None:
-            return {}
         settings = bound_settings(self.measuring.model_copy(update={"bound_steps": (steps,)}))
         bound = trained.bound(settings, progress)
-        return {"nats": bound.nats, "nats_stderr": bound.stderr, "bound_valid": bound.valid}
+        return {} if bound is None else {"nats": bound.nats, "nats_stderr": bound.stderr, "bound_valid": bound.valid}
 
     def numbers(self) -> list[dict[str, Any]]:
         absent = [{"name": name, "absent": why} for name, why in self.absent.items()]
@@ -178,10 +174,9 @@ class _Comparison:
             f"bounding took {measuring / 60:.1f} minutes of processor time besides.{reader}"
         )
         setting, out = self.request.setting, self.request.out
-        command = f"vadd reproduce {self.study.name} --data {setting}"
-        page = Page(self.study.title.format(setting=setting), introduction, command)
-        section = baselines_section(self.rows, self.absent, out, page, quoted=setting == "toys")
-        return publish(out, page, [section], baseline_tables(self.rows, self.absent), self.numbers())
+        page = replace(Page.of(self.study, setting=setting), introduction=introduction)
+        section = baselines_section(self.rows, self.absent, out / "figures", quoted=setting == "toys")
+        return publish(out, page, section, self.numbers())
 
 
 def rows_kept(file: Path) -> dict[tuple[str, int], Row]:
@@ -208,7 +203,7 @@ def reference_of(judge: Judge, metrics: Metrics, trained: Trained) -> float | No
     if judge.real_text is not None:
         return judge.real_text.metrics.judge_bits
     if isinstance(metrics, FrechetDistance) and not judge.of_labels:  # whose floor is that of all held-out examples
-        metrics_of_data = judge(trained.data.test[: judge.samples].numpy(), 0)
+        metrics_of_data = judge(trained.run.data.test[: judge.samples].numpy(), 0)
         return metrics_of_data.value if isinstance(metrics_of_data, Distance) else None
     return metrics.floor if isinstance(metrics, Distance) else None
 

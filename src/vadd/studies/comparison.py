@@ -26,6 +26,7 @@ from vadd.report.tables import PADS_NOTE, Table, bound_table, latent_table, mode
 from vadd.report.text_tables import quality_table, side_by_side
 from vadd.run.run import Run
 from vadd.studies.figures import comparison_figures
+from vadd.studies.study import Study
 from vadd.words import typed_command
 
 
@@ -47,6 +48,10 @@ class Page:
     introduction: str
     command: str = ""
     """That makes the report again, unless the process is a ``vadd`` command itself."""
+
+    @classmethod
+    def of(cls, study: Study, **names: str) -> "Page":
+        return cls(study.title.format(**names), study.introduction, f"vadd reproduce {study.name}")
 
 
 @dataclass(frozen=True)
@@ -122,12 +127,12 @@ def commands_of(page: Page) -> list[str]:
     return [command for command in [typed_command() or page.command] if command]
 
 
-def publish(out: Path, page: Page, sections: Sequence[PageSection], tables: Sequence[Table], numbers: Any) -> Result:
+def publish(out: Path, page: Page, section: PageSection, numbers: list[dict[str, Any]]) -> Result:
     """The report of a study that does not compare samples, written by the main process."""
     if is_main():
         write_json(out / "results.json", numbers)
-        write_report(out, page, sections)
-    return Result(tables, numbers, out / "report.html")
+        write_report(out, page, [replace(section, commands=commands_of(page))])
+    return Result(section.tables, numbers, out / "report.html")
 
 
 def _sections(

@@ -10,7 +10,7 @@ what was interrupted goes on.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -125,16 +125,18 @@ class Ddpm:
     place: Path
     """Its checkpoint."""
 
+    def possible_steps(self, wanted: Sequence[int]) -> list[int]:
+        return [steps for steps in wanted if steps <= LEVELS] or [LEVELS]
+
     @torch.no_grad()
-    def sample(self, count: int, steps: int, *, seed: int, progress: Progress) -> Samples:
-        """``count`` images as values of the data, in ``steps`` evaluations of the network; each has random numbers of
-        its own, so that the first of them do not depend on how many are drawn.
+    def stream(self, count: int, *, steps: int, seed: int, progress: Progress) -> Iterator[Samples]:
+        """``count`` images as values of the data, chunk by chunk, in ``steps`` evaluations of the network; each has
+        random numbers of its own, so that the first of them do not depend on how many are drawn.
         """
         if not 1 <= steps <= LEVELS:
             raise UserError(f"DDPM samples in 1 to {LEVELS} steps, not {steps}")
         height, width, planes = self.data.shape
         device = next(self.network.parameters()).device
-        drawn = []
         for first in range(0, count, ROWS_AT_ONCE):
             rows = range(first, min(first + ROWS_AT_ONCE, count))
             generators = [step_generator(seed, SAMPLING, row) for row in rows]
@@ -142,10 +144,8 @@ class Ddpm:
             scheduler = _sampling_scheduler(steps)
             for number, level in enumerate(scheduler.timesteps):
                 progress(f"sampling in {steps} steps", first * steps + number * len(rows), count * steps)
-                noise = self.network(x, level).sample
-                x = scheduler.step(noise, level, x, generator=generators).prev_sample
-            drawn.append(to_values(x, self.data))
-        return Samples(torch.cat(drawn), evaluations=steps, sequences=count * steps)
+                x = scheduler.step(self.network(x, level).sample, level, x, generator=generators).prev_sample
+            yield Samples(to_values(x, self.data), evaluations=steps, sequences=len(rows) * steps)
 
 
 def _sampling_scheduler(steps: int) -> Any:

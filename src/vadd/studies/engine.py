@@ -52,8 +52,7 @@ def compare_entries(study: Study, request: Request) -> Result:
     runs = finished_runs(trainings, fit=request.fit)
     groups = [[view for view in group if request.float32 or not view.float32] for group in study.views]
     rows = [row for group in groups for run in runs for view in group if (row := viewed(run, view)) is not None]
-    names = {"recipe": trainings[0][0].name, "setting": request.setting}
-    page = Page(study.title.format(**names), study.introduction, f"vadd reproduce {study.name}")
+    page = Page.of(study, recipe=trainings[0][0].name, setting=request.setting)
 
     def tables(reports: Sequence[RunReport], wanted: Sequence[str]) -> list[Table]:
         return [table for name in wanted for table in TABLES[name](reports, study.published)]

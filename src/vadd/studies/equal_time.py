@@ -7,7 +7,6 @@ A prior that is fitted after the training has its share of the time: see :data:`
 import time
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -22,8 +21,8 @@ from vadd.recipe import Recipe, Training
 from vadd.recipe.building import build_dataset
 from vadd.run.directory import RunDirectory, step_of
 from vadd.run.run import Run
+from vadd.studies.fitting import trial_trainer
 from vadd.studies.trainings import finished_run
-from vadd.training.loop import Trainer
 from vadd.training.optimizer import Ema, Stepper
 from vadd.training.prior import JUDGED, posteriors_of
 
@@ -64,10 +63,7 @@ def lengths_in(recipe: Recipe, seconds: float) -> dict[str, Any]:
     """The values of the recipe that make it take so much processor time here, from a pilot of a few steps."""
     data = build_dataset(recipe)
     fits = recipe.has_latent and recipe.latent.prior != "normal"
-    with TemporaryDirectory() as place:
-        directory = RunDirectory(Path(place) / "pilot")
-        directory.create(recipe)
-        trainer = Trainer(recipe, directory, data)
+    with trial_trainer(recipe, data) as trainer:
         lengths = timed(steps_in(trainer.step, seconds * (1 - FIT_SHARE) if fits else seconds))
         return lengths | (_fit_in(recipe, trainer.ema.averaged, data, seconds * FIT_SHARE) if fits else {})
 

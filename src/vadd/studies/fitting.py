@@ -5,6 +5,7 @@ None of them changes what is learnt. The choice is made by the counts of ``vadd 
 
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,26 +93,27 @@ def needed_bytes(recipe: Recipe, kind: Kind, processes: Processes, each: float) 
 
 
 def trial_step(recipe: Recipe, data: DiscreteDataset) -> bool:
-    """Whether one step of the training, in a directory that is thrown away, finds the memory it needs, in all
-    processes.
-    """
+    """Whether one step of the training finds the memory it needs, in all processes."""
+    with trial_trainer(recipe, data) as trainer:
+        attempts: list[Callable[[], object]] = [lambda: trainer.step(0).loss.detach().item()]
+        if trainer.wrapped is not trainer.model:
+            # A process that fails within a step leaves the others waiting for its gradient, so each goes forward and
+            # back by itself first. With full sharding none can: the weights are divided.
+            attempts.insert(0, trainer.trial)
+        return not any(trainer.processes.any(not _finds_memory(attempt))[0] for attempt in attempts)
+
+
+@contextmanager
+def trial_trainer(recipe: Recipe, data: DiscreteDataset) -> Iterator[Trainer]:
+    """A training in a directory that is thrown away."""
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory(Path(folder) / "trial")
         directory.create(recipe)
         try:
-            return _steps(Trainer(recipe, directory, data))
+            yield Trainer(recipe, directory, data)
         finally:
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
-
-
-def _steps(trainer: Trainer) -> bool:
-    attempts: list[Callable[[], object]] = [lambda: trainer.step(0).loss.detach().item()]
-    if trainer.wrapped is not trainer.model:
-        # A process that fails within a step leaves the others waiting for its gradient, so each goes forward and back
-        # by itself first. With full sharding none can: the weights are divided.
-        attempts.insert(0, trainer.trial)
-    return not any(trainer.processes.any(not _finds_memory(attempt))[0] for attempt in attempts)
 
 
 def _finds_memory(attempt: Callable[[], object]) -> bool:

@@ -1,9 +1,8 @@
 """Training speed: iterations per second of MDLM and of VADD, with everything else the same."""
 
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -14,9 +13,8 @@ from vadd.recipe import Recipe, differences, how_computed
 from vadd.recipe.building import example_kind
 from vadd.report.page import PageSection
 from vadd.report.tables import Cell, Table, model_label
-from vadd.run.directory import RunDirectory
-from vadd.studies.comparison import Page, Result, commands_of, publish
-from vadd.studies.fitting import fitted
+from vadd.studies.comparison import Page, Result, publish
+from vadd.studies.fitting import fitted, trial_trainer
 from vadd.studies.study import Published, Request, Study
 from vadd.studies.trainings import trainings_of
 from vadd.training.loop import Trainer, check_trainable
@@ -38,8 +36,8 @@ def measure_speed(study: Study, request: Request) -> Result:
         chosen = fitted(vadd, data, other=mdlm)
         recipes = [mdlm.with_values((key, new) for key, (_, new) in differences(vadd, chosen).items()), chosen]
     each_round = -(-request.timed_steps // ROUNDS)
-    with tempfile.TemporaryDirectory() as folder:
-        trainers = [_trainer(recipe, data, Path(folder)) for recipe in recipes]
+    with ExitStack() as stack:
+        trainers = [stack.enter_context(trial_trainer(recipe, data)) for recipe in recipes]
         seconds = [0.0 for _ in trainers]
         for trainer in trainers:
             request.progress(f"warming up {model_label(trainer.recipe.model)}")
@@ -61,10 +59,8 @@ def measure_speed(study: Study, request: Request) -> Result:
         }
         for recipe, passed in zip(recipes, seconds, strict=True)
     ]
-    page = Page(study.title, study.introduction, f"vadd reproduce {study.name}")
-    table = speed_table(speeds, study.published)
-    section = PageSection("Iterations per second", tables=[table], commands=commands_of(page))
-    return publish(request.out, page, [section], [table], speeds)
+    section = PageSection("Iterations per second", tables=[speed_table(speeds, study.published)])
+    return publish(request.out, Page.of(study), section, speeds)
 
 
 def _examples(recipe: Recipe) -> DiscreteDataset:
@@ -72,12 +68,6 @@ def _examples(recipe: Recipe) -> DiscreteDataset:
     generator = torch.Generator().manual_seed(0)
     examples = torch.randint(format.vocab_size, (recipe.training.batch, format.positions), generator=generator)
     return DiscreteDataset(recipe.name, format.vocab_size, format.shape, examples, examples[:1], pad=format.pad)
-
-
-def _trainer(recipe: Recipe, data: DiscreteDataset, folder: Path) -> Trainer:
-    directory = RunDirectory(folder / recipe.model)
-    directory.create(recipe)
-    return Trainer(recipe, directory, data)
 
 
 def _timed(trainer: Trainer, first: int, steps: int) -> float:

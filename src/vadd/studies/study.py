@@ -108,6 +108,13 @@ class Quoted(_Data):
     examples: str | None = None
     """How many were evaluated, where that is known."""
 
+    @property
+    def which(self) -> tuple[str, int | None, int | None]:
+        """What the number is, K and masks. The paper calls its DELBO a bound, which it is not."""
+        if self.model == "vadd":
+            return "DELBO, not a likelihood bound", self.particles, DRAWS
+        return "ELBO" if self.model else "as its authors report", None, None
+
 
 class Published(_Data):
     """The paper's numbers."""

@@ -10,7 +10,7 @@ from vadd.evaluation.metrics import Distance, DistributionDistance, InceptionDis
 from vadd.evaluation.reports import NOT_A_BOUND, LikelihoodReport, NegativeLogLikelihood
 from vadd.report.tables import PADS_NOTE, Cell, Table, bound_table, model_label, report_names, sample_counts
 from vadd.report.text_tables import judge_note, quality_table
-from vadd.studies.study import DRAWS, PARTICLES, Published, Quoted, study_named
+from vadd.studies.study import PARTICLES, Published, Quoted, study_named
 
 MOST_KEYS = 5
 BITS_ITERATIONS = 2_000_000
@@ -29,9 +29,6 @@ class Unit:
     of: Callable[[NegativeLogLikelihood], float | None]
     examples: str
     digits: int = 3
-
-    def cell(self, value: float | None) -> Cell:
-        return rounded(value, self.digits)
 
 
 NATS = Unit("Likelihood of held-out points", "nats", lambda number: number.nats, "points")
@@ -56,21 +53,21 @@ def likelihood_table(
     unit: Unit,
     reports: Reports,
     quoted: Sequence[Quoted] = (),
-    detail: Detail | None = None,
+    detail: Detail = ("", lambda report: None),
     name_of: Callable[[RunReport], str] = row_name,
 ) -> Table:
     """Ours, a row for each number, and then the paper's."""
     rows: list[list[Cell]] = []
     for report in reports:
-        shown = [] if detail is None else [detail[1](report)]
         for which, number, latents in [] if report.likelihood is None else _numbers(report.likelihood):
-            rows.append(
-                [name_of(report), *shown, unit.cell(unit.of(number)), which, latents, number.draws, number.examples]
-            )
+            value = rounded(unit.of(number), unit.digits)
+            rows.append([name_of(report), detail[1](report), value, which, latents, number.draws, number.examples])
     for one in quoted:
-        shown = [] if detail is None else [one.detail]
-        rows.append([*_quoted_name(one), *shown, unit.cell(one.value), *_quoted_as(one), one.examples])
-    columns = ["", *([] if detail is None else [detail[0]]), unit.name, "which is", "K", "masks", unit.examples]
+        name = f"{one.name}, {'the paper' if one.model else 'quoted by the paper'}"
+        rows.append([name, one.detail, rounded(one.value, unit.digits), *one.which, one.examples])
+    columns = ["", detail[0], unit.name, "which is", "K", "masks", unit.examples]
+    if not detail[0]:
+        columns, rows = [columns[0], *columns[2:]], [[row[0], *row[2:]] for row in rows]
     return Table(unit.title, columns, rows, _note(reports, quoted))
 
 
@@ -87,17 +84,6 @@ def _numbers(likelihood: LikelihoodReport) -> list[tuple[str, NegativeLogLikelih
         for delbo in likelihood.delbos
     ]
     return [*numbers, *delbos]
-
-
-def _quoted_name(number: Quoted) -> list[Cell]:
-    return [f"{number.name}, {'the paper' if number.model else 'quoted by the paper'}"]
-
-
-def _quoted_as(number: Quoted) -> list[Cell]:
-    """What the number is, K and masks. The paper calls its DELBO a bound, which it is not."""
-    if number.model == "vadd":
-        return [f"DELBO, {NOT_A_BOUND}", number.particles, DRAWS]
-    return ["ELBO" if number.model else "as its authors report", None, None]
 
 
 def _note(reports: Reports, quoted: Sequence[Quoted]) -> str:
@@ -288,22 +274,22 @@ def ratio_tables(reports: Reports, published: Published) -> list[Table]:
     judge = reports[0].judge
     if judge is None:
         return []
-    steps, rows = _beside_mdlm(reports, lambda metrics: metrics.gen_ppl, 1, "MDLM", lambda a, b: a / b)
-    same_data = bool(published.judge) and reports[0].published_recipe == published.recipe
-    # The same judge and convention: else the paper's numbers do not compare.
-    same_judge = judge.name.rpartition("/")[2] == published.judge and judge.convention.startswith("corpus")
-    shown = published.by_steps if same_data and same_judge else {}
-    for model, theirs in shown.items():
+    steps, rows = _beside_mdlm(reports, "gen_ppl", 1, "MDLM", lambda a, b: a / b)
+    # The same data, judge and convention: else the paper's numbers do not compare.
+    alike = judge.name.rpartition("/")[2] == published.judge and judge.convention.startswith("corpus")
+    alike = alike and reports[0].published_recipe == published.recipe
+    for model, theirs in published.by_steps.items() if alike else ():
         name = f"{model_label(model)}, the paper, float64 draws, {published.samples} samples"
         rows.append([name, *(theirs.get(count) for count in steps)])
-    note = f"{sample_counts(reports)} samples for each number of steps. {judge_note(reports)}"
-    note = " ".join([note + ("" if shown else NOT_THE_PAPERS), *difference_notes(reports)])
-    return [Table("Generative perplexity by number of steps", ["", *(f"T = {count}" for count in steps)], rows, note)]
+    notes = [f"{sample_counts(reports)} samples for each number of steps.", judge_note(reports)]
+    notes += [*([] if alike else [NOT_THE_PAPERS]), *difference_notes(reports)]
+    columns = ["", *(f"T = {count}" for count in steps)]
+    return [Table("Generative perplexity by number of steps", columns, rows, " ".join(notes))]
 
 
 NOT_THE_PAPERS = (
-    " The paper's generative perplexities are GPT-2 large's on OpenWebText: they do not compare with these, and are "
-    "not shown."
+    "The paper's generative perplexities are GPT-2 large's on OpenWebText: they do not compare with these, and are not "
+    "shown."
 )
 
 
@@ -311,38 +297,29 @@ def character_tables(reports: Reports, published: Published) -> list[Table]:
     """The judge's bits per character, and VADD's perplexity per character over MDLM's."""
     if reports[0].judge is None:
         return []
-    name = "MDLM, perplexity"
-    steps, rows = _beside_mdlm(reports, lambda metrics: metrics.judge_bits, 3, name, lambda a, b: 2 ** (a - b))
+    steps, rows = _beside_mdlm(reports, "judge_bits", 3, "MDLM, perplexity", lambda a, b: 2 ** (a - b))
     note = "Of the same texts. Models of characters are compared by these: they do not depend on the judge's tokens."
     return [Table("The judge's bits per character", ["", *(f"T = {count}" for count in steps)], rows, note)]
 
 
 def _beside_mdlm(
-    reports: Reports,
-    number_of: Callable[[TextMetrics], float | None],
-    digits: int,
-    ratio_name: str,
-    ratio: Callable[[float, float], float],
+    reports: Reports, key: str, digits: int, ratio_name: str, ratio: Callable[[float, float], float]
 ) -> tuple[list[int], list[list[Cell]]]:
-    """The numbers of steps, and rows: a number of each report, its ratio to MDLM's, the number of real text."""
+    """The numbers of steps, and rows: a metric of each report, its ratio to MDLM's, and that of real text."""
     ours = {
-        row_name(report): {steps: number_of(metrics) for steps, metrics in report.by_steps(TextMetrics).items()}
+        row_name(report): {steps: getattr(metrics, key) for steps, metrics in report.by_steps(TextMetrics).items()}
         for report in reports
     }
     steps = list(ours[model_label("mdlm")])
-    rows: list[list[Cell]] = [
-        [name, *(rounded(numbers[count], digits) for count in steps)] for name, numbers in ours.items()
-    ]
-    for report, (name, numbers) in zip(reports, ours.items(), strict=True):
+    rows: list[list[Cell]] = [[name, *(rounded(by_steps[t], digits) for t in steps)] for name, by_steps in ours.items()]
+    for report in reports:
         if report.model != "mdlm":
             # Draws in single precision are compared with each other only.
-            mdlm = ours[model_label("mdlm") + _draws(report)]
-            pairs = [(numbers[count], mdlm[count]) for count in steps]
-            ratios = [None if a is None or b is None else ratio(a, b) for a, b in pairs]
-            rows.append([f"{name} / {ratio_name}", *(rounded(value, 3) for value in ratios)])
-    real = reports[0].real_text
-    rows.append(["real text", *(None if real is None else rounded(number_of(real.metrics), digits) for _ in steps)])
-    return steps, rows
+            mine, mdlm = ours[row_name(report)], ours[model_label("mdlm") + _draws(report)]
+            ratios = [None if mine[t] is None or mdlm[t] is None else ratio(mine[t], mdlm[t]) for t in steps]
+            rows.append([f"{row_name(report)} / {ratio_name}", *(rounded(value, 3) for value in ratios)])
+    real = None if reports[0].real_text is None else getattr(reports[0].real_text.metrics, key)
+    return steps, [*rows, ["real text", *[rounded(real, digits)] * len(steps)]]
 
 
 def time_tables(reports: Reports, published: Published) -> list[Table]:

@@ -16,7 +16,7 @@ from vadd.report.page import PageSection
 from vadd.report.tables import PADS_NOTE, Cell, Table, perplexity_cell, report_names
 from vadd.report.zero_shot import SPELLED_NOTE, skipped_notes
 from vadd.run.run import load
-from vadd.studies.comparison import Page, Result, commands_of, publish
+from vadd.studies.comparison import Page, Result, publish
 from vadd.studies.measuring import bound_settings, measuring_of
 from vadd.studies.study import Published, Request, Study
 from vadd.studies.tables import difference_notes
@@ -40,9 +40,8 @@ def evaluate_corpora(study: Study, request: Request) -> Result:
         corpora = judge_corpora(run, paths, settings, named(request.progress, name))
         reports[number] = replace(reports[number], zero_shot=corpora, step=run.step)
     tables = zero_shot_tables(reports, study.published)
-    page = Page(study.title, study.introduction, f"vadd reproduce {study.name}")
-    section = PageSection("Perplexity by corpus", tables=tables, commands=commands_of(page))
-    return publish(request.out / "zero-shot", page, [section], tables, [report.to_json() for report in reports])
+    section = PageSection("Perplexity by corpus", tables=tables)
+    return publish(request.out / "zero-shot", Page.of(study), section, [report.to_json() for report in reports])
 
 
 def copies_of(folder: Path, names: Sequence[str], known: Sequence[str]) -> list[Path]:

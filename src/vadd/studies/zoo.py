@@ -1,12 +1,12 @@
 """The models that `vadd reproduce baselines` compares: their recipes, and what is asked of each once it is trained."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vadd.core import Samples
-from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings
 from vadd.evaluation.judge import Judge
@@ -20,7 +20,7 @@ from vadd.recipe.building import example_kind
 from vadd.report.tables import model_label
 from vadd.run.directory import MANIFEST, PRIORS
 from vadd.run.run import Run
-from vadd.studies.ddpm import LEVELS, Ddpm, check_installed, weights_of
+from vadd.studies.ddpm import Ddpm, check_installed, weights_of
 from vadd.studies.equal_time import processor_seconds
 from vadd.studies.study import Request, Study
 from vadd.studies.trainings import check_overrides
@@ -105,70 +105,57 @@ def _same_training(one: ZooModel, other: ZooModel) -> bool:
 
 @dataclass(frozen=True)
 class Trained:
-    """What is asked of a trained model, be it a run or the continuous one of diffusers."""
+    """A trained model: a run or the continuous model of diffusers."""
 
-    model: str
-    checksum: str
-    """Of its weights and priors."""
-    parameters: int
-    training_steps: int
-    training_seconds: float | None
-    data: DiscreteDataset
-    steps: Sequence[int]
-    """The numbers of sampling steps to show."""
-    draw: Callable[[int, int, Progress], list[Samples]]
-    """So many samples in so many steps with the seed 0, chunk by chunk."""
-    judge: Callable[[int, Path | None, LanguageJudge | None, Progress], Judge]
-    adapt: Callable[[Judge], Judge] = lambda judge: judge
-    """A judge that was made for another model, for this one."""
-    bound: Callable[[BoundSettings, Progress], NegativeLogLikelihood] | None = None
-    exact: bool = True
-    """Whether samples follow the model's own distribution."""
-    costly: bool = False
-    """Whether a sample takes many times as long as that of a masked model in a few steps."""
+    run: Run | Ddpm
+    wanted: Sequence[int]
+    """Numbers of sampling steps."""
+    energy: Run | None = None
+    """What weighs its samples, if anything does."""
     proposal: str | None = None
     """The model whose bounds stand for its own, by name."""
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the rows say of it."""
+        run = self.run
+        if isinstance(run, Ddpm):
+            about = {"model": "ddpm", "training_steps": run.training_steps, "training_seconds": run.training_seconds}
+            return {**about, "parameters": weights_of(run.network), "exact_sampler": False}
+        return {
+            "model": run.recipe.model,
+            "training_steps": run.recipe.training.steps,
+            "training_seconds": processor_seconds(run.directory.path),
+            "parameters": weights_of(run.model),
+            "exact_sampler": run.model.samplers["ancestral"].exact,
+        }
 
-def _checksum(checkpoint: Path) -> str:
-    files = [checkpoint / name for name in (MANIFEST, PRIORS)]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.is_file())).hexdigest()
+    @property
+    def checksum(self) -> str:
+        """Of all weights and priors."""
+        runs = [run for run in (self.run, self.energy) if run is not None]
+        places = [run.place if isinstance(run, Ddpm) else run.directory.checkpoint(run.step or 0) for run in runs]
+        files = [place / name for place in places for name in (MANIFEST, PRIORS)]
+        return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.is_file())).hexdigest()
 
+    @property
+    def costly(self) -> bool:
+        """Whether a sample takes many times as long as that of a masked model in a few steps."""
+        if isinstance(self.run, Ddpm):
+            return False
+        return not self.run.model.samplers["ancestral"].exact or not MODELS[self.run.recipe.model].chosen_steps
 
-def trained_run(run: Run, wanted: Sequence[int], energy: Run | None = None, proposal: str | None = None) -> Trained:
-    """``energy`` is what weighs its samples, if anything does."""
-    exact = run.model.samplers["ancestral"].exact
-    return Trained(
-        model=run.recipe.model,
-        checksum=" ".join(_checksum(each.directory.checkpoint(each.step or 0)) for each in (run, energy) if each),
-        parameters=weights_of(run.model),
-        training_steps=run.recipe.training.steps,
-        training_seconds=processor_seconds(run.directory.path),
-        data=run.data,
-        steps=run.possible_steps(wanted),
-        draw=lambda count, steps, progress: list(run.stream(count, steps=steps, seed=0, progress=progress)),
-        judge=lambda samples, inception, language, progress: choose_judge(
-            run, samples, 0, inception, progress, language
-        ),
-        adapt=lambda judge: judge.beside(run),
-        bound=lambda settings, progress: measure_bounds(run, run.data.test, settings, progress).bounds[0],
-        exact=exact,
-        costly=not exact or not MODELS[run.recipe.model].chosen_steps,
-        proposal=proposal,
-    )
+    def draw(self, count: int, steps: int, progress: Progress) -> list[Samples]:
+        """Chunk by chunk, with the seed 0."""
+        return list(self.run.stream(count, steps=steps, seed=0, progress=progress))
 
+    def bound(self, settings: BoundSettings, progress: Progress) -> NegativeLogLikelihood | None:
+        """None for DDPM: a density of continuous images is not comparable with probabilities of discrete ones."""
+        if isinstance(self.run, Ddpm):
+            return None
+        return measure_bounds(self.run, self.run.data.test, settings, progress).bounds[0]
 
-def trained_ddpm(ddpm: Ddpm, wanted: Sequence[int]) -> Trained:
-    """Without a bound: a density of continuous images is not comparable with probabilities of discrete ones."""
-    return Trained(
-        model="ddpm",
-        checksum=_checksum(ddpm.place),
-        parameters=weights_of(ddpm.network),
-        training_steps=ddpm.training_steps,
-        training_seconds=ddpm.training_seconds,
-        data=ddpm.data,
-        steps=[steps for steps in wanted if steps <= LEVELS] or [LEVELS],
-        draw=lambda count, steps, progress: [ddpm.sample(count, steps, seed=0, progress=progress)],
-        judge=lambda samples, inception, language, progress: judge_of_data(ddpm.data, samples, 0, inception, progress),
-        exact=False,
-    )
+    def judge(self, samples: int, inception: Path | None, language: LanguageJudge | None, progress: Progress) -> Judge:
+        if isinstance(self.run, Ddpm):
+            return judge_of_data(self.run.data, samples, 0, inception, progress)
+        return choose_judge(self.run, samples, 0, inception, progress, language)
