@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers.commands import Command
 from tests.helpers.tiny import TINY
-from vadd.recipe import memory as fitting
+from vadd.recipe import plan as fitting
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 
 from vadd.kinds import kind_of
 from vadd.recipe import load_recipe
-from vadd.recipe import memory as fitting
+from vadd.recipe import plan as fitting
 from vadd.recipe.building import example_kind
 from vadd.recipe.counting import model_on_meta, training_cost
 

@@ -16,9 +16,8 @@ from vadd.data.text.documents import items_in
 from vadd.kinds import kind_of
 from vadd.recipe import ArrayData, Recipe, TextData, recipe_for_examples, recipe_for_folder
 from vadd.recipe.building import build_dataset, recipe_for
-from vadd.recipe.counting import checkpoint_bytes, model_on_meta
-from vadd.recipe.plan import count_parameters
-from vadd.recipe.size_warning import LARGE_CHECKPOINT, warn_of_size
+from vadd.recipe.counting import checkpoint_bytes, count_parameters, model_on_meta
+from vadd.recipe.plan import LARGE_CHECKPOINT, warn_of_size
 
 
 def recipe_of(examples: int, shape: tuple[int, ...], vocab_size: int) -> Recipe:

@@ -13,8 +13,8 @@ from vadd.errors import UserError
 from vadd.kinds import kind_of
 from vadd.recipe import ArrayData, FolderData, Recipe, load_recipe, recipe_names
 from vadd.recipe.building import build_dataset, example_kind, recipe_for
-from vadd.recipe.counting import checkpoint_bytes
-from vadd.recipe.plan import Memory, count_parameters, make_plan, measured_rate, training_memory
+from vadd.recipe.counting import Memory, checkpoint_bytes, count_parameters, training_memory
+from vadd.recipe.plan import make_plan, measured_rate
 from vadd.run.directory import RunDirectory
 
 
@@ -126,7 +126,7 @@ def test_checkpoints_are_as_large_as_planned(vadd_run: Path, mdlm_run: Path, mod
     ("settings", "told"),
     [
         ({"devices": 0}, "devices must be at least 1, not 0"),
-        ({"devices": 3}, "training.batch=32 must be divisible by 3 devices x training.accumulate=1 = 3"),
+        ({"devices": 3}, "training.batch=32 must be divisible by 3 processes x training.accumulate=1 = 3"),
         ({"rate": 0.0}, "positive number of FLOP per second"),
         ({"rate": math.nan}, "positive number of FLOP per second"),
         ({"rate": math.inf}, "positive number of FLOP per second"),

@@ -20,7 +20,7 @@ from vadd.kinds import kind_of
 from vadd.recipe import Recipe, load_recipe
 from vadd.recipe.building import build_model
 from vadd.recipe.counting import model_on_meta, sampling_flops, training_cost
-from vadd.recipe.memory import check_memory
+from vadd.recipe.plan import check_memory
 
 EIGHT = kind_of((2,), 8)
 for_both_runs = pytest.mark.parametrize("dim", [0, 2])

@@ -21,7 +21,7 @@ from vadd.presets import recipe_names
 from vadd.recipe.diffusion import Diffusion
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.loading import load_recipe
-from vadd.recipe.models import COMPARED_ONLY, EVERY_MODEL, MODELS, Model
+from vadd.recipe.models import COMPARED_ONLY, EVERY_MODEL, MODELS, ModelEntry
 from vadd.recipe.own_data import (
     recipe_for_array,
     recipe_for_examples,
@@ -60,7 +60,7 @@ __all__ = [
     "GivenData",
     "LatentSection",
     "MnistData",
-    "Model",
+    "ModelEntry",
     "Recipe",
     "Sampling",
     "TableData",

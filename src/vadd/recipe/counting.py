@@ -1,13 +1,13 @@
-"""What a model costs, counted without allocating it: arithmetic and what a backward pass has to remember.
+"""What a model costs, counted without allocating it: parameters, arithmetic, memory.
 
 The model lives on torch's ``meta`` device, where tensors have shapes and no content. Masks are real, because they
 decide how many logits are computed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +18,105 @@ from torch.utils.flop_counter import FlopCounterMode
 from vadd.core import MaskedBatch, Model, Noise
 from vadd.kinds import Kind
 from vadd.networks.attention import attention_kernel
-from vadd.recipe import Recipe
 from vadd.recipe.models import build_model
+from vadd.recipe.recipe import Recipe
 
 META = torch.device("meta")
 EXAMPLES = 256
 """Counted at most; a larger batch costs in proportion."""
+FLOAT32, BFLOAT16 = 4, 2
+
+Precision = Literal["float32", "bfloat16"]
+Layout = Literal["one device", "DDP", "full sharding"]
+
+
+def model_on_meta(recipe: Recipe, kind: Kind) -> Model:
+    """All positions are scored, also pads and unknown cells: whether they are depends on the content of examples."""
+    with META:
+        return build_model(recipe, replace(kind, pad=None, unknowns=False))
+
+
+# Parameters and memory
+
+
+@dataclass(frozen=True)
+class Parameters:
+    denoiser: int
+    """All that sampling uses."""
+    recognition: int
+    trained: int
+
+
+def count_parameters(model: Model) -> Parameters:
+    assert isinstance(model.denoiser, nn.Module)
+    denoiser, trained = _count(model.denoiser.parameters()), _count(model.parameters())
+    return Parameters(denoiser, trained - denoiser, trained)
+
+
+def checkpoint_bytes(model: nn.Module) -> int:
+    """Weights, averaged weights, two moments and a step count for every tensor, in float32; headers are left out."""
+    sizes = [parameter.numel() for parameter in model.parameters()]
+    return FLOAT32 * (4 * sum(sizes) + len(sizes))
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on one device during training, by what they hold."""
+
+    layout: Layout
+    precision: Precision
+    weights: int
+    gradients: int
+    moments: int
+    """The two running means of Adam."""
+    averaged: int
+    gathered: int
+    """Full sharding: the weights outside the blocks and of two blocks, with the gradients of one and of those
+    outside.
+    """
+    copies: int
+    """Weights in bfloat16, which autocast makes and the backward pass needs."""
+    activations: int
+    """An estimate: what autograd saves, half of it in bfloat16; allocators and temporary results need more."""
+
+    @property
+    def total(self) -> int:
+        parts = (self.weights, self.gradients, self.moments, self.averaged)
+        return sum(parts) + self.gathered + self.copies + self.activations
+
+
+def training_memory(model: Model, activations: int, devices: int, layout: Layout, precision: Precision) -> Memory:
+    """``activations`` are those of one device in float32."""
+    total = _count(model.parameters())
+    share = -(-total // devices) if layout == "full sharding" else total
+    half = precision == "bfloat16"
+    return Memory(
+        layout=layout,
+        precision=precision,
+        weights=FLOAT32 * share,
+        gradients=FLOAT32 * share,
+        moments=2 * FLOAT32 * share,
+        averaged=FLOAT32 * share,
+        gathered=FLOAT32 * _gathered(model) if layout == "full sharding" else 0,
+        # Autocast keeps whole copies, also of weights that are divided among devices.
+        copies=BFLOAT16 * total if half else 0,
+        activations=activations // 2 if half else activations,
+    )
+
+
+def _gathered(model: Model) -> int:
+    """Numbers that full sharding holds whole for a moment; blocks are the members of lists, as in training."""
+    lists = (module for module in model.modules() if isinstance(module, nn.ModuleList))
+    blocks = [_count(block.parameters()) for members in lists for block in members]
+    outside = _count(model.parameters()) - sum(blocks)
+    return 2 * outside + 3 * max(blocks, default=0)
+
+
+def _count(parameters: Iterable[nn.Parameter]) -> int:
+    return sum(parameter.numel() for parameter in parameters)
+
+
+# Arithmetic, and what a backward pass needs
 
 
 @dataclass(frozen=True)
@@ -38,11 +131,6 @@ class TrainingCost:
     """Bytes that the backward pass needs of the forward pass, in float32."""
 
 
-def model_on_meta(recipe: Recipe, format: Kind) -> Model:
-    with META:
-        return build_model(recipe, format)
-
-
 def training_cost(model: Model, recipe: Recipe, most_examples: int = EXAMPLES) -> TrainingCost:
     """Of a model on the meta device."""
     examples = min(most_examples, recipe.training.batch)
@@ -50,7 +138,8 @@ def training_cost(model: Model, recipe: Recipe, most_examples: int = EXAMPLES) -
     drawn = recipe.build_mask_draw()(examples, model.positions, model.schedule, generator)
     tokens = torch.zeros(examples, model.positions, dtype=torch.int64, device=META)
     masking = replace(drawn, t=drawn.t.to(META), weight=drawn.weight.to(META))
-    with _counting() as counter:
+    # Uniform noise shows no mask: every position is predicted.
+    with _counting(drawn.masked if recipe.diffusion.noise == "mask" else None) as counter:
         with _remembering(model) as remembered:
             evidence = model(MaskedBatch(tokens, tokens, masking), 1.0, generator)
         evidence.bound.sum().backward()
@@ -72,26 +161,41 @@ def sampling_flops(model: Model) -> int:
 
 
 @contextmanager
-def _counting() -> Iterator[FlopCounterMode]:
-    with attention_kernel(_fused_attention), _MixedDevices(), FlopCounterMode(display=False) as counter:  # type: ignore[no-untyped-call]
+def _counting(drawn: Tensor | None = None) -> Iterator[FlopCounterMode]:
+    with attention_kernel(_fused_attention), _MixedDevices(drawn), FlopCounterMode(display=False) as counter:
         yield counter
 
 
-class _MixedDevices(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Lets real masks, and indices found in them, meet tensors on the meta device.
+class _MixedDevices(TorchDispatchMode):
+    """Lets real masks, and indices read off them, meet tensors on the meta device.
 
-    Where a mask selects, it stays real, since its content decides the shape; elsewhere its own shape is enough.
+    Where a mask selects, it must be real, since its content decides the shape; elsewhere its shape is enough. A mask
+    that was computed from examples, and so has no content, selects as the ``drawn`` one does, or everything.
     """
 
+    def __init__(self, drawn: Tensor | None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.drawn = drawn
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        selects = func in (torch.ops.aten.index.Tensor, torch.ops.aten.nonzero.default)
+        if selects:
+            args, kwargs = tree_map(self._with_content, (args, kwargs))
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         if any(tensor.is_meta for tensor in tensors) and not all(tensor.is_meta for tensor in tensors):
-            content_matters = torch.bool if func is torch.ops.aten.index.Tensor else None
+            content_matters = torch.bool if selects else None
             args, kwargs = tree_map(
                 lambda leaf: leaf.to(META) if isinstance(leaf, Tensor) and leaf.dtype != content_matters else leaf,
                 (args, kwargs),
             )
         return func(*args, **(kwargs or {}))
+
+    def _with_content(self, leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or not leaf.is_meta or leaf.dtype != torch.bool:
+            return leaf
+        if self.drawn is not None and self.drawn.numel() == leaf.numel():
+            return self.drawn.reshape(leaf.shape)
+        return torch.ones(leaf.shape, dtype=torch.bool, device="cpu")
 
 
 def _fused_attention(query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool = False) -> Tensor:
@@ -123,21 +227,15 @@ class _FusedAttention(torch.autograd.Function):
 def _remembering(model: nn.Module) -> Iterator[dict[int, int]]:
     """Bytes by storage of what autograd saves in here, parameters left out."""
     parameters = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
-    alive: list[Tensor] = []  # a storage that is gone would leave its number to another one
-    found: dict[int, int] = {}
+    alive: list[Tensor] = []  # a freed storage would leave its number to another one
+    saved: dict[int, int] = {}
 
     def save(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if tensor.is_meta and storage._cdata not in parameters:
-            found[storage._cdata] = storage.nbytes()
+            saved[storage._cdata] = storage.nbytes()
             alive.append(tensor)
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
-        yield found
-
-
-def checkpoint_bytes(model: nn.Module) -> int:
-    """Weights, averaged weights, two moments and a step count for every tensor, in float32; headers are left out."""
-    sizes = [parameter.numel() for parameter in model.parameters()]
-    return 4 * (4 * sum(sizes) + len(sizes))
+        yield saved

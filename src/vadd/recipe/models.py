@@ -12,8 +12,7 @@ import torch
 from pydantic import AfterValidator
 from torch import nn
 
-from vadd.core import LabelledLatent, MaskedDiffusion, NoLatent
-from vadd.core import Model as BuiltModel
+from vadd.core import LabelledLatent, MaskedDiffusion, Model, NoLatent
 from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.models import Autoregressive, LearnedEnergy, ScoreEntropy, UniformDiffusion, ValueRates
@@ -22,10 +21,10 @@ from vadd.networks import NETWORKS, CustomNetworks, ResidualDenoiser
 if TYPE_CHECKING:
     from vadd.recipe.recipe import Recipe
 
-Builder = Callable[["Recipe", Kind], BuiltModel]
+Builder = Callable[["Recipe", Kind], Model]
 
 
-def build_model(recipe: "Recipe", format: Kind, own: CustomNetworks | None = None) -> BuiltModel:
+def build_model(recipe: "Recipe", format: Kind, own: CustomNetworks | None = None) -> Model:
     """The untrained model for examples of this ``format``, initialised from the recipe's seed without touching the
     global generator. It does not score the pad of the format. Custom networks are copied as they are.
     """
@@ -42,7 +41,7 @@ def build_model(recipe: "Recipe", format: Kind, own: CustomNetworks | None = Non
         return entry.build(recipe, format)
 
 
-def masked_diffusion(recipe: "Recipe", format: Kind) -> BuiltModel:
+def masked_diffusion(recipe: "Recipe", format: Kind) -> Model:
     """With a latent, VADD; without, MDLM. Labels are read after z."""
     labels = len(format.labels or ())
     width, dim = 0, 0
@@ -60,7 +59,7 @@ def _assembled(
     denoiser: nn.Module,
     recognizer: nn.Module | None,
     labels: tuple[str, ...] | None = None,
-) -> BuiltModel:
+) -> Model:
     latent = recipe.latent.build(recognizer, format.shape, format.vocab_size) if recipe.has_latent else NoLatent()
     if labels is not None:
         # A z of each position says what is there and nothing of the whole: its recognition model needs no label.
@@ -72,19 +71,19 @@ def _assembled(
     return kind(denoiser, recipe.diffusion.build_schedule(), latent, **about)  # type: ignore[arg-type]
 
 
-def _score_entropy(recipe: "Recipe", format: Kind) -> BuiltModel:
+def _score_entropy(recipe: "Recipe", format: Kind) -> Model:
     denoiser = recipe.network.build_denoiser(format, None)
     if isinstance(denoiser, ResidualDenoiser):
         denoiser.differences_only = False
     return ScoreEntropy(denoiser, recipe.diffusion.build_schedule(), pad=format.pad)
 
 
-def _value_rates(recipe: "Recipe", format: Kind) -> BuiltModel:
+def _value_rates(recipe: "Recipe", format: Kind) -> Model:
     denoiser = recipe.network.build_denoiser(format, None)
     return ValueRates(denoiser, recipe.diffusion.build_schedule(), pad=format.pad)
 
 
-def _learned_energy(recipe: "Recipe", format: Kind) -> BuiltModel:
+def _learned_energy(recipe: "Recipe", format: Kind) -> Model:
     """The energy is a network like the recognition model: it reads x0 and xt, and writes one number."""
     denoiser = recipe.network.build_denoiser(format, None)
     numbers = format.positions if recipe.network.divides_latent else 1
@@ -92,12 +91,12 @@ def _learned_energy(recipe: "Recipe", format: Kind) -> BuiltModel:
     return LearnedEnergy(denoiser, recipe.diffusion.build_schedule(), energy, format.pad)
 
 
-def _autoregressive(recipe: "Recipe", format: Kind) -> BuiltModel:
+def _autoregressive(recipe: "Recipe", format: Kind) -> Model:
     return Autoregressive(recipe.network.build_causal(format), recipe.diffusion.build_schedule(), pad=format.pad)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
+class ModelEntry:
     label: str
     """In tables and figures."""
     about: str
@@ -145,21 +144,21 @@ MD4 = {"schedule": "cosine", "mask_draw": "stratified", "weighting": "integral"}
 LEVELS = {"schedule": "linear", "mask_draw": "levels", "levels": 1000, "weighting": "integral"}
 SMALL_TRANSFORMER = {"kind": "short-transformer", "heads": 4, "convolution": 7, "denoiser": {"width": 64, "blocks": 3}}
 
-MODELS: dict[str, Model] = {
-    "vadd": Model(
+MODELS: dict[str, ModelEntry] = {
+    "vadd": ModelEntry(
         label="VADD",
         about="masked diffusion whose denoiser has a latent variable",
         paper="Variational Autoencoding Discrete Diffusion",
         latent=True,
         objective=DELBO,
     ),
-    "mdlm": Model(
+    "mdlm": ModelEntry(
         label="MDLM",
         about="masked diffusion: positions that are revealed together are drawn independently",
         paper="Sahoo et al. 2024, arXiv 2406.07524",
         objective=ELBO,
     ),
-    "md4": Model(
+    "md4": ModelEntry(
         label="MD4",
         about="MDLM with a cosine schedule, evenly spread times and time input",
         paper="Shi et al. 2024, arXiv 2406.04329",
@@ -167,7 +166,7 @@ MODELS: dict[str, Model] = {
         settings={"diffusion": MD4},
         sees_time=True,
     ),
-    "genmd4": Model(
+    "genmd4": ModelEntry(
         label="GenMD4",
         about="MD4 with a schedule learned for each value: 1 - t^w with a w of its own",
         paper="Shi et al. 2024, arXiv 2406.04329",
@@ -177,7 +176,7 @@ MODELS: dict[str, Model] = {
         needs={"mask_draw": ("iid", "stratified"), "weighting": ("integral",)},
         sees_time=True,
     ),
-    "radd": Model(
+    "radd": ModelEntry(
         label="RADD",
         about="MDLM without time input, trained on all orders: the number of masked positions is drawn, not the time",
         paper="Ou et al. 2024, arXiv 2406.03736",
@@ -185,7 +184,7 @@ MODELS: dict[str, Model] = {
         settings={"diffusion": {"schedule": "linear", "mask_draw": "exact-count", "weighting": "integral"}},
         sees_time=False,
     ),
-    "d3pm": Model(
+    "d3pm": ModelEntry(
         label="D3PM",
         about="absorbing D3PM: 1000 discrete levels, their bound and an auxiliary cross-entropy, time input",
         paper="Austin et al. 2021, arXiv 2107.03006",
@@ -193,7 +192,7 @@ MODELS: dict[str, Model] = {
         settings={"diffusion": LEVELS | {"auxiliary": 0.01}},
         sees_time=True,
     ),
-    "sedd": Model(
+    "sedd": ModelEntry(
         label="SEDD",
         about="absorbing SEDD: scores instead of probabilities, score entropy, analytic and Euler samplers",
         paper="Lou et al. 2024, arXiv 2310.16834",
@@ -202,7 +201,7 @@ MODELS: dict[str, Model] = {
         settings={"diffusion": {"schedule": "linear", "mask_draw": "stratified", "weighting": "integral"}},
         sees_time=True,
     ),
-    "edlm": Model(
+    "edlm": ModelEntry(
         label="EDLM",
         about="an energy over whole sequences re-weighs candidates of a finished masked run; not exact",
         paper="Xu et al. 2024, arXiv 2410.21357, whose own likelihoods were withdrawn in 2026",
@@ -211,14 +210,14 @@ MODELS: dict[str, Model] = {
         "likelihood.",
         options=" --start-from RUN, or without a training: vadd sample RUN --energy AR_RUN",
     ),
-    "udlm": Model(
+    "udlm": ModelEntry(
         label="UDLM",
         about="uniform noise in the mask's place: 1000 levels, every position may change at every step",
         paper="Schiff et al. 2024, arXiv 2412.10193; the uniform rows of D3PM and SEDD",
         settings={"diffusion": {"noise": "uniform"} | LEVELS | {"auxiliary": 0.0}},
         sees_time=True,
     ),
-    "vadd-uniform": Model(
+    "vadd-uniform": ModelEntry(
         label="VADD, uniform noise",
         about="VADD with uniform noise in the mask's place, trained on the states of few-step samplers",
         paper="the future work of VADD",
@@ -230,7 +229,7 @@ MODELS: dict[str, Model] = {
         },
         sees_time=True,
     ),
-    "ar": Model(
+    "ar": ModelEntry(
         label="AR",
         about="autoregressive transformer: one position after the other, exact likelihood",
         paper="the autoregressive rows of the tables of masked diffusion papers",
@@ -243,8 +242,8 @@ MODELS: dict[str, Model] = {
 }
 """In the order in which they are listed."""
 
-COMPARED_ONLY: dict[str, Model] = {
-    "ddpm": Model(
+COMPARED_ONLY: dict[str, ModelEntry] = {
+    "ddpm": ModelEntry(
         label="DDPM",
         about="continuous images, rounded to the data's values: a UNet of diffusers; trained by `vadd reproduce "
         "baselines` alone",

@@ -1,60 +1,55 @@
-"""What a training will take, before it is started: parameters, arithmetic, memory, disk and time."""
+"""What a training will take, before it is started: parameters, arithmetic, memory, disk and time.
 
+A training that does not fit into memory is refused in one line. What it needs at least is counted as for a plan, which
+takes seconds; most recipes fit by far, as an upper bound from their numbers alone shows.
+"""
+
+import os
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+import psutil
 import torch
-from torch import nn
 
 from vadd.core import Model
 from vadd.errors import UserError
 from vadd.kinds import Kind
-from vadd.parallel import default_device
-from vadd.recipe import Recipe
-from vadd.recipe.building import example_kind
-from vadd.recipe.counting import checkpoint_bytes, model_on_meta, sampling_flops, training_cost
+from vadd.parallel import Processes, default_device, share
+from vadd.progress import warn
+from vadd.recipe.counting import (
+    FLOAT32,
+    Layout,
+    Memory,
+    Parameters,
+    Precision,
+    checkpoint_bytes,
+    count_parameters,
+    model_on_meta,
+    sampling_flops,
+    training_cost,
+    training_memory,
+)
+from vadd.recipe.recipe import Recipe, flatten
+from vadd.words import duration, size_in_memory
 
-FLOAT32 = 4
-BFLOAT16 = 2
-
-Precision = Literal["float32", "bfloat16"]
-Layout = Literal["one device", "DDP", "full sharding"]
-
-
-@dataclass(frozen=True)
-class Parameters:
-    denoiser: int
-    """All that sampling uses."""
-    recognition: int
-    trained: int
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Bytes on one device during training, by what they hold."""
-
-    layout: Layout
-    precision: Precision
-    weights: int
-    gradients: int
-    moments: int
-    """The two running means of Adam."""
-    averaged: int
-    gathered: int
-    """Full sharding: the weights outside the blocks and of two blocks, with the gradients of one and of those
-    outside.
-    """
-    copies: int
-    """Weights in bfloat16, which autocast makes and the backward pass needs."""
-    activations: int
-    """An estimate: what autograd saves, half of it in bfloat16; allocators and temporary results need more."""
-
-    @property
-    def total(self) -> int:
-        parts = (self.weights, self.gradients, self.moments, self.averaged)
-        return sum(parts) + self.gathered + self.copies + self.activations
+EXAMPLES = 16
+"""Counted to see whether a training fits; masks and latents are real."""
+COPIES = 5
+"""Of every weight: itself, its gradient, two moments, the average."""
+SQUARES, SQUARES_WITH_ATTENTION = 8, 80
+"""Upper bounds: weights of a block over its width squared."""
+KEPT = 60
+"""Likewise: numbers that a block keeps for the backward pass over its width, for every vector that it works on."""
+CONTROL_GROUPS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+LATENTS = ("latent.dim", "latent.codes")
+VOCABULARIES = ("data.vocab_size", "data.levels", "data.vocabulary")
+LARGE_CHECKPOINT = 100_000_000
+LONG = 3e13
+"""FLOP: some ten minutes on two cores."""
 
 
 @dataclass(frozen=True)
@@ -91,21 +86,16 @@ class Plan:
         return content
 
 
-def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, format: Kind | None = None) -> Plan:
-    """``rate`` is measured on this machine unless given; the ``format`` of the examples is looked up."""
+def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, kind: Kind | None = None) -> Plan:
+    """``rate`` is measured on this machine unless given; the ``kind`` of the examples is looked up."""
     settings = recipe.training
     if devices < 1:
         raise UserError(f"the number of devices must be at least 1, not {devices}")
     if rate is not None and not 0 < rate < float("inf"):
         raise UserError(f"the rate must be a positive number of FLOP per second, not {rate:g}")
-    if settings.batch % (devices * settings.accumulate):
-        raise UserError(
-            f"training.batch={settings.batch} must be divisible by {devices} devices x "
-            f"training.accumulate={settings.accumulate} = {devices * settings.accumulate}"
-        )
-    format = example_kind(recipe) if format is None else format
-    model = model_on_meta(recipe, format)
-    parameters = count_parameters(model)
+    share(settings.batch, settings.accumulate, 0, devices)  # refuses a batch that cannot be divided
+    kind = recipe.data.example_kind() if kind is None else kind
+    model = model_on_meta(recipe, kind)
     cost = training_cost(model, recipe)
     activations = round(cost.remembered * settings.batch / (devices * settings.accumulate))
     layouts: tuple[Layout, ...] = ("one device",) if devices == 1 else ("DDP", "full sharding")
@@ -113,13 +103,13 @@ def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, fo
     return Plan(
         recipe=recipe.name,
         model=recipe.model,
-        shape=format.shape,
-        vocab_size=format.vocab_size,
+        shape=kind.shape,
+        vocab_size=kind.vocab_size,
         batch=settings.batch,
         accumulate=settings.accumulate,
         steps=settings.steps,
         devices=devices,
-        parameters=parameters,
+        parameters=count_parameters(model),
         flops_per_step=cost.flops * settings.batch,
         flops_per_sample=sampling_flops(model),
         memory=tuple(
@@ -133,48 +123,9 @@ def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, fo
     )
 
 
-def count_parameters(model: Model) -> Parameters:
-    assert isinstance(model.denoiser, nn.Module)
-    denoiser = _count(model.denoiser.parameters())
-    recognition = _count(model.parameters()) - denoiser  # or whatever else learns
-    return Parameters(denoiser, recognition, denoiser + recognition)
-
-
-def training_memory(model: Model, activations: int, devices: int, layout: Layout, precision: Precision) -> Memory:
-    """``activations`` are those of one device in float32."""
-    total = _count(model.parameters())
-    share = -(-total // devices) if layout == "full sharding" else total
-    half = precision == "bfloat16"
-    return Memory(
-        layout=layout,
-        precision=precision,
-        weights=FLOAT32 * share,
-        gradients=FLOAT32 * share,
-        moments=2 * FLOAT32 * share,
-        averaged=FLOAT32 * share,
-        gathered=FLOAT32 * _gathered(model) if layout == "full sharding" else 0,
-        # Autocast keeps whole copies, also of weights that are divided among devices.
-        copies=BFLOAT16 * total if half else 0,
-        activations=activations // 2 if half else activations,
-    )
-
-
-def _gathered(model: Model) -> int:
-    """Numbers that full sharding holds whole for a moment; blocks are the members of lists, as in training."""
-    lists = (module for module in model.modules() if isinstance(module, nn.ModuleList))
-    blocks = [_count(block.parameters()) for members in lists for block in members]
-    outside = _count(model.parameters()) - sum(blocks)
-    return 2 * outside + 3 * max(blocks, default=0)
-
-
-def _count(parameters: Iterable[nn.Parameter]) -> int:
-    return sum(parameter.numel() for parameter in parameters)
-
-
 def measured_rate(seconds: float = 0.5, size: int = 1024) -> float:
     """FLOP per second of float32 matrix products here: what no training exceeds and good ones reach a part of."""
-    device = default_device()
-    factor = torch.ones(size, size, device=device)
+    factor = torch.ones(size, size, device=default_device())
     products = 0
     float((factor @ factor)[0, 0])  # the first one starts threads and compiles kernels
     began = time.perf_counter()
@@ -182,3 +133,129 @@ def measured_rate(seconds: float = 0.5, size: int = 1024) -> float:
         float((factor @ factor)[0, 0])  # reading one number waits for the device
         products += 1
     return 2 * size**3 * products / passed
+
+
+def warn_of_size(recipe: Recipe, kind: Kind) -> None:
+    """Where checkpoints are large or the training is long, warn with what ``vadd plan`` says of it."""
+    model, settings = model_on_meta(recipe, kind), recipe.training
+    passes = settings.batch * settings.steps * (recipe.latent.particles if recipe.has_latent else 1)
+    if checkpoint_bytes(model) <= LARGE_CHECKPOINT and 6 * count_parameters(model).trained * passes <= LONG:
+        return
+    plan = make_plan(recipe, kind=kind)
+    checkpoints = f"{plan.checkpoints_kept} checkpoints of {size_in_memory(plan.checkpoint_bytes)} at most"
+    warn(
+        f"this is large: {plan.parameters.trained:,} parameters, {checkpoints}, {duration(3600 * plan.hours)} of "
+        "arithmetic alone at the rate measured here; training.steps, network.width and network.value_embedding make it "
+        "smaller, see vadd plan"
+    )
+
+
+def check_memory(recipe: Recipe, kind: Kind) -> None:
+    """Refuse a training that these processes do not have the memory for."""
+    processes = Processes()
+    available = available_memory(processes.device)
+    if upper_bound(recipe, kind, processes.count) <= available:
+        return
+
+    def refused(needed: str, key: str) -> UserError:
+        return UserError(f"this training needs {needed}, and {size_in_memory(available)} are available: lower {key}")
+
+    model = _counted(recipe, kind)
+    if model is None:
+        raise refused("more memory than any machine has", heaviest_key(recipe, kind))
+    held = partial(held_bytes, model, recipe, processes)
+    if held(0) > available:
+        raise refused(f"at least {size_in_memory(held(0))}", heaviest_key(recipe, kind))
+    each = training_cost(model, recipe, EXAMPLES).remembered
+    drawn = drawn_bytes(recipe, kind) if processes.device.type == "cpu" else 0
+    needed = held(rows_of(recipe, processes.count) * each) + drawn
+    if needed > available:
+        of_batch = "training.batch" if drawn > available else "training.batch, or raise training.accumulate"
+        key = of_batch if held(each) <= available else heaviest_key(recipe, kind)
+        raise refused(f"at least {size_in_memory(needed)}", key)
+
+
+def available_memory(device: torch.device) -> int:
+    """Bytes that a process may hope for on its ``device``; on a CPU the processes of a machine share what there is."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    # Inside a container the limit of its control group counts, not the machine's memory.
+    free = psutil.virtual_memory().available + psutil.swap_memory().free
+    limits = [int(file.read_text()) for file in CONTROL_GROUPS if file.is_file() and file.read_text().strip().isdigit()]
+    return int(min([free, *limits])) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def upper_bound(recipe: Recipe, kind: Kind, devices: int) -> int:
+    """Bytes on one device that a training never exceeds, from the numbers in its recipe."""
+    values = kind.positions * (kind.vocab_size + 1)
+    parts, latent, particles = ["denoiser"], 0, 1
+    if recipe.has_latent:
+        section = recipe.latent
+        parts.append("recognizer")
+        latent, particles = section.width(kind.shape), section.particles * max(1, section.codes)
+    weights = kept = 0
+    for part in parts:
+        network = recipe.network.values_of(part)
+        blocks = int(network.get("depth") or network["blocks"]) + 2
+        width = max(value for name, value in network.items() if type(value) is int and name not in ("depth", "blocks"))
+        squares, vectors = (SQUARES_WITH_ATTENTION, kind.positions) if "heads" in network else (SQUARES, 1)
+        features = latent * (1 + 2 * len(network.get("latent_frequencies", ())))
+        weights += squares * blocks * width**2 + 4 * width * (values + features)
+        kept += KEPT * blocks * vectors * width + 8 * (values + features)
+    activations = rows_of(recipe, devices) * particles * kept
+    return FLOAT32 * (COPIES * weights + activations) + drawn_bytes(recipe, kind)
+
+
+def rows_of(recipe: Recipe, devices: int) -> int:
+    """Examples that a device works on at once."""
+    return -(-recipe.training.batch // (devices * recipe.training.accumulate))
+
+
+def drawn_bytes(recipe: Recipe, kind: Kind) -> int:
+    """What every process draws for the whole batch: coins and masks of all positions, and the noise of the latent."""
+    latent = recipe.latent.particles * recipe.latent.size(kind.shape) if recipe.has_latent else 0
+    return recipe.training.batch * (9 * kind.positions + FLOAT32 * latent)
+
+
+def held_bytes(model: Model, recipe: Recipe, processes: Processes, remembered: float) -> int:
+    """Bytes on one device that a training takes at least, where its activations take so many in float32.
+
+    Gradients come when activations go: of the two only the larger counts. Compiled networks may keep half.
+    """
+    settings, devices = recipe.training, processes.count
+    sharded = settings.sharding == "full" or processes.asked_to_shard
+    layout: Layout = "one device" if devices == 1 else "full sharding" if sharded else "DDP"
+    activations = round(remembered / (2 if settings.compile else 1))
+    memory = training_memory(model, activations, devices, layout, settings.precision)
+    return memory.total - min(memory.gradients, memory.activations)
+
+
+def _counted(recipe: Recipe, kind: Kind) -> Model | None:
+    """The model on the meta device; None where its tensors have more numbers than can be counted."""
+    try:
+        return model_on_meta(recipe, kind)
+    except (RuntimeError, TypeError):  # beyond 63 bits, for all numbers together or for one
+        return None
+
+
+def heaviest_key(recipe: Recipe, kind: Kind) -> str:
+    """The key of the recipe that, halved, saves most weights."""
+    weights = {}
+    for key, value in _sizes(recipe):
+        smaller = replace(kind, vocab_size=max(2, kind.vocab_size // 2)) if key in VOCABULARIES else kind
+        try:
+            changed = recipe if key in VOCABULARIES else recipe.with_overrides([f"{key}={value // 2}"])
+            model = _counted(changed, smaller)
+        except UserError:  # not every half fits the other keys
+            continue
+        weights[key] = (float("inf") if model is None else count_parameters(model).trained, -value)
+    return min(weights, key=lambda key: weights[key])
+
+
+def _sizes(recipe: Recipe) -> Iterator[tuple[str, int]]:
+    """Keys that say how large networks, latent and vocabulary are."""
+    chosen = recipe.network.values_of("denoiser")
+    for key, value in flatten(recipe.model_dump(mode="json")):
+        size = chosen.get(key.removeprefix("network.")) if value is None else value
+        if type(size) is int and size > 1 and (key.startswith("network.") or key in (*LATENTS, *VOCABULARIES)):
+            yield key, size

@@ -13,8 +13,7 @@ from vadd.parallel import on_main_process
 from vadd.progress import Progress
 from vadd.recipe import Recipe, differences, may_change_on_resume
 from vadd.recipe.building import build_dataset
-from vadd.recipe.memory import check_memory
-from vadd.recipe.size_warning import warn_of_size
+from vadd.recipe.plan import check_memory, warn_of_size
 from vadd.run.directory import RunDirectory
 from vadd.training.loop import check_trainable
 
