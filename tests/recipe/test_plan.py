@@ -11,7 +11,7 @@ from tests.helpers.networks import on_meta
 from tests.helpers.tiny import tiny_recipe
 from vadd.errors import UserError
 from vadd.kinds import kind_of
-from vadd.recipe import ArrayData, FolderData, Recipe, load_recipe, recipe_names
+from vadd.recipe import MODELS, ArrayData, FolderData, Recipe, load_recipe, recipe_names
 from vadd.recipe.building import build_dataset, example_kind, recipe_for
 from vadd.recipe.counting import Memory, checkpoint_bytes, count_parameters, training_memory
 from vadd.recipe.plan import make_plan, measured_rate
@@ -52,6 +52,21 @@ def test_every_kind_of_preset_can_be_planned_without_its_data(name: str, model: 
     assert plan.memory[0].activations > 0
 
 
+@pytest.mark.parametrize("model", [name for name in MODELS if name != "edlm"])
+def test_every_model_can_be_planned(model: str) -> None:
+    plan = make_plan(load_recipe("digits").with_overrides([f"model={model}", "training.batch=8"]), rate=1e9)
+    assert plan.flops_per_step > 3 * plan.flops_per_sample > 0
+
+
+def test_padded_text_and_tables_with_unknown_cells_can_be_planned() -> None:
+    text = make_plan(load_recipe("text8-small"), rate=1e9, kind=kind_of((16,), 27, pad=3))
+    assert (
+        text.flops_per_step == make_plan(load_recipe("text8-small"), rate=1e9, kind=kind_of((16,), 27)).flops_per_step
+    )
+    table = load_recipe("table").with_overrides(["training.batch=8"])
+    assert make_plan(table, rate=1e9, kind=kind_of((3,), 5, unknowns=True)).flops_per_step > 0
+
+
 @pytest.mark.parametrize("overrides", [("data.vocab_size=7",), ("data.vocab_size=100", "data.name=circles")])
 def test_the_shape_of_toys_is_that_of_the_data(overrides: tuple[str, ...]) -> None:
     recipe = tiny_recipe(*overrides)
@@ -72,7 +87,7 @@ def test_the_shape_of_other_data_is_that_of_the_data(tmp_path: Path, codes_file:
 
 def test_an_array_that_is_not_there_cannot_be_planned_for(tmp_path: Path) -> None:
     recipe = Recipe(name="mine", data=ArrayData(path=str(tmp_path / "gone.npy"), vocab_size=4))
-    with pytest.raises(UserError, match=r"only the data can tell the shape of these examples, and there is no file"):
+    with pytest.raises(UserError, match=r"only the data show the shape of these examples, and there is no file"):
         make_plan(recipe)
 
 
