@@ -55,7 +55,7 @@ OPTIONS: dict[str, Any] = {
         "--float32/--no-float32",
     ),
     "recipe": _option(str, "Another recipe, a preset or a YAML file."),
-    "data": _option(Path, "The data set's folder or file. [default: where `vadd data` puts it]", callback=check_there),
+    "data": _option(Path, "The data set's folder or file. [default: where `vadd data` puts it]"),
     "inception": _option(
         Path, "The TorchScript InceptionV3 for FID (`vadd data inception`).", metavar="FILE", callback=check_there
     ),

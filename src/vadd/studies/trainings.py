@@ -34,9 +34,12 @@ def trainings_of(study: Study, request: Request) -> list[tuple[Recipe, Path]]:
         if entry.control and not request.control:
             continue
         recipe = load_recipe(request.recipe or entry.recipe)
-        if study.only_text and recipe.data.kind != "text":
+        text = recipe.data.kind == "text"
+        if study.only_text and not text:
             raise UserError(f"the recipe {recipe.name} is not one for text; `vadd recipes` lists them")
-        key = "data.path" if recipe.data.kind == "text" else "data.directory"
+        if text and request.data is not None and not request.data.exists():
+            raise UserError(f"there is no file {request.data}")
+        key = "data.path" if text else "data.directory"
         place = [] if request.data is None else [f"{key}={request.data.resolve()}"]
         recipe = recipe.with_overrides([*entry.changes, *place, *request.overrides])
         if entry.time_ratio != 1 and recipe.network.kind == "short-transformer":
