@@ -5,7 +5,7 @@ from vadd.cli.console import out_console, progress_bar
 from vadd.cli.options import parse_checkpoint
 from vadd.cli.syntax import FitPrior
 from vadd.run.directory import RunDirectory
-from vadd.training.prior import FittedPrior
+from vadd.run.priors import PriorRecord
 from vadd.training.prior import fit_prior as fit
 
 
@@ -17,9 +17,9 @@ def fit_prior(options: FitPrior) -> None:
     show_fitted(fitted)
 
 
-def show_fitted(fitted: FittedPrior) -> None:
+def show_fitted(fitted: PriorRecord) -> None:
     out_console.print(
         f"{fitted.name} prior: KL of the recognition model, everything masked, held-out examples: "
-        f"{fitted.kl_normal:.2f} nats to N(0, I), {fitted.kl:.2f} to the prior; {fitted.seconds:.0f} s",
+        f"{fitted.kl_normal:.2f} nats to N(0, I), {fitted.kl:.2f} to the prior; {fitted.seconds or 0:.0f} s",
         soft_wrap=True,
     )

@@ -36,12 +36,12 @@ class PriorRecord:
     """What the fit took since it was last started."""
 
 
-def write_prior(place: Path, name: PriorName, prior: nn.Module, record: PriorRecord) -> None:
+def write_prior(place: Path, prior: nn.Module, record: PriorRecord) -> None:
     """Into a checkpoint's directory; an earlier one of that name is replaced."""
-    with whole_path(place / prior_file(name)) as partial:
+    file = place / prior_file(record.name)
+    with whole_path(file) as partial:
         save_tensors(prior.state_dict(), partial)
-    entry = asdict(record) | {"sha256": checksum(place / prior_file(name))}
-    write_json(place / PRIORS, _entries(place) | {name: entry})
+    write_json(place / PRIORS, _entries(place) | {record.name: asdict(record) | {"sha256": checksum(file)}})
 
 
 def prior_records(place: Path) -> dict[str, PriorRecord]:

@@ -9,7 +9,6 @@ it was.
 
 import math
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -36,24 +35,13 @@ JUDGED = 5_000
 SAVE_SECONDS = 60.0
 
 
-@dataclass(frozen=True)
-class FittedPrior:
-    """What a fit came to: the KL of the recognition model from both priors, on held-out examples, in nats."""
-
-    name: PriorName
-    kl_normal: float
-    kl: float
-    steps: int
-    seconds: float
-
-
 def fit_prior(
     run: Run,
     name: PriorName = "flow",
     *,
     steps: int | None = None,
     progress: Progress = silent,
-) -> FittedPrior:
+) -> PriorRecord:
     """Fit a prior to the weights that the run was loaded with and write it beside them; see :mod:`vadd.run.priors`."""
     if run.model.latent.dim == 0:
         raise UserError(f"{run.directory.path} has no latent: it is a model without one, like MDLM, and needs no prior")
@@ -64,8 +52,7 @@ def fit_prior(
     place, _ = Archive(directory).chosen("latest" if run.step is None else run.step, read_weights)
     fit = _Fit(run, name, steps or run.recipe.latent.flow.steps, place / f"fitting-{name}", progress)
     fitted = fit.run_steps()
-    record = PriorRecord(name, fitted.kl_normal, fitted.kl, fitted.steps, seconds=fitted.seconds)
-    write_prior(place, name, fit.ema.averaged, record)
+    write_prior(place, fit.ema.averaged, fitted)
     remove(fit.partial)
     return fitted
 
@@ -109,7 +96,7 @@ class _Fit:
         self.stepper.restore(state.optimizer)
         self.first = state.step
 
-    def run_steps(self) -> FittedPrior:
+    def run_steps(self) -> PriorRecord:
         began = saved = time.perf_counter()
         train = self.run.data.train[: self.settings.examples]
         rows = self.run.recipe.network.rows_at_once
@@ -133,7 +120,7 @@ class _Fit:
         kl_normal, kl = divergence_from_priors(self.model, self.ema.averaged, held_out, rows, held_out_labels)
         if not math.isfinite(kl):
             raise UserError("the prior's density is not finite; lower latent.flow.learning_rate")
-        return FittedPrior(self.name, kl_normal, kl, self.steps, time.perf_counter() - began)
+        return PriorRecord(self.name, kl_normal, kl, self.steps, seconds=time.perf_counter() - began)
 
     def _start(self, posterior: DiagonalGaussian) -> None:
         """A mixture's components begin at the posterior means of some examples, or close by: of two at the same place
@@ -216,7 +203,7 @@ def divergence_from_priors(
 
 def fit_priors_of_recipe(
     path: Path, progress: Progress = silent, networks: CustomNetworks | None = None
-) -> list[FittedPrior]:
+) -> list[PriorRecord]:
     """What ``latent.prior`` of a finished run's recipe asks for, as far as it is not there yet."""
     directory = RunDirectory(path)
     recipe = directory.recipe()
