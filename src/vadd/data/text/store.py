@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -127,36 +128,27 @@ def batches(pieces: Iterable[Piece], characters: int) -> Iterator[list[Piece]]:
         yield group
 
 
-def _part_file(request: Request, number: int) -> Path:
-    return request.directory / "parts" / f"{number:05d}.npy"
-
-
 def _make_parts(request: Request, workers: int, progress: Progress) -> None:
-    what = f"tokenising {request.corpus.name}, {request.part}"
-    total = request.corpus.total(request.part)
-    done = 0
+    what, total, done = f"tokenising {request.corpus.name}, {request.part}", request.corpus.total(request.part), 0
     progress(what, done, total)
-    jobs = enumerate(batches(request.corpus.pieces(request.part), PART_CHARACTERS))
-    if workers <= 1:
-        for number, pieces in jobs:
-            if not _part_file(request, number).exists():
-                _make_part(_part_file(request, number), pieces, request.tokenizer, request.wrap, request.length)
-            done += sum(piece.size for piece in pieces)
-            progress(what, done, total)
-        return
     settings = (request.tokenizer, request.wrap, request.length)
     under_way: dict[Future[None], int] = {}
-    with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, settings) as pool:
+    with ExitStack() as stack:
+        pool = None
+        if workers > 1:
+            pool = stack.enter_context(ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, settings))
         try:
-            for number, pieces in jobs:
-                size = sum(piece.size for piece in pieces)
-                if _part_file(request, number).exists():
-                    done += size
-                    continue
-                under_way[pool.submit(_work, _part_file(request, number), pieces)] = size
-                if len(under_way) >= 2 * workers:  # the text in waiting is in memory
-                    done += _collect(under_way)
-                    progress(what, done, total)
+            for number, pieces in enumerate(batches(request.corpus.pieces(request.part), PART_CHARACTERS)):
+                file, size = request.directory / "parts" / f"{number:05d}.npy", sum(piece.size for piece in pieces)
+                if pool is not None and not file.exists():
+                    under_way[pool.submit(_work, file, pieces)] = size
+                    if len(under_way) < 2 * workers:
+                        continue
+                    size = _collect(under_way)  # the text in waiting is in memory
+                elif not file.exists():
+                    _make_part(file, pieces, *settings)
+                done += size
+                progress(what, done, total)
             while under_way:
                 done += _collect(under_way)
                 progress(what, done, total)
@@ -166,7 +158,8 @@ def _make_parts(request: Request, workers: int, progress: Progress) -> None:
                 "script lacks `if __name__ == '__main__':`; finished parts are kept, run the same again to go on"
             ) from None
         except BaseException:
-            pool.shutdown(cancel_futures=True)
+            if pool is not None:
+                pool.shutdown(cancel_futures=True)
             raise
 
 

@@ -157,7 +157,7 @@ class TableCodec:
     def save(self, file: Path) -> None:
         content = {
             "format": FORMAT,
-            "columns": [{"name": column.name, **column.to_json()} for column in self.columns],
+            "columns": [column.to_json() for column in self.columns],
             "left_out": list(self.left_out),
         }
         write_json(file, content)
@@ -166,7 +166,7 @@ class TableCodec:
     def load(cls, file: Path) -> "TableCodec":
         try:
             content = json.loads(file.read_text())
-            columns = tuple(column_from_json(entry.pop("name"), entry) for entry in content["columns"])
+            columns = tuple(column_from_json(entry) for entry in content["columns"])
             return cls(columns, tuple(content["left_out"]))
         except (OSError, ValueError, KeyError, TypeError):
             raise UserError(f"{file} is damaged") from None

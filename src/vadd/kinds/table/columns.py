@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -52,8 +52,9 @@ class Column(ABC):
     def labels(self) -> list[str]:
         """What the codes are called, for tables and pictures."""
 
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]: ...
+    def to_json(self) -> dict[str, Any]:
+        """All fields, those of False left out."""
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not False}  # type: ignore[arg-type]
 
     @abstractmethod
     def understood(self, cell: Cell) -> Cell:
@@ -169,12 +170,3 @@ class CategoryColumn(Column):
         if isinstance(cell, bool) and self.spellings is not None:
             return self.spellings[cell]
         return super().spell(cell)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "missing": self.missing,
-            "values": list(self.values),
-            "rare": [list(pair) for pair in self.rare],
-            "spellings": self.spellings and list(self.spellings),
-        }

@@ -105,18 +105,13 @@ def _bin(group: list[float], training: "Counter[float]") -> Bin:
     return Bin(group[0], group[-1], tuple(members), tuple(counts))
 
 
-def column_from_json(name: str, content: dict[str, Any]) -> Column:
+def column_from_json(content: dict[str, Any]) -> Column:
     """What :meth:`Column.to_json` wrote."""
     if "bins" in content:
-        bins = tuple(Bin(low, high, tuple(members), tuple(counts)) for low, high, members, counts in content["bins"])
-        kind, missing, draw, format = (content[key] for key in ("kind", "missing", "draw", "format"))
-        return NumberColumn(name, kind, missing, bins, draw, format, content.get("text", False))
-    spellings = content["spellings"]
+        bins = [Bin(low, high, tuple(members), tuple(counts)) for low, high, members, counts in content.pop("bins")]
+        return NumberColumn(**content, bins=tuple(bins))
+    rare, values, spellings = (content.pop(key) for key in ("rare", "values", "spellings"))
+    pairs = tuple((value, count) for value, count in rare)
     return CategoryColumn(
-        name,
-        content["kind"],
-        content["missing"],
-        tuple(content["values"]),
-        tuple((value, count) for value, count in content["rare"]),
-        None if spellings is None else (spellings[0], spellings[1]),
+        **content, values=tuple(values), rare=pairs, spellings=None if spellings is None else tuple(spellings)
     )

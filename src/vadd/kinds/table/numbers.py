@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,7 @@ from vadd.kinds.table.schema import Kind
 EPOCH = datetime(1970, 1, 1)
 
 
-@dataclass(frozen=True)
-class Bin:
+class Bin(NamedTuple):
     """Numbers low..high that share a code, and those of the training rows."""
 
     low: float
@@ -161,11 +160,6 @@ class NumberColumn(Column):
         if isinstance(cell, date) and self.format is not None:
             return cell.strftime(self.format)
         return super().spell(cell)
-
-    def to_json(self) -> dict[str, Any]:
-        bins = [[bin.low, bin.high, list(bin.members), list(bin.counts)] for bin in self.bins]
-        about = {"kind": self.kind, "missing": self.missing, "bins": bins, "draw": self.draw, "format": self.format}
-        return about | ({"text": True} if self.text else {})
 
 
 KIND_NAMES = {"integer": "an integer", "real": "a number", "date": "a date", "datetime": "a date and time"}

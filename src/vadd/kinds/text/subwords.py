@@ -5,7 +5,8 @@ published ones, from local files or from the hub; any other ``tokenizer.json`` w
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +26,15 @@ KNOWN_SPECIALS = {
     "mask": ("[MASK]", "<mask>"),
 }
 """By these names specials are recognised, the first that exists."""
+
+
+@contextmanager
+def _failing(message: str) -> Iterator[None]:
+    """The library raises plain exceptions."""
+    try:
+        yield
+    except Exception as error:
+        raise UserError(f"{message}: {' '.join(str(error).split())}") from None
 
 
 def _library() -> Any:
@@ -115,40 +125,35 @@ def published(name: Literal["gpt2", "bert"], path: Path | None = None) -> Subwor
 def read_tokenizer_json(path: Path, name: str = "file") -> SubwordTokenizer:
     """Any tokenizer of the library; its specials are recognised by the names people give them."""
     inner = _parse(path)
-    names = {}
-    for special, candidates in KNOWN_SPECIALS.items():
-        known = [candidate for candidate in candidates if inner.token_to_id(candidate) is not None]
-        if known:
-            names[special] = known[0]
-    return SubwordTokenizer(name, inner, Specials(**{key: inner.token_to_id(value) for key, value in names.items()}))
+    ids = {
+        special: [number for name in names if (number := inner.token_to_id(name)) is not None]
+        for special, names in KNOWN_SPECIALS.items()
+    }
+    return SubwordTokenizer(name, inner, Specials(**{special: known[0] for special, known in ids.items() if known}))
 
 
 def _parse(path: Path) -> "tokenizers.Tokenizer":
     library = _library()
     try:
-        parsed: tokenizers.Tokenizer = library.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read the tokenizer {path}: {error.strerror}") from None
-    except Exception as error:  # the library raises plain exceptions
-        raise UserError(f"{path} is not a tokenizer: {' '.join(str(error).split())}") from None
+    with _failing(f"{path} is not a tokenizer"):
+        parsed: tokenizers.Tokenizer = library.Tokenizer.from_str(content.decode())
     return parsed
 
 
 def _gpt2(library: Any, folder: Path) -> SubwordTokenizer:
-    try:
+    with _failing(f"{folder} does not hold GPT-2's tokenizer"):
         vocabulary, merges = library.models.BPE.read_file(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
-    except Exception as error:  # the library raises plain exceptions
-        raise UserError(f"{folder} does not hold GPT-2's tokenizer: {' '.join(str(error).split())}") from None
     inner = _byte_level(library, library.models.BPE(vocabulary, merges))
     return _with_specials("gpt2", inner, {"bos": "<|endoftext|>", "eos": "<|endoftext|>"})
 
 
 def _bert(library: Any, folder: Path) -> SubwordTokenizer:
-    try:
+    with _failing(f"{folder} does not hold BERT's tokenizer"):
         vocabulary = library.models.WordPiece.read_file(str(folder / "vocab.txt"))
         inner = library.Tokenizer(library.models.WordPiece(vocabulary, unk_token="[UNK]"))
-    except Exception as error:  # the library raises plain exceptions
-        raise UserError(f"{folder} does not hold BERT's tokenizer: {' '.join(str(error).split())}") from None
     inner.normalizer = library.normalizers.BertNormalizer(lowercase=True)
     inner.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
     inner.decoder = library.decoders.WordPiece()
