@@ -23,7 +23,7 @@ from vadd.parsing import read_json
 from vadd.words import suggestion
 
 if TYPE_CHECKING:
-    from vadd.kinds.table.conditions import Condition
+    from vadd.kinds.table.columns import Condition
 
 DATA, TOKENIZER, TABLE = "data.json", "tokenizer", "table.json"
 """What a run keeps of its data."""

@@ -21,7 +21,7 @@ from vadd.errors import UserError
 from vadd.kinds import TableKind
 from vadd.kinds.arrays import Array
 from vadd.kinds.table.codec import Columns, TableCodec, Where
-from vadd.kinds.table.conditions import Condition
+from vadd.kinds.table.columns import Condition
 from vadd.kinds.table.reading import RawTable
 from vadd.progress import Progress, silent
 from vadd.run.infilling import latents_that_fit, masked_starts, predicted

@@ -14,8 +14,7 @@ from tests.helpers.exact import properties
 from vadd.data import TableData
 from vadd.errors import UserError
 from vadd.kinds.table.codec import TableCodec
-from vadd.kinds.table.columns import CategoryColumn
-from vadd.kinds.table.conditions import parse_condition
+from vadd.kinds.table.columns import CategoryColumn, parse_condition
 from vadd.kinds.table.fitting import fit_column
 from vadd.kinds.table.numbers import NumberColumn
 from vadd.kinds.table.reading import MISSING_WORDS, RawTable

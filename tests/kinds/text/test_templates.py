@@ -13,9 +13,8 @@ from tests.helpers.exact import properties
 from tests.helpers.texts import LINES
 from tests.helpers.tokenizers import small_tokenizer
 from vadd.errors import UserError
-from vadd.kinds.text.pieces import marked_text, pieces
 from vadd.kinds.text.subwords import SubwordTokenizer, train_bpe
-from vadd.kinds.text.templates import Template, Templates, Wrap
+from vadd.kinds.text.templates import Template, Templates, Wrap, marked_text, pieces
 from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer, Tokenizer
 
 LETTERS = CharacterTokenizer("abcdefghijklmnopqrstuvwxyz _.", ("bos", "eos", "pad"))

@@ -12,8 +12,7 @@ import numpy as np
 from vadd.errors import UserError
 from vadd.files import write_json
 from vadd.kinds.arrays import TO_FILL, Array
-from vadd.kinds.table.columns import NOTHING, Column
-from vadd.kinds.table.conditions import Condition, parse_condition
+from vadd.kinds.table.columns import NOTHING, Column, Condition, parse_condition
 from vadd.kinds.table.fitting import column_from_json, fit_column
 from vadd.kinds.table.reading import Cell, RawTable
 from vadd.kinds.table.schema import Schema

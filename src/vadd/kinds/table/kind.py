@@ -15,7 +15,7 @@ from vadd.kinds.gaps import MOST_SHOWN, Gaps, Line
 from vadd.kinds.gaps import Draw as DrawRows
 from vadd.kinds.kind import TABLE, Draw, How, Kind
 from vadd.kinds.table.codec import Columns, TableCodec
-from vadd.kinds.table.conditions import Condition
+from vadd.kinds.table.columns import Condition
 from vadd.kinds.table.reading import RawTable, read_table
 from vadd.kinds.table.writing import ParquetFile, check_arrow, write_parquet
 

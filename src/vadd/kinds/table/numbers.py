@@ -11,8 +11,7 @@ import numpy as np
 
 from vadd.errors import UserError
 from vadd.kinds.arrays import Array
-from vadd.kinds.table.columns import Column, Gaps
-from vadd.kinds.table.conditions import Condition
+from vadd.kinds.table.columns import Column, Condition, Gaps
 from vadd.kinds.table.reading import Cell
 from vadd.kinds.table.schema import Kind
 
