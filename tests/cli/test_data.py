@@ -4,24 +4,21 @@ import hashlib
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from tests.helpers.files import write_all
 from tests.helpers.fixtures import official_data
 from tests.helpers.published import cifar10_batches, in_folder, mnist_files, tar_of, zip_of
 from tests.helpers.server import serve
-from vadd.cli.data import KNOWN, data
+from vadd.cli import app
+from vadd.cli.data import KNOWN
 from vadd.data import cifar10, mnist
 from vadd.data.text import text8
 from vadd.errors import UserError
 
-app = typer.Typer()
-app.command()(data)
-
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return CliRunner().invoke(app, ["data", *map(str, arguments)])
 
 
 def said(*arguments: object) -> list[str]:

@@ -86,7 +86,6 @@ REFUSED_AT_ONCE = [
     (["compare", "nowhere"], "nowhere is not a run"),
     (["export", "nowhere", "new"], "nowhere is not a run"),
     (["plan", "nosuch"], "unknown recipe 'nosuch'"),
-    (["data", "imagenet"], "there is no data set 'imagenet'"),
     (["status", "nowhere"], "nowhere is not a run"),
 ]
 SCRIPT = f"""

@@ -38,7 +38,7 @@ def paint(options: Paint) -> None:
 
 
 def run(*arguments: str) -> Result:
-    app = typer.Typer(cls=lazy_group({"paint": Lazy("Paint.", f"{__name__}:paint", f"{__name__}:Paint")}))
+    app = typer.Typer(cls=lazy_group({"paint": Lazy("Paint.", f"{__name__}:Paint", f"{__name__}:paint")}))
     app.callback()(lambda: None)
     return CliRunner().invoke(app, ["paint", *arguments])
 

@@ -12,38 +12,26 @@ from vadd.cli.ending import one_line_for_mistakes
 from vadd.version import __version__
 
 COMMANDS = {
-    "demo": Lazy("Train MDLM and VADD on a toy for about a minute each and show what one step gives.", "demo:demo"),
-    "train": Lazy("Train a model.", "train:train", "syntax:Train"),
-    "sample": Lazy("Draw samples from a trained model.", "sample:sample", "syntax_sampling:Sample"),
-    "infill": Lazy(
-        "Fill what is missing in texts, images, arrays or tables.", "infill:infill", "syntax_sampling:Infill"
-    ),
-    "fit-prior": Lazy("Learn the prior of a trained model's latent.", "fit_prior:fit_prior", "syntax:FitPrior"),
-    "latent": Lazy(
-        "Use the latent as a control: points, paths, what each dimension does.",
-        "latent:latent",
-        "syntax_sampling:Latent",
-    ),
+    "demo": Lazy("Train MDLM and VADD on a toy for about a minute each and show what one step gives."),
+    "train": Lazy("Train a model.", "syntax:Train"),
+    "sample": Lazy("Draw samples from a trained model.", "syntax_sampling:Sample"),
+    "infill": Lazy("Fill what is missing in texts, images, arrays or tables.", "syntax_sampling:Infill"),
+    "fit-prior": Lazy("Learn the prior of a trained model's latent.", "syntax:FitPrior"),
+    "latent": Lazy("Use the latent as a control: points, paths, what each dimension does.", "syntax_sampling:Latent"),
     "eval": Lazy(
-        "Measure a model: distance of its samples from the data, likelihood bounds.",
-        "eval:evaluate",
-        "syntax_sampling:Evaluate",
+        "Measure a model: distance of its samples from the data, bounds.", "syntax_sampling:Evaluate", "eval:evaluate"
     ),
-    "compare": Lazy("Compare runs: numbers, figures and one HTML page.", "compare:compare", "syntax_sampling:Compare"),
-    "judge": Lazy(
-        "Score texts from any source: generative perplexity, variety.", "judge:judge", "syntax_sampling:Judge"
-    ),
-    "studio": Lazy("Open a page in the browser: draw, fill in, compare, train.", "studio:studio", "syntax:Studio"),
-    "status": Lazy("Show how far a training is, how fast, and how it is doing.", "status:status", "syntax:Status"),
-    "runs": Lazy("List all runs below a directory.", "status:runs", "syntax:Runs"),
-    "plan": Lazy(
-        "Show what a training will take: parameters, FLOPs, memory, disk and hours.", "plan:plan", "syntax:Plan"
-    ),
-    "export": Lazy("Write a model to a folder that can be published.", "export:export", "syntax:Export"),
-    "recipes": Lazy("List the recipes, or show one with every key and value.", "recipes:recipes", "syntax:Recipes"),
-    "zoo": Lazy("List the models that can be trained and compared.", "zoo:zoo"),
-    "data": Lazy("List the data sets, fetch one, or look at the columns of a table.", "data:data", "syntax:Data"),
-    "reproduce": Lazy("Repeat the paper's experiments beside its own results.", "reproduce:reproduce"),
+    "compare": Lazy("Compare runs: numbers, figures and one HTML page.", "syntax_sampling:Compare"),
+    "judge": Lazy("Score texts from any source: generative perplexity, variety.", "syntax_sampling:Judge"),
+    "studio": Lazy("Open a page in the browser: draw, fill in, compare, train.", "syntax:Studio"),
+    "status": Lazy("Show how far a training is, how fast, and how it is doing.", "syntax:Status"),
+    "runs": Lazy("List all runs below a directory.", "syntax:Runs", "status:runs"),
+    "plan": Lazy("Show what a training will take: parameters, FLOPs, memory, disk, hours.", "syntax:Plan"),
+    "export": Lazy("Write a model to a folder that can be published.", "syntax:Export"),
+    "recipes": Lazy("List the recipes, or show one with every key and value.", "syntax:Recipes"),
+    "zoo": Lazy("List the models that can be trained and compared."),
+    "data": Lazy("List the data sets, fetch one, or look at the columns of a table.", "syntax:Data"),
+    "reproduce": Lazy("Repeat the paper's experiments beside its own results."),
 }
 
 app = typer.Typer(

@@ -23,19 +23,21 @@ PANELS = (COMMON, INPUT, SAMPLER, LATENT, OUTPUT, RESEARCH)
 class Lazy:
     about: str
     """One line for the list of commands."""
-    function: str
-    """ "module:function"; a module without a dot is one of vadd.cli."""
     options: str | None = None
     """ "module:Class"; without it the parameters of the function are the options."""
+    function: str | None = None
+    """ "module:function", by default both are called like the command. A module without a dot is one of vadd.cli."""
 
     def command(self, name: str) -> Any:
         """As click runs it."""
+        same = name.replace("-", "_")
+        function = f"{same}:{same}" if self.function is None else self.function
         if self.options is None:
-            return as_command(name, _named(self.function))
+            return as_command(name, _named(function))
         options = _named(self.options)
 
         def call(**given: Any) -> None:
-            _named(self.function)(options(**given))
+            _named(function)(options(**given))
 
         call.__doc__ = options.__doc__
         parameters = options_of(options)

@@ -2,60 +2,50 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
-from vadd.cli.console import out_console, progress_bar
+from vadd.cli.console import out_console, print_columns, progress_bar
 from vadd.cli.syntax import Data
 from vadd.cli.table_columns import show_reports
+from vadd.data import DiscreteDataset, cifar10
+from vadd.data.download import data_directory
+from vadd.data.mnist import MnistData, fetch_mnist, missing_mnist
+from vadd.data.text.text8 import fetch_text8
 from vadd.errors import UserError
+from vadd.evaluation.inception import fetch_inception, inception_file
+from vadd.kinds.table.reading import read_table
+from vadd.kinds.table.schema import infer, inspect, to_yaml
+from vadd.progress import Progress
 
-BUILT_IN, INSPECT = "built in", "inspect"
-
-
-@dataclass(frozen=True)
-class _Known:
-    about: str
-    state: Callable[[], str]
-    fetch: Callable[[Path | None], str] | None = None
-    """Gets it, and says what is where."""
+BUILT_IN = "built in"
 
 
 def data(options: Data) -> None:
-    name, file, directory, schema = options.name, options.file, options.directory, options.schema
-    if name == INSPECT:
-        if file is None:
-            raise UserError("which table? vadd data inspect people.csv")
-        _inspect(file, schema)
-        return
-    if file is not None or schema is not None:
-        raise UserError("a file and --schema go with: vadd data inspect FILE")
-    if name is None:
+    name, directory = options.name, options.directory
+    if name == "inspect":
+        _inspect(options.file, options.schema)
+    elif options.file is not None or options.schema is not None:
+        raise UserError("a file and --schema are for: vadd data inspect FILE")
+    elif name is None:
         if directory is not None:
             raise UserError("--dir says where to put a data set: name it too, like: vadd data mnist --dir DIR")
-        _list()
-        return
-    if name not in KNOWN:
+        print_columns([[known, about, _state(known)] for known, about in KNOWN.items()])
+    elif name not in KNOWN:
         raise UserError(f"there is no data set {name!r}; known are {', '.join(KNOWN)}")
-    fetch = KNOWN[name].fetch
-    if fetch is None:
-        if directory is not None:
-            raise UserError(f"{name} needs no download, so there is nothing to put into {directory}")
-        _say(f"{name}: {KNOWN[name].state()}; nothing to fetch")
-        return
-    _say(f"{name}: {fetch(directory)}")
+    elif name in DOWNLOADS:
+        with progress_bar() as progress:
+            content = DOWNLOADS[name].fetch(directory, progress)
+        _say(f"{name}: {content}")
+    elif directory is not None:
+        raise UserError(f"{name} needs no download, so there is nothing to put into {directory}")
+    else:
+        _say(f"{name}: {_state(name)}; nothing to fetch")
 
 
-def _list() -> None:
-    names = max(map(len, KNOWN))
-    abouts = max(len(known.about) for known in KNOWN.values())
-    for name, known in KNOWN.items():
-        _say(f"{name:{names}}  {known.about:{abouts}}  {known.state()}")
-
-
-def _inspect(file: Path, schema: Path | None) -> None:
-    from vadd.kinds.table.reading import read_table
-    from vadd.kinds.table.schema import infer, inspect, to_yaml
-
+def _inspect(file: Path | None, schema: Path | None) -> None:
+    if file is None:
+        raise UserError("which table? vadd data inspect people.csv")
     with progress_bar() as progress:
         progress(f"reading {file.name}")
         table = read_table(file)
@@ -68,118 +58,107 @@ def _inspect(file: Path, schema: Path | None) -> None:
         _say(f"to edit: {schema}; then: vadd train --data {file} data.schema_path={schema}")
 
 
-def _table_state() -> str:
-    from importlib.util import find_spec
-
-    needed = BUILT_IN if find_spec("statsmodels") else "needs pip install 'vadd[tables]'"
-    return f"{needed}; use with: vadd train table data.name=NAME"
-
-
 def _say(line: str) -> None:
     out_console.print(line, soft_wrap=True, markup=False)
 
 
-def _mnist_state() -> str:
-    from vadd.data.download import data_directory
-    from vadd.data.mnist import missing_mnist
+@dataclass(frozen=True)
+class Download:
+    present: Callable[[], str | None]
+    """Where it is; None where it is not, or not whole."""
+    fetch: Callable[[Path | None, Progress], str]
+    """Gets it, and says what is where."""
+    size: str = ""
 
+
+def _mnist() -> str | None:
     place = data_directory("mnist")
-    return "fetch with: vadd data mnist" if missing_mnist(place) else f"present in {place}"
+    return None if missing_mnist(place) else str(place)
 
 
-def _fetch_mnist(directory: Path | None) -> str:
-    from vadd.data.mnist import MnistData, fetch_mnist
+def _cifar10() -> str | None:
+    train, test = cifar10.count_cifar10()
+    whole = (train, test) == (cifar10.BATCH_IMAGES * len(cifar10.TRAIN_BATCHES), cifar10.BATCH_IMAGES)
+    part = "" if whole else f", a part of it: {train:,} + {test:,} images"
+    return f"{data_directory('cifar10')}{part}" if train and test else None
 
-    with progress_bar() as report:
-        place = fetch_mnist(directory, progress=report)
-        report("checking")
-        images = MnistData(directory=str(place)).load()
+
+def _folder_of(file: Path) -> str | None:
+    return str(file.parent) if file.is_file() else None
+
+
+def _images(place: Path, read: Callable[[], DiscreteDataset], progress: Progress) -> str:
+    progress("checking")
+    images = read()
     return f"{len(images.train):,} + {len(images.test):,} images in {place}"
 
 
-def _cifar10_state() -> str:
-    from vadd.data.cifar10 import BATCH_IMAGES, TRAIN_BATCHES, count_cifar10
-    from vadd.data.download import data_directory
-
-    train, test = count_cifar10()
-    place = data_directory("cifar10")
-    if not (train and test):
-        return "fetch with: vadd data cifar10 (170 MB)"
-    if (train, test) != (BATCH_IMAGES * len(TRAIN_BATCHES), BATCH_IMAGES):
-        return f"present in {place}, a part of it: {train:,} + {test:,} images"
-    return f"present in {place}"
+def _fetch_mnist(directory: Path | None, progress: Progress) -> str:
+    place = fetch_mnist(directory, progress=progress)
+    return _images(place, MnistData(directory=str(place)).load, progress)
 
 
-def _fetch_cifar10(directory: Path | None) -> str:
-    from vadd.data.cifar10 import Cifar10Data, fetch_cifar10
-
-    with progress_bar() as report:
-        place = fetch_cifar10(directory, progress=report)
-        report("checking")
-        images = Cifar10Data(directory=str(place)).load()
-    return f"{len(images.train):,} + {len(images.test):,} images in {place}"
+def _fetch_cifar10(directory: Path | None, progress: Progress) -> str:
+    place = cifar10.fetch_cifar10(directory, progress=progress)
+    return _images(place, cifar10.Cifar10Data(directory=str(place)).load, progress)
 
 
-def _inception_state() -> str:
-    from vadd.evaluation.inception import inception_file
-
-    place = inception_file()
-    return f"present in {place.parent}" if place.is_file() else "fetch with: vadd data inception (87 MB)"
-
-
-def _fetch_inception(directory: Path | None) -> str:
-    from vadd.evaluation.inception import fetch_inception
-
-    if directory is not None:
-        raise UserError("inception goes to $VADD_DATA/inception, where FID looks for it; leave out --dir")
-    with progress_bar() as report:
-        report("fetching the Inception network (87 MB)")
-        return f"in {fetch_inception()}"
-
-
-def _text8_state() -> str:
-    from vadd.data.download import data_directory
-
-    file = data_directory("text8") / "text8"
-    return f"present in {file.parent}" if file.is_file() else "fetch with: vadd data text8 (31 MB)"
-
-
-def _fetch_text8(directory: Path | None) -> str:
-    from vadd.data.text.text8 import fetch_text8
-
-    with progress_bar() as report:
-        file = fetch_text8(directory, progress=report)
+def _fetch_text8(directory: Path | None, progress: Progress) -> str:
+    file = fetch_text8(directory, progress=progress)
     return f"{file.stat().st_size:,} characters in {file.parent}"
 
 
-def _from_hub() -> str:
-    from importlib.util import find_spec
+def _fetch_inception(directory: Path | None, progress: Progress) -> str:
+    if directory is not None:
+        raise UserError("inception goes to $VADD_DATA/inception, where FID looks for it; leave out --dir")
+    progress("fetching the Inception network (87 MB)")
+    return f"in {fetch_inception()}"
 
-    needed = "" if find_spec("datasets") else "; needs pip install 'vadd[text]'"
-    return f"fetched from the hub when used, or data.path=FILE{needed}"
+
+DOWNLOADS = {
+    "mnist": Download(_mnist, _fetch_mnist),
+    "cifar10": Download(_cifar10, _fetch_cifar10, " (170 MB)"),
+    "text8": Download(lambda: _folder_of(data_directory("text8") / "text8"), _fetch_text8, " (31 MB)"),
+    "inception": Download(lambda: _folder_of(inception_file()), _fetch_inception, " (87 MB)"),
+}
+USE = {
+    "images": "use with: vadd train --data DIR",
+    "text": "use with: vadd train --data FILE.txt (.jsonl, .csv, or a folder of .txt)",
+    "table": "use with: vadd train --data FILE.csv (.tsv, .parquet)",
+    "array": "use with: vadd train --data FILE.npy",
+}
 
 
-def _built_in() -> str:
-    return BUILT_IN
+def _state(name: str) -> str:
+    if name in DOWNLOADS:
+        place = DOWNLOADS[name].present()
+        return f"fetch with: vadd data {name}{DOWNLOADS[name].size}" if place is None else f"present in {place}"
+    if name in ("lm1b", "openwebtext"):
+        needed = "" if find_spec("datasets") else "; needs pip install 'vadd[text]'"
+        return f"fetched from the hub when used, or data.path=FILE{needed}"
+    if name in ("fair", "randhie"):
+        needed = BUILT_IN if find_spec("statsmodels") else "needs pip install 'vadd[tables]'"
+        return f"{needed}; use with: vadd train table data.name=NAME"
+    return USE.get(name, BUILT_IN)
 
 
 KNOWN = {
-    "checkerboard": _Known("two coordinates, half of the cells of a board", _built_in),
-    "swissroll": _Known("two coordinates, a spiral", _built_in),
-    "circles": _Known("two coordinates, two rings", _built_in),
-    "copies": _Known("noisy copies of one hidden symbol", _built_in),
-    "digits": _Known("1,797 handwritten digits, 8 x 8, from scikit-learn", _built_in),
-    "mnist": _Known("70,000 handwritten digits, binarized, 32 x 32", _mnist_state, _fetch_mnist),
-    "cifar10": _Known("60,000 colour images of ten classes, 32 x 32", _cifar10_state, _fetch_cifar10),
-    "pydocs": _Known("text: the documentation that every Python carries", _built_in),
-    "text8": _Known("text: 100 MB of Wikipedia in 27 characters", _text8_state, _fetch_text8),
-    "lm1b": _Known("text: 30 million sentences of news", _from_hub),
-    "openwebtext": _Known("text: 8 million web pages", _from_hub),
-    "fair": _Known("a table: 6,366 answers to a survey, 9 columns, from statsmodels", _table_state),
-    "randhie": _Known("a table: 20,190 insured people, 10 columns, from statsmodels", _table_state),
-    "inception": _Known("the network behind the FID of colour images", _inception_state, _fetch_inception),
-    "images": _Known("your own folder of images", lambda: "use with: vadd train --data DIR"),
-    "text": _Known("your own text", lambda: "use with: vadd train --data FILE.txt (.jsonl, .csv, or a folder of .txt)"),
-    "table": _Known("your own table", lambda: "use with: vadd train --data FILE.csv (.tsv, .parquet)"),
-    "array": _Known("your own integers, an .npy file", lambda: "use with: vadd train --data FILE.npy"),
+    "checkerboard": "two coordinates, half of the cells of a board",
+    "swissroll": "two coordinates, a spiral",
+    "circles": "two coordinates, two rings",
+    "copies": "noisy copies of one hidden symbol",
+    "digits": "1,797 handwritten digits, 8 x 8, from scikit-learn",
+    "mnist": "70,000 handwritten digits, binarized, 32 x 32",
+    "cifar10": "60,000 colour images of ten classes, 32 x 32",
+    "pydocs": "text: the documentation that every Python carries",
+    "text8": "text: 100 MB of Wikipedia in 27 characters",
+    "lm1b": "text: 30 million sentences of news",
+    "openwebtext": "text: 8 million web pages",
+    "fair": "a table: 6,366 answers to a survey, 9 columns, from statsmodels",
+    "randhie": "a table: 20,190 insured people, 10 columns, from statsmodels",
+    "inception": "the network behind the FID of colour images",
+    "images": "your own folder of images",
+    "text": "your own text",
+    "table": "your own table",
+    "array": "your own integers, an .npy file",
 }
