@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 import vadd
-from vadd.evaluation.image_judges import FrechetJudge
-from vadd.progress import silent
+from vadd.evaluation.evaluator import Reference
+from vadd.evaluation.evaluators import FrechetEvaluator
 
 
 def hidden_part(shape: tuple[int, ...], which: str) -> Tensor:
@@ -49,7 +49,7 @@ def main() -> None:
         run = run.with_sampling(candidates=options.candidates)
     data = run.data
     assert data.test_labels is not None, "these images have no labels"
-    judge = FrechetJudge(data, options.images, silent)
+    judge = FrechetEvaluator(Reference(data, options.images))
     originals, labels = data.test[: options.images].long(), data.test_labels[: options.images]
     known = (~hidden_part(run.shape, options.hide)).expand(len(originals), -1)
     filled = run.infill(originals, known, steps=options.steps, seed=0)

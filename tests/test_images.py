@@ -12,7 +12,7 @@ from tests.helpers.commands import Command
 from tests.helpers.fixtures import inception_network
 from tests.helpers.tiny import train_in
 from vadd.core import GaussianLatent
-from vadd.evaluation import evaluate
+from vadd.evaluation import EvaluationOptions, evaluate
 from vadd.kinds import kind_of
 from vadd.networks import UnetSettings
 from vadd.recipe import load_recipe
@@ -120,7 +120,9 @@ def test_the_fid_is_refused_where_there_are_no_images_or_no_network(
 
 def test_the_fid_of_samples_is_measured_with_the_real_network(digits_run: Path) -> None:
     network = inception_network()
-    (result,) = evaluate(vadd.load(digits_run), [1], samples=16, inception=network).report.to_json()["results"]
+    (result,) = evaluate(
+        vadd.load(digits_run), [1], samples=16, options=EvaluationOptions(inception=network)
+    ).report.to_json()["results"]
     assert result["fid_reference"] == 16
     assert result["fid"] > 10
 

@@ -12,7 +12,7 @@ import vadd
 from vadd.data import toy_distribution
 from vadd.errors import UserError
 from vadd.evaluation import entropy, evaluate, histogram, jsd, paper_js
-from vadd.evaluation.metrics import DistributionDistance, PairDistance
+from vadd.evaluation.reports import DistributionDistance, PairDistance
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
 
@@ -31,7 +31,7 @@ def distances(run: Run, steps: list[int], samples: int = SAMPLES, seed: int = 0)
 def test_the_report_tells_which_run_it_is_about(run: Run, vadd_run: Path) -> None:
     report = evaluate(run, [1, 2], SAMPLES).report
     assert (report.run, report.recipe, report.model) == (str(vadd_run), "checkerboard", "vadd")
-    assert (report.vocab_size, report.training_steps, report.samples) == (8, 30, SAMPLES)
+    assert (report.values, report.training_steps, report.samples) == (8, 30, SAMPLES)
     assert report.training_seconds is not None
     assert report.training_seconds > 0
     assert [result.steps for result in report.results] == [1, 2]
@@ -48,8 +48,8 @@ def test_the_numbers_are_repeatable_and_change_with_the_seed(run: Run) -> None:
 
 def test_the_histograms_are_those_of_the_samples(run: Run) -> None:
     evaluation = evaluate(run, [1, 3], SAMPLES)
-    assert list(evaluation.histograms) == [1, 3]
-    for steps, found in evaluation.histograms.items():
+    assert list(evaluation.shown) == [1, 3]
+    for steps, found in evaluation.shown.items():
         assert np.array_equal(found, histogram(run.sample(SAMPLES, steps=steps).numpy(), 8))
 
 
@@ -112,7 +112,7 @@ def test_the_measures_of_the_report_are_those_of_the_package(run: Run) -> None:
     truth = toy_distribution("checkerboard", 8)
     assert entropy(truth) == pytest.approx(math.log(32))
     evaluation = evaluate(run, [2], 50_000)
-    distance, found = evaluation.report.by_steps(DistributionDistance)[2], evaluation.histograms[2]
+    distance, found = evaluation.report.by_steps(DistributionDistance)[2], evaluation.shown[2]
     assert distance.jsd == pytest.approx(jsd(truth, found), abs=0.01)
     assert distance.paper_js == pytest.approx(paper_js(truth, found), rel=0.05)
 

@@ -8,7 +8,7 @@ from tests.helpers.exact import chi_square_p_value
 from tests.helpers.tiny import tiny_recipe
 from vadd.core import Model, sample
 from vadd.core.samplers import Grid
-from vadd.evaluation.exact import ExactDistributions
+from vadd.evaluation.divergence import ExactDistributions
 from vadd.kinds import kind_of
 from vadd.kinds.arrays import Array
 from vadd.recipe.building import build_model

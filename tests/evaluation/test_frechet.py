@@ -139,7 +139,7 @@ def test_float32_features_are_summed_in_float64() -> None:
 
 @pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
 def test_features_that_are_not_finite_are_refused_not_scored(wrong: float) -> None:
-    with pytest.raises(ValueError, match="not finite"):
+    with pytest.raises(ValueError, match="are finite"):
         FeatureStatistics.of(torch.tensor([[0.0, 1.0], [wrong, 1.0]]))
 
 

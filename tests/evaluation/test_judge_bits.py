@@ -5,18 +5,17 @@ import math
 import numpy as np
 import pytest
 
-from vadd.evaluation.judges import bits_per_character
-from vadd.evaluation.language_judge import Scores
+from vadd.evaluation.language_models import Scores
 
 
 def test_nats_are_spread_over_the_characters_of_the_texts_that_were_scored() -> None:
     scores = Scores(np.array([6.0, 0.0, 3.0]), np.array([2, 0, 1]), cut=0)
-    assert bits_per_character(scores, ["abcd", "", "efgh"]) == pytest.approx(9.0 / (8 * math.log(2)))
+    assert scores.bits_per_character(["abcd", "", "efgh"]) == pytest.approx(9.0 / (8 * math.log(2)))
 
 
 def test_how_a_text_falls_into_tokens_does_not_matter() -> None:
     few, many = (Scores(np.array([8.0]), np.array([count]), cut=0) for count in (2, 8))
-    assert bits_per_character(few, ["abcdefgh"]) == bits_per_character(many, ["abcdefgh"])
+    assert few.bits_per_character(["abcdefgh"]) == many.bits_per_character(["abcdefgh"])
     assert few.perplexity("corpus")[0] != many.perplexity("corpus")[0]
 
 
@@ -28,4 +27,4 @@ def test_how_a_text_falls_into_tokens_does_not_matter() -> None:
     ],
 )
 def test_there_is_none_for_texts_that_were_cut_or_empty(scores: Scores, texts: list[str]) -> None:
-    assert bits_per_character(scores, texts) is None
+    assert scores.bits_per_character(texts) is None

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers.exact import properties
 from tests.helpers.judges import BOS, CONTEXT, VALUES, WORDS, nats_by_hand, tiny_network, tiny_tokenizer
 from vadd.errors import UserError
-from vadd.evaluation.causal_models import CausalModel
-from vadd.evaluation.language_judge import LanguageJudge, Scores
+from vadd.evaluation.language_models import CausalModel, LanguageJudge, Scores
 
 TEXTS = ["the cat sat on the mat .", "a dog", "", "zebra and <s> log", "cat", "on on on on on on on on on on"]
 
@@ -38,7 +37,7 @@ def test_after_the_bos_every_token_is_scored() -> None:
     assert found.nats == pytest.approx(expected, abs=1e-4)  # float32 against float64
     assert found.tokens.tolist() == [7, 2, 0, 4, 1, 10]
     assert (found.empty, found.cut) == (1, 0)
-    assert judge().first_token == "scored, after the judge's BOS <s>"
+    assert judge().about().first_token == "scored, after the judge's BOS <s>"
 
 
 def test_without_a_bos_the_first_token_is_context_only() -> None:
@@ -47,7 +46,7 @@ def test_without_a_bos_the_first_token_is_context_only() -> None:
     assert found.nats == pytest.approx(expected, abs=1e-4)
     assert found.tokens.tolist() == [6, 1, 0, 3, 0, 9]
     assert found.empty == 2
-    assert "context only" in judge(bos=False).first_token
+    assert "context only" in judge(bos=False).about().first_token
 
 
 def test_both_conventions_are_what_they_say() -> None:

@@ -10,10 +10,10 @@ from torch import Tensor
 
 import vadd
 from tests.helpers.exact import properties
-from vadd.evaluation import evaluate
+from vadd.evaluation import EvaluationOptions, evaluate
 from vadd.evaluation import nearest as module
-from vadd.evaluation.nearest import MOST_ONE_HOT, NearestReport, distances_to_nearest, nearest_report
-from vadd.evaluation.reports import RunReport
+from vadd.evaluation.nearest import MOST_ONE_HOT, distances_to_nearest, nearest_report
+from vadd.evaluation.reports import NearestReport, NearestSamples, RunReport
 from vadd.report.tables import nearest_table
 
 
@@ -54,17 +54,22 @@ def test_medians_are_those_of_samples_and_held_out_examples() -> None:
     training = torch.zeros(1, 4, dtype=torch.int64)
     held_out = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]])
     copies, noise = torch.zeros(3, 4, dtype=torch.uint8), torch.ones(3, 4, dtype=torch.uint8)
-    assert nearest_report({1: noise, 5: copies}, held_out, training, 2) == NearestReport({1: 4.0, 5: 0.0}, 2.0, 1000)
+    assert nearest_report({1: noise, 5: copies}, held_out, training, 2) == NearestReport(
+        samples=(NearestSamples(steps=1, median=4.0), NearestSamples(steps=5, median=0.0)), held_out=2.0, compared=1000
+    )
 
 
 def test_the_report_has_them_when_asked_and_gives_them_back(vadd_run: Path) -> None:
     run = vadd.load(vadd_run)
     assert evaluate(run, [1], 100).report.nearest is None
-    report = evaluate(run, [1, 2], 100, nearest=True).report
+    report = evaluate(run, [1, 2], 100, options=EvaluationOptions(nearest=True)).report
     found = report.nearest
     assert found is not None
     drawn = run.sample(100, steps=2, seed=0)
     expected = (drawn[:, None] != run.data.train[None].long()).sum(-1).min(1).values.double().median()
-    assert found.samples[2] == float(expected)
-    assert RunReport.from_json(report.to_json()).nearest == found
-    assert [row[1:3] for row in nearest_table([report]).rows] == [[1, f"{found.samples[1]:g}"], [2, f"{expected:g}"]]
+    assert found.samples[1].median == float(expected)
+    assert RunReport.model_validate(report.to_json()).nearest == found
+    assert [row[1:3] for row in nearest_table([report]).rows] == [
+        [1, f"{found.samples[0].median:g}"],
+        [2, f"{expected:g}"],
+    ]

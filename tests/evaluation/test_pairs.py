@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from vadd.evaluation.pairs import pair_jsd, position_pairs
+from vadd.evaluation.divergence import pair_jsd, position_pairs
 from vadd.kinds.arrays import Array
 
 

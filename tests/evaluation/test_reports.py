@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ from tests.helpers.judges import save_judge
 from tests.helpers.text_runs import BOOK, PADDED, SENTENCES, train_on_text
 from vadd.core import Particles
 from vadd.errors import UserError
-from vadd.evaluation import BoundSettings, RunReport, evaluate
+from vadd.evaluation import BoundSettings, EvaluationOptions, RunReport, evaluate
 from vadd.evaluation.evaluate import report_of
-from vadd.evaluation.language_judge import LanguageJudge
-from vadd.evaluation.metrics import DistributionDistance, PairDistance
-from vadd.evaluation.reports import LikelihoodReport, NegativeLogLikelihood
+from vadd.evaluation.language_models import LanguageJudge
+from vadd.evaluation.reports import DistributionDistance, LikelihoodReport, NegativeLogLikelihood, PairDistance
 from vadd.evaluation.zero_shot import zero_shot
 from vadd.report.results import card_results
 from vadd.run.run import Run, load
@@ -33,7 +31,7 @@ SEVERAL = BoundSettings(Particles(2), (2,), delbo_draws=1, delbo_particles=(3, 1
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recorded_report_is_read_and_written_as_it_was(name: str) -> None:
     """Every key, every value, and in the same order."""
-    assert json.dumps(RunReport.from_json(RECORDED[name]).to_json()) == json.dumps(RECORDED[name])
+    assert json.dumps(RunReport.model_validate(RECORDED[name]).to_json()) == json.dumps(RECORDED[name])
 
 
 JOINED = ("parameters", "data")
@@ -86,14 +84,14 @@ def test_what_is_measured_today_has_the_recorded_keys(name: str, request: pytest
         assert outline(one) == outline(recorded)
         written["bounds"] = [one]
     assert outline(written) == outline(RECORDED[name])
-    assert RunReport.from_json(json.loads(json.dumps(found.to_json(), allow_nan=False))) == found
+    assert RunReport.model_validate(json.loads(json.dumps(found.to_json(), allow_nan=False))) == found
 
 
 def test_what_is_measured_in_text_today_has_the_recorded_keys(book: Run, tmp_path: Path) -> None:
     judge = LanguageJudge.open(str(save_judge(tmp_path / "judge")))
-    found = evaluate(book, (1, 4), 5, language=judge, bounds=SEVERAL).report
+    found = evaluate(book, (1, 4), 5, bounds=SEVERAL, options=EvaluationOptions(language=judge)).report
     assert outline(known_then(found)) == outline(RECORDED["judged"])
-    assert RunReport.from_json(found.to_json()) == found
+    assert RunReport.model_validate(found.to_json()) == found
 
 
 @pytest.mark.parametrize(("name", "model"), [("padded", "vadd"), ("padded-mdlm", "mdlm")])
@@ -101,16 +99,16 @@ def test_what_is_measured_in_padded_text_today_has_the_recorded_keys(tmp_path: P
     run = train_on_text(tmp_path, SENTENCES, *PADDED, f"model={model}")
     found = evaluate(run, (1, 2) if model == "vadd" else (), 6, bounds=SEVERAL).report
     assert outline(known_then(found)) == outline(RECORDED[name])
-    assert RunReport.from_json(found.to_json()) == found
+    assert RunReport.model_validate(found.to_json()) == found
 
 
 def test_corpora_judged_today_have_the_recorded_keys(book: Run, tmp_path: Path) -> None:
     write(tmp_path / "LAMBADA_test.txt", "“ the dog ” sat on\nthe cat sat on the mat\n")
     write(tmp_path / "tale.txt", "once upon a time\n\nthere was a cat\n")
     write(tmp_path / "tiny.txt", "cat")
-    found = replace(report_of(book), zero_shot=zero_shot(book, tmp_path, SEVERAL), step=10)
+    found = report_of(book).changed(zero_shot=zero_shot(book, tmp_path, SEVERAL), step=10)
     assert outline(known_then(found)) == outline(RECORDED["zero-shot"])
-    assert RunReport.from_json(found.to_json()) == found
+    assert RunReport.model_validate(found.to_json()) == found
 
 
 def test_what_was_not_measured_is_missing_and_what_does_not_exist_is_null(mdlm_run: Path) -> None:
@@ -124,7 +122,7 @@ def test_what_was_not_measured_is_missing_and_what_does_not_exist_is_null(mdlm_r
 
 
 def test_metrics_are_told_apart_by_their_kind() -> None:
-    toy, array = RunReport.from_json(RECORDED["vadd"]), RunReport.from_json(RECORDED["codes"])
+    toy, array = RunReport.model_validate(RECORDED["vadd"]), RunReport.model_validate(RECORDED["codes"])
     found = toy.by_steps(DistributionDistance)
     assert list(found) == [1, 2]
     assert found[2].paper_js == found[2].value == RECORDED["vadd"]["results"][1]["paper_js"]
@@ -134,14 +132,14 @@ def test_metrics_are_told_apart_by_their_kind() -> None:
 
 
 def test_the_delbo_is_the_one_with_most_particles_and_the_papers_formula_where_there_is_one() -> None:
-    vadd, mdlm = (RunReport.from_json(RECORDED[name]).likelihood for name in ("padded", "padded-mdlm"))
+    vadd, mdlm = (RunReport.model_validate(RECORDED[name]).likelihood for name in ("padded", "padded-mdlm"))
     assert vadd is not None
     assert mdlm is not None
     assert [found.particles for found in vadd.delbos] == [1, 3]
     assert (vadd.delbo, vadd.integral, vadd.formula) == (vadd.delbos[1], vadd.delbos[1], "DELBO")
     assert (mdlm.delbo, mdlm.integral, mdlm.formula) == (None, mdlm.elbo, "ELBO")
     assert not vadd.scores_pads
-    assert LikelihoodReport(()).integral is None
+    assert LikelihoodReport(bounds=()).integral is None
 
 
 @pytest.mark.parametrize(
@@ -162,8 +160,8 @@ def test_a_report_with_few_keys_is_read() -> None:
     """As version 0.1.0 wrote them, or somebody by hand."""
     bound = {"steps": 1, "nats": 4.0, "stderr": 0.1, "bpd": 3.0, "perplexity": 8.0, "examples": 5, "valid": True}
     few = {"recipe": "circles", "model": "vadd", "results": [], "bounds": [bound], "delbo": {**bound, "valid": False}}
-    report = RunReport.from_json(few)
-    assert (report.vocab_size, report.latent_judged) == (None, False)
+    report = RunReport.model_validate(few)
+    assert (report.values, "latent" in report.to_json()) == (None, False)
     assert report.likelihood is not None
     assert report.likelihood.delbo is not None
     assert (report.likelihood.bounds[0].nats, report.likelihood.delbo.valid) == (4.0, False)

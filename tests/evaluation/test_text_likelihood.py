@@ -18,14 +18,14 @@ from tests.helpers.text_runs import PADDED, SENTENCES, train_on_text
 from vadd.core import Particles, step_bound
 from vadd.core.randomness import BOUNDS, step_generator
 from vadd.errors import UserError
-from vadd.evaluation import BoundSettings, evaluate
-from vadd.evaluation.judges import own_tokens
-from vadd.evaluation.likelihood import character_count, measure_bounds, negative_log_likelihood
-from vadd.evaluation.metrics import TextMetrics
-from vadd.evaluation.reports import NOT_A_BOUND, PADS_NOT_SCORED
-from vadd.evaluation.text_statistics import sample_entropy
+from vadd.evaluation import BoundSettings, EvaluationOptions, evaluate
+from vadd.evaluation.likelihood import measure_bounds, negative_log_likelihood
+from vadd.evaluation.reports import NOT_A_BOUND, PADS_NOT_SCORED, TextMetrics
+from vadd.evaluation.texts import sample_entropy
+from vadd.kinds.arrays import Array
+from vadd.kinds.text.kind import TextKind
 from vadd.kinds.text.tokenizers import Specials
-from vadd.report.tables import PADS_NOTE, bound_table
+from vadd.report.likelihood_tables import PADS_NOTE, bound_table
 from vadd.run.directory import RunDirectory
 from vadd.run.export import export
 from vadd.run.run import Run, load
@@ -164,7 +164,10 @@ def test_pads_can_be_scored_and_then_the_bound_is_valid(padded: Run, sentences: 
 
 def test_the_table_names_the_unit_and_the_convention(padded: Run, padded_mdlm: Run, sentences: torch.Tensor) -> None:
     settings = BoundSettings(Particles(2), (2,), delbo_draws=1, delbo_particles=(3, 1))
-    reports = [evaluate(run, (), bounds=settings, examples=sentences).report for run in (padded_mdlm, padded)]
+    reports = [
+        evaluate(run, (), bounds=settings, options=EvaluationOptions(examples=sentences)).report
+        for run in (padded_mdlm, padded)
+    ]
     table = bound_table(reports)
     assert {"bits per character", "perplexity per character"} <= set(table.columns)
     assert PADS_NOTE in table.note
@@ -175,7 +178,12 @@ def test_the_table_names_the_unit_and_the_convention(padded: Run, padded_mdlm: R
         ["the paper's DELBO, K = 1", "no: not a likelihood bound"],
         ["the paper's DELBO, K = 3", "no: not a likelihood bound"],
     ]
-    both = evaluate(padded, (), bounds=BoundSettings(Particles(2), (2,), score_pads=True), examples=sentences).report
+    both = evaluate(
+        padded,
+        (),
+        bounds=BoundSettings(Particles(2), (2,), score_pads=True),
+        options=EvaluationOptions(examples=sentences),
+    ).report
     valid = bound_table([both])
     assert [row[2] for row in valid.rows] == ["yes"]
     assert PADS_NOTE not in valid.note
@@ -198,7 +206,7 @@ def test_bits_per_character_are_of_the_text_that_the_tokens_stand_for(tmp_path: 
     options = ("data.tokenizer=bytes", "data.documents=line", "data.length=9", "training.steps=2")
     run = train_on_text(tmp_path, "été né\n" * 40, *options)
     x0 = torch.tensor([list("été né".encode())]).repeat(4, 1)
-    report = evaluate(run, (), bounds=BoundSettings(Particles(2), (1,)), examples=x0).report
+    report = evaluate(run, (), bounds=BoundSettings(Particles(2), (1,)), options=EvaluationOptions(examples=x0)).report
     assert report.likelihood is not None
     assert report.likelihood.unit == "byte"
     (bound,) = report.likelihood.bounds
@@ -221,13 +229,18 @@ def tokens_of(run: Run, text: str) -> torch.Tensor:
     return torch.tensor([[known.get(character, ord(character)) for character in text]])
 
 
+def own_tokens(run: Run, tokens: torch.Tensor) -> list[Array]:
+    assert isinstance(run.kind, TextKind)
+    return run.kind.own_tokens(tokens.numpy())
+
+
 def test_a_padded_text_ends_at_its_first_eos_in_texts_entropy_and_characters(letters: Run) -> None:
     """Of abc<eos>zzyx<eos>xy the four tokens abc<eos> count; of <bos>abab<eos> a and b are twice among six."""
     drawn, real = tokens_of(letters, "abc|zzyx|xy."), tokens_of(letters, "<abab|......")
     assert [letters.texts(drawn), letters.texts(real)] == [["abc"], ["abab"]]
     assert sample_entropy(own_tokens(letters, drawn)) == pytest.approx(math.log(4))
     assert sample_entropy(own_tokens(letters, real)) == pytest.approx(2 / 3 * math.log(3) + 1 / 3 * math.log(6))
-    assert [character_count(letters, row) for row in (drawn, real)] == [3, 4]
+    assert [letters.kind.characters(row.numpy()) for row in (drawn, real)] == [3, 4]
 
 
 def test_a_padded_text_without_eos_is_all_that_is_no_pad(letters: Run) -> None:

@@ -14,10 +14,9 @@ from vadd.core import Particles
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings
 from vadd.evaluation.likelihood import measure_bounds
-from vadd.evaluation.reading import read_examples, read_text, recognise
-from vadd.evaluation.reports import NOT_A_BOUND, JudgedCorpus, SkippedCorpus, corpus_from_json
-from vadd.evaluation.zero_shot import corpora_in, zero_shot
-from vadd.report.zero_shot import zero_shot_table
+from vadd.evaluation.reports import NOT_A_BOUND, ScoredCorpus, SkippedCorpus
+from vadd.evaluation.zero_shot import corpora_in, read_examples, read_text, recognise, zero_shot
+from vadd.report.likelihood_tables import zero_shot_table
 from vadd.run.run import Run, load
 
 SETTINGS = BoundSettings(Particles(2), (2,), delbo_draws=1, limit=5)
@@ -126,7 +125,7 @@ def test_every_corpus_is_judged_or_says_why_not(running: Run, folder: Path) -> N
         "tiny.txt",
         "wikitext-2.txt",
     ]
-    judged = {entry.corpus: entry for entry in found if isinstance(entry, JudgedCorpus)}
+    judged = {entry.corpus: entry for entry in found if isinstance(entry, ScoredCorpus)}
     skipped = {entry.corpus: entry.skipped for entry in found if isinstance(entry, SkippedCorpus)}
     assert list(skipped) == ["numbers.txt", "tiny.txt"]
     assert "the character '1' is not among the" in skipped["numbers.txt"]
@@ -148,9 +147,9 @@ def test_models_of_text8_read_everything_in_its_letters(tmp_path: Path) -> None:
     rows = read_text(run, corpora / "lambada_test.txt", "lambada", like_text8=True)
     assert "the one two dogs sat a caf on the mat ".startswith(decoded(run, rows).lstrip())
     (judged,) = zero_shot(run, corpora, SETTINGS)
-    assert isinstance(judged, JudgedCorpus)
+    assert isinstance(judged, ScoredCorpus)
     assert (judged.spelled_like, judged.sequences) == ("text8", len(rows))
-    assert corpus_from_json(judged.to_json()) == judged
+    assert ScoredCorpus.model_validate(judged.to_json()) == judged
     assert "Spelled like text8" in zero_shot_table(run_report("vadd", zero_shot=(judged,))).note
     with pytest.raises(UserError, match="is not among the"):
         read_examples(run, corpora / "lambada_test.txt")
@@ -193,7 +192,7 @@ def test_bad_folders_are_one_line(vadd_command: Command, running: Run, folder: P
     write(unreadable / "tiny.txt", "a")
     for place, message in (
         (empty, "there is no text in"),
-        (tmp_path / "missing", "there is no folder"),
+        (tmp_path / "missing", "there is no file"),
         (unreadable, "can read nothing in"),
         (unreadable, "digits.txt: the character '0' is not among"),
     ):

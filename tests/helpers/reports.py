@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from vadd.evaluation.metrics import DistributionDistance
-from vadd.evaluation.reports import LikelihoodReport, NegativeLogLikelihood, RunReport, StepResult
+from vadd.evaluation.reports import DistributionDistance, LikelihoodReport, NegativeLogLikelihood, RunReport, StepResult
 
 
 def run_report(model: str, recipe: str = "checkerboard", **more: Any) -> RunReport:
-    about = {"run": f"runs/{model}", "vocab_size": 8, "training_steps": 500, "sampler": "ancestral"}
+    about = {"run": f"runs/{model}", "values": 8, "training_steps": 500, "sampler": "ancestral", "results": ()}
     return RunReport(recipe=recipe, model=model, **{**about, **more})
 
 
@@ -17,7 +16,7 @@ def toy_distance(paper_js: float = 1.4, exact: float | None = 0.19, floor: float
 
 def toy_report(model: str, *distances: DistributionDistance, recipe: str = "circles") -> RunReport:
     """The distances at 1, 2, 4, ... steps."""
-    results = tuple(StepResult(2**number, distance) for number, distance in enumerate(distances))
+    results = tuple(StepResult(steps=2**number, metrics=distance) for number, distance in enumerate(distances))
     return run_report(model, recipe, results=results)
 
 
@@ -30,5 +29,6 @@ def likelihood(model: str, integral: float, *bounds: tuple[int, float], **more: 
     """Step bounds as (steps, bits), and the paper's formula: the ELBO, or the DELBO for VADD."""
     found = tuple(bits(bpd, steps=steps, **more) for steps, bpd in bounds)
     if model == "mdlm":
-        return LikelihoodReport(found, elbo=bits(integral, draws=2, **more))
-    return LikelihoodReport(found, delbos=(bits(integral, **{**more, "valid": False}, particles=4, draws=2),))
+        return LikelihoodReport(bounds=found, elbo=bits(integral, draws=2, **more))
+    delbo = bits(integral, **{**more, "valid": False}, particles=4, draws=2)
+    return LikelihoodReport(bounds=found, delbo=delbo, delbo_by_particles=(delbo,))

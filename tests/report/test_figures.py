@@ -1,6 +1,5 @@
 """Figures: PNG files that show what they are given."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from tests.helpers.reports import bits, likelihood, run_report, toy_distance, toy_report
-from vadd.evaluation.metrics import DistributionDistance, PairDistance
-from vadd.evaluation.reports import LikelihoodReport, RunReport, StepResult
+from vadd.evaluation.reports import DistributionDistance, LikelihoodReport, PairDistance, RunReport, StepResult
 from vadd.kinds.arrays import Array
 from vadd.report.figures import bound_by_steps, divergence_by_steps, histogram_panels, save_figure, training_curves
-from vadd.report.tables import model_label
+from vadd.report.table import model_label
 
 
 def report(model: str, *values: float) -> RunReport:
@@ -29,7 +27,7 @@ def logged(step: int, split: str) -> dict[str, Any]:
 RECORDS = [logged(step, split) for step in (10, 20, 30) for split in ("train", "test", "latent")]
 
 
-PAIRS = run_report("vadd", results=(StepResult(1, PairDistance(0.3, 0.1)),))
+PAIRS = run_report("vadd", results=(StepResult(steps=1, metrics=PairDistance(pair_jsd=0.3, pair_jsd_floor=0.1)),))
 BOUNDED = {
     model: run_report(model, entropy=3.5, likelihood=likelihood(model, 0.5, (1, 0.6), (4, 0.55)))
     for model in ("mdlm", "vadd")
@@ -107,10 +105,10 @@ def test_the_divergence_figure_has_a_line_per_run_and_one_per_floor() -> None:
 
 
 def test_runs_of_one_data_set_share_a_panel_whatever_their_recipes_are_called() -> None:
-    two = [replace(report("mdlm", 1.4, 0.5), data="digits"), replace(report("vadd", 0.1, 0.08), data="digits")]
-    renamed = [two[0], replace(two[1], recipe="another")]
+    two = [report("mdlm", 1.4, 0.5).changed(data="digits"), report("vadd", 0.1, 0.08).changed(data="digits")]
+    renamed = [two[0], two[1].changed(recipe="another")]
     assert len(divergence_by_steps(renamed, ["a", "b"], DistributionDistance).axes) == 1
-    elsewhere = [two[0], replace(two[1], data="mnist")]
+    elsewhere = [two[0], two[1].changed(data="mnist")]
     assert len(divergence_by_steps(elsewhere, ["a", "b"], DistributionDistance).axes) == 2
 
 
@@ -130,5 +128,5 @@ def test_the_bounds_have_a_line_per_run_the_delbo_is_dotted_and_named_for_what_i
 
 def test_where_pads_are_not_scored_the_axis_does_not_speak_of_a_bound() -> None:
     bound = bits(0.6, valid=False, steps=1, convention="pads not scored")
-    axis = bound_by_steps([run_report("mdlm", likelihood=LikelihoodReport((bound,)))], ["MDLM"]).axes[0]
+    axis = bound_by_steps([run_report("mdlm", likelihood=LikelihoodReport(bounds=(bound,)))], ["MDLM"]).axes[0]
     assert axis.get_ylabel() == "negative log-likelihood, not a bound, nats"

@@ -68,10 +68,6 @@ def test_values_no_image_can_hold_are_told() -> None:
         tokens_to_images(np.array([[0, 1, 2, 0]]), (2, 2), 2)
     with pytest.raises(UserError, match=r"the value -1, outside 0\.\.2"):
         tokens_to_images(np.array([[0, 1, -1, 0]]), (2, 2), 2, masks=True)
-    with pytest.raises(UserError, match=r"tokens \(n, 6\), not \(1, 4\)"):
-        tokens_to_images(np.zeros((1, 4), int), (2, 3), 2)
-    with pytest.raises(UserError, match="pictures are for shapes"):
-        tokens_to_images(np.zeros((1, 4), int), (4,), 2)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -87,14 +83,6 @@ def test_a_grid_holds_every_image_between_separators(channels: int, separator: i
         assert np.array_equal(grid[place][:4, :6], image)
         rest[place][:4, :6] = False
     assert (grid[rest] == SEPARATOR).all()
-
-
-def test_what_is_not_a_batch_of_images_is_told() -> None:
-    for wrong in (random_images(4, 4, 1), random_images(2, 4, 4, 2), np.zeros((2, 4, 4, 1)), random_images(0, 4, 4, 1)):
-        with pytest.raises(UserError, match=r"images are uint8 \(n, H, W, C\)"):
-            image_grid(wrong, 2)
-    with pytest.raises(UserError, match="at least 1 column"):
-        image_grid(random_images(2, 4, 4, 1), 0)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -122,8 +110,6 @@ def test_grids_by_steps_has_a_row_for_each_model_and_a_panel_for_each_number_of_
     assert np.array_equal(second, image_grid(many, 2))
     assert np.array_equal(third, first)
     assert save_figure(figure, tmp_path / "grids.png").stat().st_size > 1000
-    with pytest.raises(UserError, match="no images"):
-        grids_by_steps({})
 
 
 def test_a_strip_runs_from_all_masked_to_the_sample(tmp_path: Path) -> None:

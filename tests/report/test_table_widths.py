@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from vadd.report.tables import Cell, Table, format_cell
+from vadd.report.table import Cell, Table, format_cell
 
 words = st.text("abcdefgh", min_size=1, max_size=12)
 cells = st.floats(0, 1e6) | st.integers(0, 10**9) | st.lists(words, max_size=6).map(" ".join) | st.none()

@@ -1,36 +1,33 @@
 """Tables and figures about texts, from reports made by hand."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.helpers.reports import run_report, toy_distance, toy_report
-from vadd.evaluation.metrics import TextMetrics
-from vadd.evaluation.reports import JudgeReport, RealText, RunReport, StepResult
-from vadd.report.figures import save_figure
-from vadd.report.tables import Table
-from vadd.report.text_figures import text_by_steps
-from vadd.report.text_tables import SHOWN_CHARACTERS, quality_table, side_by_side, text_table
+from vadd.evaluation.reports import JudgeReport, RealText, RunReport, StepResult, TextMetrics
+from vadd.report.figures import save_figure, text_by_steps
+from vadd.report.table import Table
+from vadd.report.tables import SHOWN_CHARACTERS, quality_table, side_by_side, text_table
 
-JUDGE = JudgeReport("gpt", "corpus: all together", "context only", 9)
+JUDGE = JudgeReport(name="gpt", convention="corpus: all together", first_token="context only", max_length=9)
 STATISTICS = TextMetrics(sample_entropy=2.5, distinct_1=0.5, distinct_2=0.75, distinct_3=None)
-JUDGED = replace(STATISTICS, judge_bits=3.5, judged_tokens=100)
+JUDGED = STATISTICS.changed(judge_bits=3.5, judged_tokens=100)
 
 
 def report(model: str, *perplexities: float | None, **more: Any) -> RunReport:
     found = tuple(
-        StepResult(2**n, replace(JUDGED, gen_ppl=value, gen_ppl_stderr=1.25, sample_entropy=2.0 + n))
+        StepResult(steps=2**n, metrics=JUDGED.changed(gen_ppl=value, gen_ppl_stderr=1.25, sample_entropy=2.0 + n))
         for n, value in enumerate(perplexities)
     )
-    real = RealText(7, replace(JUDGED, gen_ppl=20.0, gen_ppl_stderr=2.0))
+    real = RealText(texts=7, metrics=JUDGED.changed(gen_ppl=20.0, gen_ppl_stderr=2.0))
     return run_report(model, "book", **{"samples": 8, "judge": JUDGE, "real_text": real, "results": found, **more})
 
 
 def unjudged(model: str) -> RunReport:
-    found = (StepResult(1, STATISTICS), StepResult(2, STATISTICS))
-    return run_report(model, "book", samples=8, real_text=RealText(7, STATISTICS), results=found)
+    found = (StepResult(steps=1, metrics=STATISTICS), StepResult(steps=2, metrics=STATISTICS))
+    return run_report(model, "book", samples=8, real_text=RealText(texts=7, metrics=STATISTICS), results=found)
 
 
 def test_every_number_stands_beside_those_of_real_text() -> None:
@@ -49,7 +46,7 @@ def test_every_number_stands_beside_those_of_real_text() -> None:
 
 
 def test_empty_and_cut_texts_are_told() -> None:
-    odd = StepResult(1, replace(JUDGED, gen_ppl=300.0, empty_texts=3, cut_texts=2))
+    odd = StepResult(steps=1, metrics=JUDGED.changed(gen_ppl=300.0, empty_texts=3, cut_texts=2))
     made = report("mdlm", results=(odd,))
     assert "3 had no token to score" in text_table([made]).note
     assert "2 were longer and cut" in text_table([made]).note

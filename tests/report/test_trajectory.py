@@ -20,12 +20,15 @@ from tests.helpers.exact import properties
 from tests.helpers.pages import NASTY, Elements
 from tests.helpers.pictures import trajectory
 from vadd.report.images import Array, tokens_to_images
-from vadd.report.text_animation import COLUMNS, HIDDEN, mixed, text_gif
 from vadd.report.trajectory import (
+    COLUMNS,
+    HIDDEN,
     Token,
     colour,
     image_page,
+    mixed,
     reveal_steps,
+    text_gif,
     text_page,
     token_histories,
     visible,

@@ -14,8 +14,7 @@ from tests.helpers.tiny import TINY, tiny_recipe, train_in
 from vadd.core import CodedLatent, MaskedBatch
 from vadd.errors import UserError
 from vadd.evaluation.evaluate import evaluate
-from vadd.evaluation.latent_paths import decode, encode
-from vadd.evaluation.traversal import traverse
+from vadd.evaluation.latent_paths import decode, encode, traverse
 from vadd.kinds import kind_of
 from vadd.recipe import Recipe, load_recipe
 from vadd.recipe.building import build_model

@@ -33,7 +33,7 @@ def test_measurements_are_those_of_the_command_and_show_themselves(array_run: Pa
     run = vadd.load(array_run)
     results = run.evaluate((1, 2), samples=50, bound=(1,), particles=4)
     assert [result.steps for result in results.report.results] == [1, 2]
-    assert RunReport.from_json(results.to_json()).to_json() == results.to_json()
+    assert RunReport.model_validate(results.to_json()).to_json() == results.to_json()
     alone = run.bound(1, particles=4)
     assert alone.bounds[1] == results.bounds[1]
     assert run.bound(1, run.data.test.numpy().reshape(-1, 2, 3), particles=4).bounds == alone.bounds

@@ -13,7 +13,7 @@ from tests.helpers.text_runs import BOOK, TINY_NETWORK
 from vadd.errors import UserError
 from vadd.progress import Progress
 from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, load_recipe
-from vadd.report.tables import model_label
+from vadd.report.table import model_label
 from vadd.run.run import Run, load
 from vadd.studies import baselines, equal_time
 from vadd.studies.baseline_tables import Row, verdict

@@ -12,7 +12,7 @@ from tests.helpers.files import write
 from tests.helpers.reports import likelihood, run_report
 from tests.helpers.text_runs import BOOK, TINY_NETWORK, train_on_text
 from vadd.core import Objective
-from vadd.evaluation.reports import CorpusReport, JudgedCorpus, LikelihoodReport, RunReport
+from vadd.evaluation.reports import CorpusReport, RunReport, ScoredCorpus
 from vadd.recipe import Recipe
 from vadd.recipe.building import example_kind
 from vadd.recipe.counting import model_on_meta, sampling_flops, training_cost
@@ -127,8 +127,10 @@ def test_corpora_that_are_not_there_are_named_before_anything_is_trained(
 
 def zero_shot_report(model: str, **more: Any) -> RunReport:
     found = likelihood(model, 2.0, (32, 4.0))
-    judged = LikelihoodReport(found.bounds, "token", found.delbos, found.elbo)
-    corpora: tuple[CorpusReport, ...] = tuple(JudgedCorpus(f"{name}.txt", name, 9, judged) for name in CORPORA)
+    judged = found.changed(unit="token")
+    corpora: tuple[CorpusReport, ...] = tuple(
+        ScoredCorpus(corpus=f"{name}.txt", read_as=name, sequences=9, likelihood=judged) for name in CORPORA
+    )
     return run_report(model, zero_shot=corpora, **more)
 
 

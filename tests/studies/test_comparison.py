@@ -13,9 +13,10 @@ from tests.helpers.reports import run_report
 from tests.helpers.text_runs import PADDED, SENTENCES, train_on_text
 from vadd.core import Particles
 from vadd.evaluation import BoundSettings, RunReport
-from vadd.evaluation.metrics import DistributionDistance
+from vadd.evaluation.reports import DistributionDistance
 from vadd.files import write_json
-from vadd.report.tables import PADS_NOTE, report_names
+from vadd.report.likelihood_tables import PADS_NOTE
+from vadd.report.table import report_names
 from vadd.run.run import Run
 from vadd.studies.comparison import LIKELIHOOD_NOTE, Measurements, Page, compare
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,9 @@ from torch import Tensor, nn
 from tests.helpers.commands import Command
 from tests.helpers.pictures import cifar_files, mnist_files
 from tests.helpers.reports import likelihood, run_report
-from vadd.evaluation import RunReport, inception
-from vadd.evaluation.metrics import InceptionDistance
-from vadd.evaluation.reports import StepResult
+from vadd.evaluation import RunReport
+from vadd.evaluation import frechet as inception
+from vadd.evaluation.reports import InceptionDistance, StepResult
 from vadd.recipe import differences, load_recipe
 from vadd.studies.study import study_named
 from vadd.studies.tables import bits_table, fid_table
@@ -91,14 +90,17 @@ def test_cifar10_from_nothing_to_the_report(
 
 
 def report(model: str, integral: float = 1.0) -> RunReport:
-    results = tuple(StepResult(steps, InceptionDistance(fid, 1.5, 500)) for steps, fid in ((10, 99.0), (7, 98.0)))
+    results = tuple(
+        StepResult(steps=steps, metrics=InceptionDistance(fid=fid, fid_floor=1.5, fid_reference=500))
+        for steps, fid in ((10, 99.0), (7, 98.0))
+    )
     found = likelihood(model, integral, (1, 0.3), (20, 0.2))
     return run_report(model, likelihood=found, results=results, samples=500)
 
 
 def test_every_number_of_bits_stands_under_its_own_name_with_how_it_was_found() -> None:
-    one_latent = replace(report("vadd"), latent_policy="fixed", likelihood=likelihood("vadd", 1.0, (1, 0.3)))
-    ours = [replace(report("mdlm", 0.08), parameters=2_246_000), report("vadd", 0.06), one_latent]
+    one_latent = report("vadd").changed(latent_policy="fixed", likelihood=likelihood("vadd", 1.0, (1, 0.3)))
+    ours = [report("mdlm", 0.08).changed(parameters=2_246_000), report("vadd", 0.06), one_latent]
     (table,) = bits_table(ours, study_named("mnist").published)
     assert table.columns == ["", "parameters", "bits/dim", "which is", "K", "masks", "images"]
     assert [list(row) for row in table.rows] == [

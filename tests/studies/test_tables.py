@@ -1,6 +1,5 @@
 """Tables never mix conventions: every number says what it is, and with how many latents, masks and examples."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +8,16 @@ from hypothesis import strategies as st
 
 from tests.helpers.reports import bits, run_report
 from vadd.core.health import LatentHealth
-from vadd.evaluation.metrics import InceptionDistance, TextMetrics
-from vadd.evaluation.reports import JudgedCorpus, JudgeReport, LikelihoodReport, RunReport, StepResult
-from vadd.report.tables import Table
+from vadd.evaluation.reports import (
+    InceptionDistance,
+    JudgeReport,
+    LikelihoodReport,
+    RunReport,
+    ScoredCorpus,
+    StepResult,
+    TextMetrics,
+)
+from vadd.report.table import Table
 from vadd.studies.study import Published, study_named
 from vadd.studies.tables import (
     bits_table,
@@ -42,11 +48,12 @@ def reports(draw: st.DrawFn, /, model: str, **more: Any) -> RunReport:
         for steps in draw(st.lists(COUNTS, min_size=1, max_size=3, unique=True))
     )
     if model == "mdlm":
-        found = LikelihoodReport(bounds, elbo=bits(draw(values), valid=not pads, draws=draw(COUNTS), **examples))
+        found = LikelihoodReport(bounds=bounds, elbo=bits(draw(values), valid=not pads, draws=draw(COUNTS), **examples))
     else:
         counts = draw(st.lists(COUNTS, min_size=1, max_size=3, unique=True))
         drawn: dict[str, Any] = {"valid": False, "draws": draw(COUNTS), **examples}
-        found = LikelihoodReport(bounds, delbos=tuple(bits(draw(values), particles=k, **drawn) for k in counts))
+        delbos = tuple(bits(draw(values), particles=k, **drawn) for k in counts)
+        found = LikelihoodReport(bounds=bounds, delbo=delbos[-1], delbo_by_particles=delbos)
     return run_report(model, likelihood=found, parameters=1000, **more)
 
 
@@ -110,7 +117,12 @@ def test_what_was_computed_otherwise_or_learnt_otherwise_is_noted() -> None:
 @st.composite
 def images(draw: st.DrawFn, /, model: str) -> RunReport:
     steps = draw(st.lists(st.sampled_from([1, 10, 20, 50, 100]), min_size=1, unique=True))
-    found = tuple(StepResult(count, InceptionDistance(draw(st.floats(1, 500)), 1.5, 500)) for count in steps)
+    found = tuple(
+        StepResult(
+            steps=count, metrics=InceptionDistance(fid=draw(st.floats(1, 500)), fid_floor=1.5, fid_reference=500)
+        )
+        for count in steps
+    )
     return run_report(model, results=found, samples=draw(COUNTS))
 
 
@@ -127,7 +139,7 @@ def test_every_row_of_fid_says_of_how_many_images(data: st.DataObject) -> None:
 def likelihood_of(report: RunReport) -> LikelihoodReport:
     """Of its first corpus."""
     first = (report.zero_shot or ())[0]
-    assert isinstance(first, JudgedCorpus)
+    assert isinstance(first, ScoredCorpus)
     return first.likelihood
 
 
@@ -138,7 +150,10 @@ def test_every_zero_shot_number_says_what_it_is(data: st.DataObject) -> None:
     for model in ("mdlm", "vadd"):
         judged = data.draw(reports(model)).likelihood
         assert judged is not None
-        corpora = tuple(JudgedCorpus(f"{name}.txt", name, 9, replace(judged, unit="token")) for name in CORPORA[:2])
+        corpora = tuple(
+            ScoredCorpus(corpus=f"{name}.txt", read_as=name, sequences=9, likelihood=judged.changed(unit="token"))
+            for name in CORPORA[:2]
+        )
         more = {"published_recipe": "openwebtext"} if papers else {}
         found.append(run_report(model, zero_shot=corpora, **more))
     tables = zero_shot_tables(found, ZERO_SHOT)
@@ -161,9 +176,9 @@ def test_zero_shot_numbers_of_other_tokens_never_share_a_table(kinds: list[tuple
     found = []
     for number, (unit, values, scored) in enumerate(kinds):
         pads: dict[str, Any] = {} if scored else {"convention": "pads not scored", "valid": False}
-        judged = LikelihoodReport((bits(2.0, steps=32, **pads),), unit)
-        corpora = (JudgedCorpus("lambada.txt", "lambada", 9, judged),)
-        found.append(run_report("mdlm", f"r{number}", vocab_size=values, zero_shot=corpora))
+        judged = LikelihoodReport(bounds=(bits(2.0, steps=32, **pads),), unit=unit)
+        corpora = (ScoredCorpus(corpus="lambada.txt", read_as="lambada", sequences=9, likelihood=judged),)
+        found.append(run_report("mdlm", f"r{number}", values=values, zero_shot=corpora))
     *ours, theirs = zero_shot_tables(found, ZERO_SHOT)
     assert len(ours) == len(set(kinds))
     shown = [{kinds[int(str(row[0])[1:].partition(" ")[0])] for row in table.rows[:-1]} for table in ours]
@@ -195,11 +210,11 @@ def test_both_recognition_models_say_how_their_bits_were_found(data: st.DataObje
 def test_the_papers_generative_perplexities_stand_beside_the_same_judge_and_convention_only(
     convention: str, judge: str
 ) -> None:
-    metrics = replace(TextMetrics(sample_entropy=1.0, distinct_1=0.5, distinct_2=0.5, distinct_3=0.5), gen_ppl=9.0)
+    metrics = TextMetrics(gen_ppl=9.0, sample_entropy=1.0, distinct_1=0.5, distinct_2=0.5, distinct_3=0.5)
     more: dict[str, Any] = {
-        "judge": JudgeReport(judge, convention, "...", 1024),
+        "judge": JudgeReport(name=judge, convention=convention, first_token="...", max_length=1024),
         "published_recipe": "openwebtext",
-        "results": (StepResult(16, metrics),),
+        "results": (StepResult(steps=16, metrics=metrics),),
         "samples": 12,
     }
     (table,) = ratio_tables([run_report(model, **more) for model in ("mdlm", "vadd")], PAPER["text"])

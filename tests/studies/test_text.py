@@ -1,7 +1,6 @@
 """``vadd reproduce text``, shrunk to seconds, with a tiny judge and without, and its tables."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,10 @@ from tests.helpers.judges import save_judge
 from tests.helpers.reports import likelihood, run_report
 from tests.helpers.text_runs import BOOK, TINY_NETWORK
 from vadd.evaluation import RunReport
-from vadd.evaluation.metrics import TextMetrics
-from vadd.evaluation.reports import JudgeReport, RealText, StepResult
+from vadd.evaluation.reports import JudgeReport, RealText, StepResult, TextMetrics
 from vadd.recipe import how_computed, load_recipe, published_recipe, unlike
-from vadd.report.tables import PADS_NOTE, Table
+from vadd.report.likelihood_tables import PADS_NOTE
+from vadd.report.table import Table
 from vadd.studies.measuring import bound_settings
 from vadd.studies.study import study_named
 from vadd.studies.tables import character_tables, ratio_tables, text_likelihood_tables, time_tables
@@ -140,15 +139,15 @@ def test_bad_input_costs_one_line_and_no_training(
 
 def metrics(perplexity: float | None, bits: float | None = None) -> TextMetrics:
     statistics = TextMetrics(sample_entropy=2.0, distinct_1=0.5, distinct_2=0.5, distinct_3=0.5)
-    return replace(statistics, gen_ppl=perplexity, judge_bits=bits, judged_tokens=10)
+    return statistics.changed(gen_ppl=perplexity, judge_bits=bits, judged_tokens=10)
 
 
 def report(model: str, *perplexities: float | None, recipe: str = "book", **more: Any) -> RunReport:
-    found = tuple(StepResult(16 * 2**n, metrics(value)) for n, value in enumerate(perplexities))
+    found = tuple(StepResult(steps=16 * 2**n, metrics=metrics(value)) for n, value in enumerate(perplexities))
     made = {
-        "judge": JudgeReport("small", "corpus: ...", "...", 1024),
+        "judge": JudgeReport(name="small", convention="corpus: ...", first_token="...", max_length=1024),
         "results": found,
-        "real_text": RealText(7, metrics(20.0, 1.25)),
+        "real_text": RealText(texts=7, metrics=metrics(20.0, 1.25)),
         "likelihood": likelihood(model, 2.0, (1, 4.0), (2, 3.0)),
         "training_seconds": 61.4,
     }
@@ -177,7 +176,10 @@ def test_the_ratio_stands_below_the_perplexities() -> None:
 def test_the_papers_generative_perplexities_stand_only_beside_what_was_measured_alike(
     recipe: str, judge: str, beside: bool
 ) -> None:
-    more = {"judge": JudgeReport(judge, "corpus: ...", "...", 1024), "published_recipe": recipe}
+    more = {
+        "judge": JudgeReport(name=judge, convention="corpus: ...", first_token="...", max_length=1024),
+        "published_recipe": recipe,
+    }
     reports = [report(model, 300.0, 200.0, recipe="mine", **more) for model in ("mdlm", "vadd")]
     (table,) = ratio_tables(reports, PAPER)
     rows = {row[0]: list(row[1:]) for row in table.rows}
@@ -228,7 +230,10 @@ def test_bits_per_character_compare_as_perplexities() -> None:
     """Half a bit less is a perplexity 2^-0.5 times as large."""
     found = {"mdlm": (3.0, None), "vadd": (2.5, 2.0)}
     reports = [
-        report(model, results=tuple(StepResult(steps, metrics(9.0, value)) for steps, value in enumerate(bits, 1)))
+        report(
+            model,
+            results=tuple(StepResult(steps=steps, metrics=metrics(9.0, value)) for steps, value in enumerate(bits, 1)),
+        )
         for model, bits in found.items()
     ]
     assert [list(row) for row in character_tables(reports, PAPER)[0].rows] == [

@@ -1,7 +1,5 @@
 """The table beside the paper's numbers."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.helpers.reports import likelihood, run_report, toy_distance
@@ -15,7 +13,7 @@ TOY_NAMES, STEPS = STUDY.settings["cpu"].recipes, STUDY.settings["cpu"].measurin
 
 
 def report(recipe: str, model: str) -> RunReport:
-    results = tuple(StepResult(steps, toy_distance(steps / 10, steps / 100)) for steps in STEPS)
+    results = tuple(StepResult(steps=steps, metrics=toy_distance(steps / 10, steps / 100)) for steps in STEPS)
     return run_report(model, recipe, results=results, samples=700)
 
 
@@ -42,14 +40,14 @@ def test_ours_stand_beside_the_papers(suffix: str) -> None:
 
 def test_other_data_than_the_papers_are_named_beside_its_numbers() -> None:
     for published in (None, "circles-paper"):
-        found = [replace(report("circles", model), published_recipe=published) for model in ("mdlm", "vadd")]
+        found = [report("circles", model).changed(published_recipe=published) for model in ("mdlm", "vadd")]
         notes = [table.note for table in toy_tables(found, TOYS)]
         assert all(("not the paper's" in note) is (published is None) for note in notes)
 
 
 def test_every_toy_has_a_table_of_likelihoods_with_the_papers() -> None:
     found = [
-        replace(report("circles", model), likelihood=likelihood(model, 1.0, (1, 1.1))) for model in ("mdlm", "vadd")
+        report("circles", model).changed(likelihood=likelihood(model, 1.0, (1, 1.1))) for model in ("mdlm", "vadd")
     ]
     _, nats = toy_tables(found, TOYS)
     assert nats.columns == ["", "nats", "which is", "K", "masks", "points"]

@@ -19,7 +19,7 @@ import vadd
 from tests.helpers.tiny import train_in
 from vadd.data import toy_distribution
 from vadd.evaluation import jsd
-from vadd.evaluation.exact import ExactDistributions
+from vadd.evaluation.divergence import ExactDistributions
 from vadd.recipe import load_recipe
 from vadd.run.run import Run
 

@@ -8,7 +8,7 @@ from vadd.cli.console import out_console
 from vadd.files import write_json
 
 if TYPE_CHECKING:
-    from vadd.report.tables import Table
+    from vadd.report.table import Table
 
 
 def show_results(tables: "Sequence[Table]", numbers: list[dict[str, Any]], page: Path, json: Path | None) -> None:

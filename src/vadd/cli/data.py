@@ -13,7 +13,7 @@ from vadd.data.download import data_directory
 from vadd.data.mnist import MnistData, fetch_mnist, missing_mnist
 from vadd.data.text.text8 import fetch_text8
 from vadd.errors import UserError
-from vadd.evaluation.inception import fetch_inception, inception_file
+from vadd.evaluation.frechet import fetch_inception, inception_file
 from vadd.kinds.table.reading import read_table
 from vadd.kinds.table.schema import infer, inspect, to_yaml
 from vadd.progress import Progress

@@ -15,16 +15,16 @@ from vadd.cli.syntax_sampling import (
 )
 from vadd.core import Particles
 from vadd.errors import UserError
-from vadd.evaluation import BoundSettings
+from vadd.evaluation import BoundSettings, EvaluationOptions
 from vadd.evaluation import evaluate as measure
 from vadd.evaluation.evaluate import report_of
-from vadd.evaluation.inception import fetched_inception
-from vadd.evaluation.reading import read_examples
+from vadd.evaluation.frechet import fetched_inception
+from vadd.evaluation.zero_shot import read_examples
 from vadd.evaluation.zero_shot import zero_shot as score_corpora
 from vadd.files import write_json
 from vadd.parallel import Processes, leave
 from vadd.progress import Progress
-from vadd.report.run_results import Results
+from vadd.report.results import Results
 from vadd.run.run import Run
 
 
@@ -103,12 +103,14 @@ def _measure(
             steps,
             options.samples,
             bounds=bounds if options.zero_shot is None else None,
-            examples=None if options.data is None else read_examples(run, options.data, progress),
-            inception=fetched_inception() if fid and options.inception is None else options.inception,
-            language=options.open([run], progress) if steps else None,
-            nearest=options.nearest and bool(steps),
+            options=EvaluationOptions(
+                examples=None if options.data is None else read_examples(run, options.data, progress),
+                inception=fetched_inception() if fid and options.inception is None else options.inception,
+                language=options.open([run], progress) if steps else None,
+                nearest=options.nearest and bool(steps),
+            ),
             progress=progress,
         ).report
     if options.zero_shot is not None and bounds is not None:
-        report = replace(report, zero_shot=score_corpora(run, options.zero_shot, bounds, progress))
-    return Results(replace(report, step=run.step))
+        report = report.changed(zero_shot=score_corpora(run, options.zero_shot, bounds, progress))
+    return Results(report.changed(step=run.step))

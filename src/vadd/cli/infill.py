@@ -11,8 +11,8 @@ from vadd.errors import UserError
 from vadd.files import write_whole, writing
 from vadd.kinds.files import csv_lines
 from vadd.kinds.gaps import Gaps, Line
-from vadd.report.sample_pictures import draw_completions
-from vadd.report.trajectory_file import check_trajectory
+from vadd.report.samples import draw_completions
+from vadd.report.trajectory import check_trajectory
 from vadd.run.infilling import masked_starts
 from vadd.run.run import Run
 from vadd.run.tables import cell_probabilities

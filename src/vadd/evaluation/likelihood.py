@@ -8,13 +8,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from vadd.core import MaskedDiffusion, Model
+from vadd.core import GaussianLatent, LabelledLatent, MaskedDiffusion, Model, StandardNormal
 from vadd.core.bounds import k_sample_delbo
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latents import Particles, ProposalName
@@ -22,15 +23,16 @@ from vadd.core.randomness import BOUNDS, HEALTH, PILOT, step_generator
 from vadd.core.samplers import Grid
 from vadd.errors import UserError
 from vadd.evaluation.reports import (
+    LARGEST_EXPONENT,
     NOT_A_BOUND,
     OF_THE_PROPOSAL,
     PADS_NOT_SCORED,
     UNKNOWN_LEFT_OUT,
     LikelihoodReport,
     NegativeLogLikelihood,
+    RunReport,
 )
 from vadd.kinds.arrays import Array
-from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer
 from vadd.models import EnergyDiffusion
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
@@ -42,20 +44,51 @@ BATCH, TEXT_BATCH = 1000, 32
 HEALTH_EXAMPLES, HEALTH_TEXTS = 10_000, 1000
 PILOT_EXAMPLES = 16
 CANDIDATES: tuple[tuple[ProposalName, ...], ...] = (("recognition", "prior"), ("revealed",), ("prior",))
-LARGEST_EXPONENT = 700.0
+Estimate = Callable[..., Tensor]
+"""Log-likelihoods (n,) from ``model``, ``x0`` and ``generator``."""
+
+
+def basic_report(run: Run) -> RunReport:
+    """Which run a report is about, without results."""
+    denoiser, sampling = run.model.denoiser, run.sampling
+    names = [getattr(run.recipe.data, key, None) for key in ("name", "corpus", "path")]
+    return RunReport(
+        run=str(run.directory.path),
+        recipe=run.recipe.name,
+        model=run.recipe.model,
+        data=" ".join([run.recipe.data.kind, *(Path(name).name for name in names if name)]),
+        values=run.kind.vocab_size,
+        parameters=sum(p.numel() for p in denoiser.parameters()) if isinstance(denoiser, nn.Module) else None,
+        training_steps=run.recipe.training.steps,
+        latent_policy=sampling.latent_policy if has_latent(run) else None,
+        prior=prior_name(run),
+        prior_seconds=run.prior_seconds,
+        sampler=sampling.sampler,
+        labels=run.kind.labels,
+        draws=None if sampling.precision == "float64" else sampling.precision,
+        results=(),
+    )
+
+
+def prior_name(run: Run) -> str | None:
+    """What the reports call a learned prior."""
+    latent = run.model.latent
+    latent = latent.inner if isinstance(latent, LabelledLatent) else latent
+    if not isinstance(latent, GaussianLatent) or isinstance(latent.prior, StandardNormal):
+        return None
+    return "conditional" if latent.prior.conditional else "flow"
 
 
 def negative_log_likelihood(
     log_likelihood: Tensor,
     positions: int | Tensor,
     *,
-    valid: bool,
     log_truth: Tensor | None = None,
     characters: int | None = None,
-    convention: str | None = None,
+    **facts: object,
 ) -> NegativeLogLikelihood:
     """Summarise the log-likelihoods (n,) of n examples. ``positions`` is how many positions are scored: the same number
-    in every example, or one number for each (n,).
+    in every example, or one number for each (n,); ``facts`` are the other fields.
     """
     counts = torch.as_tensor(positions).expand(len(log_likelihood)).double()
     nats, stderr = mean_and_error(-log_likelihood)
@@ -67,19 +100,20 @@ def negative_log_likelihood(
     _, beyond = mean_and_error(-log_likelihood - per_position * counts)
     perplexity = math.exp(per_position) if per_position < LARGEST_EXPONENT else None
     excess, excess_stderr = (None, None) if log_truth is None else mean_and_error(log_truth - log_likelihood)
-    return NegativeLogLikelihood(
-        nats=nats,
-        stderr=stderr,
-        bpd=per_position / math.log(2),
-        perplexity=perplexity,
-        perplexity_stderr=None if perplexity is None or beyond is None else perplexity * beyond / each,
-        examples=len(log_likelihood),
-        scored=int(counts.sum()),
-        valid=valid,
-        bits_per_character=nats * len(log_likelihood) / math.log(2) / characters if characters else None,
-        excess=excess,
-        excess_stderr=excess_stderr,
-        convention=convention,
+    return NegativeLogLikelihood.model_validate(
+        {
+            "nats": nats,
+            "stderr": stderr,
+            "bpd": per_position / math.log(2),
+            "perplexity": perplexity,
+            "perplexity_stderr": None if perplexity is None or beyond is None else perplexity * beyond / each,
+            "examples": len(log_likelihood),
+            "scored": int(counts.sum()),
+            "bits_per_character": nats * len(log_likelihood) / math.log(2) / characters if characters else None,
+            "excess": excess,
+            "excess_stderr": excess_stderr,
+            **facts,
+        }
     )
 
 
@@ -96,7 +130,7 @@ class BoundSettings:
     delbo_draws: int = 0
     """Masks per example for the paper's DELBO; 0 leaves it out."""
     limit: int | None = None
-    """How many examples to judge by; all by default."""
+    """How many examples to score; all by default."""
     grid: Grid | None = None
     """The recipe's by default."""
     seed: int = 0
@@ -105,9 +139,9 @@ class BoundSettings:
     score_pads: bool = False
     """Score pads like any other value: then the bounds are valid for padded examples too."""
     given_label: bool = False
-    """Bound the likelihood of each held-out example given its label, for runs that have learnt from labels."""
+    """Bound the likelihood of each held-out example given its label, for runs trained with labels."""
     choose_proposals: bool = False
-    """Try several proposals on a few training examples first, and judge with the tightest, for each number of steps."""
+    """Try several proposals on a few training examples first, and use the tightest, for each number of steps."""
 
     def without_delbo(self) -> "BoundSettings":
         """The step bounds alone; the DELBO does not depend on how a run is sampled."""
@@ -119,9 +153,9 @@ class BoundSettings:
 
     def __post_init__(self) -> None:
         for count in self.delbo_particles:
-            replace(self.particles, count=count)  # which refuses numbers that do not exist
+            replace(self.particles, count=count)  # which refuses numbers below 1
         if self.limit is not None and self.limit < 1:
-            raise UserError(f"the number of examples to judge by must be at least 1, not {self.limit}")
+            raise UserError(f"the number of examples to score must be at least 1, not {self.limit}")
 
 
 def measure_bounds(
@@ -137,12 +171,13 @@ def measure_bounds(
         what = f"the bound at {steps:,} steps with {settings.particles.count:,} particles of {counted:,} examples"
         check_time(what, steps=steps, rows=counted * settings.particles.count)
     measurement = _Measurement(run, examples, settings, progress)
-    report = LikelihoodReport(tuple(map(measurement.step_bound, settings.steps)), text_unit(run))
+    report = LikelihoodReport(bounds=tuple(map(measurement.step_bound, settings.steps)), unit=run.kind.unit)
     if not settings.delbo_draws:
         return report
-    if has_latent(run):
-        return replace(report, delbos=tuple(map(measurement.delbo, settings.delbo_counts)))
-    return replace(report, elbo=measurement.elbo())
+    if not has_latent(run):
+        return report.changed(elbo=measurement.elbo())
+    delbos = tuple(map(measurement.delbo, settings.delbo_counts))
+    return report.changed(delbo=delbos[-1], delbo_by_particles=delbos)
 
 
 class _Measurement:
@@ -151,40 +186,44 @@ class _Measurement:
     def __init__(self, run: Run, examples: Tensor, settings: BoundSettings, progress: Progress) -> None:
         self.run, self.settings, self.progress = run, settings, progress
         self.x0 = check_examples(run, examples[: settings.limit])
-        self.batches = torch.split(self.x0, BATCH if run.tokenizer is None else TEXT_BATCH)
+        self.batches = torch.split(self.x0, TEXT_BATCH if run.kind.name == "text" else BATCH)
         sampling = run.options(grid=settings.grid)
-        self.sampler, self.grid, self.latent = sampling.sampler, sampling.grid, sampling.latent_policy
+        self.sampler, self.grid, self.latent_policy = sampling.sampler, sampling.grid, sampling.latent_policy
         self.model = run.model.scoring_pads() if settings.score_pads else run.model
-        self.labels = held_out_labels(run, self.x0) if settings.given_label else None
+        self.labels = torch.split(held_out_labels(run, self.x0), len(self.batches[0])) if settings.given_label else None
         self.convention = UNKNOWN_LEFT_OUT if self.model.unknowns else None
         self.convention = self.convention if self.model.pad is None else PADS_NOT_SCORED
         if isinstance(self.model, EnergyDiffusion):
             self.sampler, self.convention = self.model.samplers["proposal"], OF_THE_PROPOSAL
-        self.log_truth, self.characters = true_log_probability(run, self.x0), character_count(run, self.x0)
+        self.log_truth, self.characters = true_log_probability(run, self.x0), run.kind.characters(self.x0.numpy())
         # No optimiser takes memory here, as it does during a training: twice as many sequences at once.
         self.particles = replace(settings.particles, rows_per_call=2 * run.recipe.network.rows_at_once)
 
     def step_bound(self, steps: int) -> NegativeLogLikelihood:
-        how = {"steps": steps, "grid": self.grid, "sampler": self.sampler, "latent_policy": self.latent}
+        how = {"steps": steps, "grid": self.grid, "sampler": self.sampler, "latent_policy": self.latent_policy}
 
         def bound(model: Model, **given: Any) -> Tensor:
             return model.bound(**how, **given)
 
-        chosen = self.particles
-        if self.settings.choose_proposals and not self.model.latent.exact:
-            chosen = tightest(self.run, partial(bound, model=self.model), chosen)
-        found = self._over_batches(f"step bound, T = {steps}", partial(bound, particles=chosen), valid=True)
-        proposals = None if self.model.latent.exact else chosen.proposals
-        one_latent = self.latent == "fixed" and has_latent(self.run)
-        return replace(found, steps=steps, particles=chosen.count, proposals=proposals, one_latent=one_latent or None)
+        exact, particles = self.model.latent.exact, self.particles
+        if self.settings.choose_proposals and not exact:
+            particles = tightest(self.run, partial(bound, model=self.model), particles)
+        return self._over_batches(
+            f"step bound, T = {steps}",
+            partial(bound, particles=particles),
+            steps=steps,
+            particles=particles.count,
+            proposals=None if exact else particles.proposals,
+            one_latent=(self.latent_policy == "fixed" and has_latent(self.run)) or None,
+        )
 
     def delbo(self, particles: int) -> NegativeLogLikelihood:
         if not isinstance(self.model, MaskedDiffusion):
             raise UserError("the DELBO is a sum over numbers of masked positions; use the step bound for this model")
         drawn, draws = replace(self.particles, count=particles), self.settings.delbo_draws
         estimate = partial(k_sample_delbo, particles=drawn, draws=draws)
-        found = self._over_batches(f"DELBO, K = {particles} ({NOT_A_BOUND})", estimate, valid=False)
-        return replace(found, particles=particles, draws=draws, warning=NOT_A_BOUND)
+        what = f"DELBO, K = {particles} ({NOT_A_BOUND})"
+        return self._over_batches(what, estimate, valid=False, particles=particles, draws=draws, warning=NOT_A_BOUND)
 
     def elbo(self) -> NegativeLogLikelihood:
         draws = self.settings.delbo_draws
@@ -192,85 +231,71 @@ class _Measurement:
         def estimate(model: Model, **given: Any) -> Tensor:
             return model.elbo(draws=draws, **given)
 
-        return replace(self._over_batches("ELBO", estimate, valid=True), draws=draws)
+        return self._over_batches("ELBO", estimate, draws=draws)
 
-    def _estimated(self, estimate: Callable[..., Tensor], number: int, generator: torch.Generator) -> Tensor:
+    def _over_batches(
+        self, what: str, estimate: Estimate, *, valid: bool = True, **facts: object
+    ) -> NegativeLogLikelihood:
+        def draw(number: int) -> Tensor:
+            # One generator a batch: the number must not depend on which process draws it, nor on what came before.
+            generator = step_generator(self.settings.seed, BOUNDS, number)
+            estimated = self._estimated(estimate, number, generator)
+            self.progress(what, sum(map(len, self.batches[: number + 1])), len(self.x0))
+            return estimated
+
+        self.progress(what, 0, len(self.x0))
+        return negative_log_likelihood(
+            Processes().in_shares([len(batch) for batch in self.batches], draw),
+            self.model.scored(self.x0).sum(1),
+            log_truth=self.log_truth,
+            characters=self.characters,
+            valid=valid and self.convention not in (PADS_NOT_SCORED, OF_THE_PROPOSAL),
+            convention=self.convention,
+            given_label=self.settings.given_label or None,
+            **facts,
+        )
+
+    def _estimated(self, estimate: Estimate, number: int, generator: torch.Generator) -> Tensor:
         """Of one batch; given their labels, of those with the same label at a time."""
         x0 = self.batches[number].to(self.model.device)
         if self.labels is None:
-            found: Tensor = estimate(model=self.model, x0=x0, generator=generator)
-            return found
-        labels = torch.split(self.labels, len(self.batches[0]))[number]
+            return estimate(model=self.model, x0=x0, generator=generator)
+        labels = self.labels[number]
         total = torch.empty(len(x0), dtype=torch.float64)
         for label in sorted(set(labels.tolist())):
             rows = labels == label
             total[rows] = estimate(model=self.model.labelled(label), x0=x0[rows], generator=generator)
         return total
 
-    def _over_batches(self, what: str, estimate: Callable[..., Tensor], *, valid: bool) -> NegativeLogLikelihood:
-        def draw(number: int) -> Tensor:
-            # For each batch: which process does it must not matter, nor what was measured before.
-            generator = step_generator(self.settings.seed, BOUNDS, number)
-            found = self._estimated(estimate, number, generator)
-            self.progress(what, sum(map(len, self.batches[: number + 1])), len(self.x0))
-            return found
 
-        self.progress(what, 0, len(self.x0))
-        found = negative_log_likelihood(
-            Processes().in_shares([len(batch) for batch in self.batches], draw),
-            self.model.scored(self.x0).sum(1),
-            valid=valid and self.convention not in (PADS_NOT_SCORED, OF_THE_PROPOSAL),
-            log_truth=self.log_truth,
-            characters=self.characters,
-            convention=self.convention,
-        )
-        return replace(found, given_label=self.settings.given_label or None)
-
-
-def tightest(run: Run, bound: Callable[..., Tensor], particles: Particles) -> Particles:
+def tightest(run: Run, bound: Estimate, particles: Particles) -> Particles:
     """The same particles with the proposals that give the largest bound on a few training examples.
 
-    The examples that are judged have no part in the choice, so the bound stays valid in expectation. With many steps
-    few positions are revealed together, and what is known of z is little more than the prior; with one step the prior
-    alone is of no use.
+    The scored examples have no part in the choice, so the bound stays valid in expectation. With many steps few
+    positions are revealed together, and what is known of z is little more than the prior; with one step the prior alone
+    is of no use.
     """
     x0 = check_examples(run, run.data.train[:PILOT_EXAMPLES]).to(run.model.device)
 
-    def found(proposals: tuple[ProposalName, ...]) -> float:
+    def mean_bound(proposals: tuple[ProposalName, ...]) -> float:
         tried = replace(particles, proposals=proposals)
         return float(bound(x0=x0, particles=tried, generator=step_generator(0, PILOT)).mean())
 
-    return replace(particles, proposals=max(dict.fromkeys([particles.proposals, *CANDIDATES]), key=found))
+    return replace(particles, proposals=max(dict.fromkeys([particles.proposals, *CANDIDATES]), key=mean_bound))
 
 
 def held_out_labels(run: Run, x0: Tensor) -> Tensor:
-    """Of the held-out examples that are judged."""
+    """Of the held-out examples that are scored."""
     if run.kind.labels is None or run.data.test_labels is None:
-        raise UserError(f"{run.directory.path} has not learnt from labels: train it with data.labels=true")
+        raise UserError(f"{run.directory.path} was not trained with labels: train it with data.labels=true")
     if not torch.equal(run.data.test[: len(x0)].long(), x0):
         raise UserError("labels are known of held-out examples only, not of --data")
     return run.data.test_labels[: len(x0)]
 
 
-def text_unit(run: Run) -> str | None:
-    """What a position of text holds: a perplexity per character is another thing than one per word."""
-    if run.tokenizer is None:
-        return None
-    return {CharacterTokenizer.name: "character", ByteTokenizer.name: "byte"}.get(run.tokenizer.name, "token")
-
-
-def character_count(run: Run, x0: Tensor) -> int | None:
-    """How many characters these tokens stand for, where a token is not a character; BOS, EOS and pads have none."""
-    if run.tokenizer is None or text_unit(run) == "character":
-        return None
-    if run.kind.pad is not None:
-        return sum(map(len, run.texts(x0)))
-    return sum(len(text) for row in x0.numpy() for text in run.tokenizer.documents(row))
-
-
 def true_distribution(run: Run) -> Array | None:
     """The data's own distribution, or None where it is not known: for text, and where the data are gone."""
-    if run.tokenizer is not None:
+    if run.kind.name == "text":
         return None
     try:
         known = run.data.distribution
@@ -289,9 +314,9 @@ def true_log_probability(run: Run, x0: Tensor) -> Tensor | None:
     return torch.from_numpy(np.log(probability)) if probability.min() > 0 else None
 
 
-def judge_latent(run: Run, examples: Tensor) -> LatentHealth | None:
+def measure_latent(run: Run, examples: Tensor) -> LatentHealth | None:
     """The health of the latent on the first examples; None for a model without a latent."""
-    most = HEALTH_EXAMPLES if run.tokenizer is None else HEALTH_TEXTS
+    most = HEALTH_TEXTS if run.kind.name == "text" else HEALTH_EXAMPLES
     x0 = check_examples(run, examples[:most]).to(run.model.device)
     labels = run.data.test_labels if run.kind.labels is not None and examples is run.data.test else None
     labels = None if labels is None else labels[:most]
@@ -306,9 +331,7 @@ def has_latent(run: Run) -> bool:
 def check_examples(run: Run, examples: Tensor) -> Tensor:
     """The examples, if the run's model can read them."""
     positions = run.model.positions
-    if examples.ndim != 2 or len(examples) == 0:
+    if examples.ndim != 2 or len(examples) == 0 or examples.shape[1] != positions:
         raise UserError(f"examples have the shape (n, {positions}) with n at least 1, not {tuple(examples.shape)}")
-    if examples.shape[1] != positions:
-        raise UserError(f"the examples have {examples.shape[1]} positions, the run's model {positions}")
     run.model.check_values(examples, "the examples hold")
     return examples.long()

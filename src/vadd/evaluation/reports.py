@@ -1,61 +1,204 @@
-"""The report about a run, and the JSON that ``vadd eval --json`` makes of it.
+"""The numbers about a run, and the JSON that ``vadd eval --json`` makes of them.
 
-The keys of the JSON are an interface: others read them. A key is missing where nothing was measured; null is a number
-that was looked for and does not exist.
+The keys of the JSON are an interface. A key is left out where nothing was measured; null is a number that was looked
+for and does not exist.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from collections.abc import Collection
+from dataclasses import asdict
+from typing import Annotated, Any, ClassVar, Self, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from vadd.core.health import LatentHealth
-from vadd.evaluation.imputation import ImputationReport
-from vadd.evaluation.metrics import Metrics, TextMetrics, metrics_from_json, read_fields
-from vadd.evaluation.nearest import NearestReport
 
 Json = dict[str, Any]
-M = TypeVar("M", bound=Metrics)
 
+LARGEST_EXPONENT = 700.0
+"""exp of more is beyond a float."""
 NOT_A_BOUND = "not a likelihood bound"
 PADS_NOT_SCORED = "pads not scored"
 UNKNOWN_LEFT_OUT = "unknown cells left out"
-"""A bound all the same: of the known cells, for the sampler that leaves the others hidden."""
+"""A bound all the same: of the known cells, for the sampler that leaves the others masked."""
 OF_THE_PROPOSAL = "of the proposal, whose samples are re-weighed"
 
 
-@dataclass(frozen=True)
-class StepResult:
-    """What a judge found in samples that were drawn in ``steps`` steps."""
+class Report(BaseModel):
+    """Fields without a default are always written, the others where they differ from it."""
 
+    model_config = ConfigDict(frozen=True)
+    flat: ClassVar[tuple[str, str]] = ("", "")
+    """A field whose keys stand in the JSON among the report's own, and one of them that tells that it is there."""
+
+    def also_written(self) -> Collection[str]:
+        """Fields that are written even where they hold their default."""
+        return ()
+
+    def changed(self, **changes: Any) -> Self:
+        return self.model_copy(update=changes)
+
+    def to_json(self) -> Json:
+        return self.model_dump(mode="json")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nested(cls, given: Any) -> Any:
+        field, sign = cls.flat
+        if isinstance(given, dict) and field and field not in given and sign in given:
+            return {**given, field: given}
+        return given
+
+    @model_serializer(mode="wrap")
+    def _flattened(self, handler: SerializerFunctionWrapHandler) -> Json:
+        kept = self.also_written()
+        json: Json = {}
+        for name, value in handler(self).items():
+            field = type(self).model_fields[name]
+            if field.is_required() or name in kept or getattr(self, name) != field.default:
+                json |= value if name == self.flat[0] else {name: value}
+        return json
+
+
+class LabelMetrics(Report):
+    """Whether samples that were drawn for a label show it, by a classifier."""
+
+    classifier_accuracy: float | None = None
+    """How often the classifier finds the label of a held-out example."""
+    labels_obeyed: float | None = None
+    """The share of the samples in which it finds their label."""
+    obeyed_by_label: tuple[float, ...] | None = None
+
+
+class Distance(Report):
+    """How far samples are from the data. The floor is what data score against data."""
+
+    name: ClassVar[str]
+    """The field with the distance that figures show; its floor is in the field ``<name>_floor``."""
+
+    @property
+    def value(self) -> float:
+        return float(getattr(self, self.name))
+
+    @property
+    def floor(self) -> float:
+        return float(getattr(self, f"{self.name}_floor"))
+
+
+class DistributionDistance(Distance):
+    """The distance from a distribution that is known."""
+
+    name = "paper_js"
+    jsd: float
+    paper_js: float
+    jsd_floor: float
+    paper_js_floor: float
+    jsd_exact: float | None
+    """``jsd`` without sampling noise; None where there is no formula for it."""
+
+
+class FrechetDistance(Distance):
+    """The distance from the training images, in the features of a small classifier."""
+
+    name = "frechet"
+    frechet: float
+    frechet_floor: float
+    classifier_accuracy: float
+    labels_obeyed: float | None = None
+    """The share of samples drawn for a label in which the classifier finds it."""
+    frechet_by_label: tuple[float | None, ...] | None = None
+    """The distance of each label's samples from its training images; None for a label with a single image."""
+
+
+class InceptionDistance(Distance):
+    """FID: the distance from the training images, in the features of the Inception network."""
+
+    name = "fid"
+    fid: float
+    fid_floor: float
+    fid_reference: int
+    """How many training images the samples were compared with."""
+
+
+class PairDistance(Distance, LabelMetrics):
+    """The distance from held-out examples, averaged over pairs of positions."""
+
+    name = "pair_jsd"
+    pair_jsd: float
+    pair_jsd_floor: float
+
+
+class TableDistance(Distance):
+    """Rows compared with a half of the training rows; the floors are what the other half scores."""
+
+    name = "pair_tv"
+    column_tv: float
+    """Total variation, the mean over columns."""
+    column_tv_floor: float
+    pair_tv: float
+    """The same over pairs of columns."""
+    pair_tv_floor: float
+    trained_on_samples: float | None
+    """Accuracy on held-out rows of classifiers trained on samples; None where no column can be predicted."""
+    trained_on_rows: float | None
+    """The same of classifiers trained on as many training rows."""
+    row_distance: float
+    """Cells in which a row differs from the nearest training row, the mean."""
+    row_distance_floor: float
+    """The same of held-out rows."""
+
+
+class TextMetrics(LabelMetrics):
+    """How varied texts are and, if a judge model read them, how probable it finds them."""
+
+    gen_ppl: float | None = None
+    gen_ppl_stderr: float | None = None
+    judge_bits: float | None = None
+    """The judge model's bits per character."""
+    judged_tokens: int | None = None
+    """None without a judge model."""
+    empty_texts: int = 0
+    """Texts without a token to score."""
+    cut_texts: int = 0
+    """Texts longer than what the judge model reads."""
+    sample_entropy: float
+    distinct_1: float | None
+    distinct_2: float | None
+    distinct_3: float | None
+
+    def also_written(self) -> Collection[str]:
+        judged = ("gen_ppl", "gen_ppl_stderr", "judge_bits", "judged_tokens", "empty_texts", "cut_texts")
+        return () if self.judged_tokens is None else judged
+
+
+Metrics = DistributionDistance | FrechetDistance | InceptionDistance | PairDistance | TableDistance | TextMetrics
+M = TypeVar("M", bound=Distance | TextMetrics)
+
+
+class StepResult(Report):
+    """The metrics of samples that were drawn in ``steps`` steps."""
+
+    flat = ("metrics", "steps")
     steps: int
     metrics: Metrics
 
-    def to_json(self) -> Json:
-        return {"steps": self.steps, **self.metrics.to_json()}
 
-    @classmethod
-    def from_json(cls, json: Mapping[str, Any]) -> "StepResult":
-        return cls(json["steps"], metrics_from_json(json))
+class RealText(Report):
+    """The metrics of held-out texts, to compare the samples with."""
 
-
-@dataclass(frozen=True)
-class RealText:
-    """What the judge found in held-out texts, to compare the samples with."""
-
+    flat = ("metrics", "texts")
     texts: int
     metrics: TextMetrics
 
-    def to_json(self) -> Json:
-        return {"texts": self.texts, **self.metrics.to_json()}
 
-    @classmethod
-    def from_json(cls, json: Mapping[str, Any]) -> "RealText":
-        return cls(json["texts"], read_fields(TextMetrics, json))
-
-
-@dataclass(frozen=True)
-class JudgeReport:
-    """What a reader must know of a language model to compare its numbers."""
+class JudgeReport(Report):
+    """What a reader must know of a judge model to compare its numbers."""
 
     name: str
     convention: str
@@ -63,8 +206,41 @@ class JudgeReport:
     max_length: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class NegativeLogLikelihood:
+class FileOfTexts(Report):
+    """The metrics of the texts of a file, for ``vadd judge``."""
+
+    flat = ("metrics", "texts")
+    file: str
+    texts: int
+    judge: JudgeReport | None = None
+    metrics: TextMetrics
+
+
+class NearestSamples(Report):
+    steps: int
+    median: float
+
+
+class NearestReport(Report):
+    """Medians of the number of positions in which an example differs from the nearest training example."""
+
+    samples: tuple[NearestSamples, ...]
+    held_out: float
+    compared: int
+    """How many of each there were, at most."""
+
+
+class ImputationReport(Report):
+    """Shares of the masked cells that were filled with their true value."""
+
+    model: float
+    mode: float
+    nearest_neighbours: float
+    iterative: float
+    cells: int
+
+
+class NegativeLogLikelihood(Report):
     """A step bound, the ELBO or the paper's DELBO of some examples, in every unit that people use."""
 
     steps: int | None = None
@@ -80,20 +256,17 @@ class NegativeLogLikelihood:
     bpd: float
     """Bits per scored position: of all examples, over the scored positions of all examples."""
     perplexity: float | None
-    """exp(nats per scored position), likewise; None where that is beyond a float."""
+    """exp(nats per scored position); None where that is beyond a float."""
     perplexity_stderr: float | None = None
     examples: int
     scored: int | None = None
-    """How many positions count, in all examples together: all but the pads. Version 0.1.0 did not write it."""
+    """How many positions count, in all examples together: all but the pads."""
     valid: bool
     """Whether it bounds the negative log-likelihood of the examples from above."""
     bits_per_character: float | None = None
     """Bits per character of the text that the scored tokens stand for, where a token is not a character."""
     excess: float | None = None
-    """Nats above the true distribution's own score on the same examples, where that is known.
-
-    In expectation at least 0 if valid.
-    """
+    """Nats above the true distribution's score on the same examples, where that is known."""
     excess_stderr: float | None = None
     convention: str | None = None
     """What was not scored, if anything."""
@@ -104,42 +277,31 @@ class NegativeLogLikelihood:
     """Masks for each example, in the ELBO and the DELBO."""
     warning: str | None = None
 
+    def also_written(self) -> Collection[str]:
+        return "perplexity_stderr", "scored", "bits_per_character", "excess", "excess_stderr"
+
     @property
     def problem(self) -> str | None:
         """Why it does not bound the likelihood; None if it does."""
         return None if self.valid else self.warning or self.convention or NOT_A_BOUND
 
-    def to_json(self) -> Json:
-        """The numbers are always there, the circumstances only where they were stated."""
-        json = {key: value for key, value in asdict(self).items() if key not in CIRCUMSTANCES or value is not None}
-        return json if self.proposals is None else {**json, "proposals": list(self.proposals)}
 
-    @classmethod
-    def from_json(cls, json: Mapping[str, Any]) -> "NegativeLogLikelihood":
-        proposals = json.get("proposals")
-        return read_fields(cls, {**json, "proposals": None if proposals is None else tuple(proposals)})
-
-
-CIRCUMSTANCES = ("steps", "one_latent", "given_label", "convention", "particles", "proposals", "draws", "warning")
-
-
-@dataclass(frozen=True)
-class LikelihoodReport:
+class LikelihoodReport(Report):
     """Everything that was measured about the likelihood of the same examples."""
 
     bounds: tuple[NegativeLogLikelihood, ...]
     """Step bounds, by number of steps."""
     unit: str | None = None
     """What a position of text holds: character, byte or token."""
-    delbos: tuple[NegativeLogLikelihood, ...] = ()
-    """The paper's DELBO, by number of particles."""
+    delbo: NegativeLogLikelihood | None = None
+    """The paper's DELBO with most particles."""
+    delbo_by_particles: tuple[NegativeLogLikelihood, ...] = ()
     elbo: NegativeLogLikelihood | None = None
     """The ELBO of a model without a latent."""
 
     @property
-    def delbo(self) -> NegativeLogLikelihood | None:
-        """The DELBO with most particles."""
-        return self.delbos[-1] if self.delbos else None
+    def delbos(self) -> tuple[NegativeLogLikelihood, ...]:
+        return self.delbo_by_particles or (() if self.delbo is None else (self.delbo,))
 
     @property
     def integral(self) -> NegativeLogLikelihood | None:
@@ -154,51 +316,24 @@ class LikelihoodReport:
     @property
     def scores_pads(self) -> bool:
         numbers = [*self.bounds, *self.delbos, self.elbo]
-        return all(found.convention != PADS_NOT_SCORED for found in numbers if found is not None)
-
-    def to_json(self) -> Json:
-        json: Json = {"bounds": [bound.to_json() for bound in self.bounds]}
-        if self.unit is not None:
-            json["unit"] = self.unit
-        if self.delbo is not None:
-            json |= {"delbo": self.delbo.to_json(), "delbo_by_particles": [found.to_json() for found in self.delbos]}
-        if self.elbo is not None:
-            json["elbo"] = self.elbo.to_json()
-        return json
-
-    @classmethod
-    def from_json(cls, json: Mapping[str, Any]) -> "LikelihoodReport":
-        read = NegativeLogLikelihood.from_json
-        delbos = json.get("delbo_by_particles") or ([json["delbo"]] if "delbo" in json else [])
-        return cls(
-            tuple(map(read, json["bounds"])),
-            json.get("unit"),
-            tuple(map(read, delbos)),
-            read(json["elbo"]) if "elbo" in json else None,
-        )
+        return all(number.convention != PADS_NOT_SCORED for number in numbers if number is not None)
 
 
-@dataclass(frozen=True)
-class JudgedCorpus:
-    """A corpus that the run has not learnt from."""
+class ScoredCorpus(Report):
+    """A corpus that the run was not trained on."""
 
+    flat = ("likelihood", "bounds")
     corpus: str
     """The name of its file."""
     read_as: str
     sequences: int
-    """How many sequences it has, not only those that were judged."""
-    likelihood: LikelihoodReport
+    """How many sequences it has, not only those that were scored."""
     spelled_like: str | None = None
     """The corpus whose few letters its text was put into."""
-
-    def to_json(self) -> Json:
-        about: Json = {"corpus": self.corpus, "read_as": self.read_as, "sequences": self.sequences}
-        about |= {} if self.spelled_like is None else {"spelled_like": self.spelled_like}
-        return {**about, **self.likelihood.to_json()}
+    likelihood: LikelihoodReport
 
 
-@dataclass(frozen=True)
-class SkippedCorpus:
+class SkippedCorpus(Report):
     """A corpus that the run cannot read."""
 
     corpus: str
@@ -206,32 +341,27 @@ class SkippedCorpus:
     skipped: str
     """The reason."""
 
-    def to_json(self) -> Json:
-        return asdict(self)
+
+CorpusReport = ScoredCorpus | SkippedCorpus
 
 
-CorpusReport = JudgedCorpus | SkippedCorpus
+def _with_verdict(health: LatentHealth | None) -> Json | None:
+    return None if health is None else {**asdict(health), "verdict": health.verdict}
 
 
-def corpus_from_json(json: Mapping[str, Any]) -> CorpusReport:
-    if "skipped" in json:
-        return read_fields(SkippedCorpus, json)
-    likelihood, spelled = LikelihoodReport.from_json(json), json.get("spelled_like")
-    return JudgedCorpus(json["corpus"], json["read_as"], json["sequences"], likelihood, spelled)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunReport:
+class RunReport(Report):
     """All numbers about a run."""
 
-    run: str
+    flat = ("likelihood", "bounds")
+    run: str = ""
     """The directory of the run."""
     recipe: str
     """The recipe's name."""
     model: str
     data: str | None = None
-    """What it learnt from; None for reports of version 0.1.0."""
-    vocab_size: int | None = None
+    """What it was trained on."""
+    values: int | None = None
+    """How many values a position can have, V."""
     parameters: int | None = None
     """Of the denoiser, all that sampling uses."""
     training_steps: int | None = None
@@ -239,7 +369,7 @@ class RunReport:
     published_recipe: str | None = None
     """The paper's recipe for the same data, if it has one."""
     unlike_it: tuple[str, ...] = ()
-    """What was learnt otherwise than by that recipe."""
+    """Settings in which the training differs from that recipe."""
     how_computed: tuple[str, ...] = ()
     """Precision, accumulation and the like, where they are not the default."""
     latent_policy: str | None = None
@@ -247,13 +377,13 @@ class RunReport:
     prior: str | None = None
     """``flow`` or ``conditional`` where the prior was learned; None for N(0, I) and models without a latent."""
     prior_seconds: float | None = None
-    """What its fit took."""
+    """How long it was fitted."""
     sampler: str | None = None
     labels: tuple[str, ...] | None = None
-    """What the labels are called that it learnt from, in the order of the numbers by label."""
+    """The names of the labels that it was trained with, in the order of the numbers by label."""
     draws: str | None = None
     """The precision of the draws where it is not float64, which alone is exact."""
-    results: tuple[StepResult, ...] = ()
+    results: tuple[StepResult, ...]
     samples: int | None = None
     """How many were drawn for each number of steps."""
     nearest: NearestReport | None = None
@@ -262,14 +392,16 @@ class RunReport:
     entropy: float | None = None
     """The entropy of the data's own distribution in nats, where that is known."""
     likelihood: LikelihoodReport | None = None
-    latent_judged: bool = False
-    latent: LatentHealth | None = None
-    """None for a model without a latent, and until the latent was judged."""
+    latent: Annotated[LatentHealth | None, PlainSerializer(_with_verdict)] = None
+    """None for a model without a latent, and until it was measured."""
     zero_shot: tuple[CorpusReport, ...] | None = None
     imputation: ImputationReport | None = None
-    """Of a table: how often hidden cells are filled with what was there."""
+    """Of a table: how often masked cells are filled with their true value."""
     step: int | None = None
     """The training step that the weights are from."""
+
+    def also_written(self) -> Collection[str]:
+        return {"run", "training_seconds", *({"latent"} & self.model_fields_set)}
 
     @property
     def one_latent(self) -> bool:
@@ -279,81 +411,3 @@ class RunReport:
     def by_steps(self, kind: type[M]) -> dict[int, M]:
         """The metrics of this kind by number of steps."""
         return {result.steps: result.metrics for result in self.results if isinstance(result.metrics, kind)}
-
-    def to_json(self) -> Json:
-        entries: Json = {
-            "run": self.run,
-            "recipe": self.recipe,
-            "model": self.model,
-            "data": self.data,
-            "values": self.vocab_size,
-            "parameters": self.parameters,
-            "training_steps": self.training_steps,
-            "training_seconds": self.training_seconds,
-            "published_recipe": self.published_recipe,
-            "unlike_it": list(self.unlike_it) or None,
-            "how_computed": list(self.how_computed) or None,
-            "latent_policy": self.latent_policy,
-            "prior": self.prior,
-            "prior_seconds": self.prior_seconds,
-            "sampler": self.sampler,
-            "labels": None if self.labels is None else list(self.labels),
-            "draws": self.draws,
-            "results": [result.to_json() for result in self.results],
-            "samples": self.samples,
-            "nearest": None if self.nearest is None else self.nearest.to_json(),
-            "judge": None if self.judge is None else asdict(self.judge),
-            "real_text": None if self.real_text is None else self.real_text.to_json(),
-            "entropy": self.entropy,
-            **({} if self.likelihood is None else self.likelihood.to_json()),
-            "latent": None if self.latent is None else _health_to_json(self.latent),
-            "zero_shot": None if self.zero_shot is None else [corpus.to_json() for corpus in self.zero_shot],
-            "imputation": None if self.imputation is None else self.imputation.to_json(),
-            "step": self.step,
-        }
-        may_be_null = {"training_seconds", *(["latent"] if self.latent_judged else [])}
-        return {key: value for key, value in entries.items() if value is not None or key in may_be_null}
-
-    @classmethod
-    def from_json(cls, json: Mapping[str, Any]) -> "RunReport":
-        """Reports of version 0.1.0 do not have all keys."""
-        judge, real_text, latent, corpora = (json.get(key) for key in ("judge", "real_text", "latent", "zero_shot"))
-        return cls(
-            run=json.get("run", ""),
-            recipe=json["recipe"],
-            model=json["model"],
-            data=json.get("data"),
-            vocab_size=json.get("values"),
-            parameters=json.get("parameters"),
-            training_steps=json.get("training_steps"),
-            training_seconds=json.get("training_seconds"),
-            published_recipe=json.get("published_recipe"),
-            unlike_it=tuple(json.get("unlike_it", ())),
-            how_computed=tuple(json.get("how_computed", ())),
-            latent_policy=json.get("latent_policy"),
-            prior=json.get("prior"),
-            prior_seconds=json.get("prior_seconds"),
-            sampler=json.get("sampler"),
-            labels=tuple(json["labels"]) if "labels" in json else None,
-            draws=json.get("draws"),
-            results=tuple(map(StepResult.from_json, json["results"])),
-            samples=json.get("samples"),
-            nearest=NearestReport.from_json(json["nearest"]) if "nearest" in json else None,
-            judge=None if judge is None else read_fields(JudgeReport, judge),
-            real_text=None if real_text is None else RealText.from_json(real_text),
-            entropy=json.get("entropy"),
-            likelihood=LikelihoodReport.from_json(json) if "bounds" in json else None,
-            latent_judged="latent" in json,
-            latent=None if latent is None else _health_from_json(latent),
-            zero_shot=None if corpora is None else tuple(map(corpus_from_json, corpora)),
-            imputation=ImputationReport.from_json(json["imputation"]) if "imputation" in json else None,
-            step=json.get("step"),
-        )
-
-
-def _health_to_json(health: LatentHealth) -> Json:
-    return {**asdict(health), "kl_per_dimension": list(health.kl_per_dimension), "verdict": health.verdict}
-
-
-def _health_from_json(json: Mapping[str, Any]) -> LatentHealth:
-    return read_fields(LatentHealth, {**json, "kl_per_dimension": tuple(json["kl_per_dimension"])})

@@ -1,22 +1,30 @@
-"""Figures: arrays in, matplotlib figures out. Nothing here knows about models."""
+"""Figures of distributions, of training, and of numbers by number of steps or by cost: arrays and reports in,
+matplotlib figures out.
+"""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FormatStrFormatter, FuncFormatter, LogLocator, NullFormatter, StrMethodFormatter
 
-from vadd.evaluation.metrics import Distance
-from vadd.evaluation.reports import LikelihoodReport, RunReport
+from vadd.evaluation.reports import Distance, LikelihoodReport, NegativeLogLikelihood, RunReport, TextMetrics
 
 MODEL_COLOURS = {"mdlm": "#c1543a", "vadd": "#2a6f97"}
+DATA_COLOUR = "#bbbbbb"
 TRUTH_LABEL = "data"
 MOST_INSIDE = 5
-"""Runs whose names find room between the lines of a panel."""
-
-Panel = tuple[str, np.ndarray[Any, np.dtype[Any]]]
+"""Runs whose names have space between the lines of a panel."""
+MOST_COLUMNS, MOST_LABELS = 12, 12
+"""Of a table that are shown, and of the values of a column that are named."""
+MARKERS = "osD^v<>PX*hdp"
+Array = np.ndarray[Any, np.dtype[Any]]
+Panel = tuple[str, Array]
 """A title and a two-dimensional histogram (V, V)."""
 
 
@@ -35,17 +43,20 @@ def histogram_panels(rows: Mapping[str, Sequence[Panel]]) -> Figure:
     figure = Figure(figsize=(2.3 * widest, 2.45 * len(rows)), layout="constrained")
     axes = figure.subplots(len(rows), widest, squeeze=False)
     for row, (name, panels) in zip(axes, rows.items(), strict=True):
-        top = float(panels[0][1].max())
-        for axis in row:
+        for axis in row[len(panels) :]:
             axis.set_axis_off()
         for axis, (title, density) in zip(row, panels, strict=False):
-            axis.set_axis_on()
-            axis.imshow(density.T, origin="lower", cmap="magma", vmin=0, vmax=top, interpolation="nearest")
-            axis.set_xticks([])
-            axis.set_yticks([])
+            draw_density(axis, density, float(panels[0][1].max()))
             axis.set_title(title, fontsize=10)
         row[0].set_ylabel(name, fontsize=10)
     return figure
+
+
+def draw_density(axis: Axes, density: Array, top: float | None = None) -> None:
+    """A histogram (V, V): the first coordinate across, the second upwards."""
+    axis.imshow(density.T, origin="lower", cmap="magma", vmin=0, vmax=top, interpolation="nearest")
+    axis.set_xticks([])
+    axis.set_yticks([])
 
 
 def training_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
@@ -75,20 +86,24 @@ def training_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
 
 def _panels_by_data(
     reports: Sequence[RunReport], names: Sequence[str]
-) -> tuple[Figure, list[tuple[Axes, list[tuple[str, RunReport]]]]]:
-    """An axis for each data set, with the reports that belong to it under their names."""
+) -> tuple[Figure, list[tuple[Axes, list[tuple[str, str, RunReport]]]]]:
+    """An axis for each data set, with names, colours and reports of the runs that belong to it: one colour for each
+    model or, where a panel holds several runs of a model, for each run.
+    """
     by_data: dict[str, list[tuple[str, RunReport]]] = {}
     for name, report in zip(names, reports, strict=True):
         by_data.setdefault(report.data or report.recipe, []).append((name, report))
-    beside = 4.2 if max(map(len, by_data.values())) > MOST_INSIDE else 0.0
-    figure = Figure(figsize=(1.2 + (4.2 + beside) * len(by_data), 3.7), layout="constrained")
+    legend = 4.2 if max(map(len, by_data.values())) > MOST_INSIDE else 0.0
+    figure = Figure(figsize=(1.2 + (4.2 + legend) * len(by_data), 3.7), layout="constrained")
     axes = figure.subplots(1, len(by_data), squeeze=False)[0]
-    return figure, list(zip(axes, by_data.values(), strict=True))
-
-
-def _colour(report: RunReport, runs_in_panel: int, number: int) -> str:
-    """One colour for each model; where a panel holds several runs of a model, one for each run."""
-    return MODEL_COLOURS.get(report.model, f"C{number}") if runs_in_panel <= 2 else f"C{number}"
+    coloured = [
+        [
+            (name, MODEL_COLOURS.get(report.model, f"C{n}") if len(members) <= 2 else f"C{n}", report)
+            for n, (name, report) in enumerate(members)
+        ]
+        for members in by_data.values()
+    ]
+    return figure, list(zip(axes, coloured, strict=True))
 
 
 def label_step_axis(axis: Axes, steps: Iterable[int], y_label: str) -> None:
@@ -99,9 +114,8 @@ def label_step_axis(axis: Axes, steps: Iterable[int], y_label: str) -> None:
     axis.set_xlabel("sampling steps T")
     axis.set_ylabel(y_label)
     axis.grid(alpha=0.25)
-    where: dict[str, Any] = (
-        {"loc": "upper left", "bbox_to_anchor": (1, 1)} if len(axis.get_lines()) > MOST_INSIDE + 1 else {}
-    )
+    outside = len(axis.get_lines()) > MOST_INSIDE + 1
+    where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if outside else {}
     # White behind the words: lines across the whole panel pass below them.
     axis.legend(framealpha=0.85, edgecolor="none", fontsize=8, **where)
 
@@ -110,16 +124,14 @@ def divergence_by_steps(reports: Sequence[RunReport], names: Sequence[str], kind
     """A kind of distance against the number of sampling steps, a line per run, the sampling floor dashed below."""
     figure, panels = _panels_by_data(reports, names)
     for axis, members in panels:
-        steps_shown: set[int] = set()
-        for number, (name, report) in enumerate(members):
-            found = report.by_steps(kind)
-            values = [distance.value for distance in found.values()]
-            axis.plot(list(found), values, marker="o", color=_colour(report, len(members), number), label=name)
-            steps_shown |= set(found)
-        floor = next(iter(members[0][1].by_steps(kind).values())).floor
+        by_steps = [report.by_steps(kind) for _, _, report in members]
+        for (name, colour, _), distances in zip(members, by_steps, strict=True):
+            values = [distance.value for distance in distances.values()]
+            axis.plot(list(distances), values, marker="o", color=colour, label=name)
+        floor = next(iter(by_steps[0].values())).floor
         axis.axhline(floor, linestyle="--", linewidth=1, color="grey", label="floor: data against data")
         axis.set_yscale("log")
-        label_step_axis(axis, steps_shown, kind.name)
+        label_step_axis(axis, (steps for distances in by_steps for steps in distances), kind.name)
     return figure
 
 
@@ -130,13 +142,14 @@ def bound_by_steps(reports: Sequence[RunReport], names: Sequence[str]) -> Figure
     """
     figure, panels = _panels_by_data(reports, names)
     for axis, members in panels:
-        shown = [(name, report, report.likelihood) for name, report in members if report.likelihood is not None]
-        for number, (name, report, likelihood) in enumerate(shown):
-            _draw_bounds(axis, likelihood, name, _colour(report, len(members), number))
-        entropy = members[0][1].entropy
+        bounds: list[NegativeLogLikelihood] = []
+        for name, colour, report in members:
+            if report.likelihood is not None:
+                _draw_bounds(axis, report.likelihood, name, colour)
+                bounds += report.likelihood.bounds
+        entropy = members[0][2].entropy
         if entropy is not None:
             axis.axhline(entropy, linestyle="--", linewidth=1, color="grey", label="entropy of the data")
-        bounds = [bound for _, _, likelihood in shown for bound in likelihood.bounds]
         what = "negative log-likelihood" + (" bound" if all(bound.valid for bound in bounds) else ", not a bound")
         label_step_axis(axis, (bound.steps for bound in bounds if bound.steps is not None), f"{what}, nats")
     return figure
@@ -151,3 +164,159 @@ def _draw_bounds(axis: Axes, likelihood: LikelihoodReport, name: str, colour: st
     if likelihood.delbo is not None:
         delbo = f"{name}, DELBO (not a bound)"
         axis.axhline(likelihood.delbo.nats, linestyle=":", color=colour, label=delbo)
+
+
+PERPLEXITY = "generative perplexity"
+JUDGED_PANELS = {PERPLEXITY: "gen_ppl", "the judge's bits per character": "judge_bits"}
+ENTROPY_PANEL = {"entropy of a sample's tokens, nats": "sample_entropy"}
+
+
+def text_by_steps(reports: Sequence[RunReport], names: Sequence[str]) -> Figure:
+    """Generative perplexity (both axes logarithmic, two standard errors shaded), per token and in bits per character,
+    and the entropy, a line per run, real text dashed. Without a judge model distinct-2 replaces the perplexity.
+    """
+    measured = [report.by_steps(TextMetrics) for report in reports]
+    judged = any(metrics.gen_ppl is not None for by_steps in measured for metrics in by_steps.values())
+    panels = JUDGED_PANELS | ENTROPY_PANEL if judged else ENTROPY_PANEL | {"distinct-2": "distinct_2"}
+    figure = Figure(figsize=(4.6 * len(panels), 3.9), layout="constrained")
+    for axis, (title, field) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
+        for place, (name, by_steps) in enumerate(zip(names, measured, strict=True)):
+            style = _text_style(reports, place)
+            points = {steps: getattr(metrics, field) for steps, metrics in by_steps.items()}
+            points = {steps: value for steps, value in points.items() if value is not None}
+            axis.plot(list(points), list(points.values()), marker="o", label=name, **style)
+            if title == PERPLEXITY:
+                errors = [by_steps[steps].gen_ppl_stderr or 0.0 for steps in points]
+                values = np.array(list(points.values()))
+                spread = np.exp(2 * np.array(errors) / values)
+                lines = {"color": style["color"], "alpha": 0.12, "linewidth": 0}
+                axis.fill_between(list(points), values / spread, values * spread, **lines)
+        if title == PERPLEXITY:
+            axis.set_yscale("log")
+        real_texts = [report.real_text.metrics for report in reports if report.real_text is not None]
+        for real in {getattr(metrics, field) for metrics in real_texts} - {None}:
+            axis.axhline(real, linestyle="--", linewidth=1, color="grey", label="real text")
+        label_step_axis(axis, (steps for by_steps in measured for steps in by_steps), title)
+        if title == PERPLEXITY:  # within one power of ten there would be no number on the axis
+            axis.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+            axis.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    return figure
+
+
+def _text_style(reports: Sequence[RunReport], number: int) -> dict[str, Any]:
+    """A colour for each model, and dash-dotted where one latent is kept; a colour for each run where that is not
+    enough to tell them apart.
+    """
+    kinds = [(report.model, report.one_latent) for report in reports]
+    if len(set(kinds)) < len(kinds):
+        return {"color": f"C{number}"}
+    model, one_latent = kinds[number]
+    return {"color": MODEL_COLOURS.get(model, f"C{number}"), "linestyle": "-." if one_latent else "-"}
+
+
+def marginals(labels: Mapping[str, Sequence[str]], data: Array, samples: Mapping[str, Array]) -> Figure:
+    """Frequencies of every column's values: the data as bars, the samples of each run as points. ``labels`` names the
+    values of each column; rows are codes (n, N).
+    """
+
+    def shares(rows: Array, column: int, size: int) -> Array:
+        known = rows[rows[:, column] < size, column]
+        return np.asarray(np.bincount(known, minlength=size) / max(1, len(known)))
+
+    shown = list(labels.items())[:MOST_COLUMNS]
+    across = min(3, len(shown))
+    down = -(-len(shown) // across)
+    figure = Figure(figsize=(4.2 * across, 2.6 * down), layout="constrained")
+    axes = figure.subplots(down, across, squeeze=False).flatten()
+    for axis in axes[len(shown) :]:
+        axis.set_axis_off()
+    for column, (axis, (name, values)) in enumerate(zip(axes, shown, strict=False)):
+        places = np.arange(len(values))
+        axis.bar(places, shares(data, column, len(values)), color=DATA_COLOUR, label="data")
+        for number, (run, rows) in enumerate(samples.items()):
+            shift = 0.25 * (number - (len(samples) - 1) / 2) / max(1, len(samples) - 1)
+            heights = shares(rows, column, len(values))
+            axis.plot(places + shift, heights, "o", ms=3.5, color=f"C{number}", label=run)
+        every = -(-len(values) // MOST_LABELS)
+        axis.set_xticks(places[::every], [_short(values[place]) for place in places[::every]])
+        axis.tick_params(axis="x", labelsize=6, rotation=45)
+        axis.tick_params(axis="y", labelsize=7)
+        axis.set_title(name, fontsize=9)
+    axes[0].legend(frameon=False, fontsize=7)
+    return figure
+
+
+def pair_matrices(names: Sequence[str], matrices: Mapping[str, Array]) -> Figure:
+    """Total variation of each pair of columns (N, N), one matrix for each name, on one scale."""
+    most = max(float(matrix.max()) for matrix in matrices.values()) or 1.0
+    side = min(5.0, 1.6 + 0.28 * len(names))
+    figure = Figure(figsize=(side * len(matrices) + 0.8, side + 0.4), layout="constrained")
+    axes = figure.subplots(1, len(matrices), squeeze=False)[0]
+    for number, (axis, (title, matrix)) in enumerate(zip(axes, matrices.items(), strict=True)):
+        image = axis.imshow(matrix, cmap="magma_r", vmin=0, vmax=most)
+        axis.set_title(title, fontsize=9)
+        axis.set_xticks(range(len(names)), [_short(name) for name in names], rotation=90, fontsize=7)
+        axis.set_yticks(range(len(names)), [_short(name) for name in names] if number == 0 else [], fontsize=7)
+    figure.colorbar(image, ax=list(axes), shrink=0.8, label="total variation")
+    return figure
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 14 else f"{text[:12]}.."
+
+
+@dataclass(frozen=True)
+class CostPoint:
+    name: str
+    evaluations: float
+    """Calls of the network, for a chunk of samples."""
+    sequences: float
+    """Shown to networks for each sample."""
+    quality: float
+
+
+def quality_by_cost(points: Sequence[CostPoint], label: str, references: Sequence[float] = ()) -> Figure:
+    """Against evaluations and against sequences; a model with one number of steps is a point, the others are lines
+    from few steps to many. ``references`` is what held-out data score.
+    """
+    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    names = list(dict.fromkeys(point.name for point in points))
+    colours = colormaps["tab10"].colors  # type: ignore[attr-defined]
+    costs: dict[Axes, tuple[str, Callable[[CostPoint], float]]] = {
+        left: ("network evaluations", lambda point: point.evaluations),
+        right: ("sequences shown to networks, for each sample", lambda point: point.sequences),
+    }
+    for axis, (title, cost) in costs.items():
+        for number, name in enumerate(names):
+            of_name = sorted((point for point in points if point.name == name), key=lambda point: point.sequences)
+            axis.plot(
+                [cost(point) for point in of_name],
+                [point.quality for point in of_name],
+                marker=MARKERS[number % len(MARKERS)],
+                markersize=5,
+                linestyle="--" if number >= len(colours) else "-",
+                color=colours[number % len(colours)],
+                label=name,
+            )
+        for number, reference in enumerate(references):
+            named = "held-out data" if number == 0 else None
+            axis.axhline(reference, color="0.4", linestyle=":", linewidth=1, zorder=0, label=named)
+        axis.set_xlabel(title)
+        axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.grid(alpha=0.25, which="both")
+    left.set_ylabel(label)
+    left.set_yscale("log")
+    left.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+    left.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: _between_decades(value)))
+    figure.legend(*left.get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right center")
+    return figure
+
+
+def _between_decades(value: float) -> str:
+    """A label for 2, 3, 4 and 6 times a power of ten."""
+    shown = f"{value:g}"
+    return shown if shown.replace(".", "").strip("0") in ("2", "3", "4", "6") else ""

@@ -33,13 +33,8 @@ def tokens_to_images(tokens: Array, shape: Sequence[int], vocab_size: int, *, ma
     pixel whose channels are masked separately the masked channels are.
     """
     tokens = np.asarray(tokens)
-    if len(shape) not in (2, 3) or (*shape, 1)[2] not in (1, 3):
-        raise UserError(f"pictures are for shapes (H, W), (H, W, 1) or (H, W, 3), not {tuple(shape)}")
-    if tokens.ndim != 2 or tokens.shape[1] != math.prod(shape):
-        raise UserError(f"images of shape {tuple(shape)} are tokens (n, {math.prod(shape)}), not {tokens.shape}")
     if tokens.size:
-        shown = vocab_size + 1 if masks else vocab_size
-        check_range(int(tokens.min()), int(tokens.max()), shown, "the images hold the value")
+        check_range(int(tokens.min()), int(tokens.max()), vocab_size + masks, "the images hold the value")
     levels = tokens.reshape(len(tokens), *(*shape, 1)[:3])
     images = np.rint(np.minimum(levels, vocab_size - 1) * (255 / (vocab_size - 1))).astype(np.uint8)
     return np.where(levels == vocab_size, np.array(MASK_COLOUR, np.uint8), images) if masks else images
@@ -49,9 +44,6 @@ def image_grid(images: Array, columns: int, *, separator: int = 1) -> Array:
     """Images (n, H, W, C) row by row in one (H', W', C), with grey lines of ``separator`` pixels between and around
     them.
     """
-    check_images(images, 4)
-    if columns < 1:
-        raise UserError(f"a grid needs at least 1 column, not {columns}")
     count, height, width, channels = images.shape
     rows = math.ceil(count / columns)
     tall, wide = height + separator, width + separator
@@ -70,26 +62,20 @@ def grid_with_names(images: Array, names: Sequence[str], *, scale: int = 1) -> A
     picture = as_pillow(enlarged(image_grid(images, columns), scale))
     from PIL import Image, ImageDraw
 
-    spelled = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..." for name in names]
+    short = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..." for name in names]
+    lines = [" ".join(name.split()) for name in short]
     writing = ImageDraw.Draw(picture)
-    left = NAME_MARGIN + max(round(writing.textlength(_plain(name), font_size=NAME_SIZE)) for name in spelled)
-    whole = Image.new(
-        picture.mode, (left + picture.width, picture.height), SEPARATOR if picture.mode == "L" else (SEPARATOR,) * 3
-    )
+    left = NAME_MARGIN + max(round(writing.textlength(line, font_size=NAME_SIZE)) for line in lines)
+    grey = picture.mode == "L"
+    background = SEPARATOR if grey else (SEPARATOR,) * 3
+    whole = Image.new(picture.mode, (left + picture.width, picture.height), background)
     whole.paste(picture, (left, 0))
     writing, height = ImageDraw.Draw(whole), picture.height / len(names)
-    for row, name in enumerate(spelled):
+    for row, line in enumerate(lines):
         place = (left - NAME_MARGIN / 2, (row + 0.5) * height)
-        writing.text(
-            place, _plain(name), fill=0 if picture.mode == "L" else (0, 0, 0), anchor="rm", font_size=NAME_SIZE
-        )
+        writing.text(place, line, fill=0 if grey else (0, 0, 0), anchor="rm", font_size=NAME_SIZE)
     pixels = np.asarray(whole)
     return pixels[..., None] if pixels.ndim == 2 else pixels
-
-
-def _plain(name: str) -> str:
-    """On one line."""
-    return " ".join(name.split())
 
 
 def square_grid(images: Array) -> Array:
@@ -99,7 +85,6 @@ def square_grid(images: Array) -> Array:
 
 def save_image(image: Array, path: Path, *, scale: int = 1) -> Path:
     """One image (H, W, C) as a file, every pixel a square of ``scale``; the suffix says which format, PNG is safe."""
-    check_images(image, 3)
     picture = as_pillow(enlarged(image, scale))
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -111,9 +96,7 @@ def save_image(image: Array, path: Path, *, scale: int = 1) -> Path:
 
 def grids_by_steps(rows: Mapping[str, Sequence[tuple[str, Array]]]) -> Figure:
     """A row for each model, a panel for each number of steps: ``{"VADD": [("T = 5", images), ...], ...}``."""
-    widest = max((len(panels) for panels in rows.values()), default=0)
-    if widest == 0:
-        raise UserError("there are no images to draw")
+    widest = max(len(panels) for panels in rows.values())
     figure = Figure(figsize=(2.6 * widest, 2.75 * len(rows)), layout="constrained")
     axes = figure.subplots(len(rows), widest, squeeze=False)
     for row, (name, panels) in zip(axes, rows.items(), strict=True):
@@ -219,9 +202,3 @@ def as_trajectory(trajectory: Array) -> Array:
     if states.ndim != 3 or len(states) < 2:
         raise UserError(f"a trajectory has the shape (steps + 1, N) or (steps + 1, n, N), not {states.shape}")
     return states
-
-
-def check_images(images: Array, axes: int) -> None:
-    if images.ndim != axes or images.shape[-1] not in (1, 3) or images.dtype != np.uint8 or images.size == 0:
-        names, found = ", ".join(("...", "n", "H", "W", "C")[-axes:]), f"{images.dtype} {images.shape}"
-        raise UserError(f"images are uint8 ({names}) with 1 or 3 channels, not {found}")

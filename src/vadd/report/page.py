@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment
 
-from vadd.report.tables import Table
+from vadd.report.table import Table
 from vadd.version import __version__
 
 

@@ -1,32 +1,31 @@
-"""A picture of samples, whatever they are: points, images, rows of values, texts. Arrays in, figures out."""
+"""A picture of samples of any kind: points, images, rows of values, texts."""
 
 import base64
 import html
 import io
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from vadd.report.images import draw, square_grid, tokens_to_images
+from vadd.kinds.arrays import Array
+from vadd.kinds.kind import Kind
+from vadd.report.figures import draw_density, histogram_panels, save_figure
+from vadd.report.images import draw, grid_with_names, image_grid, save_image, square_grid, tokens_to_images
 from vadd.words import plural
 
 if TYPE_CHECKING:
     from vadd.run.run import Run
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
-MOST_ROWS = 40
 TEXT_COLUMNS = 60
-SHOWN, SHOWN_ROWS = {"points": 5000, "image": 36, "text": 5}, 30
-"""Samples in the picture of a run, by the kind of its examples."""
 
 
 class ShownFigure(Figure):
-    """Shows itself in a notebook, whatever matplotlib was told there."""
+    """Shows itself in a notebook, whatever matplotlib's settings are there."""
 
     def _repr_png_(self) -> bytes:
         return as_png(self)
@@ -38,40 +37,65 @@ def as_png(figure: Figure) -> bytes:
     return stream.getvalue()
 
 
-def as_html_image(figure: Figure, alternative: str) -> str:
-    encoded = base64.b64encode(as_png(figure)).decode()
-    return f'<img alt="{alternative}" src="data:image/png;base64,{encoded}">'
+def draw_points(axis: Axes, kind: Kind, tokens: Array) -> None:
+    cells = np.arange(kind.vocab_size + 1) - 0.5
+    density, _, _ = np.histogram2d(tokens[:, 0], tokens[:, 1], bins=[cells, cells])
+    draw_density(axis, density)
 
 
-def draw_samples(
-    axis: Axes, tokens: Array, shape: Sequence[int], vocab_size: int, texts: Sequence[str] | None = None
-) -> None:
-    """Samples (n, N): two positions as points, images as a grid, ``texts`` as text, anything else a row each."""
-    axis.set_xticks([])
-    axis.set_yticks([])
-    if texts is not None:
-        lines = [line for text in texts for line in _wrapped(text)]
-        axis.set_axis_off()
-        axis.text(0, 1, "\n".join(lines), family="monospace", fontsize=8, va="top", transform=axis.transAxes)
-    elif len(shape) == 3 and shape[2] in (1, 3):
-        draw(axis, square_grid(tokens_to_images(tokens, shape, vocab_size)))
-    elif np.shape(tokens)[1] == 2:
-        cells = np.arange(vocab_size + 1) - 0.5
-        density, _, _ = np.histogram2d(tokens[:, 0], tokens[:, 1], bins=[cells, cells])
-        axis.imshow(density.T, origin="lower", cmap="magma", interpolation="nearest")
-    else:
-        rows = np.asarray(tokens)[:MOST_ROWS]
-        axis.imshow(rows, cmap="viridis", vmin=0, vmax=vocab_size - 1, interpolation="nearest", aspect="auto")
-        axis.set_xlabel("position", fontsize=9)
-        axis.set_ylabel("one sample a row", fontsize=9)
+def draw_images(axis: Axes, kind: Kind, tokens: Array) -> None:
+    draw(axis, square_grid(tokens_to_images(tokens, kind.shape, kind.vocab_size)))
+
+
+def draw_rows(axis: Axes, kind: Kind, tokens: Array) -> None:
+    axis.imshow(tokens, cmap="viridis", vmin=0, vmax=kind.vocab_size - 1, interpolation="nearest", aspect="auto")
+    axis.set_xlabel("position", fontsize=9)
+    axis.set_ylabel("one sample a row", fontsize=9)
+
+
+def draw_texts(axis: Axes, kind: Kind, tokens: Array) -> None:
+    lines = [line for text in kind.texts(tokens) for line in _wrapped(text)]
+    axis.set_axis_off()
+    axis.text(0, 1, "\n".join(lines), family="monospace", fontsize=8, va="top", transform=axis.transAxes)
 
 
 def _wrapped(text: str) -> list[str]:
     # A dollar would begin a formula.
     shown = "".join(letter if letter.isprintable() else " " for letter in text).replace("$", r"\$")
-    return [
-        "· " + line if not number else "  " + line for number, line in enumerate(textwrap.wrap(shown, TEXT_COLUMNS))
-    ]
+    return textwrap.wrap(shown, TEXT_COLUMNS + 2, initial_indent="· ", subsequent_indent="  ")
+
+
+DRAWN = {
+    "points": (5000, draw_points),
+    "image": (36, draw_images),
+    "array": (30, draw_rows),
+    "table": (30, draw_rows),
+    "text": (5, draw_texts),
+}
+"""By kind of example: how many samples a picture shows, and how."""
+
+
+def draw_sample_file(kind: Kind, content: Array, labels: Sequence[str], out: Path) -> None:
+    """Points by their counts (V, V); images (n, N) in a grid, of several labels a row for each."""
+    if kind.name == "points":
+        total = content.sum()
+        save_figure(histogram_panels({"": [(f"{total} samples", content / total)]}), out)
+        return
+    images, scale = tokens_to_images(content, kind.shape, kind.vocab_size), _scale(kind)
+    if len(labels) > 1:
+        save_image(grid_with_names(images, labels, scale=scale), out)
+    else:
+        save_image(square_grid(images), out, scale=scale)
+
+
+def draw_completions(kind: Kind, rows: Array, out: Path) -> None:
+    """Images (n, columns, N) in rows, V where a pixel is masked."""
+    images = tokens_to_images(rows.reshape(-1, rows.shape[-1]), kind.shape, kind.vocab_size, masks=True)
+    save_image(image_grid(images, rows.shape[1]), out, scale=_scale(kind))
+
+
+def _scale(kind: Kind) -> int:
+    return max(1, 64 // kind.shape[0])
 
 
 def draw_objective(axis: Axes, records: Sequence[Any]) -> None:
@@ -104,12 +128,14 @@ def run_html(run: "Run") -> str:
     )
     figure = ShownFigure(figsize=(3.4, 3.4), layout="constrained")
     _draw_run(figure.subplots(), run, None, 0)
-    picture = as_html_image(figure, "samples")
+    encoded = base64.b64encode(as_png(figure)).decode()
+    picture = f'<img alt="samples" src="data:image/png;base64,{encoded}">'
     return f"<div style='display: flex; gap: 1em; align-items: center'><table>{rows}</table>{picture}</div>"
 
 
 def _draw_run(axis: Axes, run: "Run", steps: int | None, seed: int) -> None:
-    drawn = run.sample(SHOWN.get(run.kind.name, SHOWN_ROWS), steps=steps, seed=seed)
-    texts = run.texts(drawn) if run.kind.name == "text" else None
-    draw_samples(axis, drawn.cpu().numpy(), run.shape, run.kind.vocab_size, texts)
+    count, draw_kind = DRAWN[run.kind.name]
+    axis.set_xticks([])
+    axis.set_yticks([])
+    draw_kind(axis, run.kind, run.sample(count, steps=steps, seed=seed).cpu().numpy())
     axis.set_title("samples" if steps is None else f"samples in {plural(steps, 'step')}", fontsize=10)

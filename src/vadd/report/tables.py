@@ -1,102 +1,46 @@
-"""Tables as plain rows, and the same rows as text for the terminal, Markdown for documents and cells for the page."""
+"""Tables of what was measured in samples: each has a title, its columns, and a note on what the numbers mean."""
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table as RichTable
-from rich.text import Text
+from vadd.evaluation.reports import FileOfTexts, JudgeReport, RunReport, TableDistance, TextMetrics
+from vadd.report.likelihood_tables import bound_table, latent_table, zero_shot_table
+from vadd.report.table import Cell, Column, Table, field, named_reports
 
-from vadd.evaluation.reports import LikelihoodReport, NegativeLogLikelihood, RunReport
-from vadd.recipe.models import EVERY_MODEL
-
-Cell = str | float | int | None
-
-MODEL_LABELS: dict[str, str] = {name: facts.label for name, facts in EVERY_MODEL.items()}
+SHOWN_CHARACTERS = 300
 
 
-def model_label(model: str) -> str:
-    """What a model is called in tables and figures."""
-    return MODEL_LABELS.get(model, model)
-
-
-@dataclass(frozen=True)
-class Table:
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    note: str = ""
-
-    def text_rows(self) -> list[list[str]]:
-        return [[format_cell(cell) for cell in row] for row in self.rows]
-
-    def to_markdown(self) -> str:
-        lines = [self.columns, ["---"] * len(self.columns), *self.text_rows()]
-        table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in lines)
-        return f"### {self.title}\n\n{table}\n" + (f"\n{self.note}\n" if self.note else "")
-
-    def print(self, console: Console) -> None:
-        """Numbers are never cut: words wrap, and where even that is too wide every row becomes a list."""
-        rows = self.text_rows()
-        widths = self._widths(console.width, rows)
-        if widths is None:
-            self._print_list(console, rows)
-            return
-        shown = RichTable(title_justify="left", title_style="bold", caption_justify="left")
-        shown.title, shown.caption = Text(self.title), Text(self.note) if self.note else None
-        for number, (column, width) in enumerate(zip(self.columns, widths, strict=True)):
-            shown.add_column(Text(column), justify="left" if number == 0 else "right", width=width)
-        for cells in rows:
-            shown.add_row(*map(Text, cells))
-        console.print(shown)
-
-    def _widths(self, room: int, rows: Sequence[Sequence[str]]) -> list[int] | None:
-        """Of the columns, the widest ones narrowed until all fit; None where words would have to be broken."""
-        columns = [[title, *(row[number] for row in rows)] for number, title in enumerate(self.columns)]
-        widths = [max(map(cell_len, texts)) for texts in columns]
-        least = [max((cell_len(word) for text in texts for word in text.split()), default=0) for texts in columns]
-        room -= 1 + 3 * len(columns)  # a line on each side, and a space
-        if sum(least) > room:
-            return None
-        while sum(widths) > room:
-            widest = max(range(len(widths)), key=lambda number: (widths[number] > least[number], widths[number]))
-            widths[widest] -= 1
-        return widths
-
-    def _print_list(self, console: Console, rows: Sequence[Sequence[str]]) -> None:
-        console.print(Text(self.title, style="bold"))
-        for cells in rows:
-            console.print(Text(f"- {cells[0]}"))
-            for column, cell in zip(self.columns[1:], cells[1:], strict=True):
-                console.print(Text(f"    {column}: {cell}" if column else f"    {cell}"))
-        if self.note:
-            console.print(Text(self.note, style="italic"))
-
-
-def format_cell(cell: Cell) -> str:
-    if cell is None:
-        return "-"
-    return f"{cell:.4f}" if isinstance(cell, float) else str(cell)
-
-
-def report_names(reports: Sequence[RunReport]) -> list[str]:
-    """Recipe and model of each report, whether one latent was kept for all steps, and its prior if that was learned;
-    where that is not unique, the run's directory too.
-    """
-    names = [
-        f"{report.recipe} {model_label(report.model)}"
-        + (", one z" if report.one_latent else "")
-        + (f", {report.prior} prior" if report.prior is not None else "")
-        + (f", {report.draws} draws" if report.draws is not None else "")
-        for report in reports
+def report_tables(reports: Sequence[RunReport]) -> list[Table]:
+    """Every table for which something was measured."""
+    tables = [
+        quality_table(reports) if any(report.results for report in reports) else None,
+        label_table(reports),
+        imputation_table(reports) if any(report.imputation for report in reports) else None,
+        nearest_table(reports) if any(report.nearest for report in reports) else None,
+        bound_table(reports) if any(report.likelihood for report in reports) else None,
+        *(zero_shot_table(report) for report in reports if report.zero_shot is not None),
+        latent_table(reports) if any(report.latent for report in reports) else None,
     ]
-    return [
-        name if names.count(name) == 1 else f"{name} ({Path(report.run).name})"
-        for name, report in zip(names, reports, strict=True)
+    return [table for table in tables if table is not None]
+
+
+def quality_table(reports: Sequence[RunReport]) -> Table:
+    """How good the samples are, by the metrics that were measured."""
+    if all(report.real_text for report in reports):
+        return text_table(reports)
+    of_rows = any(report.by_steps(TableDistance) for report in reports)
+    return rows_table(reports) if of_rows else divergence_table(reports)
+
+
+def _results_table(
+    title: str, reports: Sequence[RunReport], columns: Sequence[Column], note: str, steps: str = "steps"
+) -> Table:
+    """A row for each run and number of steps."""
+    rows = [
+        [name, result.steps, *(cell(result.metrics) for _, cell in columns)]
+        for name, report in named_reports(reports)
+        for result in report.results
     ]
+    return Table(title, ["run", steps, *(title for title, _ in columns)], rows, note)
 
 
 COLUMN_TITLES = {
@@ -115,7 +59,6 @@ COLUMN_TITLES = {
     "classifier_accuracy": "classifier accuracy",
     "labels_obeyed": "labels obeyed",
 }
-
 NOTES = {
     "jsd": "Nats; smaller is better. The floor is what two independent samples of the data score against each other; "
     "'exact' has no sampling noise. paper_js is the quantity that the paper calls JS.",
@@ -130,148 +73,197 @@ NOTES = {
 
 def divergence_table(reports: Sequence[RunReport], title: str = "Distance of the samples from the data") -> Table:
     """One row per run and number of steps; the columns are the numbers that any of them has."""
-    all_metrics = [result.metrics for report in reports for result in report.results]
-    numbers = [
-        name for name in COLUMN_TITLES if any(getattr(metrics, name, None) is not None for metrics in all_metrics)
-    ]
-    rows: list[list[Cell]] = [
-        [name, result.steps, *(getattr(result.metrics, number, None) for number in numbers)]
-        for name, report in zip(report_names(reports), reports, strict=True)
-        for result in report.results
-    ]
+    measured = [result.metrics for report in reports for result in report.results]
+    numbers = [name for name in COLUMN_TITLES if any(getattr(metrics, name, None) is not None for metrics in measured)]
     notes = [f"{counts} samples for each number of steps."] if (counts := sample_counts(reports)) else []
     notes += [NOTES[number] for number in numbers if number in NOTES]
-    return Table(title, ["run", "steps", *(COLUMN_TITLES[number] for number in numbers)], rows, " ".join(notes))
+    columns = [(COLUMN_TITLES[number], field(number)) for number in numbers]
+    return _results_table(title, reports, columns, " ".join(notes))
 
 
 def sample_counts(reports: Sequence[RunReport]) -> str:
-    """How many samples a table is about; where runs were given different numbers, all of them."""
+    """How many samples a table is about; where runs had different numbers, all of them."""
     return " or ".join(dict.fromkeys(f"{report.samples:,}" for report in reports if report.samples))
+
+
+ROWS_NOTE = (
+    "In brackets what real rows score. Columns and pairs: total variation from a half of the training rows, the mean "
+    "over columns and over pairs of columns, and over eight ways to halve the rows; in brackets that of the other "
+    "half. Classifier: the accuracy, on held-out rows, of classifiers that learnt from samples to predict one column "
+    "from the others; in brackets of those that learnt from as many training rows. Nearest: the cells in which a "
+    "sample differs from the training row nearest to it; in brackets held-out rows. Samples that are nearer than those "
+    "are copies in part."
+)
+
+
+def rows_table(reports: Sequence[RunReport]) -> Table:
+    """Samples of rows and, in brackets, real rows."""
+
+    def both(name: str, floor: str, digits: int = 3) -> Callable[[TableDistance], Cell]:
+        value, reference = field(name, digits), field(floor, digits)
+        return lambda metrics: None if value(metrics) is None else f"{value(metrics)} ({reference(metrics)})"
+
+    columns: list[Column] = [
+        ("columns", both("column_tv", "column_tv_floor")),
+        ("pairs", both("pair_tv", "pair_tv_floor")),
+        ("classifier", both("trained_on_samples", "trained_on_rows")),
+        ("nearest", both("row_distance", "row_distance_floor", 2)),
+    ]
+    return _results_table("Samples beside rows of the table", reports, columns, ROWS_NOTE, steps="T")
+
+
+STATISTICS_NOTE = (
+    "Entropy: of the token counts of each sample, in nats and in the run's own tokens, averaged; what repeats itself "
+    "has a low one. distinct-2: distinct pairs of neighbouring words over all of them. The closer to real text the "
+    "better, all of them at once."
+)
+LABELS_NOTE = (
+    " Labels obeyed: the share of samples, as many of each label as the training set has, in which a small classifier "
+    "of texts finds the label; beside real texts how often it is right about held-out documents."
+)
+FILES_NOTE = (
+    " Entropy: of the counts of words in each text, in nats, averaged. distinct-1 and -2: distinct words and pairs "
+    "of them over all; they fall with the amount of text, and compare only between equal amounts."
+)
+WITHOUT_A_JUDGE = "No generative perplexity: that needs a judge, a causal language model."
+
+
+def _generative_perplexity(metrics: TextMetrics) -> str | None:
+    value, error = metrics.gen_ppl, metrics.gen_ppl_stderr
+    digits = 0 if value is not None and value >= 1000 else 1
+    return None if value is None else f"{value:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}")
+
+
+def _obeyed(metrics: TextMetrics) -> Cell:
+    """Of real text how often the classifier is right."""
+    return field("classifier_accuracy" if metrics.labels_obeyed is None else "labels_obeyed", 3)(metrics)
+
+
+JUDGE_COLUMNS: list[Column] = [("gen. PPL", _generative_perplexity), ("bits/char", field("judge_bits", 3))]
+ENTROPY: Column = ("entropy", field("sample_entropy", 3))
+DISTINCT: Column = ("distinct-2", field("distinct_2", 3))
+
+
+def text_table(reports: Sequence[RunReport]) -> Table:
+    """One row per run and number of steps; last the same numbers of real text."""
+    real_texts = [(report, report.real_text) for report in reports if report.real_text is not None]
+    labelled = any(real.metrics.classifier_accuracy is not None for _, real in real_texts)
+    columns = [*(JUDGE_COLUMNS if any(report.judge for report in reports) else []), ENTROPY, DISTINCT]
+    columns += [("labels obeyed", _obeyed)] if labelled else []
+    samples = " or ".join(dict.fromkeys(str(report.samples) for report in reports))
+    note = f"{samples} samples for each number of steps. {judge_note(reports)}{_odd_texts(reports)} {STATISTICS_NOTE}"
+    table = _results_table("Texts by number of steps", reports, columns, note + LABELS_NOTE * labelled)
+    several = len({report.recipe for report in reports}) > 1
+    rows = list(table.rows)
+    for report, real in real_texts:
+        name = f"{real.texts} real texts" + (f" of {report.recipe}" if several else "")
+        row = [name, None, *(cell(real.metrics) for _, cell in columns)]
+        rows += [] if row in rows else [row]
+    return Table(table.title, table.columns, rows, table.note)
+
+
+def _odd_texts(reports: Sequence[RunReport]) -> str:
+    """How many texts had no token to score, and how many the judge model did not read to the end, if any."""
+    metrics = [each for report in reports for each in report.by_steps(TextMetrics).values()]
+    metrics += [report.real_text.metrics for report in reports if report.real_text is not None]
+    empty, cut = sum(each.empty_texts for each in metrics), sum(each.cut_texts for each in metrics)
+    note = f" Of all texts {empty} had no token to score and do not count in it." if empty else ""
+    return note + (f" {cut} were longer and cut." if cut else "")
+
+
+def judge_note(reports: Sequence[RunReport | FileOfTexts]) -> str:
+    """Which models judged, and by which convention."""
+    judges = {report.judge.name: report.judge for report in reports if report.judge is not None}
+    return " ".join(map(_about, judges.values())) if judges else WITHOUT_A_JUDGE
+
+
+def _about(judge: JudgeReport) -> str:
+    return (
+        f"Generative perplexity under {judge.name} by the convention {judge.convention}; the first token of a "
+        f"text is {judge.first_token}; texts are cut after {judge.max_length} of its tokens. It compares only "
+        "between numbers of the same judge and convention. Letters without sense fall into many of the judge's tokens, "
+        "each easy to guess; the judge's bits per character do not depend on that."
+    )
+
+
+def files_table(files: Sequence[FileOfTexts]) -> Table:
+    """Files of texts side by side."""
+    judged = JUDGE_COLUMNS if any(file.judge for file in files) else []
+    columns = [*judged, ENTROPY, ("distinct-1", field("distinct_1", 3)), DISTINCT]
+    rows = [[file.file, file.texts, *(cell(file.metrics) for _, cell in columns)] for file in files]
+    return Table("Texts", ["file", "texts", *(title for title, _ in columns)], rows, judge_note(files) + FILES_NOTE)
+
+
+def side_by_side(texts: Mapping[str, Mapping[int, Sequence[str]]], number: int = 0) -> Table:
+    """One sample of each run for each number of steps, by the run's name; all but its beginning is left out."""
+
+    def beginning(sample: str) -> str:
+        line = " ".join(sample.split())
+        return line if len(line) <= SHOWN_CHARACTERS else f"{line[:SHOWN_CHARACTERS]} ..."
+
+    rows = [
+        [f"T = {count}", *(beginning(shown[count][number]) if count in shown else None for shown in texts.values())]
+        for count in sorted({count for shown in texts.values() for count in shown})
+    ]
+    return Table("Samples side by side", ["", *texts], rows, "The first sample of each, white space as single spaces.")
+
+
+BY_LABEL = {"frechet_by_label": "Frechet distance", "obeyed_by_label": "obeyed"}
+BY_LABEL_NOTE = (
+    "Frechet distance: of the samples of a label from the training images of that label; few samples score worse "
+    "than many. Obeyed: the share of them in which the classifier finds it."
+)
+
+
+def label_table(reports: Sequence[RunReport]) -> Table | None:
+    """One row per run and label, a column for each number of steps; None where nothing was measured by label."""
+    columns: dict[tuple[str, int], None] = {}
+    labels: list[tuple[str, int, str, Mapping[tuple[str, int], Sequence[Cell]]]] = []
+    for name, report in named_reports(reports):
+        numbers = {
+            (field, result.steps): values
+            for result in report.results
+            for field in BY_LABEL
+            if (values := getattr(result.metrics, field, None))
+        }
+        columns |= dict.fromkeys(numbers)
+        labels += [(name, number, label, numbers) for number, label in enumerate(report.labels or ()) if numbers]
+    if not columns:
+        return None
+    ordered = sorted(columns, key=lambda column: list(BY_LABEL).index(column[0]))
+    rows = [
+        [name, label, *(numbers[column][number] if column in numbers else None for column in ordered)]
+        for name, number, label, numbers in labels
+    ]
+    titles = [f"{BY_LABEL[field]}, T = {steps}" for field, steps in ordered]
+    return Table("Samples of each label", ["run", "label", *titles], rows, BY_LABEL_NOTE)
+
+
+def imputation_table(reports: Sequence[RunReport]) -> Table:
+    """One row per run, each beside the same imputers."""
+    measured = [(name, report.imputation) for name, report in named_reports(reports) if report.imputation is not None]
+    rows: list[list[Cell]] = [
+        [name, each.model, each.mode, each.nearest_neighbours, each.iterative] for name, each in measured
+    ]
+    note = (
+        f"Share of {measured[0][1].cells if measured else 0:,} hidden cells of held-out rows, a fifth of them all, "
+        "that are filled with what was there: the model's likeliest value, the column's most frequent one, "
+        "scikit-learn's KNNImputer and IterativeImputer. Of numbers in bins the right bin counts."
+    )
+    return Table("Filled cells that are right", ["run", "model", "mode", "KNN", "iterative"], rows, note)
 
 
 def nearest_table(reports: Sequence[RunReport]) -> Table:
     """How close samples come to training examples, a row for each run and number of steps."""
+    measured = [(name, report.nearest) for name, report in named_reports(reports) if report.nearest is not None]
     rows: list[list[Cell]] = [
-        [name, steps, f"{median:g}", f"{report.nearest.held_out:g}"]
-        for name, report in zip(report_names(reports), reports, strict=True)
-        if report.nearest is not None
-        for steps, median in report.nearest.samples.items()
+        [name, samples.steps, f"{samples.median:g}", f"{nearest.held_out:g}"]
+        for name, nearest in measured
+        for samples in nearest.samples
     ]
     note = (
         "Positions in which an example differs from the training example nearest to it, the median of at most "
-        f"{max((report.nearest.compared for report in reports if report.nearest is not None), default=0)}. Samples "
+        f"{max((nearest.compared for _, nearest in measured), default=0)}. Samples "
         "that lie closer than held-out examples do are copies in part."
     )
     return Table("Nearest training examples", ["run", "steps", "samples", "held-out examples"], rows, note)
-
-
-PADS_NOTE = (
-    "Pads are not scored: the numbers are those of the text given its pads, the custom of the field, and do not bound "
-    "the likelihood of the padded sequence; --score-pads gives one that does."
-)
-
-BoundColumn = tuple[str, Callable[[NegativeLogLikelihood], Cell]]
-
-
-def bound_table(reports: Sequence[RunReport]) -> Table:
-    """One row per number: the step bounds, the ELBO, the paper's DELBO. Each says whether it is valid."""
-    measured = [
-        (name, report.likelihood)
-        for name, report in zip(report_names(reports), reports, strict=True)
-        if report.likelihood is not None
-    ]
-    units = {likelihood.unit or "position" for _, likelihood in measured}
-    each = units.pop() if len(units) == 1 else "position"
-    bounds = [bound for _, likelihood in measured for bound in likelihood.bounds]
-    columns = _nat_columns(bounds) if each == "position" else _bit_columns(bounds, each)
-    rows: list[list[Cell]] = [
-        [name, what, "yes" if found.valid else f"no: {found.problem}", *(cell(found) for _, cell in columns)]
-        for name, likelihood in measured
-        for what, found in named_numbers(likelihood)
-    ]
-    notes = [f"Negative log-likelihood in bits and as perplexity, exp(nats per {each}), ± standard errors."]
-    if each == "position":
-        notes = ["Negative log-likelihood per example, in nats, as bits per position and as exp(nats per position)."]
-    notes += _how_measured([found for _, likelihood in measured for _, found in named_numbers(likelihood)])
-    entropies = {report.recipe: report.entropy for report in reports if report.entropy is not None}
-    if entropies:
-        known = "; ".join(f"entropy of {recipe}: {value:.4f} nats" for recipe, value in entropies.items())
-        notes.append(f"Excess: above what the true distribution itself scores on the same examples; {known}.")
-    notes += [] if all(likelihood.scores_pads for _, likelihood in measured) else [PADS_NOTE]
-    titles = [title for title, _ in columns]
-    return Table("Likelihood of held-out examples", ["run", "", "valid", *titles], rows, " ".join(notes))
-
-
-def _how_measured(numbers: Sequence[NegativeLogLikelihood]) -> list[str]:
-    """K, masks and examples of the numbers of a table, each value once."""
-
-    def values(counts: Iterable[int | None]) -> str:
-        return " and ".join(f"{count:,}" for count in sorted({count for count in counts if count is not None}))
-
-    latents = values(found.particles for found in numbers if found.proposals is not None or found.warning is not None)
-    masks, examples = values(found.draws for found in numbers), values(found.examples for found in numbers)
-    parts = [*([f"K = {latents} latents for each estimate"] if latents else [])]
-    parts += [f"{masks} masks (t, x_t) for each example in the ELBO and DELBO"] if masks else []
-    return [f"{'; '.join([*parts, f'{examples} examples'])}."] if examples else []
-
-
-def _nat_columns(bounds: Sequence[NegativeLogLikelihood]) -> list[BoundColumn]:
-    columns: list[BoundColumn] = [
-        ("nats", lambda found: found.nats),
-        ("± std. error", lambda found: found.stderr),
-        ("bits/dim", lambda found: found.bpd),
-        ("perplexity", lambda found: found.perplexity),
-    ]
-    if any(bound.excess is not None for bound in bounds):
-        columns += [("excess", lambda found: found.excess), ("± std. error", lambda found: found.excess_stderr)]
-    return columns
-
-
-def _bit_columns(bounds: Sequence[NegativeLogLikelihood], each: str) -> list[BoundColumn]:
-    columns: list[BoundColumn] = [
-        (f"bits per {each}", lambda found: found.bpd),
-        (f"perplexity per {each}", perplexity_cell),
-    ]
-    if any(bound.bits_per_character is not None for bound in bounds):
-        columns.append(("bits per character", lambda found: found.bits_per_character))
-    return columns
-
-
-def named_numbers(likelihood: LikelihoodReport) -> list[tuple[str, NegativeLogLikelihood]]:
-    """Every number under its name."""
-    many = len(likelihood.delbos) > 1
-    return [
-        *(
-            (f"step bound, T = {bound.steps}" + ", one z" * bool(bound.one_latent) + _given(bound), bound)
-            for bound in likelihood.bounds
-        ),
-        *([] if likelihood.elbo is None else [("ELBO" + _given(likelihood.elbo), likelihood.elbo)]),
-        *(
-            ("the paper's DELBO" + (f", K = {found.particles}" if many else "") + _given(found), found)
-            for found in likelihood.delbos
-        ),
-    ]
-
-
-def _given(found: NegativeLogLikelihood) -> str:
-    return ", given the label" if found.given_label else ""
-
-
-def perplexity_cell(found: NegativeLogLikelihood) -> Cell:
-    """Four digits, and the error to as many places."""
-    perplexity, error = found.perplexity, found.perplexity_stderr
-    if perplexity is None:
-        return None
-    places = max(0, 3 - math.floor(math.log10(perplexity)))
-    return f"{perplexity:.{places}f}" + ("" if error is None else f" ± {error:.{places}f}")
-
-
-def latent_table(reports: Sequence[RunReport]) -> Table:
-    rows: list[list[Cell]] = []
-    for name, report in zip(report_names(reports), reports, strict=True):
-        latent = report.latent
-        if latent is not None:
-            per_dimension = " ".join(f"{value:.2f}" for value in sorted(latent.kl_per_dimension, reverse=True)[:8])
-            rows.append([name, latent.verdict, latent.kl_all_masked, latent.kl_average, per_dimension])
-    columns = ["run", "verdict", "KL at t = 1", "KL on average", "largest KL by dimension"]
-    return Table("Health of the latent", columns, rows, "KL of the recognition model from N(0, I), in nats.")

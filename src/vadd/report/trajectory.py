@@ -1,5 +1,4 @@
-"""How samples come about, to look at: states (steps + 1, n, N) in, in which the value V is the mask; a page, an
-animation or a picture out. Nothing here knows about models.
+"""How samples come about: states (steps + 1, n, N) in, in which the value V is the mask; a page or an animation out.
 
 Everything is coloured by the step at which it was revealed, of what was masked again in between by the last. What was
 given from the start has no colour.
@@ -12,18 +11,26 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
 from jinja2 import Environment
+from matplotlib import font_manager
 
-from vadd.kinds import Kind
+from vadd.errors import UserError
+from vadd.kinds.kind import Kind
+from vadd.report.figures import save_figure
 from vadd.report.images import (
     MASK_COLOUR,
     Array,
     as_pillow,
     as_trajectory,
+    denoising_gif,
+    denoising_strip,
     image_grid,
+    save_animation,
     tokens_to_images,
 )
 from vadd.version import __version__
@@ -32,6 +39,9 @@ SCALE = matplotlib.colormaps["plasma"]
 SCALE_ENDS = 0.1, 0.88
 """The palest yellow is not seen on white."""
 IMAGE_SIDE = 208
+COLUMNS, SIZE, MARGIN = 72, 15, 12
+"""Of an animation of text: characters in a line, and pixels."""
+PAPER, INK, HIDDEN, SOFT = "#ffffff", "#1d2733", "#c3cbd4", "#5b6b7b"
 
 
 @dataclass(frozen=True)
@@ -135,14 +145,9 @@ def _when_revealed(states: Array, shape: Sequence[int], vocab_size: int) -> Arra
     """Images (n, H, W, 3) of the steps; of the channels of a pixel the last counts."""
     steps = reveal_steps(states, vocab_size).reshape(states.shape[1], *(*shape, 1)[:3]).max(axis=-1)
     total = len(states) - 1
-    palette = [MASK_COLOUR, *(_rgb(colour(step, total)) for step in range(1, total + 1))]
+    palette = [MASK_COLOUR, *(tuple(bytes.fromhex(colour(step, total)[1:])) for step in range(1, total + 1))]
     images: Array = np.array(palette, np.uint8)[steps]
     return images
-
-
-def _rgb(hexadecimal: str) -> tuple[int, int, int]:
-    red, green, blue = bytes.fromhex(hexadecimal.removeprefix("#"))
-    return red, green, blue
 
 
 def png_uri(image: Array) -> str:
@@ -158,3 +163,89 @@ def _page(title: str, steps: int, **content: object) -> str:
     scale = [colour(1 + round(place * max(0, steps - 1) / 11), steps) for place in range(12)]
     mask = "#" + bytes(MASK_COLOUR).hex()
     return template.render(title=title, steps=steps, scale=scale, mask=mask, version=__version__, **content)
+
+
+def check_trajectory(kind: Kind, out: Path | None) -> None:
+    """Refuse a format that does not fit, before anything is drawn."""
+    if out is not None and out.suffix == ".png" and kind.name != "image":
+        raise UserError(f"a trajectory as .png is for images; write this one as .html, .gif or .npz, not {out}")
+
+
+def write_trajectory(kind: Kind, states: Array, out: Path, name: str, extents: Sequence[slice] | None = None) -> None:
+    """``states`` (steps + 1, n, N) of samples of the run ``name`` in the format of the suffix. ``extents`` say which
+    part of each sample a page or an animation of text shows, by default the whole.
+    """
+    steps, title = len(states) - 1, f"{name}: {len(states) - 1} steps"
+    if out.suffix == ".npz":
+        np.savez_compressed(out, states=states, mask=kind.vocab_size)
+    elif kind.name == "image":
+        if out.suffix == ".gif":
+            denoising_gif(out, states, kind.shape, kind.vocab_size)
+        elif out.suffix == ".png":
+            save_figure(denoising_strip(states, kind.shape, kind.vocab_size), out)
+        else:
+            out.write_text(image_page(states, kind.shape, kind.vocab_size, title), encoding="utf-8")
+    else:
+        histories = histories_of(states, kind)
+        if extents is not None:
+            histories = [row[extent] for row, extent in zip(histories, extents[: len(histories)], strict=True)]
+        if out.suffix == ".gif":
+            text_gif(out, histories, steps)
+        else:
+            out.write_text(text_page(histories, steps, title), encoding="utf-8")
+
+
+def text_gif(
+    path: Path, histories: Sequence[Sequence[Token]], steps: int, *, milliseconds: int = 150, hold: int = 2500
+) -> Path:
+    """All samples one below the other, a frame for each of the states 0..steps."""
+    try:
+        from PIL import Image, ImageDraw, ImageFont
+    except ImportError:
+        raise UserError("writing pictures needs Pillow: pip install 'vadd[images]'") from None
+    font = ImageFont.truetype(font_manager.findfont("DejaVu Sans Mono"), SIZE)  # matplotlib brings it along
+    wide, tall = round(font.getlength("m")), round(1.5 * SIZE)
+    laid_out = [[_cells(row, step) for row in histories] for step in range(steps + 1)]
+    heights = [
+        max(1 + max((line for _, line, _, _ in frame[n]), default=0) for frame in laid_out)
+        for n in range(len(histories))
+    ]
+    size = (2 * MARGIN + COLUMNS * wide, 2 * MARGIN + tall * (sum(heights) + len(heights) - 1))
+    frames: list[Any] = []
+    for frame in laid_out:
+        picture = Image.new("RGB", size, PAPER)
+        draw = ImageDraw.Draw(picture)
+        top = MARGIN
+        for cells, height in zip(frame, heights, strict=True):
+            for column, line, character, token in cells:
+                left, above = MARGIN + column * wide, top + line * tall
+                if token.revealed:
+                    tint = HIDDEN if character is None else mixed(colour(token.revealed, steps))
+                    draw.rectangle((left, above + 2, left + wide - 1, above + tall - 3), fill=tint)
+                if character is not None and character.strip():
+                    draw.text((left, above + 1), character, font=font, fill=SOFT if character == "↵" else INK)
+            top += (height + 1) * tall
+        frames.append(picture)
+    return save_animation(path, frames, [milliseconds] * steps + [hold])
+
+
+def mixed(hexadecimal: str, share: float = 0.4) -> str:
+    """A colour thinned with white, so that text on it can be read."""
+    return "#" + bytes(round(255 - share * (255 - part)) for part in bytes.fromhex(hexadecimal[1:])).hex()
+
+
+def _cells(row: Sequence[Token], step: int) -> list[tuple[int, int, str | None, Token]]:
+    """(column, line, character or None where it is masked, token); a masked token takes the space of its piece."""
+    cells: list[tuple[int, int, str | None, Token]] = []
+    column = line = 0
+    for token in row:
+        piece = token.at(step)
+        for character in visible(token.piece if piece is None else piece):
+            if character == "\n":
+                column, line = 0, line + 1
+                continue
+            if column == COLUMNS:
+                column, line = 0, line + 1
+            cells.append((column, line, None if piece is None else character, token))
+            column += 1
+    return cells

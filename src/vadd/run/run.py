@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -37,7 +36,7 @@ from vadd.run.sampling import fitting, stream
 from vadd.run.tables import fill_rows, sample_rows
 
 if TYPE_CHECKING:
-    from vadd.report.run_results import Results
+    from vadd.report.results import Results
     from vadd.report.samples import ShownFigure
 
 EVALUATED_STEPS, BOUND_STEPS = (1, 2, 5, 20), (1, 2, 4, 8, 16)
@@ -253,7 +252,7 @@ class Run:
         """What the training logged, a pandas DataFrame with one row a line: step, split (train, test or latent), loss
         and the rest.
         """
-        from vadd.report.frames import frame_of
+        from vadd.report.results import frame_of
 
         return frame_of(list(self.directory.metrics()))
 
@@ -281,7 +280,7 @@ class Run:
         also what :meth:`bound` gives for these numbers of steps.
         """
         from vadd.evaluation import BoundSettings, evaluate
-        from vadd.report.run_results import Results
+        from vadd.report.results import Results
 
         bounds = BoundSettings(Particles(particles), tuple(bound), limit=limit, seed=seed) if bound else None
         return Results(evaluate(self, steps, samples, seed, bounds, progress=progress).report)
@@ -303,10 +302,8 @@ class Run:
         ``particles`` are the latents drawn for each estimate, ``limit`` the examples that are judged. With ``delbo``
         masks for each example also the paper's DELBO, which is not a bound (for a model without a latent the ELBO).
         """
-        from vadd.evaluation import BoundSettings
-        from vadd.evaluation.evaluate import report_of
-        from vadd.evaluation.likelihood import measure_bounds
-        from vadd.report.run_results import Results
+        from vadd.evaluation.likelihood import BoundSettings, basic_report, measure_bounds
+        from vadd.report.results import Results
 
         counts = (steps,) if isinstance(steps, int) else tuple(steps)
         if min(counts, default=0) < 1:
@@ -314,7 +311,7 @@ class Run:
         settings = BoundSettings(Particles(particles), counts, delbo_draws=delbo, limit=limit, seed=seed)
         judged = self.data.test if examples is None else self._flat(examples)
         likelihood = measure_bounds(self, judged, settings, progress)
-        return Results(replace(report_of(self), likelihood=likelihood))
+        return Results(basic_report(self).changed(likelihood=likelihood))
 
     def _flat(self, examples: Tensor | Array) -> Tensor:
         """(n, N), from (n, N) or (n, *shape)."""

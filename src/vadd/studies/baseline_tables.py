@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from vadd.report.cost_figure import CostPoint, quality_by_cost
-from vadd.report.figures import save_figure
+from vadd.report.figures import CostPoint, quality_by_cost, save_figure
 from vadd.report.page import PageSection
-from vadd.report.tables import COLUMN_TITLES, Cell, Table, model_label
+from vadd.report.table import Cell, Table, model_label
+from vadd.report.tables import COLUMN_TITLES
 from vadd.studies.study import study_named
 
 

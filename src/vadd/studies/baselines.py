@@ -20,15 +20,15 @@ from pydantic import ValidationError
 
 from vadd.core import Samples
 from vadd.errors import UserError
-from vadd.evaluation.judge import Judge
-from vadd.evaluation.language_judge import LanguageJudge
-from vadd.evaluation.metrics import Distance, FrechetDistance, Metrics, TextMetrics
+from vadd.evaluation.evaluator import Evaluator
+from vadd.evaluation.language_models import LanguageJudge
+from vadd.evaluation.reports import Distance, FrechetDistance, Metrics, TextMetrics
 from vadd.files import write_json
 from vadd.parsing import read_json
 from vadd.progress import Progress, named, note, warn
 from vadd.recipe import COMPARED_ONLY
 from vadd.recipe.building import build_dataset
-from vadd.report.tables import model_label
+from vadd.report.table import model_label
 from vadd.run.run import Run, load
 from vadd.studies.baseline_tables import Row, baselines_section
 from vadd.studies.comparison import Page, Result, publish
@@ -77,7 +77,7 @@ class _Comparison:
         self.seconds = 60 * (zoo.minutes if request.minutes is None else request.minutes)
         self.rows: list[Row] = []
         self.kept = rows_kept(request.out / "results.json")
-        self.judges: dict[int, Judge] = {}
+        self.judges: dict[int, Evaluator] = {}
         """By number of samples."""
         self.references: dict[int, float | None] = {}
         """The quality of held-out examples."""
@@ -133,7 +133,7 @@ class _Comparison:
         judge = self.judges[count]
         began = time.process_time()
         parts, seconds = timed_draw(trained, judge.samples, steps, progress)
-        adapted = judge.beside(trained.run) if isinstance(trained.run, Run) else judge
+        adapted = judge.for_run(trained.run) if isinstance(trained.run, Run) else judge
         metrics = adapted(torch.cat([part.tokens for part in parts]).numpy(), steps)
         if count not in self.references:
             self.references[count] = reference_of(judge, metrics, trained)
@@ -198,7 +198,7 @@ def timed_draw(trained: Trained, count: int, steps: int, progress: Progress) -> 
     return parts, min(times)
 
 
-def reference_of(judge: Judge, metrics: Metrics, trained: Trained) -> float | None:
+def reference_of(judge: Evaluator, metrics: Metrics, trained: Trained) -> float | None:
     """The quality of held-out examples, as many as samples or all there are."""
     if judge.real_text is not None:
         return judge.real_text.metrics.judge_bits

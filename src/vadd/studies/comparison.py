@@ -11,19 +11,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vadd.evaluation import BoundSettings, RunReport, evaluate
+from vadd.evaluation import BoundSettings, EvaluationOptions, RunReport, evaluate
 from vadd.evaluation.evaluate import Evaluation
-from vadd.evaluation.language_judge import LanguageJudge
+from vadd.evaluation.language_models import LanguageJudge
 from vadd.evaluation.likelihood import has_latent
 from vadd.files import write_json
 from vadd.parallel import is_main
 from vadd.progress import Progress, named, silent
 from vadd.report.figures import save_figure
-from vadd.report.label_tables import label_table
+from vadd.report.likelihood_tables import PADS_NOTE, bound_table, latent_table
 from vadd.report.page import PageSection, write_page
-from vadd.report.table_tables import imputation_table
-from vadd.report.tables import PADS_NOTE, Table, bound_table, latent_table, model_label, report_names
-from vadd.report.text_tables import quality_table, side_by_side
+from vadd.report.table import Table, model_label, report_names
+from vadd.report.tables import imputation_table, label_table, quality_table, side_by_side
 from vadd.run.run import Run
 from vadd.studies.figures import comparison_figures
 from vadd.studies.study import Study
@@ -89,8 +88,7 @@ def compare(
                 run.possible_steps(measurements.steps),
                 measurements.samples,
                 bounds=bounds_for(run, measurements.bounds),
-                inception=measurements.inception,
-                language=measurements.language,
+                options=EvaluationOptions(inception=measurements.inception, language=measurements.language),
                 grown=keep,
                 progress=named(progress, f"{run.recipe.name} {model_label(run.recipe.model)}"),
             )
@@ -143,8 +141,8 @@ def _sections(
     def shown(*names: str) -> list[tuple[str, Path]]:
         return [pictures[name] for name in names if name in pictures]
 
-    named_texts = zip(report_names(reports), (evaluation.texts for evaluation in evaluations), strict=True)
-    texts = {name: some for name, some in named_texts if some}
+    rows = zip(report_names(reports), runs, evaluations, strict=True)
+    texts = {name: evaluation.shown for name, run, evaluation in rows if run.kind.name == "text" and evaluation.shown}
     by_label, likelihoods = label_table(reports), [report.likelihood for report in reports if report.likelihood]
     quality = [quality_table(reports), *([] if by_label is None else [by_label])]
     quality += [imputation_table(reports)] if any(report.imputation is not None for report in reports) else []

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 from vadd.errors import UserError
 from vadd.evaluation import RunReport
-from vadd.evaluation.inception import fetch_inception, load_network
+from vadd.evaluation.frechet import fetch_inception, load_network
 from vadd.recipe import Recipe
-from vadd.report.tables import Table
+from vadd.report.table import Table
 from vadd.run.run import Run, load
 from vadd.studies.baselines import compare_zoo
 from vadd.studies.comparison import Measurements, Page, Result, compare

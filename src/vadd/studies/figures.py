@@ -7,9 +7,10 @@ from matplotlib.figure import Figure
 
 from vadd.evaluation import histogram
 from vadd.evaluation.evaluate import Evaluation
-from vadd.evaluation.metrics import Distance
-from vadd.evaluation.table_rows import RowComparison, pair_tv
-from vadd.evaluation.traversal import traverse
+from vadd.evaluation.evaluator import Reference
+from vadd.evaluation.latent_paths import traverse
+from vadd.evaluation.reports import Distance
+from vadd.evaluation.tables import RowComparison, pair_tv
 from vadd.kinds import TableKind
 from vadd.report.figures import (
     TRUTH_LABEL,
@@ -17,12 +18,13 @@ from vadd.report.figures import (
     bound_by_steps,
     divergence_by_steps,
     histogram_panels,
+    marginals,
+    pair_matrices,
+    text_by_steps,
     training_curves,
 )
 from vadd.report.images import denoising_strip, grids_by_steps, tokens_to_images, traversal_figure
-from vadd.report.table_figures import marginals, pair_matrices
-from vadd.report.tables import report_names
-from vadd.report.text_figures import text_by_steps
+from vadd.report.table import report_names
 from vadd.run.run import Run
 from vadd.words import plural
 
@@ -55,8 +57,8 @@ def _histograms(rows: Sequence[Row]) -> Figures:
     by_steps: dict[str, list[Panel]] = {}
     fewest: dict[str, list[Panel]] = {}
     for name, run, evaluation in rows:
-        panels = [(plural(count, "step"), density) for count, density in evaluation.histograms.items()]
-        if panels:
+        if run.kind.name == "points" and evaluation.shown:
+            panels = [(plural(count, "step"), density) for count, density in evaluation.shown.items()]
             truth = (TRUTH_LABEL, histogram(run.data.train.numpy(), run.data.vocab_size))
             by_steps[name] = [truth, *panels]
             # The paper's first figure: a row per data set with the data and every model at the fewest steps.
@@ -76,10 +78,10 @@ def _images(rows: Sequence[Row]) -> Figures:
     grids = {
         name: [
             (plural(count, "step"), tokens_to_images(tokens, run.data.shape, run.data.vocab_size))
-            for count, tokens in evaluation.images.items()
+            for count, tokens in evaluation.shown.items()
         ]
         for name, run, evaluation in images
-        if evaluation.images
+        if evaluation.shown
     }
     figures: Figures = {"grids": ("Samples by number of steps", grids_by_steps(grids))} if grids else {}
     if len({run.data.shape for _, run, _ in images}) != 1:
@@ -107,11 +109,11 @@ def _tables(rows: Sequence[Row]) -> Figures:
         return {}
     table = run.kind.codec
     for _, other, evaluation in rows:
-        if not isinstance(other.kind, TableKind) or other.kind.codec != table or not evaluation.rows:
+        if not isinstance(other.kind, TableKind) or other.kind.codec != table or not evaluation.shown:
             return {}
-    fewest = min(rows[0][2].rows)
-    drawn = {f"{name}, {plural(fewest, 'step')}": each.rows[fewest] for name, _, each in rows if fewest in each.rows}
-    comparison = RowComparison(run.data, min(map(len, drawn.values())), seed=0)
+    fewest = min(rows[0][2].shown)
+    drawn = {f"{name}, {plural(fewest, 'step')}": each.shown[fewest] for name, _, each in rows if fewest in each.shown}
+    comparison = RowComparison(Reference(run.data, min(map(len, drawn.values()))))
     compared = drawn | {"the other half of the data": comparison.other}
     matrices = {name: pair_tv(some, comparison.reference, table.sizes) for name, some in compared.items()}
     labels = {column.name: column.labels() for column in table.columns}

@@ -12,7 +12,7 @@ from vadd.parallel import Processes
 from vadd.recipe import Recipe, differences, how_computed
 from vadd.recipe.building import example_kind
 from vadd.report.page import PageSection
-from vadd.report.tables import Cell, Table, model_label
+from vadd.report.table import Cell, Table, model_label
 from vadd.studies.comparison import Page, Result, publish
 from vadd.studies.fitting import fitted, trial_trainer
 from vadd.studies.study import Published, Request, Study

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from vadd.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from vadd.evaluation.language_judge import LanguageJudge
+    from vadd.evaluation.language_models import LanguageJudge
 
 OF_THE_PAPER = ("toys", "mnist", "cifar10", "cifar10-2m", "lm1b", "text", "zero-shot", "recognition", "speed")
 STUDIES = (*OF_THE_PAPER, "validity", "latents", "baselines")

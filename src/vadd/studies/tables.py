@@ -6,10 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from vadd.evaluation import RunReport
-from vadd.evaluation.metrics import Distance, DistributionDistance, InceptionDistance, TextMetrics
-from vadd.evaluation.reports import NOT_A_BOUND, LikelihoodReport, NegativeLogLikelihood
-from vadd.report.tables import PADS_NOTE, Cell, Table, bound_table, model_label, report_names, sample_counts
-from vadd.report.text_tables import judge_note, quality_table
+from vadd.evaluation.reports import (
+    NOT_A_BOUND,
+    Distance,
+    DistributionDistance,
+    InceptionDistance,
+    LikelihoodReport,
+    NegativeLogLikelihood,
+    TextMetrics,
+)
+from vadd.report.likelihood_tables import PADS_NOTE, bound_table
+from vadd.report.table import Cell, Table, model_label, report_names
+from vadd.report.tables import judge_note, quality_table, sample_counts
 from vadd.studies.study import PARTICLES, Published, Quoted, study_named
 
 MOST_KEYS = 5
@@ -173,7 +181,7 @@ def bits_table(reports: Reports, published: Published) -> list[Table]:
 
 
 def _value_notes(reports: Reports) -> list[str]:
-    values = reports[0].vocab_size
+    values = reports[0].values
     note = f"The paper's images have 256 values per channel, these {values}: its numbers do not compare."
     return [] if values == 256 else [note]
 

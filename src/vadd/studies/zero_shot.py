@@ -1,20 +1,18 @@
 """The paper's zero-shot table: corpora that models of OpenWebText have not learnt from, several runs at once."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from vadd.data.text.corpora import HUB_CORPORA
 from vadd.errors import UserError
 from vadd.evaluation import RunReport
 from vadd.evaluation.evaluate import report_of
-from vadd.evaluation.reading import recognise
-from vadd.evaluation.reports import JudgedCorpus, LikelihoodReport, NegativeLogLikelihood
-from vadd.evaluation.zero_shot import corpora_in, judge_corpora
+from vadd.evaluation.reports import LikelihoodReport, NegativeLogLikelihood, ScoredCorpus
+from vadd.evaluation.zero_shot import corpora_in, recognise, zero_shot
 from vadd.progress import named
+from vadd.report.likelihood_tables import PADS_NOTE, SPELLED_NOTE, perplexity_cell, skipped_notes
 from vadd.report.page import PageSection
-from vadd.report.tables import PADS_NOTE, Cell, Table, perplexity_cell, report_names
-from vadd.report.zero_shot import SPELLED_NOTE, skipped_notes
+from vadd.report.table import Cell, Table, report_names
 from vadd.run.run import load
 from vadd.studies.comparison import Page, Result, publish
 from vadd.studies.measuring import bound_settings, measuring_of
@@ -37,8 +35,8 @@ def evaluate_corpora(study: Study, request: Request) -> Result:
         runs = finished_runs(trainings_of(study, request), fit=request.fit)
     reports = [report_of(run) for run in runs]
     for number, (name, run) in enumerate(zip(report_names(reports), runs, strict=True)):
-        corpora = judge_corpora(run, paths, settings, named(request.progress, name))
-        reports[number] = replace(reports[number], zero_shot=corpora, step=run.step)
+        corpora = zero_shot(run, paths, settings, named(request.progress, name))
+        reports[number] = reports[number].changed(zero_shot=corpora, step=run.step)
     tables = zero_shot_tables(reports, study.published)
     section = PageSection("Perplexity by corpus", tables=tables)
     return publish(request.out / "zero-shot", Page.of(study), section, [report.to_json() for report in reports])
@@ -87,15 +85,15 @@ def zero_shot_tables(reports: Sequence[RunReport], published: Published) -> list
     return tables
 
 
-def _evaluated(report: RunReport) -> list[JudgedCorpus]:
-    return [corpus for corpus in report.zero_shot or () if isinstance(corpus, JudgedCorpus)]
+def _evaluated(report: RunReport) -> list[ScoredCorpus]:
+    return [corpus for corpus in report.zero_shot or () if isinstance(corpus, ScoredCorpus)]
 
 
 def _reading(report: RunReport) -> tuple[object, ...]:
     """What two runs must share for their perplexities to compare: the text as they read it, and what they score."""
     corpora = _evaluated(report)
     readings = {(one.likelihood.unit, one.spelled_like, one.likelihood.scores_pads) for one in corpora}
-    return (report.vocab_size, *sorted(readings, key=str))
+    return (report.values, *sorted(readings, key=str))
 
 
 def _rows(members: Sequence[tuple[str, RunReport]], corpora: Sequence[str]) -> list[list[Cell]]:
@@ -122,7 +120,7 @@ def _numbers(likelihood: LikelihoodReport) -> dict[str, NegativeLogLikelihood]:
     return numbers
 
 
-def _note(reports: Sequence[RunReport], evaluated: Sequence[JudgedCorpus], known: Sequence[str]) -> str:
+def _note(reports: Sequence[RunReport], evaluated: Sequence[ScoredCorpus], known: Sequence[str]) -> str:
     files = ", ".join(f"{corpus.read_as} from {corpus.corpus}" for corpus in evaluated)
     splits = ", ".join(f"{name} {HUB_CORPORA[name].test}" for name in known)
     notes = [
@@ -131,4 +129,4 @@ def _note(reports: Sequence[RunReport], evaluated: Sequence[JudgedCorpus], known
     ]
     notes += [PADS_NOTE] if any(not corpus.likelihood.scores_pads for corpus in evaluated) else []
     notes += [SPELLED_NOTE] if any(corpus.spelled_like for corpus in evaluated) else []
-    return " ".join([*notes, *skipped_notes(reports[0].zero_shot or ()), *difference_notes(reports)])
+    return " ".join([*notes, *skipped_notes(reports[0]), *difference_notes(reports)])

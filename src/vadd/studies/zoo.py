@@ -9,15 +9,15 @@ from typing import Any
 from vadd.core import Samples
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings
-from vadd.evaluation.judge import Judge
-from vadd.evaluation.judges import choose_judge, judge_of_data
-from vadd.evaluation.language_judge import LanguageJudge
+from vadd.evaluation.evaluator import Evaluator, Reference
+from vadd.evaluation.evaluators import choose_evaluator
+from vadd.evaluation.language_models import LanguageJudge
 from vadd.evaluation.likelihood import measure_bounds
 from vadd.evaluation.reports import NegativeLogLikelihood
 from vadd.progress import Progress
 from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, differences, load_recipe, suggestion
 from vadd.recipe.building import example_kind
-from vadd.report.tables import model_label
+from vadd.report.table import model_label
 from vadd.run.directory import MANIFEST, PRIORS
 from vadd.run.run import Run
 from vadd.studies.ddpm import Ddpm, check_installed, weights_of
@@ -155,7 +155,8 @@ class Trained:
             return None
         return measure_bounds(self.run, self.run.data.test, settings, progress).bounds[0]
 
-    def judge(self, samples: int, inception: Path | None, language: LanguageJudge | None, progress: Progress) -> Judge:
-        if isinstance(self.run, Ddpm):
-            return judge_of_data(self.run.data, samples, 0, inception, progress)
-        return choose_judge(self.run, samples, 0, inception, progress, language)
+    def judge(
+        self, samples: int, inception: Path | None, language: LanguageJudge | None, progress: Progress
+    ) -> Evaluator:
+        run = None if isinstance(self.run, Ddpm) else self.run
+        return choose_evaluator(Reference(self.run.data, samples, 0, run, inception, language, progress))

@@ -139,11 +139,12 @@ def show_job(job: Job | None) -> str:
 def show_results(job: Job) -> str:
     """The figures and tables of ``vadd compare``."""
     from vadd.evaluation.reports import RunReport
+    from vadd.report.likelihood_tables import bound_table, latent_table
     from vadd.report.page import png_data_uri
-    from vadd.report.tables import Table, bound_table, latent_table
-    from vadd.report.text_tables import quality_table
+    from vadd.report.table import Table
+    from vadd.report.tables import quality_table
 
-    reports = [RunReport.from_json(each) for each in json.loads((job.out / RESULTS).read_text())]
+    reports = [RunReport.model_validate(each) for each in json.loads((job.out / RESULTS).read_text())]
     files = [(title, job.out / FIGURES / f"{name}.png") for name, title in SHOWN_FIGURES.items()]
     pictures = [
         card(title, Markup('<img class="figure" alt="{}" src="{}">').format(title, png_data_uri(file)))

@@ -81,7 +81,7 @@ def draw_all(runs: OpenRuns, names: Sequence[str], choices: Choices, progress: P
 
 
 def title_of(run: Run, name: str) -> str:
-    from vadd.report.tables import model_label
+    from vadd.report.table import model_label
 
     return f"{name} · {model_label(run.recipe.model)}"
 

@@ -276,8 +276,7 @@ def _histories(run: Run, states: Array, step: int) -> Markup:
 
 
 def _write_gif(run: Run, states: Array, stem: Path) -> Path:
-    from vadd.report.text_animation import text_gif
-    from vadd.report.trajectory import histories_of
+    from vadd.report.trajectory import histories_of, text_gif
 
     histories = histories_of(states, run.kind)
     return text_gif(stem.with_name(f"{stem.name}.gif"), histories, len(states) - 1)

@@ -16,7 +16,7 @@ from vadd.kinds.gaps import Gaps, Line
 from vadd.kinds.kind import TOKENIZER, Draw, How, Kind
 from vadd.kinds.text import load_tokenizer
 from vadd.kinds.text.templates import Template, Templates, Wrap, marked_text, pieces
-from vadd.kinds.text.tokenizers import Tokenizer, refuse_other
+from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer, Tokenizer, refuse_other
 
 PAD = "·"
 
@@ -40,6 +40,22 @@ class TextKind(Kind):
 
     def texts(self, tokens: Array) -> list[str]:
         return self.decode(tokens)
+
+    @property
+    def unit(self) -> str:
+        return {CharacterTokenizer.name: "character", ByteTokenizer.name: "byte"}.get(self.tokenizer.name, "token")
+
+    def characters(self, tokens: Array) -> int | None:
+        """BOS, EOS and pads have none."""
+        if self.unit == "character":
+            return None
+        if self.pad is not None:
+            return sum(map(len, self.texts(tokens)))
+        return sum(len(text) for row in tokens for text in self.tokenizer.documents(row))
+
+    def own_tokens(self, tokens: Array) -> list[Array]:
+        """The values of each of the texts (n, N): all of them, or up to the first EOS if they are padded."""
+        return list(tokens) if self.pad is None else [self.tokenizer.padded_document(row) for row in tokens]
 
     def pieces(self, row: Array) -> list[str]:
         ids, pad = self.tokenizer.to_ids(np.asarray(row)).tolist(), self.tokenizer.specials.pad

@@ -10,14 +10,13 @@ from tests.helpers.people import train_people
 from vadd.core import Particles
 from vadd.data import DiscreteDataset
 from vadd.evaluation import evaluate
-from vadd.evaluation.imputation import _codes, _numbers
+from vadd.evaluation.evaluator import Reference
 from vadd.evaluation.likelihood import BoundSettings
-from vadd.evaluation.metrics import TableDistance
-from vadd.evaluation.reports import RunReport
-from vadd.evaluation.table_rows import HALVINGS, RowComparison, column_tv, mean_over_pairs, pair_tv
+from vadd.evaluation.reports import RunReport, TableDistance
+from vadd.evaluation.tables import HALVINGS, RowComparison, column_tv, mean_over_pairs, pair_tv, to_codes, to_numbers
 from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.table.columns import CategoryColumn
-from vadd.report.text_tables import quality_table
+from vadd.report.tables import quality_table
 from vadd.run.run import load
 from vadd.studies.comparison import Measurements, Page, compare
 
@@ -46,12 +45,12 @@ def dataset(rows: int = 2000) -> DiscreteDataset:
 
 
 def test_good_samples_score_as_rows_do_and_independent_columns_are_seen() -> None:
-    judge = RowComparison(dataset(), 100_000, seed=0)
-    assert judge.samples == 1000
-    good, bad = judge(copies(1000, 5)), judge(copies(1000, 6, independent=True))
+    comparison = RowComparison(Reference(dataset(), 100_000))
+    assert comparison.samples == 1000
+    good, bad = comparison(copies(1000, 5), 1), comparison(copies(1000, 6, independent=True), 1)
     assert good.pair_tv < 2 * good.pair_tv_floor
-    halves = [judge.halves[number] for number in range(HALVINGS)]
-    floors = [mean_over_pairs(pair_tv(other, one, judge.sizes)) for one, other in halves]
+    halves = [comparison.halves[number] for number in range(HALVINGS)]
+    floors = [mean_over_pairs(pair_tv(other, one, comparison.sizes)) for one, other in halves]
     assert good.pair_tv_floor == pytest.approx(np.mean(floors))
     assert len(set(floors)) > 1
     assert all(len(one) == len(other) == 1000 for one, other in halves)
@@ -69,10 +68,10 @@ def test_codes_go_to_scikit_learn_and_back() -> None:
     assert table is not None
     rows = copies(20, 0)
     gaps = np.where(np.arange(40).reshape(20, 2) % 7 == 0, -1, rows)
-    numbers = _numbers(table, gaps)
+    numbers = to_numbers(table, gaps)
     assert numbers.shape == (20, 6)
     assert np.isnan(numbers).sum() == 3 * (gaps == -1).sum()
-    assert (_codes(table, _numbers(table, rows)) == rows).all()
+    assert (to_codes(table, to_numbers(table, rows)) == rows).all()
 
 
 def test_a_run_on_a_table_is_judged_and_reported(tmp_path: Path) -> None:
@@ -86,7 +85,7 @@ def test_a_run_on_a_table_is_judged_and_reported(tmp_path: Path) -> None:
     assert report.imputation is not None
     assert 0 <= report.imputation.model <= 1
     assert report.imputation.cells > 0
-    assert RunReport.from_json(report.to_json()) == report
+    assert RunReport.model_validate(report.to_json()) == report
     assert {path.name for path in (tmp_path / "report" / "figures").iterdir()} >= {"marginals.png", "pairs.png"}
     text = page.read_text()
     assert "Samples beside rows of the table" in text

@@ -11,9 +11,10 @@ import torch
 import vadd
 from tests.helpers.commands import Command
 from vadd.data import DiscreteDataset
-from vadd.evaluation.judge import labels_in_order, shares_of_labels
-from vadd.evaluation.metrics import PairDistance, TextMetrics, metrics_from_json, read_fields
-from vadd.evaluation.text_labels import LabelReader
+from vadd.evaluation.evaluator import Reference
+from vadd.evaluation.evaluators import TextEvaluator
+from vadd.evaluation.labels import LabelClassifier, labels_in_order, shares_of_labels
+from vadd.evaluation.reports import PairDistance, StepResult, TextMetrics
 
 LETTERS = {"vowels": "aeiou", "consonants": "bcdfg", "digits": "01234"}
 TINY: dict[str, Any] = {
@@ -40,11 +41,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> vadd.Run:
 
 
 def test_the_classifier_learns_labels_from_training_documents(run: vadd.Run) -> None:
-    reader = LabelReader(run)
-    assert reader.accuracy == 1
-    assert reader.documents == len(run.data.test)
-    assert [run.kind.labels[number] for number in reader.labels(["aeiaei", "gfdgfd", "012012"])] == list(LETTERS)  # type: ignore[index]
-    assert len(reader.labels(["", "ä"])) == 2
+    classifier = LabelClassifier(run.data)
+    assert classifier.accuracy == 1
+    assert classifier.tested == len(run.data.test)
+    assert (classifier.labels(run.data.test.numpy()) == run.data.test_labels.numpy()).all()  # type: ignore[union-attr]
+    texts = ["aeiaei", "gfdgfd", "012012"]
+    assert [run.kind.labels[number] for number in classifier.classifier.predict(texts)] == list(LETTERS)  # type: ignore[index]
+    assert len(classifier.classifier.predict(["", "ä"])) == 2
 
 
 def test_samples_obey_and_disobey(run: vadd.Run, tmp_path: Path, vadd_command: Command) -> None:
@@ -60,20 +63,16 @@ def test_samples_obey_and_disobey(run: vadd.Run, tmp_path: Path, vadd_command: C
         assert result["classifier_accuracy"] == 1
         assert len(result["obeyed_by_label"]) == 3
         assert result["labels_obeyed"] > 0.9
-    again = read_fields(TextMetrics, found["results"][0])
-    assert again.to_json() == {key: value for key, value in found["results"][0].items() if key != "steps"} | {
-        "obeyed_by_label": tuple(found["results"][0]["obeyed_by_label"])
-    }
+    again = StepResult.model_validate(found["results"][0])
+    assert isinstance(again.metrics, TextMetrics)
+    assert again.to_json() == found["results"][0]
 
 
 def test_a_run_that_does_not_listen_is_found_out(run: vadd.Run) -> None:
-    from vadd.evaluation.judges import TextJudge
-    from vadd.progress import silent
-
-    judge = TextJudge(run, 80, 0, None, silent)
+    evaluator = TextEvaluator(Reference(run.data, 80))
     deaf = run.sample(80, label="digits", steps=8)
-    metrics = judge(deaf.numpy(), 8)
-    assert metrics.labels_obeyed == pytest.approx(judge.of_labels[1] / 80, abs=0.1)
+    metrics = evaluator(deaf.numpy(), 8)
+    assert metrics.labels_obeyed == pytest.approx(evaluator.of_labels[1] / 80, abs=0.1)
     assert metrics.obeyed_by_label is not None
     assert metrics.obeyed_by_label[0] < 0.1
 
@@ -112,6 +111,6 @@ def test_a_forest_says_whether_other_examples_obey(tmp_path: Path, vadd_command:
     assert found["classifier_accuracy"] == 1
     assert found["labels_obeyed"] > 0.9
     assert len(found["obeyed_by_label"]) == 3
-    again = metrics_from_json(found)
+    again = StepResult.model_validate(found).metrics
     assert isinstance(again, PairDistance)
     assert again.labels_obeyed == found["labels_obeyed"]

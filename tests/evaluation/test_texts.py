@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.exact import properties
-from vadd.evaluation.metrics import TextMetrics
-from vadd.evaluation.text_statistics import distinct_n, sample_entropy, text_statistics
+from vadd.evaluation.reports import TextMetrics
+from vadd.evaluation.texts import distinct_n, sample_entropy, text_metrics
 
 ROWS = st.integers(1, 6).flatmap(lambda n: st.lists(st.lists(st.integers(0, 4), min_size=n, max_size=n), min_size=1))
 TEXTS = st.lists(st.lists(st.sampled_from("abc"), max_size=6).map(" ".join), max_size=6)
@@ -54,5 +54,5 @@ def test_the_share_of_distinct_n_grams_falls_when_the_same_texts_come_again(text
 
 
 def test_the_statistics_have_a_name_each() -> None:
-    found = text_statistics([np.array([0, 1])], ["a b"])
+    found = text_metrics([np.array([0, 1])], ["a b"])
     assert found == TextMetrics(sample_entropy=math.log(2), distinct_1=1.0, distinct_2=1.0, distinct_3=None)

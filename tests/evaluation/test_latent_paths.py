@@ -7,7 +7,7 @@ import torch
 
 import vadd
 from vadd.core import MaskedBatch, latent_health
-from vadd.evaluation.traversal import traverse
+from vadd.evaluation.latent_paths import traverse
 
 
 def test_only_the_moving_dimension_moves_and_the_mean_is_the_denoisers(vadd_run: Path) -> None:
