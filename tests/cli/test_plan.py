@@ -53,7 +53,7 @@ def test_data_that_is_not_here_need_not_be(
         (("checkerboard", "--devices", 3), "divisible by 3 devices"),
         (("checkerboard", "--flops", -1), "positive number"),
         (("checkerboard", "--json", "no/plan.json"), "--json"),
-        (("gone.yaml",), "only the data can tell the shape"),
+        (("gone.yaml",), "only the data show the shape"),
     ],
 )
 def test_bad_input_is_one_line(

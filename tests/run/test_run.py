@@ -148,13 +148,10 @@ def test_a_run_says_what_its_examples_look_like(vadd_run: Path, array_run: Path)
     ]
 
 
-def test_a_run_that_does_not_say_it_asks_its_recipe_or_its_data(copy: Path, without_its_file: Path) -> None:
-    """As runs of version 0.1.0 do."""
+def test_a_run_without_data_json_is_refused(copy: Path) -> None:
     (copy / "data.json").unlink()
-    assert vadd.load(copy).kind == kind_of((2,), 8)
-    (without_its_file / "data.json").unlink()
-    with pytest.raises(UserError, match=r"only the data can tell the shape of these examples, .*codes\.npy"):
-        vadd.load(without_its_file)
+    with pytest.raises(UserError, match=r"data\.json is missing or damaged"):
+        vadd.load(copy)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"shape": [2]}', '{"shape": 2, "vocab_size": 8}', "\x00"])

@@ -378,8 +378,8 @@ def load(
     if exported is None:
         directory = RunDirectory.open(path)
         recipe = directory.recipe()
-        kind, fingerprint = directory.kind(recipe)
         chosen, weights = Archive(directory).chosen(checkpoint, read_weights)
+        kind, fingerprint = directory.kind(recipe)
         step = step_of(chosen)
     else:
         if checkpoint not in ("latest", exported.step):
