@@ -158,9 +158,9 @@ class NeverCalled(nn.Module):
 
 
 @pytest.mark.parametrize("name", [name for name, sampler in SAMPLERS.items() if not sampler.exact])
-def test_no_bound_speaks_about_the_samplers_that_are_not_exact(name: str) -> None:
+def test_no_bound_exists_for_samplers_that_are_not_exact(name: str) -> None:
     model, sampler = MaskedDiffusion(NeverCalled(), LINEAR.schedule), SAMPLERS[name]
-    with pytest.raises(UserError, match=rf"{type(sampler).__name__}.*choose ancestral, parallel or first-hitting"):
+    with pytest.raises(UserError, match=rf"{type(sampler).__name__}.*choose from ancestral, parallel, first-hitting"):
         step_bound(model, all_sequences(3, 2), 3, 1, sampler=sampler)
 
 

@@ -15,8 +15,8 @@ from vadd.core.latents import Evidence, Latent, NoLatent, Particles
 from vadd.core.masking import MaskDraw, MaskedBatch
 from vadd.core.noise import Noise
 from vadd.core.priors import Prior
-from vadd.core.samplers import Grid, Sampler
-from vadd.core.sampling import Drawing, LatentPolicy, Samples, Walk
+from vadd.core.samplers import Sampler
+from vadd.core.sampling import Drawing, Samples, Walk
 from vadd.core.schedule import Schedule
 from vadd.errors import UserError, check_range
 
@@ -111,21 +111,36 @@ class Model(nn.Module, ABC):
         sampler.run(walk, steps, how.grid)
         return walk.samples()
 
-    @abstractmethod
+    @torch.no_grad()
     def bound(
         self,
         x0: Tensor,
         steps: int,
         particles: Particles | int = 64,
         generator: torch.Generator | None = None,
-        *,
-        grid: Grid = "uniform",
-        sampler: Sampler | None = None,
-        latent_policy: LatentPolicy = "resample",
+        how: Drawing | None = None,
     ) -> Tensor:
-        """A lower bound of log p_T(x0), (B,) float64 nats, of the ``sampler`` (by default the model's own) with
-        ``steps`` steps on ``grid``: one draw of an estimate that does not exceed it in expectation.
+        """A lower bound of log p_T(x0), (B,) float64 nats, of the sampler, grid and latent policy of ``how``: one draw
+        of an estimate that does not exceed it in expectation. ``particles`` is their number, or a
+        :class:`~vadd.core.latents.Particles` that also names the proposals.
         """
+        how = Drawing() if how is None else how
+        sampler = how.sampler or self.samplers["ancestral"]
+        if not sampler.exact:
+            exact = ", ".join(name for name, other in self.samplers.items() if other.exact)
+            raise UserError(
+                f"no likelihood bound exists for the sampler {type(sampler).__name__}: it does not draw from the "
+                f"model's own distribution; choose from {exact}"
+            )
+        sampler.check(self.positions, steps)
+        particles = Particles(particles) if isinstance(particles, int) else particles
+        return self.step_bound(x0, steps, particles, generator or torch.Generator().manual_seed(0), how)
+
+    @abstractmethod
+    def step_bound(
+        self, x0: Tensor, steps: int, particles: Particles, generator: torch.Generator, how: Drawing
+    ) -> Tensor:
+        """What :meth:`bound` returns, after its checks."""
 
     def elbo(self, x0: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
         """A lower bound of log p(x0) of the sampler with many steps, (B,), from ``draws`` masks for each example."""

@@ -44,8 +44,8 @@ from vadd.core.latents import Particles
 from vadd.core.masking import ExactCount, MaskedBatch, Masking
 from vadd.core.noise import Noise
 from vadd.core.precision import precise
-from vadd.core.samplers import Grid, PlannedSampler, RevealPlan, Sampler
-from vadd.core.sampling import LatentPolicy
+from vadd.core.samplers import PlannedSampler, RevealPlan
+from vadd.core.sampling import Drawing
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def step_bound(
     generator: torch.Generator | None = None,
     **options: Any,
 ) -> Tensor:
-    """A lower bound of log p_T(x0), see :meth:`vadd.core.base.Model.bound`.
+    """A lower bound of log p_T(x0), see :meth:`vadd.core.base.Model.bound`; ``options`` are those of
+    :class:`~vadd.core.sampling.Drawing`.
 
     >>> from vadd.core import LinearSchedule, MaskedDiffusion
     >>> from vadd.networks import MlpDenoiser, MlpSettings
@@ -70,7 +71,7 @@ def step_bound(
     >>> nats.shape, bool((nats < 0).all())
     (torch.Size([2]), True)
     """
-    return model.bound(x0, steps, particles, generator, **options)
+    return model.bound(x0, steps, particles, generator, Drawing(**options))
 
 
 def elbo(model: "Model", x0: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
@@ -78,42 +79,28 @@ def elbo(model: "Model", x0: Tensor, draws: int, generator: torch.Generator | No
     return model.elbo(x0, draws, generator)
 
 
-@torch.no_grad()
 def masked_step_bound(
-    model: "MaskedDiffusion",
-    x0: Tensor,
-    steps: int,
-    particles: Particles | int = 64,
-    generator: torch.Generator | None = None,
-    *,
-    grid: Grid = "uniform",
-    sampler: Sampler | None = None,
-    latent_policy: LatentPolicy = "resample",
+    model: "MaskedDiffusion", x0: Tensor, steps: int, particles: Particles, generator: torch.Generator, how: Drawing
 ) -> Tensor:
-    """A lower bound of log p_T(x0) of the ``sampler`` (by default Algorithm 2) with ``steps`` steps on ``grid``, with a
-    fresh latent at each step or, ``latent_policy="fixed"``, one z for all of them.
-
-    ``particles`` is their number, or a :class:`~vadd.core.latents.Particles` that also names the proposals.
-    """
-    sampler = exact_sampler(model, sampler, steps)
+    """The step bound of a masked model, with a fresh latent at each step or one z for all of them."""
+    sampler = how.sampler or model.samplers["ancestral"]
     assert isinstance(sampler, PlannedSampler), "all exact samplers of masked models plan ahead"
     if model.guidance != 1:
         raise UserError("no likelihood bound exists for guided samples: they do not follow the model's distribution")
-    particles, generator = with_defaults(particles, generator)
     if (shares := model.label_shares) is not None:
         # The same plan for every label, and the same particles.
         seed = int(torch.randint(2**62, (), generator=generator))
-        bound = partial(masked_step_bound, grid=grid, sampler=sampler, latent_policy=latent_policy)
 
         def given(label: int) -> Tensor:
-            return bound(model.labelled(label), x0, steps, particles, torch.Generator().manual_seed(seed))
+            again = torch.Generator().manual_seed(seed)
+            return masked_step_bound(model.labelled(label), x0, steps, particles, again, how)
 
         return torch.logsumexp(_each_label(given, shares), dim=0)
     everything = torch.ones_like(x0, dtype=torch.bool)
     # Drawn before any particle: with the same seed the plan is the same for every choice of proposals.
-    plan = sampler.plan(everything, steps, model.schedule, grid, Noise.of(generator, len(x0)))
+    plan = sampler.plan(everything, steps, model.schedule, how.grid, Noise.of(generator, len(x0)))
     states = _States(model, x0, plan)
-    if latent_policy == "fixed":
+    if how.latent_policy == "fixed":
         return _one_latent(model, x0, states, particles, generator)
     total = torch.zeros(len(x0), dtype=torch.float64)
     # torch.split makes one empty part of nothing, which no network should see.
@@ -121,19 +108,6 @@ def masked_step_bound(
         rows, batch, revealed = states[tasks]
         total.index_add_(0, rows.cpu(), _log_joint(model, particles, generator, batch, revealed))
     return total
-
-
-def exact_sampler(model: "Model", sampler: Sampler | None, steps: int) -> Sampler:
-    """The ``sampler`` that a bound is about, by default the model's own; others than exact ones are refused."""
-    sampler = sampler or model.samplers["ancestral"]
-    if not sampler.exact:
-        exact = ", ".join(name for name, other in model.samplers.items() if other.exact)
-        raise UserError(
-            f"no likelihood bound exists for the sampler {type(sampler).__name__}: it does not draw from the model's "
-            f"own distribution; choose from {exact}"
-        )
-    sampler.check(model.positions, steps)
-    return sampler
 
 
 class _States:
@@ -181,11 +155,6 @@ def _one_latent(
     return joint.masked_fill(~states.scored.any(dim=1).cpu(), 0.0)
 
 
-def with_defaults(particles: Particles | int, generator: torch.Generator | None) -> tuple[Particles, torch.Generator]:
-    particles = Particles(particles) if isinstance(particles, int) else particles
-    return particles, torch.Generator().manual_seed(0) if generator is None else generator
-
-
 def _log_joint(
     model: "MaskedDiffusion", particles: Particles, generator: torch.Generator, batch: MaskedBatch, revealed: Tensor
 ) -> Tensor:
@@ -202,7 +171,7 @@ def masked_elbo(model: "MaskedDiffusion", x0: Tensor, draws: int, generator: tor
     """A lower bound of log p(x0) for a model without a latent, from ``draws`` masks for each example."""
     if not model.latent.absent:
         raise UserError("with a latent the ELBO's integral is not a bound of the likelihood; use the step bound")
-    particles, generator = with_defaults(1, generator)
+    particles, generator = Particles(1), generator or torch.Generator().manual_seed(0)
 
     def given(label: int | None) -> Tensor:
         of_label = model if label is None else model.labelled(label)
@@ -233,11 +202,10 @@ def k_sample_delbo(
 
     As in the paper all K particles come from the recognition model, for each of ``draws`` masks.
     """
-    particles, generator = with_defaults(particles, generator)
-    recognized = replace(particles, proposals=("recognition",))
-    return mask_integral(
-        model, x0, draws, generator, partial(_log_joint, model, recognized, generator), particles.rows_per_call
-    )
+    generator = generator or torch.Generator().manual_seed(0)
+    particles = Particles(particles) if isinstance(particles, int) else particles
+    log_joint = partial(_log_joint, model, replace(particles, proposals=("recognition",)), generator)
+    return mask_integral(model, x0, draws, generator, log_joint, particles.rows_per_call)
 
 
 def mask_integral(

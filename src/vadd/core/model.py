@@ -13,8 +13,8 @@ from vadd.core.bounds import masked_elbo, masked_step_bound
 from vadd.core.latents import Evidence, Particles
 from vadd.core.masking import ExactCount, MaskDraw, MaskedBatch
 from vadd.core.precision import at_least_single, summed_by_row
-from vadd.core.samplers import Ancestral, FirstHitting, Grid, Parallel, Sampler
-from vadd.core.sampling import LatentPolicy
+from vadd.core.samplers import Ancestral, FirstHitting, Parallel, Sampler
+from vadd.core.sampling import Drawing
 
 
 class MaskedDiffusion(Model):
@@ -72,20 +72,10 @@ class MaskedDiffusion(Model):
         log_mu = -F.cross_entropy(logits, x0[where], reduction="none")
         return summed_by_row(log_mu, where).view(particles, size)
 
-    def bound(
-        self,
-        x0: Tensor,
-        steps: int,
-        particles: Particles | int = 64,
-        generator: torch.Generator | None = None,
-        *,
-        grid: Grid = "uniform",
-        sampler: Sampler | None = None,
-        latent_policy: LatentPolicy = "resample",
+    def step_bound(
+        self, x0: Tensor, steps: int, particles: Particles, generator: torch.Generator, how: Drawing
     ) -> Tensor:
-        return masked_step_bound(
-            self, x0, steps, particles, generator, grid=grid, sampler=sampler, latent_policy=latent_policy
-        )
+        return masked_step_bound(self, x0, steps, particles, generator, how)
 
     def elbo(self, x0: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
         return masked_elbo(self, x0, draws, generator)

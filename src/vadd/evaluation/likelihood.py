@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vadd.core import GaussianLatent, LabelledLatent, MaskedDiffusion, Model, StandardNormal
+from vadd.core import Drawing, GaussianLatent, LabelledLatent, MaskedDiffusion, Model, StandardNormal
 from vadd.core.bounds import k_sample_delbo
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latents import Particles, ProposalName
@@ -200,10 +200,10 @@ class _Measurement:
         self.particles = replace(settings.particles, rows_per_call=2 * run.recipe.network.rows_at_once)
 
     def step_bound(self, steps: int) -> NegativeLogLikelihood:
-        how = {"steps": steps, "grid": self.grid, "sampler": self.sampler, "latent_policy": self.latent_policy}
+        how = Drawing(sampler=self.sampler, grid=self.grid, latent_policy=self.latent_policy)
 
         def bound(model: Model, **given: Any) -> Tensor:
-            return model.bound(**how, **given)
+            return model.bound(steps=steps, how=how, **given)
 
         exact, particles = self.model.latent.exact, self.particles
         if self.settings.choose_proposals and not exact:

@@ -15,12 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vadd.core.base import Model
-from vadd.core.bounds import exact_sampler
 from vadd.core.latents import Evidence, Particles
 from vadd.core.masking import ExactCount, MaskDraw, MaskedBatch
 from vadd.core.precision import at_least_single, summed_by_row
 from vadd.core.samplers import Grid, Sampler
-from vadd.core.sampling import LatentPolicy, Walk
+from vadd.core.sampling import Drawing, Walk
 from vadd.errors import UserError
 
 
@@ -106,20 +105,10 @@ class Autoregressive(Model):
         logits = at_least_single(self.predict(x0, None, torch.zeros(len(x0), device=x0.device), where))
         return summed_by_row(-F.cross_entropy(logits, x0[where], reduction="none"), where)
 
-    @torch.no_grad()
-    def bound(
-        self,
-        x0: Tensor,
-        steps: int,
-        particles: Particles | int = 64,
-        generator: torch.Generator | None = None,
-        *,
-        grid: Grid = "uniform",
-        sampler: Sampler | None = None,
-        latent_policy: LatentPolicy = "resample",
+    def step_bound(
+        self, x0: Tensor, steps: int, particles: Particles, generator: torch.Generator, how: Drawing
     ) -> Tensor:
         """The likelihood itself."""
-        exact_sampler(self, sampler, steps)
         return self.log_likelihood(x0).cpu().double()
 
     @torch.no_grad()

@@ -21,7 +21,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from vadd.core.bounds import mask_integral, with_defaults
+from vadd.core.bounds import mask_integral
 from vadd.core.latents import Evidence
 from vadd.core.masking import ExactCount, MaskDraw, MaskedBatch
 from vadd.core.precision import at_least_single, precise, summed_by_row
@@ -102,8 +102,7 @@ class ScoreEntropy(TransitionModel):
 
     @torch.no_grad()
     def elbo(self, x0: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
-        _, generator = with_defaults(1, generator)
-        return mask_integral(self, x0, draws, generator, self.score_entropy)
+        return mask_integral(self, x0, draws, generator or torch.Generator().manual_seed(0), self.score_entropy)
 
     def step_score(self, batch: MaskedBatch, before: Tensor, z: Tensor | None, xs: Tensor | None) -> Tensor:
         """What the step from t to ``before`` (B,) of the analytic sampler adds to the bound, averaged over what the

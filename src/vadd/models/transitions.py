@@ -17,11 +17,10 @@ import torch
 from torch import Tensor
 
 from vadd.core.base import Model
-from vadd.core.bounds import exact_sampler, with_defaults
 from vadd.core.latents import Particles
 from vadd.core.masking import MaskedBatch, Masking
 from vadd.core.samplers import Grid, Sampler, on_the_grid, step_grid
-from vadd.core.sampling import LatentPolicy, Walk
+from vadd.core.sampling import Drawing, Walk
 from vadd.core.schedule import Schedule
 from vadd.errors import UserError
 
@@ -80,25 +79,14 @@ class TransitionModel(Model):
         """x_s (B, N) drawn from q(x_s | x_t, x0); for models with a latent."""
         raise NotImplementedError
 
-    @torch.no_grad()
-    def bound(
-        self,
-        x0: Tensor,
-        steps: int,
-        particles: Particles | int = 64,
-        generator: torch.Generator | None = None,
-        *,
-        grid: Grid = "uniform",
-        sampler: Sampler | None = None,
-        latent_policy: LatentPolicy = "resample",
+    def step_bound(
+        self, x0: Tensor, steps: int, particles: Particles, generator: torch.Generator, how: Drawing
     ) -> Tensor:
         """With one state for every step of every example. Without a latent the expectation over x_s is a sum."""
-        exact_sampler(self, sampler, steps)
-        particles, generator = with_defaults(particles, generator)
-        if latent_policy == "fixed" and not self.latent.absent:
+        if how.latent_policy == "fixed" and not self.latent.absent:
             raise UserError("with this noise there are bounds for a new z at each step, not for one z")
         total = torch.zeros(len(x0), dtype=torch.float64)
-        for s, t in itertools.pairwise(step_grid(steps, grid)):
+        for s, t in itertools.pairwise(step_grid(steps, how.grid)):
             for rows in torch.split(torch.arange(len(x0), device=x0.device), particles.rows_per_call):
                 start, before = (torch.full((len(rows),), float(time), device=x0.device) for time in (t, s))
                 coins = torch.rand(len(rows), x0.shape[1], generator=generator, dtype=torch.float64)
