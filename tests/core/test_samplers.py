@@ -101,7 +101,9 @@ def revealed_at(
 ) -> list[list[int]]:
     """The positions revealed at each step."""
     model = MaskedDiffusion(Predictions(probabilities), LINEAR.schedule)
-    samples = sample(model, 1, steps, seeded(0), sampler=sampler, record=1, token_sampler=token_sampler)
+    samples = sample(
+        model, 1, steps, seeded(0), sampler=sampler, record=1, token_sampler=token_sampler or TokenSampler()
+    )
     assert samples.trajectory is not None
     shown = samples.trajectory[:, 0] < model.vocab_size
     assert shown[-1].all()

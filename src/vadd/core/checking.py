@@ -1,11 +1,11 @@
-"""Whether a network keeps to the protocol that training, sampling and bounds rely on, and what is wrong if not.
+"""Whether a custom network satisfies the protocol that training, sampling and bounds rely on, and what is wrong if not.
 
-A denoiser that answers in the wrong order, or lets one example leak into another, trains without complaint and bounds
-nothing: so it is asked a few questions to which the answers are known.
+A denoiser that answers in the wrong order, or lets one example influence another, trains without complaint and bounds
+nothing. So it is asked a few questions to which the answers are known.
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Findings:
-    """What is wrong with networks (``problems``) and what may be meant so (``notes``)."""
+    """What is wrong with networks (``problems``) and what may be intended (``notes``)."""
 
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Findings:
 
 
 def check(denoiser: Any, recognizer: Any = None, *, latent_dim: int | None = None) -> Findings:
-    """What is wrong with networks of one's own, before they are trained.
+    """What is wrong with custom networks, before they are trained.
 
     ``latent_dim`` is the length of z; with a recognition model it is what that returns. Without either the denoiser is
     asked for a model without a latent, with z None. Neither network is changed.
@@ -47,23 +47,23 @@ def check(denoiser: Any, recognizer: Any = None, *, latent_dim: int | None = Non
     >>> check(denoiser, SiameseMlpRecognizer(3, 4, MlpSettings(width=8), latent_dim=2))
     ok
     """
-    found = Findings(tuple(_attributes(denoiser)))
-    if not found.ok:
-        return found
+    findings = Findings(tuple(_attributes(denoiser)))
+    if not findings.ok:
+        return findings
     if recognizer is not None and not isinstance(recognizer, nn.Module):
         return Findings((f"the recognition model is a {type(recognizer).__name__}; needed is a torch.nn.Module",))
     if recognizer is not None:
-        asked = _Recognizer(recognizer, denoiser.positions, denoiser.vocab_size)
-        found += asked.findings(latent_dim)
-        latent_dim = asked.dim if latent_dim is None else latent_dim
+        questions = _OfRecognizer(recognizer, denoiser.positions, denoiser.vocab_size)
+        findings += questions.findings(latent_dim)
+        latent_dim = questions.dim if latent_dim is None else latent_dim
         if latent_dim is None:  # it could not be asked
-            return found
-    return found + _Denoiser(denoiser, latent_dim).findings()
+            return findings
+    return findings + _OfDenoiser(denoiser, latent_dim).findings()
 
 
 def latent_size(recognizer: nn.Module, positions: int, vocab_size: int) -> int:
-    """The length of the z that a recognition model, which must keep to its protocol, is about."""
-    dim = _Recognizer(recognizer, positions, vocab_size).dim
+    """The length of the z of a recognition model that satisfies its protocol."""
+    dim = _OfRecognizer(recognizer, positions, vocab_size).dim
     assert dim is not None
     return dim
 
@@ -80,34 +80,31 @@ def _attributes(denoiser: Any) -> Iterator[str]:
         yield "denoiser.uses_time is missing; needed is True or False, whether the logits depend on t"
 
 
-class _Asked:
-    """A copy of a network in eval mode, and states to ask it about."""
+class _Questions:
+    """States to ask a network about, and copies of it in eval mode."""
 
     name: str
 
     def __init__(self, network: nn.Module, positions: int, vocab_size: int) -> None:
-        self.network = network
-        self.positions, self.vocab_size = positions, vocab_size
-        generator = torch.Generator().manual_seed(0)
+        self.network, self.positions, self.vocab_size = network, positions, vocab_size
+        self.generator = generator = torch.Generator().manual_seed(0)
         self.x0 = torch.randint(vocab_size, (ROWS, positions), generator=generator)
         masked = torch.rand(ROWS, positions, generator=generator) < 0.6
         masked[:, 0] = True  # something is masked in every row, and with two positions something is known in some
         masked[::2, 1:2] = False
         self.masked, self.xt = masked, self.x0.masked_fill(masked, vocab_size)
         self.t = torch.linspace(0.2, 1.0, ROWS)
-        self.generator = generator
+        self.z: Tensor | None = None
         parameter = next(network.parameters(), None)
         self.device = torch.device("cpu") if parameter is None else parameter.device
 
-    def copied(self, *, stirred: bool = False) -> nn.Module:
-        """``stirred`` moves every weight, as a training does: what starts at zero hides what it depends on."""
-        copied = copy.deepcopy(self.network).eval()
-        if stirred:
-            with torch.no_grad():
-                for parameter in copied.parameters():
-                    noise = torch.randn(parameter.shape, generator=self.generator).to(parameter)
-                    parameter.add_(0.1 * noise)
-        return copied
+    def moved(self) -> nn.Module:
+        """A copy with every weight moved, as by a training: what starts at zero hides what it depends on."""
+        network = copy.deepcopy(self.network).eval()
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.add_(0.1 * torch.randn(parameter.shape, generator=self.generator).to(parameter))
+        return network
 
     def general(self) -> Iterator[str]:
         """What every network must be."""
@@ -123,119 +120,113 @@ class _Asked:
                 "LayerNorm or GroupNorm"
             )
 
-    def ask(self, network: nn.Module) -> Any:
+    def given(self, names: str, changed: dict[str, Tensor]) -> list[Tensor | None]:
+        """Copies of the inputs: a network that writes into them should be noticed once."""
+        values = [changed.get(name, getattr(self, name)) for name in names.split()]
+        return [None if value is None else value.to(self.device, copy=True) for value in values]
+
+    def ask(self, network: nn.Module, **changed: Tensor) -> Any:
         raise NotImplementedError
 
 
-class _Denoiser(_Asked):
+class _OfDenoiser(_Questions):
     name = "the denoiser"
 
     def __init__(self, denoiser: Any, latent_dim: int | None) -> None:
         super().__init__(denoiser, denoiser.positions, denoiser.vocab_size)
-        self.latent_dim, self.uses_time = latent_dim, denoiser.uses_time
+        self.uses_time = denoiser.uses_time
         self.z = None if latent_dim is None else torch.randn(ROWS, latent_dim, generator=self.generator)
 
-    def ask(self, network: nn.Module, where: Tensor | None = None, **changed: Tensor) -> Any:
-        xt, z, t = (changed.get(name, getattr(self, name)) for name in ("xt", "z", "t"))
-        where = self.masked if where is None else where
-        # Copies: a network may write into what it is given, and be found out once.
-        xt, t, where = (tensor.to(self.device, copy=True) for tensor in (xt, t, where))
-        self.last_seen = xt
+    def ask(self, network: nn.Module, **changed: Tensor) -> Any:
+        inputs = self.given("xt z t masked", changed)
+        self.last_seen = inputs[0]
         with torch.no_grad():
-            return network(xt, None if z is None else z.to(self.device, copy=True), t, where)
+            return network(*inputs)
 
     def findings(self) -> Findings:
         try:
-            answer = self.ask(self.copied())
-        except Exception as error:  # whatever somebody's network may raise
+            answer = self.ask(copy.deepcopy(self.network).eval())
+        except Exception as error:  # a custom network may raise anything
             z = "None" if self.z is None else f"z {tuple(self.z.shape)}"
-            return Findings((f"denoiser(xt {tuple(self.xt.shape)} in 0..V, {z}, t, where) raised {_told(error)}",))
+            return Findings((f"denoiser(xt {tuple(self.xt.shape)} in 0..V, {z}, t, where) raised {_line(error)}",))
         count = int(self.masked.sum())
         if not isinstance(answer, Tensor) or answer.shape != (count, self.vocab_size):
             shape = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
-            return Findings(
-                (
-                    f"the denoiser returned {shape} where {count} positions were asked for; needed are logits "
-                    f"({count}, {self.vocab_size}), for these positions only, without the mask: logits[where]",
-                )
+            problem = (
+                f"the denoiser returned {shape} where {count} positions were asked for; needed are logits "
+                f"({count}, {self.vocab_size}), for these positions only, without the mask: logits[where]"
             )
+            return Findings((problem,))
         if not answer.is_floating_point() or not answer.isfinite().all():
             return Findings(("the denoiser's logits are not finite floating-point numbers",))
         return Findings((*self.general(), *self.problems()), tuple(self.notes()))
 
     def problems(self) -> Iterator[str]:
-        network = self.copied(stirred=True)
+        network = self.moved()
         answer = self.ask(network)
         if not _equal(self.ask(network), answer):
             yield "the denoiser gives two answers to one question in eval mode: it must be deterministic there"
             return
-        everywhere = self.ask(network, torch.ones_like(self.masked)).view(ROWS, self.positions, self.vocab_size)
+        everywhere = self.ask(network, masked=torch.ones_like(self.masked)).view(ROWS, self.positions, self.vocab_size)
         if not _equal(everywhere[self.masked.to(self.device)], answer):
             yield (
                 "the logits of some positions are not those that it gives when asked for all, in row-major order of "
                 "`where` (example after example, in each from left to right): return logits[where]"
             )
         try:
-            nothing = self.ask(network, torch.zeros_like(self.masked))
+            nothing = self.ask(network, masked=torch.zeros_like(self.masked))
             if nothing.shape != (0, self.vocab_size):
                 yield f"asked for no position the denoiser returned {tuple(nothing.shape)}, not (0, {self.vocab_size})"
         except Exception as error:
-            yield f"asked for no position the denoiser raised {_told(error)}; needed is (0, {self.vocab_size})"
-        yield from self._independence(network, answer)
+            yield f"asked for no position the denoiser raised {_line(error)}; needed is (0, {self.vocab_size})"
+        others, first = self.xt.clone(), int(self.masked[0].sum())
+        others[1:] = self.vocab_size
+        if not _equal(self.ask(network, xt=others)[:first], answer[:first]):
+            yield "the logits of an example depend on the other examples of the batch"
+        self.ask(network)
+        if not self.last_seen.cpu().equal(self.xt):
+            yield "the denoiser changes the tokens that it is given: take a copy first"
         if not self.uses_time and not _equal(self.ask(network, t=1 - 0.5 * self.t), answer):
             yield "denoiser.uses_time is False, but the logits depend on t"
         if self.z is not None and _equal(self.ask(network, z=self.z + 1), answer):
             yield "the logits do not depend on z: positions revealed together could not agree"
 
-    def _independence(self, network: nn.Module, answer: Tensor) -> Iterator[str]:
-        """Of the examples from each other, and of the tokens from being read."""
-        other = self.xt.clone()
-        other[1:] = self.vocab_size
-        first = int(self.masked[0].sum())
-        if not _equal(self.ask(network, xt=other)[:first], answer[:first]):
-            yield "the logits of an example depend on the other examples of the batch"
-        self.ask(network)
-        if not self.last_seen.cpu().equal(self.xt):
-            yield "the denoiser changes the tokens that it is given: take a copy first"
-
     def notes(self) -> Iterator[str]:
-        network = self.copied(stirred=True)
+        network = self.moved()
         answer = self.ask(network)
         if self.uses_time and _equal(self.ask(network, t=1 - 0.5 * self.t), answer):
             yield "denoiser.uses_time is True, but the logits do not depend on t"
-        shifted = (self.x0 + 1) % self.vocab_size
-        if self.positions > 1 and _equal(self.ask(network, xt=torch.where(self.masked, self.xt, shifted)), answer):
+        shifted = torch.where(self.masked, self.xt, (self.x0 + 1) % self.vocab_size)
+        if self.positions > 1 and _equal(self.ask(network, xt=shifted), answer):
             yield "the logits do not depend on the values that are known"
 
 
-class _Recognizer(_Asked):
+class _OfRecognizer(_Questions):
     name = "the recognition model"
 
     def ask(self, network: nn.Module, **changed: Tensor) -> Any:
-        x0, xt, t = (changed.get(name, getattr(self, name)).to(self.device) for name in ("x0", "xt", "t"))
         with torch.no_grad():
-            return network(x0, xt, t)
+            return network(*self.given("x0 xt t", changed))
 
     @property
     def dim(self) -> int | None:
         """The length of z; None where it cannot be asked."""
         try:
-            mean, _ = self.ask(self.copied())
+            mean, _ = self.ask(copy.deepcopy(self.network).eval())
             return int(mean.shape[1])
-        except Exception:  # said by findings
+        except Exception:  # reported by findings
             return None
 
     def findings(self, latent_dim: int | None) -> Findings:
         try:
-            answer = self.ask(self.copied())
+            answer = self.ask(copy.deepcopy(self.network).eval())
         except Exception as error:
-            return Findings((f"recognizer(x0, xt {tuple(self.xt.shape)} in 0..V, t) raised {_told(error)}",))
+            return Findings((f"recognizer(x0, xt {tuple(self.xt.shape)} in 0..V, t) raised {_line(error)}",))
         pair = isinstance(answer, tuple | list) and len(answer) == 2 and all(isinstance(a, Tensor) for a in answer)
         shapes = [tuple(each.shape) for each in answer] if pair else type(answer).__name__
         if not pair or answer[0].ndim != 2 or len(answer[0]) != ROWS or answer[0].shape != answer[1].shape:
-            return Findings(
-                (f"the recognition model returned {shapes}; needed are mean and log_std, ({ROWS}, d) each",)
-            )
+            needed = f"needed are mean and log_std, ({ROWS}, d) each"
+            return Findings((f"the recognition model returned {shapes}; {needed}",))
         if latent_dim not in (None, answer[0].shape[1]):
             return Findings((f"the recognition model writes {answer[0].shape[1]} numbers, and z has {latent_dim}",))
         if not all(each.isfinite().all() for each in answer):
@@ -243,20 +234,18 @@ class _Recognizer(_Asked):
         return Findings((*self.general(), *self.problems()))
 
     def problems(self) -> Iterator[str]:
-        network = self.copied(stirred=True)
-        answer = torch.cat(self.ask(network), dim=1)
+        network, others = self.moved(), (self.x0 + 1) % self.vocab_size
 
-        def same(change: Callable[[], dict[str, Tensor]]) -> bool:
-            return _equal(torch.cat(self.ask(network, **change()), dim=1), answer)
+        def answer(x0: Tensor) -> Tensor:
+            return torch.cat(self.ask(network, x0=x0), dim=1)
 
-        if not same(dict):
+        first = answer(self.x0)
+        if not _equal(answer(self.x0), first):
             yield "the recognition model gives two answers to one question in eval mode"
             return
-        if same(lambda: {"x0": torch.where(self.masked, (self.x0 + 1) % self.vocab_size, self.x0)}):
+        if _equal(answer(torch.where(self.masked, others, self.x0)), first):
             yield "the recognition model does not depend on the masked values of x0: z could say nothing about them"
-        other = torch.cat([self.x0[:1], (self.x0[1:] + 1) % self.vocab_size])
-        alone = torch.cat(self.ask(network, x0=other), dim=1)[:1]
-        if not _equal(alone, answer[:1]):
+        if not _equal(answer(torch.cat([self.x0[:1], others[1:]]))[:1], first[:1]):
             yield "what the recognition model says of an example depends on the other examples of the batch"
 
 
@@ -267,6 +256,6 @@ def _equal(one: Tensor, other: Tensor) -> bool:
     return bool(torch.allclose(one, other, rtol=0, atol=TOLERANCE * max(scale, 1e-3)))
 
 
-def _told(error: Exception) -> str:
+def _line(error: Exception) -> str:
     first = (str(error).strip().splitlines() or [""])[0]
     return f"{type(error).__name__}: {first}"

@@ -2,8 +2,8 @@ r"""The training objectives.
 
 MDLM maximises :math:`E_t E_{x_t}\, w(t) \sum_{i \in S} \log \mu_i[x_{0,i}]`; VADD, with KL weight lambda, :math:`E_t
 E_{x_t} E_{z \sim r}\, w(t) [\sum_{i \in S} \log \mu_i(x_t, z, t)[x_{0,i}] - \lambda\, KL(r(z \mid x_0, x_t) \|
-p(z))]`. Both are means of an :class:`~vadd.core.latents.Evidence`, which is zero for an example of which nothing is to
-be explained. For a model with a pad, S holds only the masked positions that are scored: those whose value is not the
+p(z))]`. Both are means of an :class:`~vadd.core.latents.Evidence`, which is zero for an example of which nothing is
+scored. For a model with a pad, S holds only the masked positions that are scored: those whose value is not the
 pad.
 
 Without pads the MDLM objective is a bound of the log-likelihood. The VADD objective is a sound thing to maximise but
