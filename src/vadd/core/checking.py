@@ -7,7 +7,7 @@ nothing. So it is asked a few questions to which the answers are known.
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -139,7 +139,7 @@ class _OfDenoiser(_Questions):
 
     def ask(self, network: nn.Module, **changed: Tensor) -> Any:
         inputs = self.given("xt z t masked", changed)
-        self.last_seen = inputs[0]
+        self.last_seen = cast(Tensor, inputs[0])
         with torch.no_grad():
             return network(*inputs)
 
