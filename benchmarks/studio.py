@@ -27,7 +27,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from vadd.run.directory import RunDirectory
 from vadd.run.status import read_status
-from vadd.studio.opened import awaits_prior
+from vadd.studio.runs import awaits_prior
 
 PATIENCE = 600
 MODELS = ("mdlm", "vadd")

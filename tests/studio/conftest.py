@@ -1,21 +1,29 @@
 """One studio and one browser for all tests that look at the page."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from starlette.testclient import TestClient
 
 from tests.helpers.studio import PATIENCE, Studio, find_chromium, studio
+from tests.helpers.studio_calls import in_a_loop
 from tests.helpers.text_runs import text_recipe
 from tests.helpers.tiny import train_in
 from vadd.recipe import load_recipe
+from vadd.studio.page import build_page
+from vadd.studio.runs import OpenRuns
+from vadd.studio.server import build_app, private_folder
+from vadd.studio.trainings import Trainings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 TINY_DIGITS = ("training.steps=20", "training.batch=32", "network.width=32", "training.evaluate_every=20")
 QUICKLY = ("training.warmup_steps=1", "training.learning_rate=0.03")
+TOKEN = "correct-horse-battery"
 HOSTILE = "<script>document.title='taken'</script>${document.title='taken'}{{#each value}}\n" * 60
 
 
@@ -45,6 +53,41 @@ def script_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "script.txt").write_text(HOSTILE)
     assert train_in(folder / "script", text_recipe(folder / "script.txt", "data.length=24")).finished
     return folder / "script"
+
+
+@contextmanager
+def served(uploads: Path, place: Path, *paths: Path, token: str | None = None) -> Iterator[TestClient]:
+    """The whole application in this process, without a port."""
+    host = "127.0.0.1" if token is None else "0.0.0.0"
+    runs = OpenRuns(paths)
+    trainings = Trainings(runs, place)
+    app = in_a_loop(lambda: build_app(build_page(runs, trainings), runs, uploads, host=host, token=token))
+    with TestClient(app, base_url="http://127.0.0.1:7860", raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def uploads() -> Iterator[Path]:
+    with private_folder() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def visitor(
+    uploads: Path, tmp_path_factory: pytest.TempPathFactory, digits_runs: list[Path], vadd_run: Path, script_run: Path
+) -> Iterator[TestClient]:
+    """Another user of this machine, who needs no token."""
+    with served(uploads, tmp_path_factory.mktemp("place"), *digits_runs, vadd_run, script_run) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def token_holder(
+    uploads: Path, tmp_path_factory: pytest.TempPathFactory, digits_runs: list[Path]
+) -> Iterator[TestClient]:
+    with served(uploads, tmp_path_factory.mktemp("place"), digits_runs[1], token=TOKEN) as client:
+        assert client.get("/", params={"token": TOKEN}).status_code == 200
+        yield client
 
 
 @pytest.fixture(scope="session")

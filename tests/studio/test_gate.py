@@ -1,7 +1,9 @@
 """Who may come in, and where the server listens."""
 
 import socket
+from pathlib import Path
 
+import gradio as gr
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -9,17 +11,21 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from tests.helpers.studio_calls import in_a_loop
 from vadd.errors import UserError
-from vadd.studio.gate import Gate, check_host, is_loopback
-from vadd.studio.server import free_port
+from vadd.studio.gate import Gate
+from vadd.studio.server import check_host, free_port, is_loopback
+
+UPLOAD = "/gradio_api/upload"
 
 
 def client(base: str = "http://127.0.0.1:7860", *, host: str = "127.0.0.1", token: str | None = None) -> TestClient:
     async def page(request: Request) -> PlainTextResponse:
+        await request.body()
         return PlainTextResponse("page")
 
-    inner = Starlette(routes=[Route("/", page, methods=["GET", "POST"])])
-    gate = Gate(inner, host=host, token=token, largest=1000)
+    inner = Starlette(routes=[Route("/", page), Route(UPLOAD, page, methods=["POST"])])
+    gate = Gate(inner, page=in_a_loop(gr.Blocks), folder=Path("/nowhere"), host=host, token=token, largest=1000)
     return TestClient(gate, base_url=base, follow_redirects=False)
 
 
@@ -36,13 +42,13 @@ def test_a_foreign_name_for_this_machine_is_refused(base: str) -> None:
 
 def test_another_page_cannot_use_the_studio() -> None:
     headers = {"Origin": "http://evil.example"}
-    assert client().post("/", headers=headers).status_code == 403
-    assert client().post("/", headers={"Origin": "http://127.0.0.1:7860"}).status_code == 200
+    assert client().post(UPLOAD, headers=headers).status_code == 403
+    assert client().post(UPLOAD, headers={"Origin": "http://127.0.0.1:7860"}).status_code == 200
 
 
 def test_too_much_at_once_is_refused() -> None:
-    assert client().post("/", content=b"x" * 1001).status_code == 413
-    assert client().post("/", content=b"x" * 1000).status_code == 200
+    assert client().post(UPLOAD, content=b"x" * 1001).status_code == 413
+    assert client().post(UPLOAD, content=b"x" * 1000).status_code == 200
 
 
 def test_a_token_opens_the_door_once_and_is_not_left_in_the_address() -> None:

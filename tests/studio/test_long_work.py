@@ -14,9 +14,9 @@ from tests.helpers.studio import PATIENCE, Studio, studio
 from vadd.errors import UserError
 from vadd.run.status import read_status
 from vadd.studio.compare import MOST_WAITING, RESULTS, CancelledError, Comparisons, Job, show_job
-from vadd.studio.opened import OpenRuns
-from vadd.studio.train import Watch
-from vadd.studio.trainings import Trainings, changes_of, recipe_of, tell_plan
+from vadd.studio.runs import OpenRuns
+from vadd.studio.train import Watch, Wish, changes_of, described_plan
+from vadd.studio.trainings import Trainings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -132,14 +132,13 @@ def test_a_run_that_goes_while_somebody_looks_is_offered_no_more(vadd_run: Path,
     assert runs.names() == []
 
 
-def test_a_plan_tells_time_and_memory() -> None:
-    recipe = recipe_of("digits", None).with_overrides(changes_of("vadd", 40))
-    told = tell_plan(recipe)
-    assert "40 steps of batch 128" in told
-    assert "memory about" in told
+def test_a_plan_names_time_and_memory(tmp_path: Path) -> None:
+    plan = described_plan(Wish(tmp_path, "digits", None, "vadd", 40, "").recipe)
+    assert "40 steps of batch 128" in plan
+    assert "memory about" in plan
     assert changes_of("mdlm", None, ' id, "x" ,')[-1] == r'data.skip=["id", "\"x\""]'
     with pytest.raises(UserError, match="choose a recipe"):
-        recipe_of(None, None)
+        Wish(tmp_path, None, None, "vadd", 40, "")
 
 
 def test_two_runs_are_compared_on_the_page(page: "Page") -> None:
@@ -166,14 +165,14 @@ def test_digits_are_learnt_on_the_page_and_a_bad_file_is_a_message(page: "Page",
     page.locator("#train-upload input[type=file]").set_input_files(bad)  # type: ignore[arg-type]
     page.locator("#train-upload", has_text="noise").wait_for()
     page.locator("#train-plan").click()
-    page.get_by_text("'noise.npy' is not an .npy file of numbers").first.wait_for()
+    page.locator("#train-said .problem", has_text="is not a readable .npy file").wait_for()
     page.wait_for_function(f"{planned} === ''")  # what was planned before is not this
     page.locator("#train-upload").get_by_label("Clear").click()
     ragged = {"name": "ragged.csv", "mimeType": "text/csv", "buffer": b"a,b\n1,2\n3,4,5\n"}
     page.locator("#train-upload input[type=file]").set_input_files(ragged)  # type: ignore[arg-type]
     page.locator("#train-upload", has_text="ragged").wait_for()
     page.locator("#train-plan").click()
-    refused = page.locator(".toast-body", has_text="row 2 (line 3) has 3 cells").first.inner_text()
+    refused = page.locator("#train-said .problem", has_text="row 2 (line 3) has 3 cells").inner_text()
     assert "uploads" not in refused
     page.locator("#train-shown .note", has_text="finished: step 20 of 20").wait_for()
     page.locator("#train-shown img.pixels").wait_for()

@@ -8,8 +8,8 @@ from tests.helpers.studio import PATIENCE, Studio
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Route
 
-DRAW_WISHES = slice(2, 4)
-"""Where steps and samples stand in what the page sends."""
+DRAW_WISHES = slice(3, 5)
+"""Where samples and steps stand in what the page sends."""
 DRAW_AND_CANCEL = """() => new Promise(done => {
     const look = () => {
         const said = document.querySelector('#draw-shown .progress-text')?.innerText ?? '';
@@ -125,7 +125,7 @@ def test_a_draw_that_takes_long_is_cancelled_and_what_was_drawn_before_stays(pag
     def ask_for_much(route: "Route") -> None:
         """What the server allows at most, which takes it seconds; the slider ends where it makes sense."""
         asked = json.loads(route.request.post_data or "")
-        asked["data"][DRAW_WISHES] = [1024, 256]
+        asked["data"][DRAW_WISHES] = [256, 1024]
         route.continue_(post_data=json.dumps(asked))
 
     page.route("**/queue/join**", ask_for_much)
@@ -191,8 +191,8 @@ def test_what_is_painted_over_is_filled_in_with_the_mouse_and_with_the_keyboard(
     page.mouse.move(box["x"] + box["width"] - 2, row, steps=16)
     page.mouse.up()
     page.locator("#infill-button").click()
-    page.locator("#infill-shown .note", has_text="8 of 64 values filled").wait_for()
-    assert page.locator("#infill-shown img").count() == 2
+    page.locator("#infill-shown .note", has_text="8 of 64 values filled").nth(1).wait_for()
+    assert page.locator("#infill-shown img").count() == 4  # what is given, and completions, of both runs
     # And with the keyboard: everything is forgotten, one pixel is drawn.
     page.locator("#infill-blank").click()
     page.wait_for_function(
@@ -204,13 +204,15 @@ def test_what_is_painted_over_is_filled_in_with_the_mouse_and_with_the_keyboard(
     for key in ("ArrowRight", "ArrowRight", " "):
         page.keyboard.press(key)
     page.locator("#infill-button").click()
-    page.locator("#infill-shown .note", has_text="63 of 64 values filled").wait_for()
+    page.locator("#infill-shown .note", has_text="63 of 64 values filled").nth(1).wait_for()
 
 
 def choose(page: "Page", run: str) -> None:
-    """Of the tab that is open."""
-    page.get_by_role("tabpanel").get_by_label("Run", exact=True).click()
-    page.get_by_role("option", name=run, exact=True).click()
+    """This run alone, for all tabs."""
+    page.locator("#runs").get_by_label(run, exact=True).check()
+    for name in page.locator("#runs input:checked").evaluate_all("boxes => boxes.map(box => box.name)"):
+        if name != run:
+            page.locator("#runs").get_by_label(name, exact=True).uncheck()
 
 
 def test_gaps_in_a_text_and_in_a_point_are_filled(page: "Page") -> None:
@@ -249,12 +251,12 @@ def test_a_latent_slider_and_the_map_move_the_picture(page: "Page") -> None:
     page.locator("#latent-path img").wait_for()
     page.locator("#latent-vary").click()
     page.locator("#latent-varied img").wait_for()
-    # Where examples are no images, the map has no picture, and not that of the run before.
+    # The map of points is another picture than that of the run before.
+    corner = "document.querySelector('#latent-pad canvas').toDataURL()"
+    before = page.evaluate(corner)
     choose(page, "vadd")
     page.locator("#latent-slider-2").wait_for(state="hidden")
-    page.wait_for_function(
-        "document.querySelector('#latent-pad canvas').getContext('2d').getImageData(2, 2, 1, 1).data[3] === 0"
-    )
+    page.wait_for_function(f"before => {corner} !== before", arg=before)
     # Nor do its paths stay; and points are drawn as z distributes them, not only at the likeliest place.
     assert page.locator("#latent-path img, #latent-varied img").count() == 0
     assert page.locator("#latent-temperature input[type=number]").input_value() == "1"

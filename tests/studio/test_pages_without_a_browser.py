@@ -1,22 +1,28 @@
 """What the pages compute and refuse, and which runs they can open."""
 
+import base64
 import csv
+import io
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from markupsafe import Markup
+from PIL import Image
 
 from tests.helpers.people import train_people
 from tests.helpers.studio import PATIENCE
 from vadd.errors import UserError
+from vadd.progress import silent
 from vadd.run.run import load
-from vadd.studio.draw import Choices, draw, draw_all, show, show_step, write_files
-from vadd.studio.infill import How as Filling
+from vadd.studio.draw import draw, draw_all, show, show_step, write_files
 from vadd.studio.infill import (
+    Known,
+    fill_all,
     fill_numbers,
     fill_picture,
     fill_point,
@@ -26,27 +32,20 @@ from vadd.studio.infill import (
     painting_of,
     row_with_gaps,
 )
-from vadd.studio.latent import SPAN, How, dimensions_of, moved, point_of_example, show_path, show_point
-from vadd.studio.opened import OpenRuns, alone
-from vadd.studio.problems import described
+from vadd.studio.latent import SPAN, How, dimensions_of, map_of, moved, point_of_example, show_path, show_point
+from vadd.studio.runs import OpenRuns
 from vadd.studio.views import ImageView, NumberView, PointView, TableView, TextView, view_of
 
 HOW = How(1, 1.0)
-ONCE = Filling(1, 0)
 
 
-def choices(**changes: object) -> Choices:
-    plain = {
-        "steps": 2,
-        "count": 5,
-        "sampler": None,
-        "grid": None,
-        "latent_policy": None,
-        "temperature": 1.0,
-        "seed": 0,
-    }
-    plain |= {"label": None}
-    return cast(Choices, plain | changes)
+def choices(**changes: object) -> dict[str, Any]:
+    plain = {"steps": 2, "sampler": "", "grid": "", "latent_policy": "", "temperature": 1, "seed": 0, "label": ""}
+    return plain | changes
+
+
+def joined(cards: list[Markup]) -> str:
+    return "".join(cards)
 
 
 def test_only_named_runs_are_opened(vadd_run: Path, mdlm_run: Path) -> None:
@@ -81,25 +80,25 @@ def test_a_run_is_read_again_when_it_has_a_newer_checkpoint(vadd_run: Path, tmp_
 
 def test_the_samples_are_those_of_vadd_sample(vadd_run: Path) -> None:
     run = load(vadd_run)
-    drawn = draw(run, "vadd", choices(seed=3))
+    drawn = draw(run, "vadd", 5, choices(seed=3))
     assert np.array_equal(drawn.tokens, run.sample(5, steps=2, seed=3).numpy())
     assert np.array_equal(drawn.states[-1], drawn.tokens)
     assert (drawn.states[0] == run.model.mask_value).all()
 
 
-@pytest.mark.parametrize("changes", [{"count": 0}, {"count": 10**7}, {"steps": 0}, {"steps": 10**6}])
-def test_absurd_wishes_are_refused(vadd_run: Path, changes: dict[str, int]) -> None:
+@pytest.mark.parametrize(("count", "steps"), [(0, 1), (10**7, 1), (1, 0), (1, 10**6)])
+def test_absurd_wishes_are_refused(vadd_run: Path, count: int, steps: int) -> None:
     with pytest.raises(UserError, match="between 1 and"):
-        draw(load(vadd_run), "vadd", choices(**changes))
+        draw(load(vadd_run), "vadd", count, choices(steps=steps))
 
 
 def test_at_most_three_runs_are_drawn_at_once(vadd_run: Path) -> None:
     runs = OpenRuns([vadd_run])
     with pytest.raises(UserError, match="at most 3"):
-        draw_all(runs, ["vadd"] * 4, choices())
-    assert draw_all(runs, [], choices()) == []
-    with pytest.raises(UserError, match="a seed is 0 or more"):
-        draw_all(runs, ["vadd"], choices(seed=-1))
+        draw_all(runs, ["vadd"] * 4, 5, choices())
+    assert draw_all(runs, [], 5, choices()) == []
+    with pytest.raises(UserError, match="seed must be at least 0"):
+        draw_all(runs, ["vadd"], 5, choices(seed=-1))
 
 
 def test_every_kind_of_data_has_a_view_and_files(
@@ -116,7 +115,7 @@ def test_every_kind_of_data_has_a_view_and_files(
     assert [type(view_of(runs.get(name))) for name in runs.names()] == kinds
     suffixes = [{".png", ".gif", ".npy"}, {".png", ".gif", ".npy"}, {".csv", ".gif", ".npy"}, {".txt", ".gif", ".npy"}]
     for name, expected in zip(runs.names(), suffixes, strict=True):
-        drawn = draw_all(runs, [name], choices())
+        drawn = draw_all(runs, [name], 5, choices())
         for page in (show(runs, drawn), *(show_step(runs, drawn, step) for step in range(3))):
             assert "<script" not in page
             assert name in page
@@ -128,7 +127,7 @@ def test_every_kind_of_data_has_a_view_and_files(
 
 def test_a_masked_text_shows_its_masks(script_run: Path) -> None:
     runs = OpenRuns([script_run])
-    drawn = draw_all(runs, ["script"], choices(count=1))
+    drawn = draw_all(runs, ["script"], 1, choices())
     assert show_step(runs, drawn, 0).count('class="masked"') == 24
     assert show_step(runs, drawn, 2).count('class="masked"') == 0
 
@@ -145,7 +144,7 @@ def test_what_is_known_of_a_picture_stays(digits_runs: list[Path], monkeypatch: 
         return seen[-1]
 
     monkeypatch.setattr(run, "infill", watched)
-    assert fill_picture(run, painting, Filling(2, 0)).count("<img") == 2
+    assert joined(fill_picture(run, Known(painting, steps=2))).count("<img") == 2
     assert seen[0].shape == (1, 8, 64)
     assert (seen[0][0, :, 32:] == torch.from_numpy(held_out(run, 2))[32:]).all()
 
@@ -162,18 +161,18 @@ def test_what_is_known_of_a_picture_stays(digits_runs: list[Path], monkeypatch: 
 )
 def test_a_picture_that_is_none_is_refused(digits_runs: list[Path], cells: object, told: str) -> None:
     with pytest.raises(UserError, match=told):
-        fill_picture(load(digits_runs[1]), {"cells": cells}, ONCE)
+        fill_picture(load(digits_runs[1]), Known({"cells": cells}))
 
 
 def test_texts_points_and_numbers_are_filled(script_run: Path, vadd_run: Path, array_run: Path) -> None:
-    assert fill_text(load(script_run), "<scr__t>", ONCE).count("<mark>") == 8
-    assert fill_point(load(vadd_run), "second", 3, ONCE).count("<img") == 2
-    assert fill_numbers(load(array_run), "0 1, 2 -1 -1 -1", ONCE).count("<pre") == 8
+    assert joined(fill_text(load(script_run), Known(text="<scr__t>"))).count("<mark>") == 8
+    assert joined(fill_point(load(vadd_run), Known(coordinate="second", value=3))).count("<img") == 2
+    assert joined(fill_numbers(load(array_run), Known(row="0 1, 2 -1 -1 -1"))).count("<pre") == 8
     with pytest.raises(UserError, match="there is no gap"):
-        fill_text(load(script_run), "<script>", ONCE)
+        fill_text(load(script_run), Known(text="<script>"))
     for wrong in ("0 1", "a b c d e f", "1" * 40 + " 0 0 0 0 0"):
         with pytest.raises(UserError, match="numbers"):
-            fill_numbers(load(array_run), wrong, ONCE)
+            fill_numbers(load(array_run), Known(row=wrong))
     with pytest.raises(UserError, match="no held-out example 999999"):
         held_out(load(vadd_run), 999999)
 
@@ -190,7 +189,7 @@ def test_rows_of_a_table_are_shown_kept_and_filled_in_its_own_words(
     runs = OpenRuns([people_run])
     run = runs.get("run")
     assert type(view_of(run)) is runs.about("run").view is TableView
-    drawn = draw_all(runs, ["run"], choices())
+    drawn = draw_all(runs, ["run"], 5, choices())
     page = show(runs, drawn)
     assert "<th>height</th>" in page
     assert page.count("<tr>") == 6
@@ -201,10 +200,10 @@ def test_rows_of_a_table_are_shown_kept_and_filled_in_its_own_words(
     assert {line[0] for line in lines} <= {"F", "M"}
     begun = row_with_gaps(run)
     assert begun.splitlines()[1].endswith(",,,")
-    filled = fill_row(run, begun, ONCE)
+    filled = joined(fill_row(run, Known(row=begun)))
     assert filled.count("<tr>") == 9
     assert filled.count("<mark>") == 8 * begun.splitlines()[1].split(",").count("")
-    page = fill_row(run, 'sex,age,height,born,member,city\nF,,,,,"=cmd(""x,y"")"', ONCE)
+    page = joined(fill_row(run, Known(row='sex,age,height,born,member,city\nF,,,,,"=cmd(""x,y"")"')))
     assert page.count("=cmd(&#34;x,y&#34;)") == 8
 
 
@@ -221,20 +220,18 @@ def test_rows_of_a_table_are_shown_kept_and_filled_in_its_own_words(
 )
 def test_a_row_that_is_none_of_the_table_is_refused(people_run: Path, text: str, told: str) -> None:
     with pytest.raises(UserError, match=told):
-        fill_row(load(people_run), text, ONCE)
+        fill_row(load(people_run), Known(row=text))
 
 
-def test_a_run_with_labels_is_told_one_at_a_time(labelled_run: Path, vadd_run: Path) -> None:
-    run, plain = load(labelled_run), load(vadd_run)
-    first, second = (draw(run, "named", choices(label=label)) for label in ("1", "2"))
+def test_two_visitors_draw_two_labels_of_one_run_at_once(labelled_run: Path) -> None:
+    run = load(labelled_run)
+    first, second = (draw(run, "named", 5, choices(label=label)) for label in ("1", "2"))
     assert not np.array_equal(first.tokens, second.tokens)
     assert first.note.startswith("label 1 · 2 steps")
-    with ThreadPoolExecutor(2) as others:
-        with alone(run), alone(plain):
-            waits, goes = (others.submit(draw, each, "a run", choices(label="2")) for each in (run, plain))
-            assert goes.result(PATIENCE).note.startswith("2 steps")
-            assert not waits.done()
-        assert np.array_equal(waits.result(PATIENCE).tokens, second.tokens)
+    with ThreadPoolExecutor(2) as visitors:
+        again = [visitors.submit(draw, run, "named", 5, choices(label=label)) for label in ("1", "2") * 5]
+    for number, drawn in enumerate(again):
+        assert np.array_equal(drawn.result(PATIENCE).tokens, (first, second)[number % 2].tokens)
 
 
 def test_a_label_is_no_dimension_of_the_latent(labelled_run: Path) -> None:
@@ -248,7 +245,7 @@ def test_the_dimensions_are_in_the_order_of_what_they_carry(digits_runs: list[Pa
     found = dimensions_of(run)
     assert len(found.numbers) == 6
     assert found.nats == sorted(found.nats, reverse=True)
-    z = moved(point_of_example(run, 0).tolist(), found.numbers, [SPAN] * 6)
+    z = moved(point_of_example(run, 0), found.numbers, [SPAN] * 6)
     assert z[found.numbers].tolist() == [SPAN] * 6
     assert "<img" in show_point(run, z, HOW)
     assert "<img" in show_path(run, z.repeat(3, 1), HOW)
@@ -259,14 +256,23 @@ def test_a_model_without_a_latent_says_so(mdlm_run: Path) -> None:
         dimensions_of(load(mdlm_run))
 
 
-def test_what_went_wrong_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert described(UserError("so")) == "so"
-    for ask in (torch.empty, np.empty):
-        with pytest.raises((RuntimeError, MemoryError)) as too_much:
-            ask(2**55)
-        assert "not enough memory" in described(too_much.value)
-    assert "not enough memory" in described(RuntimeError("[enforce fail] can't allocate memory: you tried 9 bytes"))
-    assert described(FileNotFoundError(2, "No such file", "x.npy")) == "x.npy: No such file"
-    assert capsys.readouterr().err == ""
-    assert "something went wrong (KeyError)" in described(KeyError("secret"))
-    assert "secret" in capsys.readouterr().err
+def test_every_run_that_is_chosen_fills_in_if_its_examples_look_the_same(
+    digits_runs: list[Path], vadd_run: Path
+) -> None:
+    runs = OpenRuns([*digits_runs, vadd_run])
+    painting = painting_of(runs.get("digits-vadd"), None)
+    page = fill_all(runs, runs.names(), lambda progress: Known(painting, progress=progress), silent)
+    assert page.count("<h4>") == 2
+    assert page.count("<img") == 4
+    with pytest.raises(UserError, match="choose a run"):
+        fill_all(runs, [], lambda progress: Known(), silent)
+
+
+@pytest.mark.parametrize("name", ["vadd_run", "array_run", "digits"])
+def test_the_map_of_the_latent_has_a_picture_whatever_the_examples_are(
+    name: str, digits_runs: list[Path], request: pytest.FixtureRequest
+) -> None:
+    run = load(digits_runs[1] if name == "digits" else request.getfixturevalue(name))
+    picture = map_of(run, point_of_example(run, 0), dimensions_of(run), HOW)
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(picture.split(",")[1]))))
+    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 2

@@ -9,7 +9,7 @@ import pytest
 
 from vadd.run.run import load
 from vadd.studio.compare import Comparisons
-from vadd.studio.opened import OpenRuns, awaits_prior
+from vadd.studio.runs import OpenRuns, awaits_prior
 from vadd.studio.train import Watch
 from vadd.studio.trainings import Trainings
 from vadd.training.prior import fit_prior

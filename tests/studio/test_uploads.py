@@ -62,17 +62,17 @@ def test_nothing_is_unpickled(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     np.save(tmp_path / "objects.npy", np.array([[Bomb()]]), allow_pickle=True)
     (tmp_path / "pickled.npy").write_bytes(pickle.dumps(Bomb()))
     for name in ("objects.npy", "pickled.npy"):
-        with pytest.raises(UserError, match=r"not an \.npy file of numbers"):
-            accept(tmp_path / name, tmp_path / "kept")
+        with pytest.raises(UserError, match=r"not a readable \.npy file"):
+            recipe_for(accept(tmp_path / name, tmp_path / "kept"))
     assert "unpickled" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("data.exe", b"x", "is none of"),
+        ("data.exe", b"x", "is not one of"),
         ("empty.txt", b"", "has 0 bytes"),
-        ("noise.npy", b"\x00\x01\x02", "not an .npy"),
+        ("noise.npy", b"\x00\x01\x02", "not a readable .npy"),
         ("noise.txt", b"\xff\xfe\xfa", "not text in UTF-8"),
         ("zero.txt", b"a\x00b", "is not text"),
         ("noise.zip", b"PK\x03\x04 nothing", "not a zip file"),
@@ -81,21 +81,21 @@ def test_nothing_is_unpickled(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_what_is_no_data_is_refused(tmp_path: Path, name: str, content: bytes, told: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=told):
-        accept(tmp_path / name, tmp_path / "kept")
+        recipe_for(accept(tmp_path / name, tmp_path / "kept"))
 
 
 @pytest.mark.parametrize("array", [np.zeros((3, 2)), np.zeros(3, int), np.zeros((0, 3), int), np.array([["a"]])])
 def test_arrays_of_no_examples_are_refused(tmp_path: Path, array: np.ndarray) -> None:
     np.save(tmp_path / "x.npy", array)
-    with pytest.raises(UserError, match=r"holds no integers|has the shape"):
-        accept(tmp_path / "x.npy", tmp_path / "kept")
+    with pytest.raises(UserError, match=r"integers are needed|has shape"):
+        recipe_for(accept(tmp_path / "x.npy", tmp_path / "kept"))
 
 
 def test_a_header_that_promises_much_costs_nothing(tmp_path: Path) -> None:
     header = b"{'descr': '<i8', 'fortran_order': False, 'shape': (99999999999, 9999), }".ljust(117) + b"\n"
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
-    with pytest.raises(UserError, match=r"not an \.npy"):
-        accept(tmp_path / "x.npy", tmp_path / "kept")
+    with pytest.raises(UserError, match=r"not a readable \.npy"):
+        recipe_for(accept(tmp_path / "x.npy", tmp_path / "kept"))
 
 
 @pytest.mark.parametrize("name", ["../out.png", "/etc/out.png", "a/../../out.png", "..\\out.png", "C:\\out.png"])

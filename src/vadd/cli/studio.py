@@ -3,14 +3,15 @@
 import os
 import sys
 import webbrowser
+from typing import TYPE_CHECKING
 
 from vadd.cli.console import err_console, out_console
 from vadd.cli.syntax import Studio
 from vadd.errors import UserError
-from vadd.studio.gate import check_host
-from vadd.studio.opened import OpenRuns
-from vadd.studio.server import free_port, private_folder, serve
-from vadd.studio.trainings import Trainings
+from vadd.studio.server import build_app, check_host, free_port, private_folder, serve
+
+if TYPE_CHECKING:
+    from vadd.studio.trainings import Trainings
 
 
 def studio(options: Studio) -> None:
@@ -27,9 +28,11 @@ def studio(options: Studio) -> None:
         if options.open_browser and _has_display():
             webbrowser.open(address)
 
-    with private_folder():
-        try:
-            from vadd.studio.page import build_page  # Gradio reads the folder when it is imported
+    with private_folder() as folder:
+        try:  # Gradio reads where the folder is when it is imported
+            from vadd.studio.page import build_page
+            from vadd.studio.runs import OpenRuns
+            from vadd.studio.trainings import Trainings
         except ImportError as error:
             if error.name != "gradio":
                 raise
@@ -39,7 +42,8 @@ def studio(options: Studio) -> None:
         try:
             if not options.runs:
                 trainings.start_demo()
-            serve(build_page(opened, trainings), opened, listening, host=host, token=token, ready=ready)
+            app = build_app(build_page(opened, trainings), opened, folder, host=host, token=token)
+            serve(app, listening, ready)
         except KeyboardInterrupt:
             pass
         finally:
@@ -47,7 +51,7 @@ def studio(options: Studio) -> None:
         err_console.print("the studio is closed")
 
 
-def _close(trainings: Trainings) -> None:
+def _close(trainings: "Trainings") -> None:
     running = trainings.running()
     if running:
         err_console.print("the trainings are asked to save and to stop")

@@ -1,11 +1,11 @@
-"""Samples of up to three runs side by side, from the same seed, and how they came about: what the page "Draw" shows."""
+"""The tab "Draw": samples of up to three runs side by side, from the same seed, and how they came about."""
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import gradio as gr
 import torch
@@ -13,26 +13,21 @@ import torch
 from vadd.errors import UserError
 from vadd.kinds.arrays import Array
 from vadd.progress import Progress, named, silent
+from vadd.recipe.building import SAMPLERS
+from vadd.report.table import model_label
 from vadd.run.run import Run
-from vadd.studio.opened import OpenRuns, alone
-from vadd.studio.views import card, cards, view_of
+from vadd.studio.runs import OpenRuns
+from vadd.studio.views import view_of
+from vadd.studio.widgets import Turn, Turns, button, card, cards, choice, controls, hint, note, number, results, slider
 from vadd.words import plural
 
 SIDE_BY_SIDE = 3
 MOST_STEPS = 1024
-
-
-class Choices(TypedDict):
-    """How to draw, as the page says it; None is the recipe's."""
-
-    steps: int
-    count: int
-    sampler: str | None
-    grid: str | None
-    latent_policy: str | None
-    temperature: float
-    seed: int
-    label: str | None
+KEPT_SECONDS = 3600
+DEFAULT = ("as the recipe says", "")
+ANY = ("any", "")
+NOTHING_CHOSEN = note("Choose a run above; its samples appear here.")
+CANCELLED = note("Cancelled. What is shown was drawn before.")
 
 
 @dataclass(frozen=True)
@@ -45,44 +40,34 @@ class Drawn:
     note: str
 
 
-def draw(run: Run, name: str, choices: Choices, progress: Progress = silent) -> Drawn:
-    """As ``vadd sample`` draws them."""
-    view = view_of(run)
-    count, steps = choices["count"], choices["steps"]
+def draw(run: Run, name: str, count: int, options: Mapping[str, Any], progress: Progress = silent) -> Drawn:
+    """As ``vadd sample`` draws them; ``options`` are those of :class:`SamplingOptions`, empty for the recipe's."""
+    view, steps = view_of(run), int(options["steps"])
     if not 1 <= count <= view.most:
         raise UserError(f"between 1 and {view.most} samples of {name} are drawn here, not {count}")
     if not 1 <= steps <= MOST_STEPS:
         raise UserError(f"between 1 and {MOST_STEPS} steps are taken here, not {steps}")
-    if choices["seed"] < 0:
-        raise UserError(f"a seed is 0 or more, not {choices['seed']}")
-    label = choices["label"] if choices["label"] in (run.kind.labels or ()) else None
-    options: dict[str, Any] = {
-        **{key: choices[key] or None for key in ("sampler", "grid", "latent_policy")},
-        **{key: choices[key] for key in ("steps", "seed", "temperature")},
-        "label": label,
-    }
-    with alone(run):
-        began = time.perf_counter()
-        parts = list(run.stream(count, record=view.recorded(count, steps), progress=progress, **options))
-        seconds = time.perf_counter() - began
-    evaluations = sum(part.evaluations for part in parts)
+    label = options["label"] if options["label"] in (run.kind.labels or ()) else None
+    given = {key: None if value == "" else value for key, value in options.items()} | {"steps": steps, "label": label}
+    began = time.perf_counter()
+    parts = list(run.stream(count, record=view.recorded(count, steps), progress=progress, **given))
+    seconds = time.perf_counter() - began
     tokens = torch.cat([part.tokens for part in parts]).numpy()
     states = torch.cat([part.trajectory for part in parts if part.trajectory is not None], dim=1).numpy()
-    of_label = "" if label is None else f"label {label} · "
-    evaluated = f"{plural(evaluations, 'evaluation')} of the network"
-    note = f"{of_label}{plural(steps, 'step')} · {evaluated} · {seconds:.3f} s"
-    return Drawn(name, tokens, states, note)
+    evaluated = f"{plural(sum(part.evaluations for part in parts), 'evaluation')} of the network"
+    said = f"{plural(steps, 'step')} · {evaluated} · {seconds:.3f} s"
+    return Drawn(name, tokens, states, said if label is None else f"label {label} · {said}")
 
 
-def draw_all(runs: OpenRuns, names: Sequence[str], choices: Choices, progress: Progress = silent) -> list[Drawn]:
+def draw_all(
+    runs: OpenRuns, names: Sequence[str], count: int, options: Mapping[str, Any], progress: Progress = silent
+) -> list[Drawn]:
     if len(names) > SIDE_BY_SIDE:
         raise UserError(f"at most {SIDE_BY_SIDE} runs side by side; {len(names)} are chosen")
-    return [draw(runs.get(name), name, choices, named(progress, name)) for name in names]
+    return [draw(runs.get(name), name, count, options, named(progress, name)) for name in names]
 
 
 def title_of(run: Run, name: str) -> str:
-    from vadd.report.table import model_label
-
     return f"{name} · {model_label(run.recipe.model)}"
 
 
@@ -96,15 +81,16 @@ def show_step(runs: OpenRuns, drawn: Sequence[Drawn], step: int) -> str:
     shown = []
     for one in drawn:
         run, last = runs.get(one.name), len(one.states) - 1
-        state = one.states[min(step, last)]
+        at = min(max(0, step), last)
+        state = one.states[at]
         masked = int((state == run.model.mask_value).sum())
-        note = f"step {min(step, last)} of {last} · {masked:,} of {state.size:,} positions masked"
-        shown.append(card(title_of(run, one.name), view_of(run).show_state(one.states, min(step, last)), note))
+        said = f"step {at} of {last} · {masked:,} of {state.size:,} positions masked"
+        shown.append(card(title_of(run, one.name), view_of(run).show_state(one.states, at), said))
     return cards(shown)
 
 
 def write_files(runs: OpenRuns, drawn: Sequence[Drawn]) -> list[str]:
-    """Pictures, animations, numbers and texts, in a folder that goes with the studio."""
+    """Pictures, animations, numbers and texts, in the studio's private folder."""
     if not drawn:
         raise UserError("draw something first")
     folder = Path(tempfile.mkdtemp(prefix="files-", dir=gr.utils.get_upload_folder()))
@@ -117,23 +103,109 @@ def write_files(runs: OpenRuns, drawn: Sequence[Drawn]) -> list[str]:
 
 @dataclass(frozen=True)
 class Limits:
+    """What the controls may be set to: the smallest of all runs, and the labels of at least one of them."""
+
     positions: int
     count: int
     most: int
+    labels: list[str]
 
 
 def limits_of(runs: OpenRuns, names: Sequence[str]) -> Limits:
-    """What the sliders may be set to: the smallest that goes for all runs."""
-    abouts = [runs.about(name) for name in names]
+    abouts = [runs.about(name) for name in names[:SIDE_BY_SIDE]]
     if not abouts:
-        return Limits(2, 1, 2)
+        return Limits(2, 1, 2, [])
     return Limits(
         max(2, min(MOST_STEPS, max(about.kind.positions for about in abouts))),
         min(about.view.count for about in abouts),
         min(about.view.most for about in abouts),
+        list(dict.fromkeys(label for about in abouts for label in about.kind.labels or ())),
     )
 
 
-def labels_of(runs: OpenRuns, names: Sequence[str]) -> list[str]:
-    """Those that at least one of the runs can draw samples of."""
-    return list(dict.fromkeys(label for name in names for label in runs.about(name).kind.labels or ()))
+def _option_controls(limits: Limits) -> dict[str, Any]:
+    """A control for each field of :class:`SamplingOptions` that the page offers, after steps and samples."""
+    options: dict[str, Any] = {}
+    options["label"] = choice(
+        "Label",
+        "Of runs that have learnt from labels: draw samples of this one.",
+        [ANY, *limits.labels],
+        visible=bool(limits.labels),
+        elem_id="draw-label",
+    )
+    options["seed"] = number("Seed", "The same seed gives all runs the same random numbers.")
+    with gr.Accordion("How to draw", open=False):
+        about = "Which positions are revealed when. The first three draw from the model's own distribution."
+        options["sampler"] = choice("Sampler", about, [DEFAULT, *SAMPLERS])
+        about = "Below 1 sharpens, 0 takes the likeliest."
+        options["temperature"] = slider("Temperature", about, (0, 2), 1, "draw-temperature", step=0.05)
+        about = "cosine reveals fewer positions in the first steps."
+        options["grid"] = choice("Grid", about, [DEFAULT, "uniform", "cosine"])
+        policies = [DEFAULT, ("a new z at each step", "resample"), ("one z for all steps", "fixed")]
+        options["latent_policy"] = choice("Latent", "Models without a latent (MDLM) do not use it.", policies)
+    return options
+
+
+def draw_tab(page: gr.Blocks, runs: OpenRuns, chosen: gr.CheckboxGroup) -> None:
+    first = runs.names()[:2]
+    limits = limits_of(runs, first)
+    with gr.Row():
+        with controls():
+            about = "Positions revealed in one step are drawn independently, given the latent. Fewer steps, faster."
+            steps = slider("Steps T", about, (1, limits.positions), 1, "draw-steps")
+            with gr.Row():
+                start = button("Draw", "draw-button", variant="primary")
+                stop = button("Cancel", "draw-cancel")
+            hint("Samples of the runs chosen above. Cancel ends a draw that is under way.")
+            said = gr.HTML(elem_id="draw-said")
+            count = slider("Samples", "How many of each run.", (1, limits.most), limits.count, "draw-count")
+            options = {"steps": steps, **_option_controls(limits)}
+        with results(3):
+            shown = gr.HTML(NOTHING_CHOSEN if not first else note("Drawing ..."), elem_id="draw-shown", min_height=200)
+            about = "Drag from 0, everything masked, to the last step. Grey is masked."
+            scrubber = slider("How they came about", about, (0, 1), 1, "draw-scrubber")
+            make = button("Make files to keep", "draw-files", size="sm")
+            hint("The samples and how they came about: pictures, animations, numbers, texts.")
+            files = gr.File(label="PNG, GIF, .npy, .csv, text", file_count="multiple", visible=False, interactive=False)
+    kept = gr.State([], time_to_live=KEPT_SECONDS)
+
+    def on_draw(turn: Turn, names: list[str], count: int, *values: Any) -> tuple[Any, ...]:
+        return drawn_with(turn, names, int(count), dict(zip(options, values, strict=True)))
+
+    def drawn_with(turn: Turn, names: list[str], count: int, wanted: Mapping[str, Any]) -> tuple[Any, ...]:
+        drawn = draw_all(runs, names, count, wanted, turn.progress)
+        last = max((len(one.states) - 1 for one in drawn), default=1)
+        answer = show(runs, drawn) if drawn else NOTHING_CHOSEN
+        return answer, drawn, gr.Slider(maximum=last, value=last), gr.File(visible=False), ""
+
+    def on_choose(turn: Turn, names: list[str], _: int, *values: Any) -> tuple[Any, ...]:
+        """What the controls may be set to depends on the runs: they are set, and used, at once."""
+        wanted, limits = dict(zip(options, values, strict=True)), limits_of(runs, names)
+        wanted["steps"] = min(int(wanted["steps"]), limits.positions)
+        wanted["label"] = wanted["label"] if wanted["label"] in limits.labels else ""
+        return (
+            *drawn_with(turn, names, limits.count, wanted),
+            gr.Slider(maximum=limits.positions, value=wanted["steps"]),
+            gr.Slider(maximum=limits.most, value=limits.count),
+            gr.Dropdown(choices=[ANY, *limits.labels], value=wanted["label"], visible=bool(limits.labels)),
+        )
+
+    def on_files(turn: Turn, drawn: list[Drawn]) -> tuple[Any, ...]:
+        return "", gr.File(write_files(runs, drawn), visible=True)
+
+    def on_scrub(turn: Turn, drawn: list[Drawn], step: int) -> str:
+        return show_step(runs, drawn, int(step))
+
+    def on_cancel(request: gr.Request) -> str:
+        turns.cancel(request.session_hash)
+        return CANCELLED
+
+    turns, inputs, answers = Turns(), [chosen, count, *options.values()], [shown, kept, scrubber, files, said]
+    triggers = [start.click, steps.release, options["seed"].submit, options["label"].input]
+    drawing = turns.on([*triggers, *([page.load] if first else [])], on_draw, inputs, answers)
+    choosing = turns.on([chosen.change], on_choose, inputs, [*answers, steps, count, options["label"]])
+    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
+    stop.click(on_cancel, None, said, cancels=[drawing, choosing], **quiet)
+    quiet["trigger_mode"] = "always_last"
+    Turns().on([scrubber.input], on_scrub, [kept, scrubber], [shown], **quiet)
+    Turns().on([make.click], on_files, [kept], [said, files])

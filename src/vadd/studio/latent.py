@@ -1,22 +1,32 @@
-"""What z does, dimension by dimension: what the page "Latent" shows."""
+"""The tab "Latent": what z does, dimension by dimension."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
+from typing import Annotated, Any
 from weakref import WeakKeyDictionary
 
+import gradio as gr
 import numpy as np
 import torch
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
 from markupsafe import Markup
+from pydantic import BaseModel, Field
 from torch import Tensor
 
 from vadd.core import TokenSampler
 from vadd.errors import UserError
-from vadd.evaluation.latent_paths import JUDGED, decode, encode, informative_dimensions
+from vadd.evaluation.latent_paths import JUDGED, cross, decode, encode, informative_dimensions, line
 from vadd.evaluation.likelihood import has_latent
+from vadd.report.images import image_grid
+from vadd.report.trajectory import png_uri
 from vadd.run.run import Run
+from vadd.studio.draw import title_of
 from vadd.studio.infill import held_out
-from vadd.studio.opened import OpenRuns, alone
-from vadd.studio.views import ImageView, PointView, View, card, cards, view_of
+from vadd.studio.runs import OpenRuns
+from vadd.studio.views import ImageView, PointView, view_of
+from vadd.studio.widgets import NOTHING, Turn, Turns, button, card, cards, controls, hint, number, problem, slider
 
 SLIDERS = 6
 SPAN = 3.0
@@ -24,7 +34,11 @@ SPAN = 3.0
 MAP = 9
 PATH = 8
 POINTS = 500
-"""Draws that show what one z does to a point."""
+"""Draws that show what one z does to a point; on the map fewer."""
+POINTS_ON_MAP, VALUES_ON_MAP = 200, 16
+MOST_STEPS = 32
+PAD = """<div class="pad"><canvas tabindex="0" width="320" height="320" role="application"
+ aria-label="map of the two dimensions that carry most; arrow keys move"></canvas></div>"""
 
 
 @dataclass(frozen=True)
@@ -34,7 +48,7 @@ class Dimensions:
     numbers: list[int]
     nats: list[float]
     among: int
-    """So many has z, without the places of labels beside it."""
+    """All dimensions of z, without those of labels."""
 
 
 @dataclass(frozen=True)
@@ -44,89 +58,234 @@ class How:
     steps: int
     temperature: float
 
-    @property
-    def token_sampler(self) -> TokenSampler:
-        return TokenSampler(temperature=self.temperature)
+    def __post_init__(self) -> None:
+        if not 1 <= self.steps <= MOST_STEPS or not 0 <= self.temperature <= 10:
+            raise UserError(f"between 1 and {MOST_STEPS} steps are taken here, at a temperature between 0 and 10")
+
+    def samples(self, run: Run, z: Tensor) -> np.ndarray[Any, Any]:
+        """One for each point z (n, d), all with the same random numbers."""
+        return decode(run, z, steps=self.steps, token_sampler=TokenSampler(temperature=self.temperature)).numpy()
+
+    def points(self, run: Run, z: Tensor, count: int) -> np.ndarray[Any, Any]:
+        """``count`` samples of each z (n, d): (n, count, N)."""
+        many = z.repeat_interleave(count, dim=0)
+        drawn = run.sample(len(many), z=many, steps=self.steps, temperature=self.temperature)
+        return drawn.numpy().reshape(len(z), count, -1)
 
 
-_known: "WeakKeyDictionary[Run, Dimensions]" = WeakKeyDictionary()
+_dimensions: "WeakKeyDictionary[Run, Dimensions]" = WeakKeyDictionary()
+_points: "WeakKeyDictionary[Run, tuple[int, Tensor]]" = WeakKeyDictionary()
+"""The z of the last example: a slider that moves asks for it again and again."""
 
 
 def dimensions_of(run: Run) -> Dimensions:
-    if run not in _known:
-        with alone(run):
-            numbers = informative_dimensions(run, SLIDERS)
-            posterior = run.model.encode(run.data.test[:JUDGED])
+    if run not in _dimensions:
+        numbers = informative_dimensions(run, SLIDERS)
+        posterior = run.model.encode(run.data.test[:JUDGED])
         assert posterior is not None
         nats = posterior.kl_to_standard_normal().mean(0)
-        _known[run] = Dimensions(numbers, [float(nats[number]) for number in numbers], len(nats))
-    return _known[run]
+        _dimensions[run] = Dimensions(numbers, [float(nats[number]) for number in numbers], len(nats))
+    return _dimensions[run]
 
 
-_begun: "WeakKeyDictionary[Run, tuple[int, Tensor]]" = WeakKeyDictionary()
-
-
-def point_of_example(run: Run, number: int) -> Tensor:
-    """(d,). The last one is known: whoever moves a slider asks for it again and again."""
-    known = _begun.get(run)
-    if known is None or known[0] != number:
-        with alone(run):
-            known = _begun[run] = (number, encode(run, torch.from_numpy(held_out(run, number))[None])[0])
+def point_of_example(run: Run, index: int) -> Tensor:
+    """(d,)"""
+    known = _points.get(run)
+    if known is None or known[0] != index:
+        known = _points[run] = (index, encode(run, torch.from_numpy(held_out(run, index))[None])[0])
     return known[1]
 
 
-def moved(centre: Sequence[float], numbers: Sequence[int], values: Sequence[float]) -> Tensor:
-    """The centre with some of its dimensions set, (d,)."""
-    z = torch.tensor(centre, dtype=torch.float32)
-    for number, value in zip(numbers, values, strict=False):
-        z[number] = value
+def moved(centre: Tensor, numbers: Sequence[int], values: Sequence[float]) -> Tensor:
+    """The centre (d,) with some of its dimensions set."""
+    z = centre.clone()
+    for place, value in zip(numbers, values, strict=False):
+        z[place] = value
     return z
 
 
 def show_point(run: Run, z: Tensor, how: How) -> Markup:
     """What this z gives: one sample, or, where examples are points, where they fall."""
     view = view_of(run)
-    if isinstance(view, PointView):
-        many = z.expand(POINTS, -1)
-        drawn = run.sample(POINTS, z=many, steps=how.steps, temperature=how.temperature)
-        return view.show(drawn.numpy())
-    return view.show(decode(run, z[None], steps=how.steps, token_sampler=how.token_sampler).numpy())
+    many = isinstance(view, PointView)
+    return view.show(how.points(run, z[None], POINTS)[0] if many else how.samples(run, z[None]))
 
 
-def show_path(run: Run, z: Tensor, how: How) -> Markup:
+def show_path(run: Run, z: Tensor, how: How) -> str:
     """What the points (n, d) give, one after the other."""
-    view: View = view_of(run)
-    if isinstance(view, PointView):
-        return Markup('<div class="cards small">{}</div>').format(
-            Markup("").join(card(f"{n + 1}", show_point(run, one, how)) for n, one in enumerate(z))
-        )
-    tokens = decode(run, z, steps=how.steps, token_sampler=how.token_sampler).numpy()
-    return view.row(tokens, len(tokens)) if isinstance(view, ImageView) else view.show(tokens)
-
-
-def map_of(run: Run, centre: Sequence[float], dimensions: Dimensions, how: How) -> str:
-    """A picture of the plane of the first two dimensions, the second upwards; nothing where examples are no images."""
     view = view_of(run)
-    if not isinstance(view, ImageView) or len(dimensions.numbers) < 2:
-        return ""
-    from vadd.report.images import image_grid
-    from vadd.report.trajectory import png_uri
+    if isinstance(view, PointView):
+        planes = [card(f"{place}", show_point(run, one, how)) for place, one in enumerate(z, start=1)]
+        return str(Markup('<div class="cards small">{}</div>').format(NOTHING.join(planes)))
+    tokens = how.samples(run, z)
+    return str(view.row(tokens, len(tokens)) if isinstance(view, ImageView) else view.show(tokens))
 
-    # Each picture stands in the middle of its part of the map.
+
+def map_of(run: Run, centre: Tensor, dimensions: Dimensions, how: How) -> str:
+    """A picture of the plane of the first two dimensions, the second upwards: a sample in the middle of each part."""
+    if len(dimensions.numbers) < 2:
+        return ""
     places = (np.arange(MAP) + 0.5) / MAP * 2 * SPAN - SPAN
-    points = [moved(centre, dimensions.numbers[:2], (x, y)) for y in places[::-1] for x in places]
-    tokens = decode(run, torch.stack(points), steps=how.steps, token_sampler=how.token_sampler)
-    return png_uri(image_grid(view.images(tokens.numpy()), MAP))
+    z = torch.stack([moved(centre, dimensions.numbers[:2], (x, y)) for y in places[::-1] for x in places])
+    view = view_of(run)
+    if isinstance(view, PointView):
+        pictures = np.stack([view.picture(tokens, VALUES_ON_MAP) for tokens in how.points(run, z, POINTS_ON_MAP)])
+    else:
+        pictures = view.thumbnails(how.samples(run, z))
+    return png_uri(image_grid(pictures, MAP))
 
 
 def point_card(run: Run, z: Tensor, how: How) -> str:
     return cards([card("this z", show_point(run, z, how))])
 
 
-def with_latent(runs: OpenRuns, name: str | None) -> Run:
-    if name is None:
-        raise UserError("choose a run")
+def with_latent(runs: OpenRuns, name: str) -> Run:
     run = runs.get(name)
     if not has_latent(run):
         raise UserError(f"{name} has no latent: it is a model without one (MDLM)")
     return run
+
+
+def walked(run: Run, source: int | None, target: int | None, steps: int, temperature: float) -> str:
+    """From the z of one held-out example to that of another."""
+    first, last = (point_of_example(run, int(end or 0)) for end in (source, target))
+    return show_path(run, line(first, last, PATH), How(int(steps), temperature))
+
+
+def varied_one(run: Run, example: int | None, dimension: int, steps: int, temperature: float) -> str:
+    """The z of a held-out example with one dimension at several values."""
+    if not 0 <= dimension < (among := dimensions_of(run).among):
+        raise UserError(f"the latent has {among} dimensions, the first is 0")
+    values = torch.linspace(-SPAN, SPAN, PATH + 1).tolist()
+    z = cross(point_of_example(run, int(example or 0)), [int(dimension)], values)[0]
+    return show_path(run, z, How(int(steps), temperature))
+
+
+class Place(BaseModel, allow_inf_nan=False):
+    """Where the sliders stand, and the example that sets the other dimensions of z."""
+
+    run: str
+    example: int
+    steps: Annotated[int, Field(ge=1, le=MOST_STEPS)]
+    temperature: Annotated[float, Field(ge=0, le=10)]
+    values: Annotated[list[Annotated[float, Field(ge=-SPAN, le=SPAN)]], Field(max_length=SLIDERS)]
+
+
+def live_route(runs: OpenRuns) -> APIRouter:
+    """What a moving slider shows, answered at once and not through Gradio's queue."""
+    router = APIRouter()
+
+    @router.post("/live/latent")
+    def latent(place: Place) -> HTMLResponse:
+        try:
+            run = with_latent(runs, place.run)
+            z = moved(point_of_example(run, place.example), dimensions_of(run).numbers, place.values)
+            return HTMLResponse(point_card(run, z, How(place.steps, place.temperature)))
+        except Exception as error:
+            return HTMLResponse(problem(error), 400)
+
+    return router
+
+
+def _script(name: str) -> str:
+    return resources.files("vadd").joinpath("studio", name).read_text()
+
+
+def _slider_controls() -> list[gr.Slider]:
+    about = "Move it, and nothing else changes."
+    more: dict[str, Any] = {"step": 0.05, "visible": False, "interactive": True}  # Gradio does not see what they do
+    return [slider(f"z{k}", about, (-SPAN, SPAN), 0, f"latent-slider-{k}", **more) for k in range(SLIDERS)]
+
+
+def _path_controls() -> tuple[Any, ...]:
+    with gr.Column(min_width=280):
+        gr.Markdown("### From one example to another")
+        with gr.Row():
+            ends = [number(label, "A held-out example.", at, min_width=100) for at, label in enumerate(("From", "To"))]
+        walk = button("Walk", "latent-walk")
+        hint("In even steps from the z of the one to that of the other.")
+        path = gr.HTML(elem_id="latent-path")
+    with gr.Column(min_width=280):
+        gr.Markdown("### What does z say?")
+        about = "Of the example above, this one alone is varied."
+        dimension = slider("Dimension", about, (0, 1), 0, "latent-dimension")
+        vary = button("Vary it", "latent-vary")
+        hint("In even steps, from -3 to 3.")
+        varied = gr.HTML(elem_id="latent-varied")
+    return ends, walk, path, dimension, vary, varied
+
+
+def latent_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
+    """The dimensions are measured on data: that waits until the ``tab`` is opened."""
+    with gr.Row():
+        with controls():
+            about = "Where to begin: the z that the recognition model gives it."
+            example = number("Held-out example", about, elem_id="latent-example")
+            steps = slider("Steps T", "With one z for all steps.", (1, MOST_STEPS), 1, "latent-steps")
+            about = "0 shows the likeliest that z says, 1 what it leaves open too."
+            temperature = slider("Temperature", about, (0, 1.5), 0, "latent-temperature", step=0.05)
+            begin = button("Begin there", "latent-begin", variant="primary")
+            hint("Sets the sliders to the z of the example.")
+        with gr.Column(scale=1, min_width=280, elem_id="latent-sliders"):
+            sliders = _slider_controls()
+        with gr.Column(scale=1, min_width=280, elem_classes="results"):
+            live = '<div class="live"></div>'
+            shown = gr.HTML(html_template=live, js_on_load=_script("live.js"), elem_id="latent-shown", min_height=200)
+            gr.Markdown("**Map** of the two dimensions that carry most: drag over it, or use the arrow keys.")
+            pad = gr.HTML(html_template=PAD, js_on_load=_script("pad.js"), elem_id="latent-pad")
+    with gr.Row():
+        (source, target), walk, path, dimension, vary, varied = _path_controls()
+    built: Any = gr.State(None)
+
+    def run_of(names: Sequence[str]) -> str:
+        """The first of the chosen runs that has a latent."""
+        if not names:
+            raise UserError("choose a run with a latent (VADD) above")
+        return next((name for name in names if runs.about(name).recipe.has_latent), names[0])
+
+    def begun(name: str, example: int | None, how: How) -> tuple[Any, ...]:
+        run = with_latent(runs, name)
+        known, z, index = dimensions_of(run), point_of_example(run, int(example or 0)), int(example or 0)
+        values = [round(float(z[place].clamp(-SPAN, SPAN)), 2) for place in known.numbers]
+        named = zip(known.numbers, known.nats, values, strict=True)
+        updates = [gr.Slider(visible=True, value=at, label=f"z{k}: {nats:.2f} nats") for k, nats, at in named]
+        updates += [gr.Slider(visible=False)] * (SLIDERS - len(updates))
+        x, y = (*values, 0.0)[:2]
+        picture = {"x": x / SPAN, "y": y / SPAN, "span": SPAN, "picture": map_of(run, z, known, how)}
+        place = {"run": name, "example": index, "steps": how.steps, "temperature": how.temperature}
+        title = cards([card(title_of(run, name), show_point(run, z, how))])
+        dimension = gr.Slider(maximum=max(1, known.among - 1), value=known.numbers[0])
+        return {"shown": title, **place}, *updates, picture, dimension
+
+    def on_begin(turn: Turn, names: list[str], example: int | None, steps: int, temperature: float) -> tuple[Any, ...]:
+        return begun(run_of(names), example, How(int(steps), temperature))
+
+    def rebuilt(names: list[str], before: str | None, example: int | None, steps: int) -> tuple[Any, ...]:
+        """For another run: nothing of the one before stays. Points are shown as z distributes them."""
+        empty: list[Any] = [*[gr.Slider(visible=False)] * SLIDERS, {"x": 0, "y": 0, "span": SPAN, "picture": ""}]
+        name = None
+        try:
+            if (name := run_of(names)) == before:
+                return (gr.skip(),) * (SLIDERS + 7)
+            temperature = 1.0 if runs.about(name).view is PointView else 0.0
+            return *begun(name, example, How(int(steps), temperature)), temperature, "", "", name
+        except UserError as error:
+            return problem(error), *empty, gr.skip(), gr.skip(), "", "", name
+
+    def on_choose(turn: Turn, names: list[str], *given: Any) -> tuple[Any, ...]:
+        return rebuilt(names, *given) if turn.tab == "tab-latent" else (gr.skip(),) * (SLIDERS + 7)
+
+    def on_walk(turn: Turn, names: list[str], *given: Any) -> str:
+        return walked(with_latent(runs, run_of(names)), *given)
+
+    def on_vary(turn: Turn, names: list[str], *given: Any) -> str:
+        return varied_one(with_latent(runs, run_of(names)), *given)
+
+    turns, answers = Turns(), [shown, *sliders, pad, dimension]
+    outputs, how = [*answers, temperature, path, varied, built], [steps, temperature]
+    turns.on([tab.select], lambda turn, *given: rebuilt(*given), [chosen, built, example, steps], outputs)
+    turns.on([chosen.change], on_choose, [chosen, built, example, steps], outputs)
+    changes = [begin.click, example.submit, steps.release, temperature.release]
+    turns.on(changes, on_begin, [chosen, example, *how], answers)
+    Turns().on([walk.click], on_walk, [chosen, source, target, *how], [path])
+    Turns().on([vary.click], on_vary, [chosen, example, dimension, *how], [varied])

@@ -1,20 +1,21 @@
-"""The page: a choice of runs, and a tab for everything that can be done with them."""
+"""The page: a choice of runs, and a tab for each thing that can be done with them."""
 
 from importlib import resources
+from typing import Any
 
 import gradio as gr
 
-from vadd.studio.compare import Comparisons, compare_page
-from vadd.studio.draw_page import draw_page
-from vadd.studio.infill_page import infill_page
-from vadd.studio.latent_page import latent_page
-from vadd.studio.opened import OpenRuns
-from vadd.studio.train import train_page
+from vadd.studio.compare import Comparisons, compare_tab
+from vadd.studio.draw import draw_tab
+from vadd.studio.infill import infill_tab
+from vadd.studio.latent import latent_tab
+from vadd.studio.runs import OpenRuns
+from vadd.studio.train import train_tab
 from vadd.studio.trainings import Trainings
 
 QUEUE_LENGTH = 32
 AT_ONCE = 2
-"""Draws that run at a time; more wait in the queue."""
+"""Requests that are worked on at a time; more wait in the queue."""
 
 INTRODUCTION = """# vadd studio
 A masked diffusion model starts from nothing but masks and reveals many positions at a time. **MDLM** draws those that
@@ -24,18 +25,14 @@ first, and z makes them agree. Draw with one step and look."""
 
 def theme() -> gr.themes.Base:
     """Fonts of the system: nothing is fetched from elsewhere."""
-    calm = gr.themes.Default(
-        primary_hue="blue",
-        font=["system-ui", "sans-serif"],
-        font_mono=["ui-monospace", "DejaVu Sans Mono", "monospace"],
-    )
-    # The lines of help are there to be read.
-    return calm.set(
-        block_info_text_color="*neutral_600",
-        block_info_text_color_dark="*neutral_300",
-        body_text_color_subdued="*neutral_600",
-        body_text_color_subdued_dark="*neutral_300",
-    )
+    fonts: dict[str, Any] = {
+        "font": ["system-ui", "sans-serif"],
+        "font_mono": ["ui-monospace", "DejaVu Sans Mono", "monospace"],
+    }
+    # Lines of help in a colour that can be read.
+    names = ("block_info_text_color", "body_text_color_subdued")
+    colours = {f"{name}{dark}": f"*neutral_{300 if dark else 600}" for name in names for dark in ("", "_dark")}
+    return gr.themes.Default(primary_hue="blue", **fonts).set(**colours)
 
 
 def style() -> str:
@@ -47,26 +44,18 @@ def build_page(runs: OpenRuns, trainings: Trainings) -> gr.Blocks:
     with gr.Blocks(title="vadd studio", analytics_enabled=False, fill_width=True) as page:
         gr.Markdown(INTRODUCTION)
         names = runs.names()
-        chosen = gr.CheckboxGroup(
-            names,
-            value=names[:2],
-            label="Runs",
-            info="Up to three, side by side. A run that is still training is followed.",
-            elem_id="runs",
-        )
+        about = "For all tabs: up to three, side by side. A run that is still training is followed."
+        chosen = gr.CheckboxGroup(names, value=names[:2], label="Runs", info=about, elem_id="runs")
         with gr.Tabs(selected="draw" if names else "train"):
-            with gr.Tab("Draw", id="draw"):
-                draw = draw_page(runs, chosen)
-            with gr.Tab("Infill", id="infill") as infill:
-                infill_page(runs, infill)
-            with gr.Tab("Latent", id="latent") as latent:
-                latent_page(runs, latent)
-            with gr.Tab("Compare", id="compare"):
-                compare_page(Comparisons(runs, trainings.place), chosen)
-            with gr.Tab("Train", id="train"):
-                watch = train_page(runs, trainings, chosen)
-        page.load(**watch)
-        if names:
-            page.load(**draw)
-    page.queue(max_size=QUEUE_LENGTH, default_concurrency_limit=AT_ONCE)
+            with gr.Tab("Draw", id="draw", elem_id="tab-draw"):
+                draw_tab(page, runs, chosen)
+            with gr.Tab("Infill", id="infill", elem_id="tab-infill") as infill:
+                infill_tab(runs, chosen, infill)
+            with gr.Tab("Latent", id="latent", elem_id="tab-latent") as latent:
+                latent_tab(runs, chosen, latent)
+            with gr.Tab("Compare", id="compare", elem_id="tab-compare"):
+                compare_tab(Comparisons(runs, trainings.place), chosen)
+            with gr.Tab("Train", id="train", elem_id="tab-train"):
+                train_tab(page, runs, trainings, chosen)
+    page.queue(max_size=QUEUE_LENGTH, default_concurrency_limit=AT_ONCE, api_open=False)
     return page

@@ -1,25 +1,49 @@
-"""The server: one process, on this machine unless told otherwise."""
+"""The server: one process, for this machine unless a host is named."""
 
 import errno
+import ipaddress
 import os
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
     import gradio as gr
+    from fastapi import FastAPI
 
-    from vadd.studio.opened import OpenRuns
+    from vadd.studio.runs import OpenRuns
 
+SHORTEST_TOKEN = 8
 PORTS_TRIED = 50
 GRACE = 1
 """Seconds that open connections are given when the server stops."""
 LARGEST_UPLOAD = 200 * 2**20
-LARGEST_REQUEST = LARGEST_UPLOAD + 2**20
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_host(host: str, token: str | None) -> None:
+    """A visitor can use this machine: visitors from others need a token."""
+    if not is_loopback(host) and token is None:
+        raise UserError(
+            f"--host {host} lets other machines in, and every visitor can use this one's processor and disk: "
+            "add --token SECRET, which every visitor has to know"
+        )
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        raise UserError(f"a --token needs at least {SHORTEST_TOKEN} characters")
 
 
 def free_port(host: str, port: int) -> socket.socket:
@@ -42,51 +66,42 @@ def free_port(host: str, port: int) -> socket.socket:
 
 
 @contextmanager
-def private_folder() -> Iterator[None]:
-    """Where Gradio keeps what visitors upload and fetch, gone with the server. Before Gradio is imported: it looks
-    where to once.
+def private_folder() -> Iterator[Path]:
+    """Where Gradio keeps uploads and downloads, removed with the server. Gradio looks where to once, when it is
+    imported.
     """
     with tempfile.TemporaryDirectory(prefix="vadd-studio-", ignore_cleanup_errors=True) as folder:
         os.environ |= {"GRADIO_TEMP_DIR": folder, "GRADIO_ANALYTICS_ENABLED": "False"}
-        yield
+        yield Path(folder)
 
 
-def serve(
-    page: "gr.Blocks",
-    runs: "OpenRuns",
-    listening: socket.socket,
-    *,
-    host: str,
-    token: str | None,
-    ready: Callable[[], object],
-) -> None:
-    """Until somebody presses Ctrl-C; ``ready`` is called when the page can be opened."""
+def build_app(page: "gr.Blocks", runs: "OpenRuns", folder: Path, *, host: str, token: str | None) -> "FastAPI":
     import gradio as gr
-    import uvicorn
     from fastapi import FastAPI
+    from fastapi.exceptions import RequestValidationError
+    from starlette.responses import PlainTextResponse
 
     from vadd.studio.gate import Gate
-    from vadd.studio.live import live_routes
+    from vadd.studio.latent import live_route
     from vadd.studio.page import style, theme
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Gate, host=host, token=token, largest=LARGEST_REQUEST)
-    app.include_router(live_routes(runs))
-    gr.mount_gradio_app(
-        app,
-        page,
-        path="/",
-        theme=theme(),
-        css=style(),
-        footer_links=[],
-        run_history=False,
-        ssr_mode=False,
-        pwa=False,
-        mcp_server=False,
-        enable_monitoring=False,
-        max_file_size=LARGEST_UPLOAD,
-        show_error=False,
-    )
+    app.add_middleware(Gate, page=page, folder=folder, host=host, token=token, largest=LARGEST_UPLOAD + 2**20)
+    app.include_router(live_route(runs))
+    refusal = PlainTextResponse("this request cannot be read", 400)
+    app.add_exception_handler(RequestValidationError, lambda request, error: refusal)
+    quiet = {"footer_links": [], "run_history": False, "ssr_mode": False, "pwa": False, "mcp_server": False}
+    looks = {"theme": theme(), "css": style(), "show_error": False, "max_file_size": LARGEST_UPLOAD}
+    gr.mount_gradio_app(app, page, path="/", enable_monitoring=False, **quiet, **looks)
+    # Mounting does not set it, and without it Gradio copies and serves any file that a request names.
+    page.has_launched = True
+    return app
+
+
+def serve(app: "FastAPI", listening: socket.socket, ready: Callable[[], object]) -> None:
+    """Until Ctrl-C; ``ready`` is called when the page can be opened."""
+    import uvicorn
+
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=GRACE))
     ready()
     server.run(sockets=[listening])

@@ -1,194 +1,181 @@
-"""How the samples of a run look on the page: images, points, texts or numbers. What comes from a model is escaped here,
-once, and nothing else writes it into the page.
+"""How the samples of a run look on the page, by the kind of its examples.
+
+What comes from a model is escaped here, and nothing else writes it into the page.
 """
 
-import csv
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import matplotlib
 import numpy as np
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from vadd.kinds.arrays import Array
+from vadd.report.images import (
+    MASK_COLOUR,
+    as_pillow,
+    enlarged,
+    image_grid,
+    save_animation,
+    save_image,
+    square_grid,
+    tokens_to_images,
+)
+from vadd.report.trajectory import histories_of, png_uri, text_gif
 from vadd.run.run import Run
 from vadd.run.tables import table_of
+from vadd.studio.widgets import NOTHING
 
 RECORDED_VALUES = 4_000_000
 """Of the states of a trajectory that a visitor's session keeps."""
 GRID_SIDE = 320
-SHOWN_ROWS = 20
-NOTHING = Markup("")
 
 
 class View(ABC):
     """Shows samples (n, N) of one run, V where a position is masked."""
 
-    count: ClassVar[int]
-    """Samples that a visitor sees first, and the most that may be asked for."""
-    most: ClassVar[int]
+    count: ClassVar[int] = 20
+    """Samples that are drawn first, and the most that may be asked for."""
+    most: ClassVar[int] = 10_000
+    shown: ClassVar[int] = 20
+    """Rows on the page; more go to the files alone."""
+    suffixes: ClassVar[tuple[str, ...]] = (".csv", ".npy")
+    """Of the files to download, as ``vadd sample --out`` writes them."""
 
     def __init__(self, run: Run) -> None:
-        self.run = run
-        self.vocab_size, self.shape, self.positions = run.model.vocab_size, run.shape, run.model.positions
+        self.run, self.kind = run, run.kind
+        self.vocab_size, self.positions = run.kind.vocab_size, run.kind.positions
 
     def recorded(self, count: int, steps: int) -> int:
         """Of so many samples, the trajectories that can be kept."""
         return max(1, min(count, RECORDED_VALUES // ((steps + 1) * self.positions)))
 
     @abstractmethod
-    def show(self, tokens: Array) -> Markup:
-        """Finished samples."""
+    def show(self, tokens: Array) -> Markup: ...
 
     @abstractmethod
     def show_state(self, states: Array, step: int) -> Markup:
-        """What (steps + 1, n, N) looked like after a step, masked positions marked."""
+        """(steps + 1, n, N) after a step, masked positions marked."""
+
+    def write(self, tokens: Array, states: Array, stem: Path) -> list[Path]:
+        """Files to download, whose names begin with ``stem``."""
+        files = [stem.with_name(f"{stem.name}{suffix}") for suffix in self.suffixes]
+        for file in files:
+            with self.kind.sample_file(file, len(tokens)) as written:
+                written.write(tokens)
+        return files
+
+    def thumbnails(self, tokens: Array) -> Array:
+        """(n, H, W, 3) bytes: a square for each position, coloured by its value."""
+        width = math.ceil(math.sqrt(self.positions))
+        height = math.ceil(self.positions / width)
+        colours = matplotlib.colormaps["viridis"](tokens / max(1, self.vocab_size - 1))[..., :3]
+        tiles = np.full((len(tokens), height * width, 3), MASK_COLOUR, np.uint8)
+        tiles[:, : self.positions] = np.rint(255 * colours)
+        return tiles.reshape(-1, height, width, 3)
+
+    def more(self, tokens: Array) -> str:
+        return f"... {len(tokens) - self.shown} more in the files" if len(tokens) > self.shown else ""
+
+
+class PictureView(View):
+    """All samples in one picture."""
+
+    suffixes = (".npy",)
 
     @abstractmethod
+    def picture(self, tokens: Array) -> Array:
+        """(H, W, C) bytes"""
+
+    def show(self, tokens: Array) -> Markup:
+        return pixels(self.picture(tokens), f"{len(tokens)} samples")
+
+    def show_state(self, states: Array, step: int) -> Markup:
+        return pixels(self.picture(states[step]), f"{states.shape[1]} samples after step {step}")
+
     def write(self, tokens: Array, states: Array, stem: Path) -> list[Path]:
-        """Files for somebody to keep, whose names begin with ``stem``."""
+        whole = self.picture(tokens)
+        scale = max(1, GRID_SIDE // max(whole.shape[:2]))
+        picture = save_image(whole, stem.with_name(f"{stem.name}.png"), scale=scale)
+        frames = [as_pillow(enlarged(self.picture(state), scale)) for state in states]
+        times = [150] * (len(frames) - 1) + [1500]
+        animation = save_animation(stem.with_name(f"{stem.name}.gif"), frames, times)
+        return [picture, animation, *super().write(tokens, states, stem)]
 
-    def write_numbers(self, tokens: Array, stem: Path) -> Path:
-        file = stem.with_name(f"{stem.name}.npy")
-        np.save(file, tokens.reshape(len(tokens), *self.shape))
-        return file
 
-
-class ImageView(View):
+class ImageView(PictureView):
     count, most = 64, 256
 
-    def show(self, tokens: Array) -> Markup:
-        return pixels(self._grid(tokens), f"{len(tokens)} images")
+    def picture(self, tokens: Array) -> Array:
+        return square_grid(self.thumbnails(tokens))
 
-    def show_state(self, states: Array, step: int) -> Markup:
-        return pixels(self._grid(states[step]), f"{states.shape[1]} images after step {step}")
+    def thumbnails(self, tokens: Array) -> Array:
+        """Masked pixels are grey."""
+        return tokens_to_images(tokens, self.kind.shape, self.vocab_size, masks=True)
 
     def row(self, tokens: Array, columns: int) -> Markup:
-        """Side by side, as many in a row."""
-        from vadd.report.images import image_grid
-
-        return pixels(image_grid(self.images(tokens), columns), f"{len(tokens)} images")
-
-    def images(self, tokens: Array) -> Array:
-        """(n, H, W, 3) bytes, masked pixels grey."""
-        from vadd.report.images import tokens_to_images
-
-        return tokens_to_images(tokens, self.shape, self.vocab_size, masks=True)
-
-    def write(self, tokens: Array, states: Array, stem: Path) -> list[Path]:
-        from vadd.report.images import denoising_gif, save_image
-
-        grid = self._grid(tokens)
-        scale = max(1, GRID_SIDE // max(grid.shape[:2]))
-        picture = save_image(grid, stem.with_name(f"{stem.name}.png"), scale=scale)
-        animation = denoising_gif(stem.with_name(f"{stem.name}.gif"), states, self.shape, self.vocab_size)
-        return [picture, animation, self.write_numbers(tokens, stem)]
-
-    def _grid(self, tokens: Array) -> Array:
-        from vadd.report.images import square_grid
-
-        return square_grid(self.images(tokens))
+        return pixels(image_grid(self.thumbnails(tokens), columns), f"{len(tokens)} images")
 
 
-class PointView(View):
-    """Examples of two positions: where they fall on the plane. Points of which a coordinate is masked stand at the
-    edge.
-    """
+class PointView(PictureView):
+    """Examples of two positions on the plane. Points of which a coordinate is masked stand at the edge."""
 
     count, most = 5_000, 100_000
 
-    def __init__(self, run: Run) -> None:
-        super().__init__(run)
-        self.edge = 3 if self.vocab_size >= 32 else 2
-
-    def show(self, tokens: Array) -> Markup:
-        return pixels(self._plane(tokens), f"{len(tokens)} points")
-
-    def show_state(self, states: Array, step: int) -> Markup:
-        return pixels(self._plane(states[step]), f"{states.shape[1]} points after step {step}")
-
-    def write(self, tokens: Array, states: Array, stem: Path) -> list[Path]:
-        from vadd.report.images import as_pillow, enlarged, save_animation, save_image
-
-        plane = self._plane(tokens)
-        scale = max(1, GRID_SIDE // len(plane))
-        picture = save_image(plane, stem.with_name(f"{stem.name}.png"), scale=scale)
-        frames = [as_pillow(enlarged(self._plane(state), scale)) for state in states]
-        times = [150] * (len(frames) - 1) + [1500]
-        animation = save_animation(stem.with_name(f"{stem.name}.gif"), frames, times)
-        return [picture, animation, self.write_numbers(tokens, stem)]
-
-    def _plane(self, tokens: Array) -> Array:
-        """(V + edge, V + edge, 3): the second coordinate upwards; at the left and below what is known of the rest."""
-        import matplotlib
-
-        from vadd.report.images import MASK_COLOUR
-
-        size = self.vocab_size
+    def picture(self, tokens: Array, values: int = 2**16) -> Array:
+        """(V + edge, V + edge, 3): the first coordinate to the right, the second upwards; of more than ``values``
+        values neighbours are joined.
+        """
+        width = math.ceil(self.vocab_size / values)
+        size, edge, tokens = math.ceil(self.vocab_size / width), 3 if self.vocab_size >= 32 else 2, tokens // width
         counts = np.zeros((size + 1, size + 1))
         np.add.at(counts, (tokens[:, 0], tokens[:, 1]), 1)
-        top = max(
-            1.0,
-            float(np.quantile(counts[:size, :size][counts[:size, :size] > 0], 0.99, method="higher"))
-            if counts[:size, :size].any()
-            else 1.0,
-        )
-        colours = matplotlib.colormaps["magma"](np.minimum(counts / top, 1))[..., :3]
-        picture = np.full((size + self.edge, size + self.edge, 3), MASK_COLOUR, np.uint8)
-        inside = np.rint(255 * colours).astype(np.uint8)
-        picture[self.edge :, self.edge :] = inside[:size, :size]
-        for edge in range(self.edge - 1):
-            picture[self.edge :, edge] = _tinted(counts[:size, size], MASK_COLOUR)
-            picture[edge, self.edge :] = _tinted(counts[size, :size], MASK_COLOUR)
-        # Rows of the array are the first coordinate; on the plane it goes to the right, the second upwards.
+        known = counts[:size, :size]
+        top = max(1.0, float(np.quantile(known[known > 0], 0.99, method="higher"))) if known.any() else 1.0
+        picture = np.full((size + edge, size + edge, 3), MASK_COLOUR, np.uint8)
+        picture[edge:, edge:] = np.rint(255 * matplotlib.colormaps["magma"](np.minimum(known / top, 1))[..., :3])
+        picture[edge:, : edge - 1] = _tinted(counts[:size, size])[:, None]
+        picture[: edge - 1, edge:] = _tinted(counts[size, :size])[None]
         turned: Array = picture.swapaxes(0, 1)[::-1]
         return turned
 
 
-class TextView(View):
-    count, most = 8, 64
-
-    def show(self, tokens: Array) -> Markup:
-        return texts(self.run.texts(tokens))
-
-    def show_state(self, states: Array, step: int) -> Markup:
-        return _histories(self.run, states, step)
-
-    def write(self, tokens: Array, states: Array, stem: Path) -> list[Path]:
-        written = stem.with_name(f"{stem.name}.txt")
-        named = enumerate(self.run.texts(tokens), start=1)
-        written.write_text("\n".join(f"--- {number} ---\n{text}\n" for number, text in named), encoding="utf-8")
-        return [written, _write_gif(self.run, states, stem), self.write_numbers(tokens, stem)]
-
-
 class NumberView(View):
-    count, most = SHOWN_ROWS, 10_000
+    """One sample below the other, token by token."""
 
     def show(self, tokens: Array) -> Markup:
-        more = f"... {len(tokens) - SHOWN_ROWS} more in the files" if len(tokens) > SHOWN_ROWS else ""
-        return texts([" ".join(map(str, row)) for row in tokens[:SHOWN_ROWS].tolist()]) + escape(more)
+        return texts(self.kind.lines(tokens[: self.shown])) + self.more(tokens)
 
     def show_state(self, states: Array, step: int) -> Markup:
-        return _histories(self.run, states[:, :SHOWN_ROWS], step)
+        plain, hidden = Markup("{}"), Markup('<span class="masked">{}</span>')
+        histories = histories_of(states[:, : self.shown], self.kind)
+        rows = [[(hidden if each.at(step) is None else plain).format(each.piece) for each in row] for row in histories]
+        return texts([NOTHING.join(row) for row in rows])
 
     def write(self, tokens: Array, states: Array, stem: Path) -> list[Path]:
-        written = stem.with_name(f"{stem.name}.csv")
-        np.savetxt(written, tokens, fmt="%d", delimiter=",")
-        return [written, _write_gif(self.run, states[:, :SHOWN_ROWS], stem), self.write_numbers(tokens, stem)]
+        histories = histories_of(states[:, : self.shown], self.kind)
+        animation = text_gif(stem.with_name(f"{stem.name}.gif"), histories, len(states) - 1)
+        return [*super().write(tokens, states, stem), animation]
+
+
+class TextView(NumberView):
+    count, most, shown, suffixes = 8, 64, 64, (".txt", ".npy")
+
+    def show(self, tokens: Array) -> Markup:
+        return texts(self.kind.texts(tokens))
 
 
 class TableView(View):
-    """Rows of a table, in its own words."""
-
-    count, most = SHOWN_ROWS, 10_000
+    """Rows of a table, with its own words in the cells."""
 
     def show(self, tokens: Array) -> Markup:
-        more = f"... {len(tokens) - SHOWN_ROWS} more in the files" if len(tokens) > SHOWN_ROWS else ""
-        return self.rows(tokens[:SHOWN_ROWS]) + escape(more)
+        return self.rows(tokens[: self.shown]) + self.more(tokens)
 
     def show_state(self, states: Array, step: int) -> Markup:
-        return self.rows(states[step][:SHOWN_ROWS])
+        return self.rows(states[step][: self.shown])
 
     def rows(self, tokens: Array) -> Markup:
         masked = tokens == self.vocab_size
@@ -201,12 +188,6 @@ class TableView(View):
         codec = table_of(self.run)
         return codec.spelled(codec.decode(tokens))
 
-    def write(self, tokens: Array, states: Array, stem: Path) -> list[Path]:
-        written = stem.with_name(f"{stem.name}.csv")
-        with written.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows([table_of(self.run).names, *self.spelled(tokens)])
-        return [written, self.write_numbers(tokens, stem)]
-
 
 VIEWS: dict[str, type[View]] = {
     "image": ImageView,
@@ -215,7 +196,7 @@ VIEWS: dict[str, type[View]] = {
     "array": NumberView,
     "table": TableView,
 }
-"""By the kind of examples."""
+"""By the name of the kind of examples."""
 
 
 def view_of(run: Run) -> View:
@@ -223,9 +204,7 @@ def view_of(run: Run) -> View:
 
 
 def pixels(image: Array, about: str) -> Markup:
-    """An image (H, W, C) in the page itself: one request fewer, and no file that lies about."""
-    from vadd.report.trajectory import png_uri
-
+    """An image (H, W, C) in the page itself: one request fewer, and no file."""
     return Markup('<img class="pixels" src="{}" alt="{}">').format(png_uri(image), about)
 
 
@@ -241,42 +220,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Markup]]) -> Markup:
     return Markup(shown).format(names, lines)
 
 
-def marked_text(parts: Sequence[tuple[str, bool]]) -> Markup:
-    """A text of which parts were filled in."""
-    written = (Markup("<mark>{}</mark>").format(text) if filled else escape(text) for text, filled in parts)
-    return Markup('<pre class="sample">{}</pre>').format(NOTHING.join(written))
-
-
-def card(title: str, content: Markup, note: str = "") -> Markup:
-    return Markup('<figure class="card"><figcaption>{}</figcaption>{}<p class="note">{}</p></figure>').format(
-        title, content, note
-    )
-
-
-def cards(content: Sequence[Markup]) -> str:
-    return str(Markup('<div class="cards">{}</div>').format(NOTHING.join(content)))
-
-
-def _tinted(counts: Array, colour: tuple[int, int, int]) -> Array:
-    """(V, 3): the colour of the mask, darker the more points wait there."""
+def _tinted(counts: Array) -> Array:
+    """(V, 3): the colour of the mask, darker where more points wait."""
     share = np.minimum(counts / max(1.0, counts.max()), 1)[:, None]
-    tinted: Array = np.rint(np.array(colour) * (1 - 0.8 * share)).astype(np.uint8)
+    tinted: Array = np.rint(np.array(MASK_COLOUR) * (1 - 0.8 * share)).astype(np.uint8)
     return tinted
-
-
-def _histories(run: Run, states: Array, step: int) -> Markup:
-    from vadd.report.trajectory import histories_of
-
-    rows = []
-    for row in histories_of(states, run.kind):
-        written = [(token.piece, token.at(step) is None) for token in row]
-        shown = (Markup('<span class="masked">{}</span>').format(p) if masked else escape(p) for p, masked in written)
-        rows.append(Markup('<pre class="sample">{}</pre>').format(NOTHING.join(shown)))
-    return NOTHING.join(rows)
-
-
-def _write_gif(run: Run, states: Array, stem: Path) -> Path:
-    from vadd.report.trajectory import histories_of, text_gif
-
-    histories = histories_of(states, run.kind)
-    return text_gif(stem.with_name(f"{stem.name}.gif"), histories, len(states) - 1)

@@ -1,11 +1,9 @@
-"""The runs that the page may open: those that were named when it was started, and those that it trains itself."""
+"""The runs that the page may open: those named on the command line, and those that it trains itself."""
 
-import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 from vadd.errors import UserError
 from vadd.kinds import Kind
@@ -17,10 +15,13 @@ from vadd.run.run import Run, load
 from vadd.run.status import read_status
 from vadd.studio.views import VIEWS, View
 
+Weights = tuple[Path | None, tuple[str, ...]]
+"""The newest checkpoint, None for an exported model, and the checksums of the priors that were fitted to it."""
+
 
 @dataclass(frozen=True)
 class About:
-    """What is known of a run before its weights are read, which takes a while."""
+    """What is known of a run before its weights are read."""
 
     recipe: Recipe
     kind: Kind
@@ -31,19 +32,19 @@ class About:
 
 
 class OpenRuns:
-    """Runs by name. A name that is not among them opens nothing: no path comes from the page."""
+    """Runs by name. No path comes from the page: another name opens nothing."""
 
     def __init__(self, paths: Sequence[Path] = ()) -> None:
         self._paths: dict[str, Path] = {}
         self._about: dict[str, About] = {}
         self._loaded: dict[str, tuple[Weights, Run]] = {}
-        # Two of them: who asks for names does not wait for weights that somebody else reads.
+        # Two of them: a request for names does not wait until weights are read.
         self._lock, self._loading = threading.RLock(), threading.Lock()
         for path in paths:
             self.add(path)
 
     def add(self, path: Path) -> str:
-        """The name that the page knows it by: the folder's, with the folders above it where that is not enough."""
+        """The name on the page: the folder's, with as many folders above it as tell it from the others."""
         check_model(path)
         with self._lock:
             for name, known in self._paths.items():
@@ -56,14 +57,9 @@ class OpenRuns:
             return name
 
     def names(self) -> list[str]:
-        """Of those that can be drawn from by now, in the order in which they came."""
+        """Those that have weights by now, in the order in which they came."""
         with self._lock:
             return [name for name, path in self._paths.items() if _has_weights(path)]
-
-    def offered(self, name: str | None) -> str | None:
-        """This one, or the first that there is: runs may have come since the page was opened."""
-        names = self.names()
-        return name if name in names else next(iter(names), None)
 
     def path(self, name: str) -> Path:
         with self._lock:
@@ -87,27 +83,6 @@ class OpenRuns:
                 kept = self._loaded[name] = (newest, load(path))
             return kept[1]
 
-    def own(self, name: str) -> Run:
-        """For work that takes long: one that nobody else waits for (see :func:`alone`)."""
-        run = self.get(name)
-        return run if run.kind.labels is None else load(self.path(name))
-
-
-_taken: "WeakKeyDictionary[Run, threading.RLock]" = WeakKeyDictionary()
-_taking = threading.Lock()
-
-
-@contextlib.contextmanager
-def alone(run: Run) -> Iterator[None]:
-    """For as long as it is used: networks of a run with labels are told the label, and two visitors want two."""
-    if run.kind.labels is None:
-        yield
-        return
-    with _taking:
-        taken = _taken.setdefault(run, threading.RLock())
-    with taken:
-        yield
-
 
 def _about(path: Path) -> About:
     if (exported := find_exported(path)) is not None:
@@ -117,32 +92,22 @@ def _about(path: Path) -> About:
     return About(recipe, directory.kind(recipe)[0])
 
 
-@dataclass(frozen=True)
-class Weights:
-    """Which ones a run was read with."""
-
-    checkpoint: Path | None
-    priors: tuple[str, ...] = ()
-    """Checksums of those that were fitted to it, which is after its last step."""
-
-
 def newest_weights(path: Path) -> Weights:
-    """Without a checkpoint for an exported model."""
     kept = RunDirectory(path).checkpoints()
     if not kept:
-        return Weights(None)
-    return Weights(kept[-1], tuple(record.sha256 for _, record in sorted(prior_records(kept[-1]).items())))
+        return None, ()
+    return kept[-1], tuple(record.sha256 for _, record in sorted(prior_records(kept[-1]).items()))
 
 
 def awaits_prior(path: Path) -> bool:
     """Whether a run has taken its steps, and the prior that its recipe asks for is not fitted yet."""
     recipe = RunDirectory(path).recipe()
     wanted = recipe.has_latent and recipe.latent.prior != "normal"
-    return wanted and read_status(path).state == "finished" and not newest_weights(path).priors
+    return wanted and read_status(path).state == "finished" and not newest_weights(path)[1]
 
 
 def _has_weights(path: Path) -> bool:
-    """A run has some after its first checkpoint, an exported model always; a start that was stopped is gone."""
+    """A run has some after its first checkpoint, an exported model always."""
     if RunDirectory(path).checkpoints():
         return True
     try:
