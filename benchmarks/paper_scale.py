@@ -19,7 +19,6 @@ import torch
 
 from vadd.data import DiscreteDataset
 from vadd.recipe import load_recipe
-from vadd.recipe.building import example_kind
 from vadd.run.directory import RunDirectory
 from vadd.training.loop import Trainer
 
@@ -28,7 +27,7 @@ RECIPES = ("checkerboard-paper", "mnist", "cifar10", "lm1b", "openwebtext")
 
 def one_step(name: str, model: str, batch: int) -> dict[str, Any]:
     recipe = load_recipe(name).with_overrides([f"model={model}", f"training.batch={batch}"])
-    format = example_kind(recipe)
+    format = recipe.data.example_kind()
     tokens = torch.randint(format.vocab_size, (8 * batch, format.positions))
     data = DiscreteDataset(name, format.vocab_size, format.shape, train=tokens, test=tokens)
     with tempfile.TemporaryDirectory() as place:

@@ -32,8 +32,7 @@ from torch import Tensor
 from vadd.core import Model, Noise, sample, step_grid
 from vadd.core.sampling import LatentPolicy
 from vadd.kinds.files import npy_file
-from vadd.recipe import load_recipe
-from vadd.recipe.building import build_model, example_kind
+from vadd.recipe import build_model, load_recipe
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
 
@@ -48,7 +47,7 @@ PARTS = ["plain", "latent", "prior", "memory"]
 
 def untrained(name: str, *overrides: str) -> Model:
     recipe = load_recipe(name).with_overrides(overrides)
-    return build_model(recipe, example_kind(recipe)).eval().requires_grad_(False)
+    return build_model(recipe, recipe.data.example_kind()).eval().requires_grad_(False)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -134,7 +133,7 @@ def with_and_without(part: str, name: str) -> tuple[Model, Model]:
         return untrained(name, "model=mdlm"), untrained(name)
     recipe, model = load_recipe(name), untrained(name)
     return model, model.with_prior(
-        recipe.latent.build_prior(recipe.network, example_kind(recipe), conditional=False).eval()
+        recipe.latent.build_prior(recipe.network, recipe.data.example_kind(), conditional=False).eval()
     )
 
 
@@ -161,7 +160,7 @@ def measure_ratio(part: str, name: str, steps: int, repeats: int) -> Result:
 
 def write_samples(name: str, n: int, answer: Connection) -> None:
     recipe = load_recipe(name)
-    run = Run(RunDirectory("untrained"), untrained(name), recipe, example_kind(recipe))
+    run = Run(RunDirectory("untrained"), untrained(name), recipe, recipe.data.example_kind())
     with tempfile.TemporaryDirectory() as place, npy_file(Path(place) / "samples.npy", (n, *run.shape)) as file:
         for part in run.stream(n):
             file.write(part.tokens.numpy())

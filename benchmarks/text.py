@@ -22,8 +22,7 @@ from vadd.core import ExactCount, MaskedBatch, MaskedDiffusion, Model, objective
 from vadd.data import DiscreteDataset
 from vadd.kinds import Kind, kind_of
 from vadd.networks.transformer import SIZES
-from vadd.recipe import Recipe, load_recipe
-from vadd.recipe.building import build_model
+from vadd.recipe import Recipe, build_model, load_recipe
 from vadd.run.directory import RunDirectory
 from vadd.training.loop import Trainer
 

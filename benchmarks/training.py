@@ -23,8 +23,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from vadd.core import Objective
-from vadd.recipe import Recipe, load_recipe
-from vadd.recipe.building import build_dataset
+from vadd.recipe import Recipe, build_dataset, load_recipe
 from vadd.run.directory import RunDirectory
 from vadd.training.loop import Trainer
 

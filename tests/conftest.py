@@ -13,7 +13,7 @@ from tests.helpers.commands import Command, Finished
 from tests.helpers.model_runs import ModelRuns
 from tests.helpers.tiny import TINY_ARRAY, tiny_recipe, train_in
 from vadd.cli import main
-from vadd.recipe.building import recipe_for
+from vadd.recipe import recipe_for
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

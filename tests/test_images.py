@@ -15,8 +15,7 @@ from vadd.core import GaussianLatent
 from vadd.evaluation import EvaluationOptions, evaluate
 from vadd.kinds import kind_of
 from vadd.networks import UnetSettings
-from vadd.recipe import load_recipe
-from vadd.recipe.building import build_model, example_kind
+from vadd.recipe import build_model, load_recipe
 
 TINY_DIGITS = ("training.steps=30", "training.batch=32", "network.width=32", "training.evaluate_every=30")
 
@@ -77,7 +76,7 @@ def test_the_papers_recipes_have_the_papers_sizes_and_settings(
     assert (training.batch, training.clip, training.ema) == (256, 1.0, 0.9999)
     assert training.steps == {"mnist": 200_000, "cifar10": 1_000_000}[name]
     assert training.kl_warmup * training.steps == 100_000
-    format = example_kind(recipe)
+    format = recipe.data.example_kind()
     assert format == kind_of(shape, vocab_size)
     with torch.device("meta"):
         models = [build_model(recipe.with_overrides([f"model={kind}"]), format) for kind in ("mdlm", "vadd")]

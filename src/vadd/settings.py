@@ -23,7 +23,3 @@ class Section(BaseModel):
         if type(value) is int and abs(value) > LARGEST_INTEGER:
             raise ValueError("integers have at most 64 bits")
         return value
-
-
-class CountingSection(Section):
-    """The former name, until every section uses the other."""

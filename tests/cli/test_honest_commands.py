@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.commands import Command
 from tests.helpers.files import contents
 from tests.helpers.tiny import TINY, TINY_ARRAY, tiny_recipe, train_in
-from vadd.recipe.building import recipe_for
+from vadd.recipe import recipe_for
 from vadd.run.directory import RunDirectory
 from vadd.run.export import export
 from vadd.words import typed_command

@@ -18,8 +18,7 @@ from tests.helpers.text_runs import BOOK, text_recipe
 from tests.helpers.tiny import train_in
 from vadd.core import Samples
 from vadd.evaluation import histogram
-from vadd.recipe import load_recipe
-from vadd.recipe.building import SAMPLERS
+from vadd.recipe import SAMPLERS, load_recipe
 from vadd.run import limits as memory
 from vadd.run.run import Run
 

@@ -20,7 +20,7 @@ from vadd.kinds.files import csv_lines
 from vadd.kinds.table.codec import data_frame
 from vadd.kinds.table.reading import read_table
 from vadd.kinds.table.schema import infer
-from vadd.recipe.building import recipe_for
+from vadd.recipe import recipe_for
 from vadd.run.directory import RunDirectory
 from vadd.run.export import export
 from vadd.run.tables import cell_probabilities, fill_rows, sample_rows

@@ -33,7 +33,7 @@ from tests.helpers.plans import (
 )
 from vadd.core import Ancestral, FirstHitting, MaskedDiffusion, Parallel, Particles, Sampler, step_bound
 from vadd.errors import UserError
-from vadd.recipe.building import SAMPLERS
+from vadd.recipe import SAMPLERS
 
 
 def exact_bound(

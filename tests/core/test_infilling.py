@@ -15,7 +15,7 @@ from tests.helpers.plans import Planner, ancestral, first_hitting, model_of, p_v
 from vadd.core import Ancestral, FirstHitting, Parallel, Sampler, TokenSampler, sample
 from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
-from vadd.recipe.building import SAMPLERS
+from vadd.recipe import SAMPLERS
 
 LEVEL = 1e-5
 EACH = 8000

@@ -17,7 +17,7 @@ from vadd.core import Ancestral, Noise, TokenSampler, sample, sampling
 from vadd.core.noise import BLOCK
 from vadd.core.sampling import LatentPolicy
 from vadd.core.token_sampler import DrawPrecision
-from vadd.recipe.building import SAMPLERS
+from vadd.recipe import SAMPLERS
 
 POSITIONS, VALUES = 4, 3
 MASK = VALUES

@@ -30,7 +30,7 @@ from vadd.core import (
 from vadd.core.adaptive_samplers import Order
 from vadd.core.samplers import Grid, RevealPlan, on_the_grid
 from vadd.errors import UserError
-from vadd.recipe.building import SAMPLERS
+from vadd.recipe import SAMPLERS
 
 PLANNED: list[PlannedSampler] = [Ancestral(), Parallel(), FirstHitting()]
 ORDERS: list[Order] = ["confidence", "margin", "entropy"]

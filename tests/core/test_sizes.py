@@ -35,7 +35,7 @@ from vadd.core import (
 )
 from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
-from vadd.recipe.building import SAMPLERS
+from vadd.recipe import SAMPLERS
 
 
 def model_of(latent: bool, **settings: bool) -> MaskedDiffusion:

@@ -25,7 +25,7 @@ from vadd.data.text.detokenizers import lm1b
 from vadd.errors import UserError
 from vadd.kinds import kind_of
 from vadd.kinds.text.tokenizers import CharacterTokenizer
-from vadd.recipe.building import build_dataset, recipe_for
+from vadd.recipe import build_dataset, recipe_for
 from vadd.run.directory import RunDirectory
 from vadd.training.loop import train
 

@@ -11,7 +11,7 @@ from vadd.core.samplers import Grid
 from vadd.evaluation.divergence import ExactDistributions
 from vadd.kinds import kind_of
 from vadd.kinds.arrays import Array
-from vadd.recipe.building import build_model
+from vadd.recipe import build_model
 
 SAMPLES = 60_000
 LEVEL = 1e-5

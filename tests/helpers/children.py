@@ -24,8 +24,7 @@ from vadd import progress
 from vadd.core import Objective, Samples
 from vadd.kinds import kind_of
 from vadd.parallel import leave, on_main_process
-from vadd.recipe import Recipe
-from vadd.recipe.building import build_dataset, build_model
+from vadd.recipe import Recipe, build_dataset, build_model
 from vadd.run import checkpoint, sampling
 from vadd.run import limits as memory
 from vadd.run.directory import RunDirectory

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from vadd.core import MaskedDiffusion, Model
 from vadd.kinds import kind_of
 from vadd.networks import NETWORKS, TransformerSize
-from vadd.recipe import Recipe
-from vadd.recipe.building import build_model, example_kind
+from vadd.recipe import Recipe, build_model
 from vadd.recipe.counting import model_on_meta
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -85,4 +84,4 @@ def small_model(kind: str, vocab_size: int = 3, overrides: Sequence[str] = ()) -
 
 def on_meta(recipe: Recipe) -> Model:
     """The recipe's model without memory for its weights."""
-    return model_on_meta(recipe, example_kind(recipe))
+    return model_on_meta(recipe, recipe.data.example_kind())

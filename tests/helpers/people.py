@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.helpers.tiny import TINY_TABLE, train_in
-from vadd.recipe.building import recipe_for
+from vadd.recipe import recipe_for
 
 FORMULA = '=cmd("x,y")'
 CITIES = ["Ulm", "Bonn", FORMULA, ' "quoted", or not']

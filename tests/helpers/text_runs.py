@@ -4,8 +4,7 @@ from pathlib import Path
 
 from tests.helpers.files import write
 from tests.helpers.tiny import SHORT_TRAINING, train_in
-from vadd.recipe import Recipe
-from vadd.recipe.building import recipe_for
+from vadd.recipe import Recipe, recipe_for
 from vadd.run.run import Run, load
 
 BOOK = "the cat sat on the mat. the dog sat on the log.\n" * 60

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from vadd.recipe import Recipe, load_recipe
-from vadd.recipe.building import build_dataset
+from vadd.recipe import Recipe, build_dataset, load_recipe
 from vadd.run.directory import RunDirectory
 from vadd.training.loop import Outcome, train
 

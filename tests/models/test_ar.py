@@ -12,7 +12,7 @@ from vadd.core.masking import ExactCount
 from vadd.errors import UserError
 from vadd.models import Autoregressive
 from vadd.networks import CausalTransformer, TransformerSize
-from vadd.recipe.building import sampler_named
+from vadd.recipe import sampler_named
 
 POSITIONS, VALUES = 4, 3
 SIZES = {

@@ -32,7 +32,7 @@ from vadd.core import LinearSchedule, MaskedBatch, Masking, TokenSampler, elbo, 
 from vadd.errors import UserError
 from vadd.kinds import kind_of
 from vadd.models import Analytic, Euler, ScoreEntropy
-from vadd.recipe.building import build_model
+from vadd.recipe import build_model
 
 POSITIONS, VALUES, STATES = 2, 3, 16
 

@@ -24,13 +24,13 @@ from tests.helpers.small_transformers import (
     small_recognizer,
     tokens,
 )
+from vadd.data import CopiesData
 from vadd.errors import UserError
 from vadd.kinds import kind_of
 from vadd.networks import TransformerSettings
 from vadd.networks.transformer import SIZES, TransformerDenoiser, TransformerRecognizer, TransformerRecognizerSettings
 from vadd.networks.transformer_blocks import Condition, TransformerSize
-from vadd.recipe import CopiesData, Recipe
-from vadd.recipe.building import build_model
+from vadd.recipe import Recipe, build_model
 
 GPT2, BERT = 50_257, 30_521
 

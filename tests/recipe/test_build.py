@@ -26,19 +26,14 @@ from vadd.core import (
     StepTimes,
     StratifiedTimes,
 )
+from vadd.data import ArrayData
 from vadd.errors import UserError
 from vadd.kinds import kind_of
 from vadd.kinds.arrays import Array
 from vadd.models import EnergyDiffusion, ScoreEntropy
 from vadd.networks import NETWORKS, CouplingFlow, SequenceFlow, ShortTransformerDenoiser
-from vadd.recipe import ArrayData, Diffusion, Recipe, Sampling
-from vadd.recipe.building import (
-    SAMPLERS,
-    build_dataset,
-    build_model,
-    recipe_for,
-)
-from vadd.recipe.diffusion import WEIGHT_POWERS
+from vadd.recipe import SAMPLERS, Recipe, Sampling, build_dataset, build_model, recipe_for
+from vadd.recipe.diffusion import WEIGHT_POWERS, Diffusion
 
 TWO_OF_TEN = kind_of((2,), 10)
 

@@ -8,8 +8,7 @@ from tests.helpers.exact import seeded
 from tests.helpers.networks import on_meta
 from tests.helpers.tiny import tiny_recipe
 from vadd.core import GaussianLatent, LinearSchedule, MaskedBatch
-from vadd.recipe import Recipe, load_recipe
-from vadd.recipe.building import build_model, example_kind
+from vadd.recipe import Recipe, build_model, load_recipe
 from vadd.recipe.counting import sampling_flops, training_cost
 from vadd.recipe.plan import make_plan
 
@@ -61,7 +60,7 @@ def test_the_flops_of_a_transformer_are_those_counted_by_hand() -> None:
     network = {"kind": "transformer", "width": width, "blocks": blocks, "heads": 2, "condition": condition}
     mdlm = tiny_recipe("model=mdlm", f"latent.dim={dim}").model_dump(mode="json") | {"network": network}
     recipe = Recipe.model_validate(mdlm)
-    positions, values = example_kind(recipe).positions, example_kind(recipe).vocab_size
+    positions, values = recipe.data.example_kind().positions, recipe.data.example_kind().vocab_size
     attention = 2 * width * 4 * width + 2 * 2 * positions * width
     perceptron = 2 * 2 * width * 4 * width
     plain = positions * (blocks * (attention + perceptron) + 2 * width * values)
@@ -77,7 +76,7 @@ def test_what_the_backward_pass_remembers_is_what_autograd_really_saves(recipe: 
     if recipe == "unet":
         network = {"kind": "unet", "embedding": 8, "blocks": 1, "groups": 2, "pixel_embedding": 6}
         chosen = Recipe.model_validate({**chosen.model_dump(mode="json"), "network": network})
-    model = build_model(chosen, example_kind(chosen))
+    model = build_model(chosen, chosen.data.example_kind())
     generator = torch.Generator().manual_seed(0)
     masking = chosen.build_mask_draw()(8, model.positions, model.schedule, generator)
     batch = MaskedBatch.of(torch.zeros(8, model.positions, dtype=torch.int64), masking, model.mask_value)

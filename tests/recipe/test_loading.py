@@ -6,16 +6,8 @@ from typing import Any
 import pytest
 
 from tests.helpers.files import write
-from vadd.recipe import (
-    Recipe,
-    differences,
-    flatten,
-    load_recipe,
-    may_change_on_resume,
-    parse_value,
-    recipe_names,
-    same_learning,
-)
+from vadd.recipe import Recipe, differences, flatten, load_recipe, parse_value, recipe_names
+from vadd.recipe.recipe import may_change_on_resume, same_learning
 
 PAPER_RECIPES = ("checkerboard-paper", "swissroll-paper", "circles-paper")
 

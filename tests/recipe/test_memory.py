@@ -8,7 +8,6 @@ import torch
 from vadd.kinds import kind_of
 from vadd.recipe import load_recipe
 from vadd.recipe import plan as fitting
-from vadd.recipe.building import example_kind
 from vadd.recipe.counting import model_on_meta, training_cost
 
 CPU = torch.device("cpu")
@@ -19,7 +18,7 @@ TEXT = kind_of((64,), 100)
 @pytest.mark.parametrize("name", ["checkerboard-paper", "mnist-small", "mnist", "text8-small", "lm1b"])
 def test_no_network_needs_more_than_the_upper_bound(name: str, model: str) -> None:
     recipe = load_recipe(name).with_overrides([f"model={model}", "training.batch=8"])
-    format = TEXT if recipe.data.kind == "text" else example_kind(recipe)
+    format = TEXT if recipe.data.kind == "text" else recipe.data.example_kind()
     counted = model_on_meta(recipe, format)
     weights = sum(parameter.numel() for parameter in counted.parameters())
     needed = 20 * weights + 8 * training_cost(counted, recipe, 4).remembered
@@ -31,12 +30,12 @@ def test_small_recipes_are_spared_the_counting(name: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(fitting, "available_memory", lambda device: 4 * 10**9)
     monkeypatch.setattr(fitting, "model_on_meta", None)
     recipe = load_recipe(name)
-    fitting.check_memory(recipe, example_kind(recipe))
+    fitting.check_memory(recipe, recipe.data.example_kind())
 
 
 def test_a_recipe_that_has_to_be_counted_and_fits_is_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = load_recipe("checkerboard").with_overrides(["training.batch=100000"])
-    format = example_kind(recipe)
+    format = recipe.data.example_kind()
     assert fitting.upper_bound(recipe, format, 1) > 10**10
     monkeypatch.setattr(fitting, "available_memory", lambda device: 10**10)
     fitting.check_memory(recipe, format)

@@ -11,12 +11,13 @@ from PIL import Image
 import vadd
 from tests.helpers.commands import Command
 from tests.helpers.tiny import SHORT_TRAINING
+from vadd.data import ArrayData, TextData
 from vadd.data.image_folder import Look, look_at
 from vadd.data.text.documents import items_in
 from vadd.kinds import kind_of
-from vadd.recipe import ArrayData, Recipe, TextData, recipe_for_examples, recipe_for_folder
-from vadd.recipe.building import build_dataset, recipe_for
+from vadd.recipe import Recipe, build_dataset, recipe_for
 from vadd.recipe.counting import checkpoint_bytes, count_parameters, model_on_meta
+from vadd.recipe.own_data import recipe_for_examples, recipe_for_folder
 from vadd.recipe.plan import LARGE_CHECKPOINT, warn_of_size
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.helpers.networks import on_meta
 from tests.helpers.tiny import tiny_recipe
+from vadd.data import ArrayData, FolderData
 from vadd.errors import UserError
 from vadd.kinds import kind_of
-from vadd.recipe import MODELS, ArrayData, FolderData, Recipe, load_recipe, recipe_names
-from vadd.recipe.building import build_dataset, example_kind, recipe_for
+from vadd.recipe import MODELS, Recipe, build_dataset, load_recipe, recipe_for, recipe_names
 from vadd.recipe.counting import Memory, checkpoint_bytes, count_parameters, training_memory
 from vadd.recipe.plan import make_plan, measured_rate
 from vadd.run.directory import RunDirectory
@@ -34,7 +34,7 @@ def test_every_preset_tells_the_shape_of_its_examples_without_the_data(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VADD_DATA", str(tmp_path))
-    format = example_kind(load_recipe(name))
+    format = load_recipe(name).data.example_kind()
     assert min(format.shape) >= 1
     assert format.vocab_size >= 2
 
@@ -71,7 +71,7 @@ def test_padded_text_and_tables_with_unknown_cells_can_be_planned() -> None:
 def test_the_shape_of_toys_is_that_of_the_data(overrides: tuple[str, ...]) -> None:
     recipe = tiny_recipe(*overrides)
     data = build_dataset(recipe)
-    assert example_kind(recipe) == data.kind
+    assert recipe.data.example_kind() == data.kind
 
 
 def test_the_shape_of_other_data_is_that_of_the_data(tmp_path: Path, codes_file: Path) -> None:
@@ -80,9 +80,9 @@ def test_the_shape_of_other_data_is_that_of_the_data(tmp_path: Path, codes_file:
     codes = recipe_for(codes_file)
     for recipe in (digits, copies, codes, codes.model_copy(update={"data": ArrayData(path=str(codes_file))})):
         data = build_dataset(recipe)
-        assert example_kind(recipe) == data.kind
+        assert recipe.data.example_kind() == data.kind
     folder = digits.model_copy(update={"data": FolderData(path=str(tmp_path), size=16, channels=1, levels=9)})
-    assert example_kind(folder) == kind_of((16, 16, 1), 9)
+    assert folder.data.example_kind() == kind_of((16, 16, 1), 9)
 
 
 def test_an_array_that_is_not_there_cannot_be_planned_for(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.helpers.runs import assert_same_state, log_of, newest, some_state
 from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.errors import UserError
 from vadd.files import checksum
-from vadd.recipe.building import build_dataset
+from vadd.recipe import build_dataset
 from vadd.run import checkpoint
 from vadd.run.checkpoint import Archive, TrainingState, read_checkpoint
 from vadd.run.directory import EMA, MANIFEST, CheckpointName, RunDirectory, step_of

@@ -16,8 +16,7 @@ from vadd.errors import UserError
 from vadd.evaluation.evaluate import evaluate
 from vadd.evaluation.latent_paths import decode, encode, traverse
 from vadd.kinds import kind_of
-from vadd.recipe import Recipe, load_recipe
-from vadd.recipe.building import build_model
+from vadd.recipe import Recipe, build_model, load_recipe
 from vadd.recipe.counting import model_on_meta, sampling_flops, training_cost
 from vadd.recipe.plan import check_memory
 

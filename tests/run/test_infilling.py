@@ -24,7 +24,7 @@ from vadd.core.randomness import SAMPLING, step_generator
 from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
 from vadd.kinds import kind_of
-from vadd.recipe.building import SAMPLERS
+from vadd.recipe import SAMPLERS
 from vadd.run import limits as memory
 from vadd.run.directory import RunDirectory
 from vadd.run.infilling import masked_starts

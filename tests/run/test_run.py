@@ -14,7 +14,7 @@ from tests.helpers.files import contents
 from tests.helpers.tiny import TINY_ARRAY, tiny_recipe, train_in
 from vadd.errors import UserError
 from vadd.kinds import kind_of
-from vadd.recipe.building import recipe_for
+from vadd.recipe import recipe_for
 from vadd.run.checkpoint import read_checkpoint
 from vadd.run.directory import RunDirectory
 from vadd.run.export import export

@@ -18,8 +18,7 @@ from vadd.core.token_sampler import DrawPrecision
 from vadd.errors import UserError
 from vadd.evaluation.likelihood import BoundSettings, measure_bounds
 from vadd.kinds import Kind, kind_of
-from vadd.recipe import Recipe, Sampling, load_recipe
-from vadd.recipe.building import SAMPLERS, build_model
+from vadd.recipe import SAMPLERS, Recipe, Sampling, build_model, load_recipe
 from vadd.run import limits as memory
 from vadd.run import sampling
 from vadd.run.directory import RunDirectory

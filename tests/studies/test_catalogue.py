@@ -14,7 +14,6 @@ from tests.helpers.text_runs import BOOK, TINY_NETWORK, train_on_text
 from vadd.core import Objective
 from vadd.evaluation.reports import CorpusReport, RunReport, ScoredCorpus
 from vadd.recipe import Recipe
-from vadd.recipe.building import example_kind
 from vadd.recipe.counting import model_on_meta, sampling_flops, training_cost
 from vadd.run.run import Run
 from vadd.studies import speed
@@ -209,7 +208,7 @@ def test_the_hours_are_those_of_the_arithmetic(tmp_path: Path) -> None:
     measuring = study.settings["paper"].measuring
     bounds = bound_settings(measuring)
     for recipe, _ in trainings_of(study, Request(out=tmp_path, setting="paper")):
-        model = model_on_meta(recipe, example_kind(recipe))
+        model = model_on_meta(recipe, recipe.data.example_kind())
         training += training_cost(model, recipe, COUNTED).flops * recipe.training.batch * recipe.training.steps
         latents, in_delbo = (measuring.particles, sum(bounds.delbo_counts)) if recipe.has_latent else (1, 1)
         of_example = sum(measuring.bound_steps) * latents + measuring.draws * in_delbo

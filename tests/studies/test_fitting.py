@@ -7,8 +7,8 @@ import pytest
 from tests.helpers.tiny import tiny_recipe
 from vadd.errors import UserError
 from vadd.parallel import Processes
-from vadd.recipe import Recipe, differences, load_recipe, same_learning
-from vadd.recipe.building import build_dataset
+from vadd.recipe import Recipe, build_dataset, differences, load_recipe
+from vadd.recipe.recipe import same_learning
 from vadd.studies import fitting
 from vadd.studies.fitting import RESERVE, bytes_of_example, choices, fitted, needed_bytes
 from vadd.studies.trainings import finished_run

@@ -13,8 +13,7 @@ from tests.helpers.children import together
 from tests.helpers.text_runs import TINY_NETWORK
 from tests.helpers.tiny import tiny_recipe
 from vadd.parallel import Processes
-from vadd.recipe import Recipe
-from vadd.recipe.building import build_dataset
+from vadd.recipe import Recipe, build_dataset
 from vadd.run.directory import RunDirectory
 from vadd.studies import fitting
 from vadd.studies.fitting import RESERVE, bytes_of_example, needed_bytes

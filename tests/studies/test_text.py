@@ -12,7 +12,8 @@ from tests.helpers.reports import likelihood, run_report
 from tests.helpers.text_runs import BOOK, TINY_NETWORK
 from vadd.evaluation import RunReport
 from vadd.evaluation.reports import JudgeReport, RealText, StepResult, TextMetrics
-from vadd.recipe import how_computed, load_recipe, published_recipe, unlike
+from vadd.recipe import load_recipe
+from vadd.recipe.published import how_computed, published_recipe, unlike
 from vadd.report.likelihood_tables import PADS_NOTE
 from vadd.report.table import Table
 from vadd.studies.measuring import bound_settings

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from vadd.errors import UserError
-from vadd.recipe.building import recipe_for
+from vadd.recipe import recipe_for
 from vadd.studio import uploads
 from vadd.studio.uploads import accept
 

@@ -12,7 +12,7 @@ from tests.helpers.commands import Command
 from tests.helpers.own_networks import LATENT, POSITIONS, VOCAB_SIZE, OwnDenoiser, OwnRecognizer
 from vadd.kinds import kind_of
 from vadd.networks import CustomNetworks, MlpDenoiser, SiameseMlpRecognizer
-from vadd.recipe.building import build_model
+from vadd.recipe import build_model
 from vadd.run.directory import RunDirectory
 
 SHORT: dict[str, Any] = {

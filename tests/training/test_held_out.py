@@ -10,7 +10,7 @@ from tests.helpers.tiny import tiny_recipe
 from vadd.core import ExactCount, MaskedBatch, latent_health, objective
 from vadd.core.randomness import TEST, step_generator
 from vadd.parallel import Processes, padded_share
-from vadd.recipe.building import build_dataset, build_model
+from vadd.recipe import build_dataset, build_model
 from vadd.training.held_out import evaluate_held_out
 
 

@@ -11,8 +11,7 @@ from tests.helpers.runs import assert_same_state, log_of, newest
 from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.core import Objective
 from vadd.errors import UserError
-from vadd.recipe import Recipe
-from vadd.recipe.building import build_dataset
+from vadd.recipe import Recipe, build_dataset
 from vadd.run.checkpoint import read_weights
 from vadd.run.directory import RunDirectory
 from vadd.training.loop import Outcome, Trainer, train

@@ -16,8 +16,7 @@ from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.core import Model
 from vadd.errors import UserError
 from vadd.networks.warm_start import latents_own
-from vadd.recipe import Recipe
-from vadd.recipe.building import build_dataset
+from vadd.recipe import Recipe, build_dataset
 from vadd.run.directory import RunDirectory
 from vadd.run.export import export
 from vadd.training.held_out import evaluate_held_out

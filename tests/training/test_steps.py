@@ -14,8 +14,7 @@ from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.core import MaskedDiffusion, Objective
 from vadd.errors import UserError
 from vadd.parallel import Processes
-from vadd.recipe import Recipe, Training
-from vadd.recipe.building import build_dataset
+from vadd.recipe import Recipe, Training, build_dataset
 from vadd.run.directory import RunDirectory
 from vadd.training.loop import Trainer, train
 from vadd.training.optimizer import Stepper

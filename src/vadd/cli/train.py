@@ -10,8 +10,7 @@ from vadd.cli.syntax import Train
 from vadd.cli.table_columns import show_table
 from vadd.errors import UserError
 from vadd.parallel import is_main, leave
-from vadd.recipe import MODELS, Recipe, load_recipe
-from vadd.recipe.building import recipe_for, with_data
+from vadd.recipe import MODELS, Recipe, load_recipe, recipe_for, with_data
 from vadd.recipe.recipe import parse_value
 from vadd.run.directory import RunDirectory
 from vadd.training.job import Job, new_job, prepare, resumed_job, run_directory

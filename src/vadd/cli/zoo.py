@@ -9,7 +9,8 @@ from vadd.cli.console import out_console
 from vadd.cli.options import JsonOption, OverwriteOption
 from vadd.errors import UserError
 from vadd.files import write_json
-from vadd.recipe import COMPARED_ONLY, EVERY_MODEL, differences, load_recipe, suggestion
+from vadd.recipe import COMPARED_ONLY, EVERY_MODEL, differences, load_recipe
+from vadd.words import suggestion
 
 SMALLEST, SMALLEST_IMAGES = "checkerboard", "digits"
 """The recipes that every model, and every model of images alone, learns in minutes."""

@@ -18,7 +18,7 @@ from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.text.templates import Wrap
 from vadd.kinds.text.tokenizers import Tokenizer
 from vadd.progress import Progress, silent
-from vadd.settings import CountingSection
+from vadd.settings import Section
 from vadd.words import plural
 
 HASHED_VALUES = 1 << 25
@@ -118,7 +118,7 @@ def _spread(total: int, most: int) -> Tensor:
     return torch.arange(total) if total <= most else torch.linspace(0, total - 1, most, dtype=torch.float64).long()
 
 
-class DataSettings(CountingSection):
+class DataSettings(Section):
     """The section ``data`` of a recipe: which data set, and how it is read."""
 
     kind: Any

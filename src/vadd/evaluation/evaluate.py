@@ -21,7 +21,7 @@ from vadd.evaluation.tables import measure_imputation
 from vadd.kinds.arrays import Array
 from vadd.parallel import Processes, process_count
 from vadd.progress import Progress, named, silent, warn
-from vadd.recipe import how_computed, published_recipe, unlike
+from vadd.recipe.published import how_computed, published_recipe, unlike
 from vadd.run.metrics import training_seconds
 from vadd.run.run import Run
 from vadd.words import plural

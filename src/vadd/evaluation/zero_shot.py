@@ -6,14 +6,13 @@ from typing import get_args
 
 from torch import Tensor
 
-from vadd.data import examples_from
+from vadd.data import TextData, examples_from
 from vadd.data.text.corpora import CorpusName
 from vadd.errors import UserError
 from vadd.evaluation.likelihood import BoundSettings, measure_bounds
 from vadd.evaluation.reports import CorpusReport, ScoredCorpus, SkippedCorpus
 from vadd.kinds import TextKind
 from vadd.progress import Progress, named, silent
-from vadd.recipe import TextData
 from vadd.run.run import Run
 
 SUFFIXES = frozenset({".txt", ".jsonl", ".csv"})

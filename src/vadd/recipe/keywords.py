@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from vadd.errors import UserError
-from vadd.recipe import Recipe, suggestion
-from vadd.recipe.recipe import validate
+from vadd.recipe.recipe import Recipe, validate
+from vadd.words import suggestion
 
 FIRST = ("training", "latent", "network", "data", "diffusion")
 """Sections in which a bare name is looked for, in this order: ``steps`` are those of the training."""
@@ -16,8 +16,8 @@ WITH_KINDS = ("data", "network")
 def with_settings(recipe: Recipe, settings: Mapping[str, Any], keywords: Sequence[str] = ()) -> Recipe:
     """``steps=500``, ``latent={"dim": 8}`` or ``**{"training.steps": 500}``: any key of the recipe.
 
-    A section of another kind, ``network={"kind": "residual"}``, takes the place of the one that is there. The
-    ``keywords`` are other names that somebody may have meant.
+    A section of another kind, ``network={"kind": "residual"}``, replaces the present one. The
+    ``keywords`` are other names that the user may have meant.
     """
     rest = dict(settings)
     if "model" in rest:  # which may change the keys that there are

@@ -10,10 +10,12 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from vadd.core import MaskDraw
-from vadd.data import Data
+from vadd.data import Data, DiscreteDataset
 from vadd.errors import UserError
+from vadd.kinds import Kind, TextKind
 from vadd.networks import MlpSettings, Network
 from vadd.parsing import parse_yaml
+from vadd.progress import Progress, silent
 from vadd.recipe.diffusion import Diffusion, MaskDrawName
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.models import MODELS, ModelName, with_model
@@ -146,6 +148,12 @@ class Recipe(Section):
     def keys(self) -> list[str]:
         """Every dotted key that this recipe has a value for."""
         return _known_keys(self.model_dump(mode="json"))
+
+
+def build_dataset(recipe: Recipe, *, kind: Kind | None = None, progress: Progress = silent) -> DiscreteDataset:
+    """The data of a recipe; text is read with the tokenizer of ``kind`` if one is given, else with the recipe's."""
+    tokenizer = kind.tokenizer if isinstance(kind, TextKind) else None
+    return recipe.data.load(recipe.seed, tokenizer, progress)
 
 
 def _known_keys(content: Mapping[str, Any]) -> list[str]:

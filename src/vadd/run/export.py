@@ -24,8 +24,7 @@ from vadd.kinds import Kind, check_facts, read_kind
 from vadd.kinds.kind import TABLE, TOKENIZER
 from vadd.networks import CustomSettings
 from vadd.parsing import read_json
-from vadd.recipe import Recipe, load_recipe
-from vadd.recipe.building import build_model
+from vadd.recipe import Recipe, build_model, load_recipe
 from vadd.run.checkpoint import Archive, check_fit, load_verified, read_weights, save_tensors
 from vadd.run.directory import (
     EXPORTED_CARD,

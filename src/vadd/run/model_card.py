@@ -8,10 +8,11 @@ from typing import Any
 import yaml
 from jinja2 import Environment
 
+from vadd.data import TextData
 from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.networks import CustomSettings
-from vadd.recipe import MODELS, Recipe, TextData, flatten
+from vadd.recipe import MODELS, Recipe, flatten
 from vadd.run.status import latent_verdict
 
 OBJECTIVES = {

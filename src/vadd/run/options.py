@@ -19,7 +19,7 @@ class SamplingOptions(Sampling):
     """
 
     sampler: Any = "ancestral"
-    """A name (:data:`vadd.recipe.building.SAMPLERS`) or a :class:`vadd.core.Sampler`."""
+    """A name (:data:`vadd.recipe.SAMPLERS`) or a :class:`vadd.core.Sampler`."""
     grid: Literal["uniform", "cosine"] | tuple[float, ...] = "uniform"  # type: ignore[assignment]
     """A name or the times themselves, rising from 0 to 1."""
     temperature: float = Field(1.0, ge=0)

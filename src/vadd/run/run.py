@@ -23,8 +23,7 @@ from vadd.models import EnergyOfAnother, EnergyWeighted
 from vadd.networks import CustomNetworks, CustomSettings
 from vadd.parallel import Processes, default_device
 from vadd.progress import Progress, silent
-from vadd.recipe import Recipe
-from vadd.recipe.building import build_dataset, build_model
+from vadd.recipe import Recipe, build_dataset, build_model
 from vadd.run.checkpoint import Archive, check_fit, read_weights
 from vadd.run.directory import CheckpointName, PriorChoice, RunDirectory, step_of
 from vadd.run.export import export, find_exported

@@ -26,8 +26,7 @@ from vadd.evaluation.reports import Distance, FrechetDistance, Metrics, TextMetr
 from vadd.files import write_json
 from vadd.parsing import read_json
 from vadd.progress import Progress, named, note, warn
-from vadd.recipe import COMPARED_ONLY
-from vadd.recipe.building import build_dataset
+from vadd.recipe import COMPARED_ONLY, build_dataset
 from vadd.report.table import model_label
 from vadd.run.run import Run, load
 from vadd.studies.baseline_tables import Row, baselines_section

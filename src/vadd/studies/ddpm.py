@@ -28,8 +28,7 @@ from vadd.files import write_json
 from vadd.parallel import Processes, held_by_main_process
 from vadd.parsing import read_json
 from vadd.progress import Progress
-from vadd.recipe import Recipe
-from vadd.recipe.building import build_dataset, build_model
+from vadd.recipe import Recipe, build_dataset, build_model
 from vadd.run.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from vadd.run.directory import RunDirectory
 from vadd.studies.equal_time import steps_in, timed

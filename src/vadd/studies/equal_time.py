@@ -17,8 +17,7 @@ from vadd.files import write_json
 from vadd.parallel import Processes
 from vadd.parsing import read_json
 from vadd.progress import Progress
-from vadd.recipe import Recipe, Training
-from vadd.recipe.building import build_dataset
+from vadd.recipe import Recipe, Training, build_dataset
 from vadd.run.directory import RunDirectory, step_of
 from vadd.run.run import Run
 from vadd.studies.fitting import trial_trainer

@@ -9,8 +9,8 @@ import torch
 
 from vadd.data import DiscreteDataset
 from vadd.parallel import Processes
-from vadd.recipe import Recipe, differences, how_computed
-from vadd.recipe.building import example_kind
+from vadd.recipe import Recipe, differences
+from vadd.recipe.published import how_computed
 from vadd.report.page import PageSection
 from vadd.report.table import Cell, Table, model_label
 from vadd.studies.comparison import Page, Result, publish
@@ -64,7 +64,7 @@ def measure_speed(study: Study, request: Request) -> Result:
 
 
 def _examples(recipe: Recipe) -> DiscreteDataset:
-    format = example_kind(recipe)
+    format = recipe.data.example_kind()
     generator = torch.Generator().manual_seed(0)
     examples = torch.randint(format.vocab_size, (recipe.training.batch, format.positions), generator=generator)
     return DiscreteDataset(recipe.name, format.vocab_size, format.shape, examples, examples[:1], pad=format.pad)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from vadd.errors import Interrupted, UserError
 from vadd.parallel import on_main_process
-from vadd.recipe import COMPUTING, Recipe, differences, load_recipe, same_learning
-from vadd.recipe.building import build_dataset
+from vadd.recipe import Recipe, build_dataset, differences, load_recipe
+from vadd.recipe.recipe import COMPUTING, same_learning
 from vadd.run.directory import RunDirectory, step_of
 from vadd.run.run import Run, load
 from vadd.studies.fitting import fitted

@@ -15,8 +15,7 @@ from vadd.evaluation.language_models import LanguageJudge
 from vadd.evaluation.likelihood import measure_bounds
 from vadd.evaluation.reports import NegativeLogLikelihood
 from vadd.progress import Progress
-from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, differences, load_recipe, suggestion
-from vadd.recipe.building import example_kind
+from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, differences, load_recipe
 from vadd.report.table import model_label
 from vadd.run.directory import MANIFEST, PRIORS
 from vadd.run.run import Run
@@ -24,6 +23,7 @@ from vadd.studies.ddpm import Ddpm, check_installed, weights_of
 from vadd.studies.equal_time import processor_seconds
 from vadd.studies.study import Request, Study
 from vadd.studies.trainings import check_overrides
+from vadd.words import suggestion
 
 FIRST = ("mdlm", "vadd")
 POSITIONS_AT_ONCE, FEWEST_AT_ONCE = 4096, 4
@@ -84,13 +84,13 @@ def _recipe(key: str, study: Study, request: Request) -> Recipe:
     model = "mdlm" if key in COMPARED_ONLY else model
     recipe = load_recipe(entry.recipe).with_overrides([f"model={model}", *entry.changes, *request.overrides])
     if key in COMPARED_ONLY:
-        if example_kind(recipe).name != "image":
+        if recipe.data.example_kind().name != "image":
             raise UserError(f"{model_label(key)} is for images; --data {request.setting} has none")
         check_installed()
     batch_is_chosen = any(override.startswith("training.batch=") for override in request.overrides)
     if MODELS[recipe.model].chosen_steps or batch_is_chosen:
         return recipe
-    most = max(FEWEST_AT_ONCE, POSITIONS_AT_ONCE // example_kind(recipe).positions)
+    most = max(FEWEST_AT_ONCE, POSITIONS_AT_ONCE // recipe.data.example_kind().positions)
     return recipe.with_values([("training.batch", min(recipe.training.batch, most))])
 
 

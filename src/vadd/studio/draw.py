@@ -13,7 +13,7 @@ import torch
 from vadd.errors import UserError
 from vadd.kinds.arrays import Array
 from vadd.progress import Progress, named, silent
-from vadd.recipe.building import SAMPLERS
+from vadd.recipe import SAMPLERS
 from vadd.report.table import model_label
 from vadd.run.run import Run
 from vadd.studio.runs import OpenRuns

@@ -11,8 +11,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from vadd.errors import UserError
-from vadd.recipe import Recipe, load_recipe, recipe_names
-from vadd.recipe.building import recipe_for
+from vadd.recipe import Recipe, load_recipe, recipe_for, recipe_names
 from vadd.recipe.plan import make_plan
 from vadd.report.figures import training_curves
 from vadd.report.samples import as_png

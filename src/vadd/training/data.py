@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vadd.data import DiscreteDataset, check_dataset, save_dataset
+from vadd.data import ArrayData, DiscreteDataset, GivenData, TableData, TextData, check_dataset, save_dataset
 from vadd.data.array import values_of
 from vadd.data.labels import Labels, given_labels
 from vadd.data.text.corpora import LABEL_FIELD
@@ -21,23 +21,17 @@ from vadd.kinds.arrays import Array
 from vadd.kinds.table.reading import RawTable, from_frame, is_frame, read_table
 from vadd.kinds.table.writing import write_cells
 from vadd.progress import Progress
-from vadd.recipe import (
-    ArrayData,
-    GivenData,
-    Recipe,
-    TableData,
-    TextData,
-    load_recipe,
+from vadd.recipe import Recipe, build_dataset, load_recipe, recipe_for, recipe_names
+from vadd.recipe.own_data import (
+    LONGEST_ITEM,
+    recipe_for_documents,
     recipe_for_examples,
     recipe_for_items,
     recipe_for_table,
     recipe_for_text,
-    recipe_names,
-    suggestion,
 )
-from vadd.recipe.building import build_dataset, recipe_for, recipe_for_documents
-from vadd.recipe.own_data import LONGEST_ITEM
 from vadd.run.directory import RunDirectory
+from vadd.words import suggestion
 
 IN_MEMORY, TEXTS = "the array", "the texts"
 """What errors call them."""
@@ -219,7 +213,7 @@ class InMemoryDataset(Source):
 
 def source_of(data: Any, labels: Any = None, reading: Mapping[str, Any] | None = None) -> Source:
     """What ``data`` are. ``labels`` are those of data in memory; ``reading`` says how a file is to be read, as
-    :func:`vadd.recipe.building.recipe_for` takes it.
+    :func:`vadd.recipe.recipe_for` takes it.
     """
     if isinstance(data, Recipe | str | Path):
         if labels is not None:

@@ -11,9 +11,9 @@ from vadd.errors import UserError
 from vadd.networks import CustomNetworks
 from vadd.parallel import on_main_process
 from vadd.progress import Progress
-from vadd.recipe import Recipe, differences, may_change_on_resume
-from vadd.recipe.building import build_dataset
+from vadd.recipe import Recipe, build_dataset, differences
 from vadd.recipe.plan import check_memory, warn_of_size
+from vadd.recipe.recipe import may_change_on_resume
 from vadd.run.directory import RunDirectory
 from vadd.training.loop import check_trainable
 

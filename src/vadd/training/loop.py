@@ -20,8 +20,7 @@ from vadd.errors import UserError
 from vadd.networks import CustomNetworks
 from vadd.parallel import Processes, held_by_main_process, is_main
 from vadd.progress import warn
-from vadd.recipe import Recipe
-from vadd.recipe.building import build_model
+from vadd.recipe import Recipe, build_model
 from vadd.recipe.counting import checkpoint_bytes
 from vadd.run.checkpoint import Archive, TrainingState, read_checkpoint
 from vadd.run.directory import RunDirectory
