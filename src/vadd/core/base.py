@@ -64,6 +64,9 @@ class Model(nn.Module, ABC):
     ) -> None:
         super().__init__()
         self.denoiser = denoiser  # type: ignore[assignment]  # a Module that satisfies the protocol
+        self.positions, self.vocab_size = self.denoiser.positions, self.denoiser.vocab_size
+        self.mask_value = self.vocab_size
+        """The mask is one more value, after the V real ones."""
         self.schedule = schedule
         self.latent = NoLatent() if latent is None else latent
         self.pad = pad
@@ -75,19 +78,6 @@ class Model(nn.Module, ABC):
         self.unknowns = unknowns
         """Whether examples may hold the mask value: unknown values, which stay hidden and are not scored."""
         self.register_buffer("outside", None if sizes is None else _outside(sizes, self.vocab_size), persistent=False)
-
-    @property
-    def positions(self) -> int:
-        return self.denoiser.positions
-
-    @property
-    def vocab_size(self) -> int:
-        return self.denoiser.vocab_size
-
-    @property
-    def mask_value(self) -> int:
-        """The mask is one more value, after the V real ones."""
-        return self.denoiser.vocab_size
 
     @property
     def device(self) -> torch.device:

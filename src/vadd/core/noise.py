@@ -1,11 +1,13 @@
 """Random numbers for many samples, each sample's own.
 
 Samples are drawn in chunks as large as memory allows. So that the chunks do not matter, the rows come in blocks, every
-block with a generator of its own, which always draws for the whole block: what a row is given depends on its block and
-its place in it, not on the rows drawn beside it nor on what these ask for.
+block with its own generator, which always draws for the whole block: the numbers of a row depend on its block and its
+place in it, not on the rows drawn together with it.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +20,7 @@ class Noise:
     """Random numbers for ``rows`` samples, the first of which is the ``first`` of its block. All are made on the CPU
     and mean the same on every device.
 
-    The last two of five samples, drawn alone, get what they get beside the others:
+    The last two of five samples get the same numbers alone as with the others:
 
     >>> whole = Noise([torch.Generator().manual_seed(0)], rows=5).uniform(3)
     >>> alone = Noise([torch.Generator().manual_seed(0)], rows=2, first=3).uniform(3)
@@ -46,15 +48,16 @@ class Noise:
 
     def uniform(self, *shape: int) -> Tensor:
         """(rows, *shape) float64, in [0, 1)."""
-        return self._each(lambda g: torch.rand(self._block, *shape, generator=g, dtype=torch.float64))
+        return self._each(torch.rand, shape, dtype=torch.float64)
 
     def normal(self, *shape: int) -> Tensor:
         """(rows, *shape) float32, from the standard normal distribution."""
-        return self._each(lambda g: torch.randn(self._block, *shape, generator=g))
+        return self._each(torch.randn, shape)
 
     def seeds(self) -> Tensor:
         """(rows,) integers, for generators of a row's own."""
-        return self._each(lambda g: torch.randint(2**62, (self._block,), generator=g))
+        return self._each(partial(torch.randint, 2**62), ())
 
-    def _each(self, draw: Callable[[torch.Generator], Tensor]) -> Tensor:
-        return torch.cat([draw(generator)[rows] for generator, rows in self._parts])
+    def _each(self, draw: Callable[..., Tensor], shape: tuple[int, ...], **options: Any) -> Tensor:
+        size = (self._block, *shape)
+        return torch.cat([draw(size, generator=generator, **options)[rows] for generator, rows in self._parts])

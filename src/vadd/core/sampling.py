@@ -65,11 +65,6 @@ class Drawing:
     on_step: Callable[[int], object] | None = None
     """Called after every step with the number of steps at which the network was called so far."""
 
-    def __post_init__(self) -> None:
-        if self.latent_policy not in get_args(LatentPolicy):
-            known = ", ".join(get_args(LatentPolicy))
-            raise UserError(f"unknown latent policy {self.latent_policy!r}; choose from {known}")
-
 
 def sample(model: "Model", start: int | Tensor, steps: int, noise: Noise | torch.Generator, **options: Any) -> Samples:
     """Draw samples in ``steps`` steps; ``options`` are those of :class:`Drawing`.
@@ -96,6 +91,9 @@ class Walk:
     """
 
     def __init__(self, model: "Model", start: int | Tensor, noise: Noise | torch.Generator, how: Drawing) -> None:
+        if how.latent_policy not in get_args(LatentPolicy):
+            known = ", ".join(get_args(LatentPolicy))
+            raise UserError(f"unknown latent policy {how.latent_policy!r}; choose from {known}")
         self.model, self.how = model, how
         self.x = _start(model, start)
         """(n, N): the states."""
@@ -117,20 +115,17 @@ class Walk:
 
     def steps(self, times: Tensor) -> Iterator[int]:
         """T..1 for ``times`` (n, T + 1); before each the time is set and z is drawn, if it is drawn anew."""
-        self._record()
-        keeps = self.how.z is not None or self.how.latent_policy == "fixed"
+        keeps, record = self.how.z is not None or self.how.latent_policy == "fixed", self.how.record
+        self.states = [self.x[:record].clone()]
         for step in range(times.shape[1] - 1, 0, -1):
             self.t = times[:, step].to(self.x.device, torch.float32)
             if self.z is None or not keeps:
                 self.z = self.model.latent.draw(self.x, self.t, self.noise, self.labels)
             yield step
-            self._record()
+            if record:
+                self.states.append(self.x[:record].clone())
             if self.how.on_step is not None:
                 self.how.on_step(self.evaluations)
-
-    def numbers(self) -> Tensor:
-        """What the values of one step are drawn with; drawn at every step, so that rows do not depend on each other."""
-        return self.how.token_sampler.numbers(self.noise, self.model.positions)
 
     def logits(self, where: Tensor, rows: Tensor) -> Tensor:
         """What the network predicts at the positions ``where`` (n, N) of some ``rows``: (M, V)."""
@@ -150,7 +145,9 @@ class Walk:
         They follow the ``logits`` of ``where`` and some rows, by default the network's. ``finish`` turns rows, logits
         and values of these rows into what takes the values' place.
         """
-        token_sampler, numbers = self.how.token_sampler, self.numbers() if numbers is None else numbers
+        token_sampler = self.how.token_sampler
+        # Drawn at every step, whatever is predicted: so rows do not depend on each other.
+        numbers = token_sampler.numbers(self.noise, self.model.positions) if numbers is None else numbers
         counts = where.sum(dim=1)
         asking = counts.nonzero()[:, 0]
         if len(asking) == 0:
@@ -167,12 +164,8 @@ class Walk:
         self.sequences += len(asking)
         return torch.cat(drawn)
 
-    def _record(self) -> None:
-        if self.how.record:
-            self.states.append(self.x[: self.how.record].clone())
-
     def samples(self) -> Samples:
-        trajectory = torch.stack(self.states) if self.states else None
+        trajectory = torch.stack(self.states) if self.how.record else None
         return Samples(self.x, self.evaluations, self.sequences, trajectory)
 
 

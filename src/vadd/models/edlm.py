@@ -61,7 +61,7 @@ class EnergyWeighted(Sampler):
                 continue
             # Everything that is hidden, in the rows of which something is revealed: energies are of whole sequences.
             where = walk.hidden & revealed.any(dim=1, keepdim=True)
-            numbers = walk.numbers()
+            numbers = walk.how.token_sampler.numbers(walk.noise, walk.model.positions)
             # For the candidates but the first, and for the choice among them.
             own = walk.noise.uniform(self.candidates - 1, walk.model.positions + 1)
             shown = walk.sequences
