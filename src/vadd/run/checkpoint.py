@@ -1,6 +1,6 @@
 """Checkpoints: directories of safetensors files and one JSON file with their checksums. Nothing is ever unpickled.
 
-A checkpoint is written beside its final place and renamed when it is complete, and renamed before it is removed, so a
+A checkpoint is written next to its final place and renamed when it is complete, and renamed before it is removed, so a
 directory with the right name is a whole one. A file's checksum is verified when the file is read, and only then.
 """
 
@@ -94,14 +94,14 @@ def save_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, 
 
 def apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """As the format wants them: in memory of their own, also those that a network has under two names."""
-    found: dict[str, Tensor] = {}
+    separate: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
         plain = tensor.detach().cpu().contiguous()
         place = plain.untyped_storage().data_ptr()
-        found[name] = plain.clone() if place in seen else plain
+        separate[name] = plain.clone() if place in seen else plain
         seen.add(place)
-    return found
+    return separate
 
 
 def check_fit(weights: Mapping[str, Tensor], build: Callable[[], nn.Module], problem: str) -> None:

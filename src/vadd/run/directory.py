@@ -91,7 +91,7 @@ class RunDirectory:
         """Make the directory. An existing run is replaced only when asked to, anything else never."""
         self.check_place(overwrite=overwrite)
         if self._holds_something():
-            with self.lock:  # nobody is training in there
+            with self.lock:  # no training is running in there
                 for content in self.path.iterdir():
                     if content.name != LOCK:
                         shutil.rmtree(content) if content.is_dir() else content.unlink()
@@ -166,8 +166,9 @@ class RunDirectory:
     def checkpoints(self, upto: int | None = None) -> list[Path]:
         """All of them, or those up to a step, oldest first."""
         # By number: beyond a hundred million steps the names have different lengths.
-        found = sorted((path for path in self.checkpoints_directory.glob("step-*") if step_of(path) >= 0), key=step_of)
-        return found if upto is None else [path for path in found if step_of(path) <= upto]
+        last = float("inf") if upto is None else upto
+        named = self.checkpoints_directory.glob("step-*")
+        return sorted((path for path in named if 0 <= step_of(path) <= last), key=step_of)
 
     def saved_steps(self, upto: int | None = None) -> list[SavedStep]:
         return [SavedStep(path, step_of(path), held_out_loss(path)) for path in self.checkpoints(upto)]
@@ -230,14 +231,14 @@ def find_runs(root: Path) -> list[Path]:
     """All runs in ``root`` and below, sorted. Nothing is looked for inside a run."""
     if not root.is_dir():
         raise UserError(f"there is no directory {root}")
-    found = []
+    runs = []
     for folder, below, files in os.walk(root):
         if RECIPE in files and CHECKPOINTS in below and EXPORTED_CONFIG not in files:
-            found.append(Path(folder))
+            runs.append(Path(folder))
             # os.walk goes on into what is left in this list.
             below.clear()
         below[:] = [name for name in below if not name.startswith(".")]
-    return sorted(found)
+    return sorted(runs)
 
 
 def read_records(file: Path, most_bytes: int | None = None) -> list[Record]:

@@ -144,10 +144,10 @@ def export(
         problem = f"the weights in {chosen} do not fit the recipe of its run"
         check_fit(weights, partial(build_model, recipe, kind), problem)
     published = without_paths(recipe)
-    with whole_path(out) as beside:
-        beside.mkdir()
-        save_tensors(weights, beside / EXPORTED_WEIGHTS, {"format": "pt"})
-        (beside / RECIPE).write_text(published.to_yaml())
+    with whole_path(out) as folder:
+        folder.mkdir()
+        save_tensors(weights, folder / EXPORTED_WEIGHTS, {"format": "pt"})
+        (folder / RECIPE).write_text(published.to_yaml())
         about = kind.to_json()
         config = {
             "library": "vadd",
@@ -158,20 +158,20 @@ def export(
             "values": about.pop("vocab_size"),
             "pad": about.pop("pad"),
             "step": step,
-            "sha256": checksum(beside / EXPORTED_WEIGHTS),
+            "sha256": checksum(folder / EXPORTED_WEIGHTS),
             "data_sha256": fingerprint,
             **about,
         }
-        write_json(beside / EXPORTED_CONFIG, config)
+        write_json(folder / EXPORTED_CONFIG, config)
         parameters = sum(tensor.numel() for tensor in weights.values())
         card = model_card(published, kind, step, parameters, _measured(directory, step), results)
-        (beside / EXPORTED_CARD).write_text(card)
+        (folder / EXPORTED_CARD).write_text(card)
         if fitted := prior_records(chosen):
             for record in fitted.values():
                 read_prior(chosen, record.name)  # verified before it is passed on
-                shutil.copy(prior_path(chosen, record.name), beside)
-            shutil.copy(chosen / PRIORS, beside)
-        kind.copy_files(directory.path, beside)
+                shutil.copy(prior_path(chosen, record.name), folder)
+            shutil.copy(chosen / PRIORS, folder)
+        kind.copy_files(directory.path, folder)
         if out.exists():
             # It is empty, and a folder cannot be renamed over it on every system.
             out.rmdir()

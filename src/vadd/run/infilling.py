@@ -45,16 +45,16 @@ def masked_starts(
 
 def _integers(model: Model, shape: Sequence[int], x: Tensor | Array) -> Tensor:
     """(n, N) int64."""
-    found = x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
-    if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
-        raise UserError(f"sequences to fill are integers; these are {_described(found)}")
-    found = found[None] if is_one_example(found, shape) else found
-    positions = found[0].numel() if found.ndim >= 2 and len(found) else 0
+    given = x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
+    if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
+        raise UserError(f"sequences to fill are integers; these are {_described(given)}")
+    given = given[None] if is_one_example(given, shape) else given
+    positions = given[0].numel() if given.ndim >= 2 and len(given) else 0
     if positions > model.positions:
         raise UserError(f"the sequences to fill have {positions} positions, more than the model's {model.positions}")
     if positions != model.positions:
-        raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(found.shape)}")
-    return found.reshape(len(found), -1).to("cpu", torch.int64)
+        raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(given.shape)}")
+    return given.reshape(len(given), -1).to("cpu", torch.int64)
 
 
 def is_one_example(x: Tensor | Array, shape: Sequence[int]) -> bool:
@@ -92,7 +92,7 @@ def latents_that_fit(model: Model, starts: Tensor, candidates: int, noise: Noise
     known = (x != model.mask_value) & model.scored(x)
     if model.latent.dim == 0 or not isinstance(model, MaskedDiffusion):
         return None
-    # Everything masked: what is known counts only as something that z must explain.
+    # Everything masked: what is known counts only in the likelihood of z.
     state = MaskedBatch.all_masked(x, model.mask_value)
     # One after the other, so that the first candidates are the same whatever their number.
     drawn = [model.latent.draw(x, state.t, noise) for _ in range(candidates)]
@@ -124,7 +124,7 @@ def predicted(model: Model, starts: Tensor, draws: int, seed: int) -> Array:
     generator = step_generator(seed, PREDICTIONS)
     weighed = model.latent.dim > 0 and not model.latent.conditional
     candidates = _Candidates(model, starts, draws, generator) if weighed else None
-    found = torch.zeros(*starts.shape, model.vocab_size, dtype=torch.float64)
+    probabilities = torch.zeros(*starts.shape, model.vocab_size, dtype=torch.float64)
     for rows in torch.split(torch.arange(len(starts)), max(1, CANDIDATE_ROWS // draws)):
         x = starts[rows].to(model.device)
         hidden = x == model.mask_value
@@ -140,8 +140,8 @@ def predicted(model: Model, starts: Tensor, draws: int, seed: int) -> Array:
         mean = precise(logits).softmax(-1).view(draws, -1, model.vocab_size).mean(dim=0)
         part = torch.zeros(*x.shape, model.vocab_size, dtype=torch.float64)
         part[hidden.cpu()] = mean.cpu().double()
-        found[rows] = part
-    return found.numpy()
+        probabilities[rows] = part
+    return probabilities.numpy()
 
 
 class _Candidates:

@@ -10,11 +10,11 @@ from vadd.progress import warn
 
 LOCK = "training.lock"
 PATIENCE, PAUSE = 0.6, 0.1
-"""Seconds for which a lock that is taken is tried, and between two tries: somebody who looks whether a training runs
+"""Seconds for which a lock that is taken is tried, and between two tries: a process that looks whether a training runs
 holds it for a moment, another training for long.
 """
 GLANCE = 0.05
-"""Seconds for which somebody who looks tries: others may be looking too."""
+"""Seconds for which a process that looks tries: others may be looking too."""
 
 
 class RunLock:

@@ -1,11 +1,11 @@
-"""Priors that were fitted to a trained run: files beside the averaged weights that they belong to.
+"""Priors that were fitted to a trained run: files next to the averaged weights that they belong to.
 
 checkpoints/step-00001000/
     prior-flow.safetensors         p(z), for sampling
     prior-conditional.safetensors  p(z | x_t), for completions
     priors.json                    checksums, and the KL of the recognition model before and after
 
-An exported model has the same files beside its weights.
+An exported model has the same files next to its weights.
 """
 
 from dataclasses import asdict, dataclass

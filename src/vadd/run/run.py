@@ -105,9 +105,7 @@ class Run:
         path = getattr(self.recipe.data, "path", None)
         # An exported recipe has no paths but names, and any file here may have such a name.
         if self.is_exported and path and data.fingerprint() != self.fingerprint:
-            why = (
-                "has another checksum" if self.fingerprint else "cannot be told from others: the export has no checksum"
-            )
+            why = "has another checksum" if self.fingerprint else "cannot be verified: the export has no checksum"
             raise UserError(
                 f"this needs the data that the model learned from, and {path} here {why}; give --data to bound the "
                 "likelihood of other data"
@@ -298,7 +296,7 @@ class Run:
         """Bounds of the negative log-likelihood of ``examples``, by default the held-out ones, for the sampler with so
         many ``steps``; ``results.bounds[T].nats`` is one of them.
 
-        ``particles`` are the latents drawn for each estimate, ``limit`` the examples that are judged. With ``delbo``
+        ``particles`` are the latents drawn for each estimate, ``limit`` the number of examples. With ``delbo``
         masks for each example also the paper's DELBO, which is not a bound (for a model without a latent the ELBO).
         """
         from vadd.evaluation.likelihood import BoundSettings, basic_report, measure_bounds
@@ -308,8 +306,8 @@ class Run:
         if min(counts, default=0) < 1:
             raise UserError(f"the numbers of steps must be at least 1, not {list(counts)}")
         settings = BoundSettings(Particles(particles), counts, delbo_draws=delbo, limit=limit, seed=seed)
-        judged = self.data.test if examples is None else self._flat(examples)
-        likelihood = measure_bounds(self, judged, settings, progress)
+        chosen = self.data.test if examples is None else self._flat(examples)
+        likelihood = measure_bounds(self, chosen, settings, progress)
         return Results(basic_report(self).changed(likelihood=likelihood))
 
     def _flat(self, examples: Tensor | Array) -> Tensor:
@@ -416,7 +414,7 @@ def given_networks(denoiser: nn.Module | None, recognizer: nn.Module | None) -> 
 
 
 def _use_priors(run: Run, place: Path, choice: PriorChoice) -> None:
-    """Give a run the priors that lie beside its weights."""
+    """Give a run the priors that were fitted to its weights."""
     if choice == "trained":
         return
     there = prior_records(place)

@@ -84,7 +84,7 @@ def read_status(path: Path, *, all_lines: bool = True) -> RunStatus:
     if not all_lines and not any(record["split"] == "test" for record in records):
         records = read_records(directory.metrics_file)  # evaluated rarely: the newest one lies further back
     by_split = {split: [r for r in records if r["split"] == split] for split in ("train", "test", "latent")}
-    newest = {split: found[-1] if found else None for split, found in by_split.items()}
+    newest = {split: lines[-1] if lines else None for split, lines in by_split.items()}
     saved = tuple(directory.saved_steps())
     # After a crash the metrics may be ahead of the newest checkpoint; on a full disk they may be behind it.
     step = max([record["step"] for record in records[-1:]] + [one.step for one in saved[-1:]], default=0)

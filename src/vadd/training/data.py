@@ -131,14 +131,14 @@ class Texts(Source):
         with TemporaryDirectory() as folder:
             file = self._written(Path(folder))
             if self.labelled:
-                found = recipe_for_documents(file, self.lengths, TEXTS)
+                recipe = recipe_for_documents(file, self.lengths, TEXTS)
             elif max(self.lengths) <= LONGEST_ITEM:
-                found = recipe_for_items(file, len(self.lengths), max(self.lengths))
+                recipe = recipe_for_items(file, len(self.lengths), max(self.lengths))
             else:
-                found = recipe_for_text(file, len(self.content))
+                recipe = recipe_for_text(file, len(self.content))
         path = str(directory.examples(".jsonl").resolve())
-        data = found.data.model_copy(update={"path": path, "labels": self.labelled})
-        return found.model_copy(update={"name": directory.path.name, "data": data})
+        data = recipe.data.model_copy(update={"path": path, "labels": self.labelled})
+        return recipe.model_copy(update={"name": directory.path.name, "data": data})
 
     def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
         if not isinstance(recipe.data, TextData):
@@ -171,8 +171,8 @@ class Rows(Source):
 
     def recipe(self, directory: RunDirectory) -> Recipe:
         path = directory.examples(".parquet").resolve()
-        found = recipe_for_table(path, self.table.rows, len(self.table.columns))
-        return found.model_copy(update={"name": directory.path.name})
+        recipe = recipe_for_table(path, self.table.rows, len(self.table.columns))
+        return recipe.model_copy(update={"name": directory.path.name})
 
     def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
         data = recipe.data
@@ -244,7 +244,7 @@ def _named(name: str | Path, reading: Mapping[str, Any]) -> Recipe:
     if Path(name).exists():
         return recipe_for(Path(name), **reading)
     hint = suggestion(str(name), recipe_names())
-    raise UserError(f"{str(name)!r} is neither a recipe nor a file or folder that is there{hint}")
+    raise UserError(f"{str(name)!r} is neither a recipe nor an existing file or folder{hint}")
 
 
 def _in_memory(data: Any, labels: Any) -> Source:

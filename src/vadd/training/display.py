@@ -37,12 +37,12 @@ class TrainingDisplay:
         """``about`` tells what is trained; ``silent`` for all processes but the main one."""
         self.title, self.about, self.first, self.last, self.silent = title, about, first, last, silent
         self.step = first
-        self._found = ""
+        self._held_out_line = ""
         self._began = self._line_at = self._step_at = time.perf_counter()
         self._introduced = silent
         self._ended = threading.Event()
         self._lines = threading.Thread(target=self._print_lines, daemon=True)
-        # Only the title and the bar give way where there is little room: the numbers are what people look for.
+        # On narrow terminals only the title and the bar become shorter: the numbers matter most.
         self._progress = Progress(
             TextColumn("{task.description}", markup=False, table_column=Column(overflow="ellipsis", no_wrap=True)),
             BarColumn(bar_width=None, table_column=Column(ratio=1)),
@@ -50,16 +50,16 @@ class TrainingDisplay:
             TextColumn("{task.fields[speed]}", table_column=_whole()),
             TimeRemainingColumn(table_column=_whole()),
             TextColumn("left", table_column=_whole()),
-            TextColumn("{task.fields[found]}", table_column=_whole()),
+            TextColumn("{task.fields[objective]}", table_column=_whole()),
             console=console,
             expand=True,
             disable=silent or not console.is_terminal,
         )
-        room = console.width - NUMBERS - 2 * len(str(last))
-        self._shows_objective = room >= 0
-        longest = max(0, min(LONGEST_TITLE, room if self._shows_objective else room + OBJECTIVE))
+        spare = console.width - NUMBERS - 2 * len(str(last))
+        self._shows_objective = spare >= 0
+        longest = max(0, min(LONGEST_TITLE, spare if self._shows_objective else spare + OBJECTIVE))
         shown = title if len(title) <= longest else f"{title[: longest - 3]}..." if longest > 3 else ""
-        self._task = self._progress.add_task(shown, total=last, completed=first, speed="", found="")
+        self._task = self._progress.add_task(shown, total=last, completed=first, speed="", objective="")
 
     def __enter__(self) -> "TrainingDisplay":
         self._progress.start()
@@ -88,9 +88,11 @@ class TrainingDisplay:
 
     def note(self, objective: float, latent: str) -> None:
         """After an evaluation: the objective on held-out examples, and how the latent is doing."""
-        self._found = f", held-out objective {objective:.4f} nats per position" + (f", {latent}" if latent else "")
+        self._held_out_line = f", held-out objective {objective:.4f} nats per position" + (
+            f", {latent}" if latent else ""
+        )
         if self._shows_objective:
-            self._progress.update(self._task, found=f"held-out {objective:.4g}")
+            self._progress.update(self._task, objective=f"held-out {objective:.4g}")
         if not self.silent and not console.is_terminal:
             self._line()
 
@@ -104,7 +106,7 @@ class TrainingDisplay:
         speed = (
             f", {_rate(done / elapsed)} it/s, {duration(elapsed / done * (self.last - self.step))} left" if done else ""
         )
-        console.print(f"{self.title}: {self.step}/{self.last} steps{speed}{self._found}", soft_wrap=True)
+        console.print(f"{self.title}: {self.step}/{self.last} steps{speed}{self._held_out_line}", soft_wrap=True)
         self._line_at = time.perf_counter()
 
     def _print_lines(self) -> None:
@@ -129,14 +131,14 @@ SECONDS_BETWEEN = 0.4
 
 
 def in_notebook() -> bool:
-    """Whether somebody looks at this through Jupyter, and not through a terminal."""
+    """Whether this runs in Jupyter, and not in a terminal."""
     interactive = sys.modules.get("IPython")
     shell = None if interactive is None else interactive.get_ipython()
     return shell is not None and hasattr(shell, "kernel")
 
 
 class NotebookProgress:
-    """Listens to a training beside the callbacks of whoever started it."""
+    """Shows a training through its callbacks, which call those of the user too."""
 
     def __init__(self, title: str, callbacks: Callbacks) -> None:
         self.title, self._theirs = title, callbacks
@@ -150,7 +152,7 @@ class NotebookProgress:
     def __enter__(self) -> "NotebookProgress":
         # Others' bars miss their widgets, which this one does without.
         warnings.filterwarnings("ignore", message="IProgress not found")
-        shown: Any = import_module("IPython.display")  # there, or nobody would ask
+        shown: Any = import_module("IPython.display")
         self._html = shown.HTML
         self._began = time.perf_counter()
         self._handle = shown.display(self._html(self._bar(0, 1, "starting")), display_id=True)

@@ -42,13 +42,13 @@ def fit_prior(
     steps: int | None = None,
     progress: Progress = silent,
 ) -> PriorRecord:
-    """Fit a prior to the weights that the run was loaded with and write it beside them; see :mod:`vadd.run.priors`."""
+    """Fit a prior to the weights that the run was loaded with and write it next to them; see :mod:`vadd.run.priors`."""
     if run.model.latent.dim == 0:
         raise UserError(f"{run.directory.path} has no latent: it is a model without one, like MDLM, and needs no prior")
     if isinstance(run.model.latent, CodedLatent):
         raise UserError(f"{run.directory.path} has codes: its prior is learnt already, with the model")
-    directory = RunDirectory.open(run.directory.path)  # an exported model is none
-    # Read again to be sure that the checkpoint is still there and whole: the prior will lie beside it.
+    directory = RunDirectory.open(run.directory.path)  # refuses an exported model
+    # Read again to be sure that the checkpoint is still there and whole: the prior is written next to it.
     place, _ = Archive(directory).chosen("latest" if run.step is None else run.step, read_weights)
     fit = _Fit(run, name, steps or run.recipe.latent.flow.steps, place / f"fitting-{name}", progress)
     fitted = fit.run_steps()
@@ -172,10 +172,10 @@ def posteriors_of(
     means, log_stds, done = [], [], 0
     for first in range(0, len(x0), rows):
         part = x0[first : first + rows]
-        found = model.encode(part, None if labels is None else labels[first : first + rows])
-        assert found is not None, "a latent that can be fitted has a recognition model"
-        means.append(found.mean.cpu())
-        log_stds.append(found.log_std.cpu())
+        posterior = model.encode(part, None if labels is None else labels[first : first + rows])
+        assert posterior is not None, "a latent that can be fitted has a recognition model"
+        means.append(posterior.mean.cpu())
+        log_stds.append(posterior.log_std.cpu())
         done += len(part)
         progress("reading the training examples", done, len(x0))
     return DiagonalGaussian(torch.cat(means), torch.cat(log_stds))

@@ -61,11 +61,11 @@ def _foreign(source: str, recipe: Recipe, format: Kind) -> dict[str, Tensor]:
     if recipe.network.kind != "transformer":
         raise UserError(f"{source} is for network.kind=transformer, not {recipe.network.kind}")
     try:
-        found = load_file(source)
+        tensors = load_file(source)
     except (OSError, SafetensorError) as error:
         raise UserError(f"cannot read {source}: {error}") from None
     heads = recipe.network.values_of("denoiser")["heads"]
-    return dict(transformer_weights(found, vocab_size=format.vocab_size, heads=heads))
+    return dict(transformer_weights(tensors, vocab_size=format.vocab_size, heads=heads))
 
 
 def compile_networks(model: Model, trial: Callable[[], object], processes: Processes) -> bool:
@@ -75,7 +75,7 @@ def compile_networks(model: Model, trial: Callable[[], object], processes: Proce
     that costs speed, not the run.
     """
     assert isinstance(model.denoiser, nn.Module)
-    # A latent may stand beside codes, inside their latent: what it is made of counts, not itself.
+    # A latent with codes contains another latent: the networks inside are compiled, not the latents.
     latents = [module for module in model.latent.modules() if isinstance(module, Latent)]
     parts = [part for latent in latents for part in latent.children() if not isinstance(part, Latent)]
     networks = [model.denoiser, *parts]

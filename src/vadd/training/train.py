@@ -50,7 +50,7 @@ def train(
     :class:`~vadd.data.DiscreteDataset`, the path of an ``.npy`` file, a text or a folder of images, or the name of a
     recipe. What lies in memory is kept in the run.
 
-    ``out`` is the run's directory, by default ``runs/NAME-MODEL``; a run that is there is never replaced without
+    ``out`` is the run's directory, by default ``runs/NAME-MODEL``; an existing run is never replaced without
     ``overwrite``. ``model`` is "vadd" unless the recipe says otherwise, or "mdlm" for the same without a latent, or
     another of :mod:`vadd.recipe.models`.
 
