@@ -55,8 +55,8 @@ class LabelClassifier:
         return np.asarray(self.classifier.predict(self._features(examples)))
 
     def metrics(self, drawn: Array, of_labels: tuple[int, ...]) -> dict[str, Any]:
-        """The numbers of :class:`~vadd.evaluation.reports.LabelMetrics` of samples that come one label after the other,
-        so many of each.
+        """The fields of metrics that are about labels, of samples that come one label after the other, so many of
+        each.
         """
         obeyed = self.labels(drawn) == labels_in_order(of_labels).numpy()
         by_label = tuple(float(part.mean()) for part in np.split(obeyed, np.cumsum(of_labels)[:-1]))

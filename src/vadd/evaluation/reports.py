@@ -66,16 +66,6 @@ class Report(BaseModel):
         return json
 
 
-class LabelMetrics(Report):
-    """Whether samples that were drawn for a label show it, by a classifier."""
-
-    classifier_accuracy: float | None = None
-    """How often the classifier finds the label of a held-out example."""
-    labels_obeyed: float | None = None
-    """The share of the samples in which it finds their label."""
-    obeyed_by_label: tuple[float, ...] | None = None
-
-
 class Distance(Report):
     """How far samples are from the data. The floor is what data score against data."""
 
@@ -126,12 +116,17 @@ class InceptionDistance(Distance):
     """How many training images the samples were compared with."""
 
 
-class PairDistance(Distance, LabelMetrics):
+class PairDistance(Distance):
     """The distance from held-out examples, averaged over pairs of positions."""
 
     name = "pair_jsd"
     pair_jsd: float
     pair_jsd_floor: float
+    classifier_accuracy: float | None = None
+    """Of data with labels: how often a classifier finds the label of a held-out example."""
+    labels_obeyed: float | None = None
+    """The share of samples drawn for a label in which it finds that label."""
+    obeyed_by_label: tuple[float, ...] | None = None
 
 
 class TableDistance(Distance):
@@ -154,7 +149,7 @@ class TableDistance(Distance):
     """The same of held-out rows."""
 
 
-class TextMetrics(LabelMetrics):
+class TextMetrics(Report):
     """How varied texts are and, if a judge model read them, how probable it finds them."""
 
     gen_ppl: float | None = None
@@ -171,6 +166,11 @@ class TextMetrics(LabelMetrics):
     distinct_1: float | None
     distinct_2: float | None
     distinct_3: float | None
+    classifier_accuracy: float | None = None
+    """Of data with labels: how often a classifier finds the label of a held-out example."""
+    labels_obeyed: float | None = None
+    """The share of samples drawn for a label in which it finds that label."""
+    obeyed_by_label: tuple[float, ...] | None = None
 
     def also_written(self) -> Collection[str]:
         judged = ("gen_ppl", "gen_ppl_stderr", "judge_bits", "judged_tokens", "empty_texts", "cut_texts")

@@ -32,15 +32,18 @@ def quality_table(reports: Sequence[RunReport]) -> Table:
 
 
 def _results_table(
-    title: str, reports: Sequence[RunReport], columns: Sequence[Column], note: str, steps: str = "steps"
+    title: str, reports: Sequence[RunReport], columns: Sequence[Column], note: str, kind: type = object
 ) -> Table:
-    """A row for each run and number of steps."""
+    """A row for each run and number of steps with metrics of this kind."""
     rows = [
         [name, result.steps, *(cell(result.metrics) for _, cell in columns)]
         for name, report in named_reports(reports)
         for result in report.results
+        if isinstance(result.metrics, kind)
     ]
-    return Table(title, ["run", steps, *(title for title, _ in columns)], rows, note)
+    return Table(
+        title, ["run", "T" if kind is TableDistance else "steps", *(title for title, _ in columns)], rows, note
+    )
 
 
 COLUMN_TITLES = {
@@ -109,7 +112,7 @@ def rows_table(reports: Sequence[RunReport]) -> Table:
         ("classifier", both("trained_on_samples", "trained_on_rows")),
         ("nearest", both("row_distance", "row_distance_floor", 2)),
     ]
-    return _results_table("Samples beside rows of the table", reports, columns, ROWS_NOTE, steps="T")
+    return _results_table("Samples beside rows of the table", reports, columns, ROWS_NOTE, TableDistance)
 
 
 STATISTICS_NOTE = (
@@ -152,7 +155,7 @@ def text_table(reports: Sequence[RunReport]) -> Table:
     columns += [("labels obeyed", _obeyed)] if labelled else []
     samples = " or ".join(dict.fromkeys(str(report.samples) for report in reports))
     note = f"{samples} samples for each number of steps. {judge_note(reports)}{_odd_texts(reports)} {STATISTICS_NOTE}"
-    table = _results_table("Texts by number of steps", reports, columns, note + LABELS_NOTE * labelled)
+    table = _results_table("Texts by number of steps", reports, columns, note + LABELS_NOTE * labelled, TextMetrics)
     several = len({report.recipe for report in reports}) > 1
     rows = list(table.rows)
     for report, real in real_texts:
