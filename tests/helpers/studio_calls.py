@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,12 +17,13 @@ FILE = {"_type": "gradio.FileData"}
 
 
 def in_a_loop(make: Callable[[], Made]) -> Made:
-    """Outside one, Gradio opens event loops and never closes them."""
+    """Outside one, Gradio opens event loops and never closes them. In a thread: Playwright has one in the main one."""
 
     async def made() -> Made:
         return make()
 
-    return asyncio.run(made())
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run(made())).result()
 
 
 def functions(client: TestClient) -> dict[int, list[str]]:

@@ -227,7 +227,7 @@ def test_two_visitors_draw_two_labels_of_one_run_at_once(labelled_run: Path) -> 
     run = load(labelled_run)
     first, second = (draw(run, "named", 5, choices(label=label)) for label in ("1", "2"))
     assert not np.array_equal(first.tokens, second.tokens)
-    assert first.note.startswith("label 1 · 2 steps")
+    assert first.said.startswith("label 1 · 2 steps")
     with ThreadPoolExecutor(2) as visitors:
         again = [visitors.submit(draw, run, "named", 5, choices(label=label)) for label in ("1", "2") * 5]
     for number, drawn in enumerate(again):

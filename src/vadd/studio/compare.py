@@ -7,7 +7,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
@@ -22,9 +21,9 @@ from vadd.report.table import Table
 from vadd.report.tables import quality_table
 from vadd.run.run import Run
 from vadd.studies.comparison import Measurements, Page, compare
+from vadd.studio import widgets as ui
 from vadd.studio.runs import OpenRuns, newest_weights
 from vadd.studio.views import table
-from vadd.studio.widgets import Turn, Turns, button, card, cards, described, hint, note, problem, slider
 
 STEPS = (1, 2, 4, 8, 16, 32)
 PARTICLES = 16
@@ -123,7 +122,7 @@ class Comparisons:
                 if isinstance(error, CancelledError):
                     job.state, job.said = "cancelled", "cancelled; what was computed until then is not kept"
                 else:
-                    job.state, job.said = "failed", described(error)
+                    job.state, job.said = "failed", ui.described(error)
 
 
 def show_job(job: Job | None) -> str:
@@ -132,9 +131,9 @@ def show_job(job: Job | None) -> str:
     if job.state == "done":
         return show_results(job)
     if job.state == "failed":
-        return problem(job.said)
+        return ui.problem(job.said)
     bar = Markup('<progress max="1" value="{}"></progress>').format(job.share)
-    return note(job.said) + (str(bar) if job.state == "running" else "")
+    return ui.note(job.said) + (str(bar) if job.state == "running" else "")
 
 
 def show_results(job: Job) -> str:
@@ -142,13 +141,13 @@ def show_results(job: Job) -> str:
     reports = [RunReport.model_validate(each) for each in json.loads((job.out / RESULTS).read_text())]
     files = [(title, job.out / FIGURES / f"{name}.png") for name, title in SHOWN_FIGURES.items()]
     pictures = [
-        card(title, Markup('<img class="figure" alt="{}" src="{}">').format(title, png_data_uri(file)))
+        ui.card(title, Markup('<img class="figure" alt="{}" src="{}">').format(title, png_data_uri(file)))
         for title, file in files
         if file.is_file()
     ]
     tables: list[Table] = [quality_table(reports), bound_table(reports), latent_table(reports)]
-    kept = note(f"kept in {job.out}; the whole report is {REPORT} there")
-    return cards([*pictures, *(_shown(each) for each in tables if each.rows)]) + kept
+    kept = ui.note(f"kept in {job.out}; the whole report is {REPORT} there")
+    return ui.cards([*pictures, *(_shown(each) for each in tables if each.rows)]) + kept
 
 
 def _shown(measured: Table) -> Markup:
@@ -165,33 +164,33 @@ def compare_tab(comparisons: Comparisons, chosen: gr.CheckboxGroup) -> None:
             list(map(str, STEPS)), value=["1", "2", "8"], label="Steps T", info=about, elem_id="compare-steps"
         )
         about = "Drawn at each T and compared with the data."
-        samples = slider("Samples", about, (100, 10_000), 2_000, "compare-samples", step=100)
+        samples = ui.slider("Samples", about, (100, 10_000), 2_000, "compare-samples", step=100)
         about = "Of which the likelihood is bounded."
-        examples = slider("Held-out examples", about, (20, 1_000), 100, "compare-examples", step=20)
+        examples = ui.slider("Held-out examples", about, (20, 1_000), 100, "compare-examples", step=20)
     with gr.Row():
-        start = button("Compare", "compare-button", variant="primary")
-        stop = button("Cancel", "compare-cancel", interactive=False)
-    hint("Computed in the background, one at a time, and kept on disk; what is cancelled leaves nothing behind.")
+        start = ui.button("Compare", "compare-button", variant="primary")
+        stop = ui.button("Cancel", "compare-cancel", interactive=False)
+    ui.hint("Computed in the background, one at a time, and kept on disk; what is cancelled leaves nothing behind.")
     shown = gr.HTML(elem_id="compare-shown", min_height=80)
     key, clock = gr.State(None), gr.Timer(1.0, active=False)
 
-    def state(key: str | None) -> tuple[Any, ...]:
+    def state(key: str | None) -> ui.Answer:
         job = comparisons.find(key)
         busy = job is not None and not job.ended
         return show_job(job), key, gr.Timer(active=busy), gr.Button(interactive=busy)
 
-    def on_start(turn: Turn, names: list[str], steps: list[str], samples: int, examples: int) -> tuple[Any, ...]:
+    def on_start(turn: ui.Turn, names: list[str], steps: list[str], samples: int, examples: int) -> ui.Answer:
         if not set(steps) <= set(map(str, STEPS)) or not (1 <= samples <= 10_000 and 1 <= examples <= 1_000):
             raise UserError("choose steps, samples and held-out examples from what is offered")
         return state(comparisons.start(names, [int(count) for count in steps], int(samples), int(examples)))
 
-    def on_stop(turn: Turn, key: str | None) -> tuple[Any, ...]:
+    def on_stop(turn: ui.Turn, key: str | None) -> ui.Answer:
         if (job := comparisons.find(key)) is None:
             raise UserError("no comparison is under way")
         job.cancel()
         return state(key)
 
-    turns, outputs = Turns(), [shown, key, clock, stop]
+    turns, outputs = ui.Turns(), [shown, key, clock, stop]
     turns.on([start.click], on_start, [chosen, steps, samples, examples], outputs)
-    Turns().on([clock.tick], lambda turn, key: state(key), [key], outputs, show_progress="hidden")
+    ui.Turns().on([clock.tick], lambda turn, key: state(key), [key], outputs, show_progress="hidden")
     turns.on([stop.click], on_stop, [key], outputs)

@@ -16,9 +16,9 @@ from vadd.progress import Progress, named, silent
 from vadd.recipe import SAMPLERS
 from vadd.report.table import model_label
 from vadd.run.run import Run
+from vadd.studio import widgets as ui
 from vadd.studio.runs import OpenRuns
 from vadd.studio.views import view_of
-from vadd.studio.widgets import Turn, Turns, button, card, cards, choice, controls, hint, note, number, results, slider
 from vadd.words import plural
 
 SIDE_BY_SIDE = 3
@@ -26,8 +26,8 @@ MOST_STEPS = 1024
 KEPT_SECONDS = 3600
 DEFAULT = ("as the recipe says", "")
 ANY = ("any", "")
-NOTHING_CHOSEN = note("Choose a run above; its samples appear here.")
-CANCELLED = note("Cancelled. What is shown was drawn before.")
+NOTHING_CHOSEN = ui.note("Choose a run above; its samples appear here.")
+CANCELLED = ui.note("Cancelled. What is shown was drawn before.")
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Drawn:
     name: str
     tokens: Array
     states: Array
-    note: str
+    said: str
 
 
 def draw(run: Run, name: str, count: int, options: Mapping[str, Any], progress: Progress = silent) -> Drawn:
@@ -73,7 +73,7 @@ def title_of(run: Run, name: str) -> str:
 
 def show(runs: OpenRuns, drawn: Sequence[Drawn]) -> str:
     opened = [(runs.get(one.name), one) for one in drawn]
-    return cards([card(title_of(run, one.name), view_of(run).show(one.tokens), one.note) for run, one in opened])
+    return ui.cards([ui.card(title_of(run, one.name), view_of(run).show(one.tokens), one.said) for run, one in opened])
 
 
 def show_step(runs: OpenRuns, drawn: Sequence[Drawn], step: int) -> str:
@@ -85,8 +85,8 @@ def show_step(runs: OpenRuns, drawn: Sequence[Drawn], step: int) -> str:
         state = one.states[at]
         masked = int((state == run.model.mask_value).sum())
         said = f"step {at} of {last} · {masked:,} of {state.size:,} positions masked"
-        shown.append(card(title_of(run, one.name), view_of(run).show_state(one.states, at), said))
-    return cards(shown)
+        shown.append(ui.card(title_of(run, one.name), view_of(run).show_state(one.states, at), said))
+    return ui.cards(shown)
 
 
 def write_files(runs: OpenRuns, drawn: Sequence[Drawn]) -> list[str]:
@@ -126,23 +126,23 @@ def limits_of(runs: OpenRuns, names: Sequence[str]) -> Limits:
 def _option_controls(limits: Limits) -> dict[str, Any]:
     """A control for each field of :class:`SamplingOptions` that the page offers, after steps and samples."""
     options: dict[str, Any] = {}
-    options["label"] = choice(
+    options["label"] = ui.choice(
         "Label",
         "Of runs that have learnt from labels: draw samples of this one.",
         [ANY, *limits.labels],
         visible=bool(limits.labels),
         elem_id="draw-label",
     )
-    options["seed"] = number("Seed", "The same seed gives all runs the same random numbers.")
+    options["seed"] = ui.number("Seed", "The same seed gives all runs the same random numbers.")
     with gr.Accordion("How to draw", open=False):
         about = "Which positions are revealed when. The first three draw from the model's own distribution."
-        options["sampler"] = choice("Sampler", about, [DEFAULT, *SAMPLERS])
+        options["sampler"] = ui.choice("Sampler", about, [DEFAULT, *SAMPLERS])
         about = "Below 1 sharpens, 0 takes the likeliest."
-        options["temperature"] = slider("Temperature", about, (0, 2), 1, "draw-temperature", step=0.05)
+        options["temperature"] = ui.slider("Temperature", about, (0, 2), 1, "draw-temperature", step=0.05)
         about = "cosine reveals fewer positions in the first steps."
-        options["grid"] = choice("Grid", about, [DEFAULT, "uniform", "cosine"])
+        options["grid"] = ui.choice("Grid", about, [DEFAULT, "uniform", "cosine"])
         policies = [DEFAULT, ("a new z at each step", "resample"), ("one z for all steps", "fixed")]
-        options["latent_policy"] = choice("Latent", "Models without a latent (MDLM) do not use it.", policies)
+        options["latent_policy"] = ui.choice("Latent", "Models without a latent (MDLM) do not use it.", policies)
     return options
 
 
@@ -150,35 +150,37 @@ def draw_tab(page: gr.Blocks, runs: OpenRuns, chosen: gr.CheckboxGroup) -> None:
     first = runs.names()[:2]
     limits = limits_of(runs, first)
     with gr.Row():
-        with controls():
+        with ui.controls():
             about = "Positions revealed in one step are drawn independently, given the latent. Fewer steps, faster."
-            steps = slider("Steps T", about, (1, limits.positions), 1, "draw-steps")
+            steps = ui.slider("Steps T", about, (1, limits.positions), 1, "draw-steps")
             with gr.Row():
-                start = button("Draw", "draw-button", variant="primary")
-                stop = button("Cancel", "draw-cancel")
-            hint("Samples of the runs chosen above. Cancel ends a draw that is under way.")
+                start = ui.button("Draw", "draw-button", variant="primary")
+                stop = ui.button("Cancel", "draw-cancel")
+            ui.hint("Samples of the runs chosen above. Cancel ends a draw that is under way.")
             said = gr.HTML(elem_id="draw-said")
-            count = slider("Samples", "How many of each run.", (1, limits.most), limits.count, "draw-count")
+            count = ui.slider("Samples", "How many of each run.", (1, limits.most), limits.count, "draw-count")
             options = {"steps": steps, **_option_controls(limits)}
-        with results(3):
-            shown = gr.HTML(NOTHING_CHOSEN if not first else note("Drawing ..."), elem_id="draw-shown", min_height=200)
+        with ui.results(3):
+            shown = gr.HTML(
+                NOTHING_CHOSEN if not first else ui.note("Drawing ..."), elem_id="draw-shown", min_height=200
+            )
             about = "Drag from 0, everything masked, to the last step. Grey is masked."
-            scrubber = slider("How they came about", about, (0, 1), 1, "draw-scrubber")
-            make = button("Make files to keep", "draw-files", size="sm")
-            hint("The samples and how they came about: pictures, animations, numbers, texts.")
+            scrubber = ui.slider("How they came about", about, (0, 1), 1, "draw-scrubber")
+            make = ui.button("Make files to keep", "draw-files", size="sm")
+            ui.hint("The samples and how they came about: pictures, animations, numbers, texts.")
             files = gr.File(label="PNG, GIF, .npy, .csv, text", file_count="multiple", visible=False, interactive=False)
     kept = gr.State([], time_to_live=KEPT_SECONDS)
 
-    def on_draw(turn: Turn, names: list[str], count: int, *values: Any) -> tuple[Any, ...]:
+    def on_draw(turn: ui.Turn, names: list[str], count: int, *values: Any) -> ui.Answer:
         return drawn_with(turn, names, int(count), dict(zip(options, values, strict=True)))
 
-    def drawn_with(turn: Turn, names: list[str], count: int, wanted: Mapping[str, Any]) -> tuple[Any, ...]:
+    def drawn_with(turn: ui.Turn, names: list[str], count: int, wanted: Mapping[str, Any]) -> ui.Answer:
         drawn = draw_all(runs, names, count, wanted, turn.progress)
         last = max((len(one.states) - 1 for one in drawn), default=1)
         answer = show(runs, drawn) if drawn else NOTHING_CHOSEN
         return answer, drawn, gr.Slider(maximum=last, value=last), gr.File(visible=False), ""
 
-    def on_choose(turn: Turn, names: list[str], _: int, *values: Any) -> tuple[Any, ...]:
+    def on_choose(turn: ui.Turn, names: list[str], _: int, *values: Any) -> ui.Answer:
         """What the controls may be set to depends on the runs: they are set, and used, at once."""
         wanted, limits = dict(zip(options, values, strict=True)), limits_of(runs, names)
         wanted["steps"] = min(int(wanted["steps"]), limits.positions)
@@ -190,22 +192,22 @@ def draw_tab(page: gr.Blocks, runs: OpenRuns, chosen: gr.CheckboxGroup) -> None:
             gr.Dropdown(choices=[ANY, *limits.labels], value=wanted["label"], visible=bool(limits.labels)),
         )
 
-    def on_files(turn: Turn, drawn: list[Drawn]) -> tuple[Any, ...]:
+    def on_files(turn: ui.Turn, drawn: list[Drawn]) -> ui.Answer:
         return "", gr.File(write_files(runs, drawn), visible=True)
 
-    def on_scrub(turn: Turn, drawn: list[Drawn], step: int) -> str:
+    def on_scrub(turn: ui.Turn, drawn: list[Drawn], step: int) -> str:
         return show_step(runs, drawn, int(step))
 
     def on_cancel(request: gr.Request) -> str:
         turns.cancel(request.session_hash)
         return CANCELLED
 
-    turns, inputs, answers = Turns(), [chosen, count, *options.values()], [shown, kept, scrubber, files, said]
+    turns, inputs, answers = ui.Turns(), [chosen, count, *options.values()], [shown, kept, scrubber, files, said]
     triggers = [start.click, steps.release, options["seed"].submit, options["label"].input]
     drawing = turns.on([*triggers, *([page.load] if first else [])], on_draw, inputs, answers)
     choosing = turns.on([chosen.change], on_choose, inputs, [*answers, steps, count, options["label"]])
     quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
     stop.click(on_cancel, None, said, cancels=[drawing, choosing], **quiet)
     quiet["trigger_mode"] = "always_last"
-    Turns().on([scrubber.input], on_scrub, [kept, scrubber], [shown], **quiet)
-    Turns().on([make.click], on_files, [kept], [said, files])
+    ui.Turns().on([scrubber.input], on_scrub, [kept, scrubber], [shown], **quiet)
+    ui.Turns().on([make.click], on_files, [kept], [said, files])

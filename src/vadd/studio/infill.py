@@ -20,10 +20,10 @@ from vadd.kinds.table.reading import MISSING_WORDS, RawTable
 from vadd.progress import Progress, named, silent
 from vadd.run.run import Run
 from vadd.run.tables import fill_rows, table_of
+from vadd.studio import widgets as ui
 from vadd.studio.draw import SIDE_BY_SIDE, title_of
 from vadd.studio.runs import About, OpenRuns
 from vadd.studio.views import ImageView, NumberView, PointView, TableView, TextView, View, pixels, table, texts, view_of
-from vadd.studio.widgets import Turn, Turns, button, card, cards, controls, hint, note, number, results, slider
 
 COMPLETIONS = 8
 POINTS = 2_000
@@ -85,7 +85,8 @@ def fill_picture(run: Run, known: Known) -> list[Markup]:
     filled, view = known.completions(run, given), ImageView(run)
     masked = np.where(given == TO_FILL, run.model.mask_value, given)
     share = f"{int((given == TO_FILL).sum())} of {len(given)} values filled, the rest is kept"
-    return [card("given", view.row(masked[None], 1)), card(f"{COMPLETIONS} completions", view.row(filled, 4), share)]
+    completed = ui.card(f"{COMPLETIONS} completions", view.row(filled, 4), share)
+    return [ui.card("given", view.row(masked[None], 1)), completed]
 
 
 def fill_text(run: Run, known: Known) -> list[Markup]:
@@ -105,8 +106,8 @@ def fill_point(run: Run, known: Known) -> list[Markup]:
     bars = (np.arange(BARS)[::-1, None] < heights[None]).repeat(math.ceil(2 * BARS / len(other)), axis=1)
     drawn = pixels(np.where(bars, 235, 40).astype(np.uint8)[..., None], "distribution")
     return [
-        card("completions on the plane", PointView(run).show(filled), f"{POINTS} of them"),
-        card("the other coordinate", drawn, f"0 to {len(other) - 1}, left to right"),
+        ui.card("completions on the plane", PointView(run).show(filled), f"{POINTS} of them"),
+        ui.card("the other coordinate", drawn, f"0 to {len(other) - 1}, left to right"),
     ]
 
 
@@ -117,7 +118,7 @@ def fill_numbers(run: Run, known: Known) -> list[Markup]:
         raise UserError("write whole numbers, separated by blanks, -1 where the model is to fill") from None
     if len(given) != run.model.positions or TO_FILL not in given:
         raise UserError(f"examples have {run.model.positions} numbers, and {TO_FILL} stands where one is to be filled")
-    return [card(f"{COMPLETIONS} completions", NumberView(run).show(known.completions(run, given)))]
+    return [ui.card(f"{COMPLETIONS} completions", NumberView(run).show(known.completions(run, given)))]
 
 
 def fill_row(run: Run, known: Known) -> list[Markup]:
@@ -177,24 +178,24 @@ def fill_all(runs: OpenRuns, names: Sequence[str], known: Callable[[Progress], K
         run, about = runs.get(name), runs.about(name)
         if (about.view, about.kind.shape) == (first.view, first.kind.shape):
             parts = FILLERS[type(view_of(run))](run, known(named(progress, name)))
-            shown.append(f"<h4>{Markup.escape(title_of(run, name))}</h4>" + cards(parts))
+            shown.append(f"<h4>{Markup.escape(title_of(run, name))}</h4>" + ui.cards(parts))
     return "".join(shown)
 
 
-def _image_controls() -> tuple[Any, ...]:
-    example = number("Held-out example", "The picture to begin with, by number.")
+def _image_controls() -> ui.Answer:
+    example = ui.number("Held-out example", "The picture to begin with, by number.")
     script = resources.files("vadd").joinpath("studio", "painter.js").read_text()
     painter = gr.HTML(html_template=PAINTER, js_on_load=script, elem_id="painter")
-    hint("Paint over what is to be forgotten (grey), or pixels light and dark; or arrow keys and space.")
-    blank = button("Forget everything", "infill-blank", size="sm")
-    hint("Then draw a few pixels: the model adds the rest.")
+    ui.hint("Paint over what is to be forgotten (grey), or pixels light and dark; or arrow keys and space.")
+    blank = ui.button("Forget everything", "infill-blank", size="sm")
+    ui.hint("Then draw a few pixels: the model adds the rest.")
     return example, painter, blank
 
 
-def _point_controls(about: About | None) -> tuple[Any, ...]:
+def _point_controls(about: About | None) -> ui.Answer:
     coordinates = ["first", "second"]
     coordinate = gr.Radio(coordinates, value="first", label="Known coordinate", info="The model draws the other.")
-    return coordinate, slider("Its value", "Moving it fills in anew.", (0, _last_value(about)), 0, "infill-value")
+    return coordinate, ui.slider("Its value", "Moving it fills in anew.", (0, _last_value(about)), 0, "infill-value")
 
 
 def _box(label: str, info: str, value: str, most: int) -> gr.Textbox:
@@ -206,7 +207,7 @@ def infill_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
     names = runs.names()
     first = runs.about(names[0]) if names else None
     with gr.Row():
-        with controls():
+        with ui.controls():
             with gr.Group(visible=_is(first, ImageView), elem_id="infill-images") as images:
                 example, painter, blank = _image_controls()
             with gr.Group(visible=_is(first, TextView), elem_id="infill-text") as written:
@@ -217,11 +218,12 @@ def infill_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
             with gr.Group(visible=_is(first, NumberView, TableView), elem_id="infill-numbers") as numbers:
                 about = "-1 where the model is to fill a number; of a table, leave the cell empty."
                 row = _box("Row", about, "", 100_000)
-            start = button("Fill in", "infill-button", variant="primary")
-            hint("Eight times; of points 2,000 times, to see how they are distributed.")
-            steps = slider("Steps T", "With one step all gaps are filled at once.", (1, MOST_STEPS), 8, "infill-steps")
-            seed = number("Seed", "Another seed, other completions.")
-        with results():
+            start = ui.button("Fill in", "infill-button", variant="primary")
+            ui.hint("Eight times; of points 2,000 times, to see how they are distributed.")
+            about = "With one step all gaps are filled at once."
+            steps = ui.slider("Steps T", about, (1, MOST_STEPS), 8, "infill-steps")
+            seed = ui.number("Seed", "Another seed, other completions.")
+        with ui.results():
             shown = gr.HTML(elem_id="infill-shown", min_height=200)
     built: Any = gr.State(None)
     groups: dict[Any, tuple[type[View], ...]] = {
@@ -231,7 +233,7 @@ def infill_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
         numbers: (NumberView, TableView),
     }
 
-    def rebuilt(names: list[str], before: str | None) -> tuple[Any, ...]:
+    def rebuilt(names: list[str], before: str | None) -> ui.Answer:
         """What to begin with, for the first of the chosen runs; the same run is left as it is."""
         name = names[0] if names else None
         if name == before:
@@ -242,34 +244,34 @@ def infill_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
         elif name is not None and _is(about, NumberView, TableView):
             line = row_with_gaps(runs.get(name))
         visible = [gr.Group(visible=_is(about, *kinds)) for kinds in groups.values()]
-        said = note("Choose a run above, and give it something to fill.") if name is None else ""
+        said = ui.note("Choose a run above, and give it something to fill.") if name is None else ""
         return said, *visible, painting, line, gr.Slider(maximum=_last_value(about), value=0), name
 
-    def on_choose(turn: Turn, names: list[str], before: str | None) -> tuple[Any, ...]:
+    def on_choose(turn: ui.Turn, names: list[str], before: str | None) -> ui.Answer:
         return rebuilt(names, before if turn.tab == "tab-infill" else names[0] if names else None)
 
-    def painted(names: list[str], example: int | None) -> tuple[Any, ...]:
+    def painted(names: list[str], example: int | None) -> ui.Answer:
         if not names:
             raise UserError("choose a run above")
         return "", painting_of(runs.get(names[0]), example)
 
-    def on_example(turn: Turn, names: list[str], example: int | None) -> tuple[Any, ...]:
+    def on_example(turn: ui.Turn, names: list[str], example: int | None) -> ui.Answer:
         return painted(names, int(example or 0))
 
-    def on_fill(turn: Turn, names: list[str], *given: Any) -> str:
+    def on_fill(turn: ui.Turn, names: list[str], *given: Any) -> str:
         painting, text, coordinate, value, row, steps, seed = given
         if not 1 <= steps <= MOST_STEPS or (seed or 0) < 0:
             raise UserError(f"between 1 and {MOST_STEPS} steps are taken here, and a seed is 0 or more")
         fields = (painting, text or "", coordinate, int(value or 0), row or "", int(steps), int(seed or 0))
         return fill_all(runs, names, lambda progress: Known(*fields, progress), turn.progress)
 
-    building, outputs = Turns(), [shown, *groups, painter, row, value, built]
+    building, outputs = ui.Turns(), [shown, *groups, painter, row, value, built]
     building.on([tab.select], lambda turn, *given: rebuilt(*given), [chosen, built], outputs)
     building.on([chosen.change], on_choose, [chosen, built], outputs)
     building.on([example.change], on_example, [chosen, example], [shown, painter])
     building.on([blank.click], lambda turn, names: painted(names, None), [chosen], [shown, painter])
     given = [chosen, painter, text, coordinate, value, row, steps, seed]
-    Turns().on([start.click, text.submit, value.release], on_fill, given, [shown])
+    ui.Turns().on([start.click, text.submit, value.release], on_fill, given, [shown])
 
 
 def _is(about: About | None, *kinds: type[View]) -> bool:

@@ -22,11 +22,11 @@ from vadd.evaluation.likelihood import has_latent
 from vadd.report.images import image_grid
 from vadd.report.trajectory import png_uri
 from vadd.run.run import Run
+from vadd.studio import widgets as ui
 from vadd.studio.draw import title_of
 from vadd.studio.infill import held_out
 from vadd.studio.runs import OpenRuns
 from vadd.studio.views import ImageView, PointView, view_of
-from vadd.studio.widgets import NOTHING, Turn, Turns, button, card, cards, controls, hint, number, problem, slider
 
 SLIDERS = 6
 SPAN = 3.0
@@ -84,7 +84,7 @@ def dimensions_of(run: Run) -> Dimensions:
         posterior = run.model.encode(run.data.test[:JUDGED])
         assert posterior is not None
         nats = posterior.kl_to_standard_normal().mean(0)
-        _dimensions[run] = Dimensions(numbers, [float(nats[number]) for number in numbers], len(nats))
+        _dimensions[run] = Dimensions(numbers, [float(nats[place]) for place in numbers], len(nats))
     return _dimensions[run]
 
 
@@ -115,8 +115,8 @@ def show_path(run: Run, z: Tensor, how: How) -> str:
     """What the points (n, d) give, one after the other."""
     view = view_of(run)
     if isinstance(view, PointView):
-        planes = [card(f"{place}", show_point(run, one, how)) for place, one in enumerate(z, start=1)]
-        return str(Markup('<div class="cards small">{}</div>').format(NOTHING.join(planes)))
+        planes = [ui.card(f"{place}", show_point(run, one, how)) for place, one in enumerate(z, start=1)]
+        return str(Markup('<div class="cards small">{}</div>').format(ui.NOTHING.join(planes)))
     tokens = how.samples(run, z)
     return str(view.row(tokens, len(tokens)) if isinstance(view, ImageView) else view.show(tokens))
 
@@ -136,7 +136,7 @@ def map_of(run: Run, centre: Tensor, dimensions: Dimensions, how: How) -> str:
 
 
 def point_card(run: Run, z: Tensor, how: How) -> str:
-    return cards([card("this z", show_point(run, z, how))])
+    return ui.cards([ui.card("this z", show_point(run, z, how))])
 
 
 def with_latent(runs: OpenRuns, name: str) -> Run:
@@ -182,7 +182,7 @@ def live_route(runs: OpenRuns) -> APIRouter:
             z = moved(point_of_example(run, place.example), dimensions_of(run).numbers, place.values)
             return HTMLResponse(point_card(run, z, How(place.steps, place.temperature)))
         except Exception as error:
-            return HTMLResponse(problem(error), 400)
+            return HTMLResponse(ui.problem(error), 400)
 
     return router
 
@@ -194,23 +194,25 @@ def _script(name: str) -> str:
 def _slider_controls() -> list[gr.Slider]:
     about = "Move it, and nothing else changes."
     more: dict[str, Any] = {"step": 0.05, "visible": False, "interactive": True}  # Gradio does not see what they do
-    return [slider(f"z{k}", about, (-SPAN, SPAN), 0, f"latent-slider-{k}", **more) for k in range(SLIDERS)]
+    return [ui.slider(f"z{k}", about, (-SPAN, SPAN), 0, f"latent-slider-{k}", **more) for k in range(SLIDERS)]
 
 
-def _path_controls() -> tuple[Any, ...]:
+def _path_controls() -> ui.Answer:
     with gr.Column(min_width=280):
         gr.Markdown("### From one example to another")
         with gr.Row():
-            ends = [number(label, "A held-out example.", at, min_width=100) for at, label in enumerate(("From", "To"))]
-        walk = button("Walk", "latent-walk")
-        hint("In even steps from the z of the one to that of the other.")
+            ends = [
+                ui.number(label, "A held-out example.", at, min_width=100) for at, label in enumerate(("From", "To"))
+            ]
+        walk = ui.button("Walk", "latent-walk")
+        ui.hint("In even steps from the z of the one to that of the other.")
         path = gr.HTML(elem_id="latent-path")
     with gr.Column(min_width=280):
         gr.Markdown("### What does z say?")
         about = "Of the example above, this one alone is varied."
-        dimension = slider("Dimension", about, (0, 1), 0, "latent-dimension")
-        vary = button("Vary it", "latent-vary")
-        hint("In even steps, from -3 to 3.")
+        dimension = ui.slider("Dimension", about, (0, 1), 0, "latent-dimension")
+        vary = ui.button("Vary it", "latent-vary")
+        ui.hint("In even steps, from -3 to 3.")
         varied = gr.HTML(elem_id="latent-varied")
     return ends, walk, path, dimension, vary, varied
 
@@ -218,14 +220,14 @@ def _path_controls() -> tuple[Any, ...]:
 def latent_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
     """The dimensions are measured on data: that waits until the ``tab`` is opened."""
     with gr.Row():
-        with controls():
+        with ui.controls():
             about = "Where to begin: the z that the recognition model gives it."
-            example = number("Held-out example", about, elem_id="latent-example")
-            steps = slider("Steps T", "With one z for all steps.", (1, MOST_STEPS), 1, "latent-steps")
+            example = ui.number("Held-out example", about, elem_id="latent-example")
+            steps = ui.slider("Steps T", "With one z for all steps.", (1, MOST_STEPS), 1, "latent-steps")
             about = "0 shows the likeliest that z says, 1 what it leaves open too."
-            temperature = slider("Temperature", about, (0, 1.5), 0, "latent-temperature", step=0.05)
-            begin = button("Begin there", "latent-begin", variant="primary")
-            hint("Sets the sliders to the z of the example.")
+            temperature = ui.slider("Temperature", about, (0, 1.5), 0, "latent-temperature", step=0.05)
+            begin = ui.button("Begin there", "latent-begin", variant="primary")
+            ui.hint("Sets the sliders to the z of the example.")
         with gr.Column(scale=1, min_width=280, elem_id="latent-sliders"):
             sliders = _slider_controls()
         with gr.Column(scale=1, min_width=280, elem_classes="results"):
@@ -243,7 +245,7 @@ def latent_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
             raise UserError("choose a run with a latent (VADD) above")
         return next((name for name in names if runs.about(name).recipe.has_latent), names[0])
 
-    def begun(name: str, example: int | None, how: How) -> tuple[Any, ...]:
+    def begun(name: str, example: int | None, how: How) -> ui.Answer:
         run = with_latent(runs, name)
         known, z, index = dimensions_of(run), point_of_example(run, int(example or 0)), int(example or 0)
         values = [round(float(z[place].clamp(-SPAN, SPAN)), 2) for place in known.numbers]
@@ -253,14 +255,14 @@ def latent_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
         x, y = (*values, 0.0)[:2]
         picture = {"x": x / SPAN, "y": y / SPAN, "span": SPAN, "picture": map_of(run, z, known, how)}
         place = {"run": name, "example": index, "steps": how.steps, "temperature": how.temperature}
-        title = cards([card(title_of(run, name), show_point(run, z, how))])
+        title = ui.cards([ui.card(title_of(run, name), show_point(run, z, how))])
         dimension = gr.Slider(maximum=max(1, known.among - 1), value=known.numbers[0])
         return {"shown": title, **place}, *updates, picture, dimension
 
-    def on_begin(turn: Turn, names: list[str], example: int | None, steps: int, temperature: float) -> tuple[Any, ...]:
+    def on_begin(turn: ui.Turn, names: list[str], example: int | None, steps: int, temperature: float) -> ui.Answer:
         return begun(run_of(names), example, How(int(steps), temperature))
 
-    def rebuilt(names: list[str], before: str | None, example: int | None, steps: int) -> tuple[Any, ...]:
+    def rebuilt(names: list[str], before: str | None, example: int | None, steps: int) -> ui.Answer:
         """For another run: nothing of the one before stays. Points are shown as z distributes them."""
         empty: list[Any] = [*[gr.Slider(visible=False)] * SLIDERS, {"x": 0, "y": 0, "span": SPAN, "picture": ""}]
         name = None
@@ -270,22 +272,22 @@ def latent_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
             temperature = 1.0 if runs.about(name).view is PointView else 0.0
             return *begun(name, example, How(int(steps), temperature)), temperature, "", "", name
         except UserError as error:
-            return problem(error), *empty, gr.skip(), gr.skip(), "", "", name
+            return ui.problem(error), *empty, gr.skip(), gr.skip(), "", "", name
 
-    def on_choose(turn: Turn, names: list[str], *given: Any) -> tuple[Any, ...]:
+    def on_choose(turn: ui.Turn, names: list[str], *given: Any) -> ui.Answer:
         return rebuilt(names, *given) if turn.tab == "tab-latent" else (gr.skip(),) * (SLIDERS + 7)
 
-    def on_walk(turn: Turn, names: list[str], *given: Any) -> str:
+    def on_walk(turn: ui.Turn, names: list[str], *given: Any) -> str:
         return walked(with_latent(runs, run_of(names)), *given)
 
-    def on_vary(turn: Turn, names: list[str], *given: Any) -> str:
+    def on_vary(turn: ui.Turn, names: list[str], *given: Any) -> str:
         return varied_one(with_latent(runs, run_of(names)), *given)
 
-    turns, answers = Turns(), [shown, *sliders, pad, dimension]
+    turns, answers = ui.Turns(), [shown, *sliders, pad, dimension]
     outputs, how = [*answers, temperature, path, varied, built], [steps, temperature]
     turns.on([tab.select], lambda turn, *given: rebuilt(*given), [chosen, built, example, steps], outputs)
     turns.on([chosen.change], on_choose, [chosen, built, example, steps], outputs)
     changes = [begin.click, example.submit, steps.release, temperature.release]
     turns.on(changes, on_begin, [chosen, example, *how], answers)
-    Turns().on([walk.click], on_walk, [chosen, source, target, *how], [path])
-    Turns().on([vary.click], on_vary, [chosen, example, dimension, *how], [varied])
+    ui.Turns().on([walk.click], on_walk, [chosen, source, target, *how], [path])
+    ui.Turns().on([vary.click], on_vary, [chosen, example, dimension, *how], [varied])

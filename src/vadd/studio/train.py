@@ -17,26 +17,12 @@ from vadd.report.figures import training_curves
 from vadd.report.samples import as_png
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
+from vadd.studio import widgets as ui
 from vadd.studio.draw import title_of
 from vadd.studio.runs import OpenRuns, awaits_prior
 from vadd.studio.trainings import WATCHED, Trainings
 from vadd.studio.uploads import ACCEPTED, accept
 from vadd.studio.views import view_of
-from vadd.studio.widgets import (
-    NOTHING,
-    Turn,
-    Turns,
-    button,
-    card,
-    cards,
-    choice,
-    controls,
-    hint,
-    note,
-    number,
-    problem,
-    results,
-)
 from vadd.words import duration, size_in_memory
 
 SECONDS = 2.0
@@ -55,17 +41,17 @@ class Watch:
     def show(self) -> str:
         names = self.trainings.names()
         if not names:
-            return note("No training was started here yet.")
-        return self._drawn_curves(names) + cards([self._card(name) for name in names])
+            return ui.note("No training was started here yet.")
+        return self._drawn_curves(names) + ui.cards([self._card(name) for name in names])
 
     def _card(self, name: str) -> Markup:
         status, wrong = self.trainings.status(name)
         if wrong:
-            return card(name, Markup(problem(wrong)))
+            return ui.card(name, Markup(ui.problem(wrong)))
         busy = name in self.trainings.running()
         if status is None:
             stopped = "stopped before its first step: nothing is kept, Resume starts it anew"
-            return card(name, NOTHING, "starting: the data are read" if busy else stopped)
+            return ui.card(name, ui.NOTHING, "starting: the data are read" if busy else stopped)
         left = "" if status.seconds_left is None else f", {duration(status.seconds_left)} left"
         speed = "" if status.steps_per_second is None else f" · {status.steps_per_second:.0f} steps/s{left}"
         lines = [f"{status.state}: step {status.step} of {status.steps}{speed if status.state == 'running' else ''}"]
@@ -74,9 +60,9 @@ class Watch:
             lines += ["its prior p(z) is being fitted" if busy else "its prior p(z) is not fitted: Resume goes on"]
         bar = Markup('<progress max="{}" value="{}"></progress>').format(status.steps or 1, status.step)
         if not status.checkpoints:
-            return card(name, bar, "; ".join([*lines, "no checkpoint to draw from yet"]))
+            return ui.card(name, bar, "; ".join([*lines, "no checkpoint to draw from yet"]))
         title, picture = self._sampled(name)
-        return card(title, bar + picture, "; ".join(lines))
+        return ui.card(title, bar + picture, "; ".join(lines))
 
     def _sampled(self, name: str) -> tuple[str, Markup]:
         """One-step samples of the newest checkpoint, always with the same random numbers."""
@@ -143,7 +129,7 @@ class Wish:
 
 
 def _source_controls() -> tuple[list[Any], Any, Any, Any]:
-    recipe = choice("Recipe", "What to learn; digits needs no download.", recipe_names(), "digits")
+    recipe = ui.choice("Recipe", "What to learn; digits needs no download.", recipe_names(), "digits")
     upload = gr.File(
         label="Or your own .npy, .csv, .txt, .zip of images",
         file_types=list(ACCEPTED),
@@ -151,16 +137,16 @@ def _source_controls() -> tuple[list[Any], Any, Any, Any]:
         height=150,
         elem_id="train-upload",
     )
-    hint("At most 200 MiB; whole numbers, a table, text, or images of which each is an example.")
+    ui.hint("At most 200 MiB; whole numbers, a table, text, or images of which each is an example.")
     models = [("VADD, with a latent", "vadd"), ("MDLM, without", "mdlm")]
     model = gr.Radio(models, value="vadd", label="Model", info="Train both on the same data to compare them.")
-    steps = number("Training steps", "0: as many as the recipe says.")
+    steps = ui.number("Training steps", "0: as many as the recipe says.")
     about = "Of your own table: those that only name its rows; with commas between them."
     skip = gr.Textbox(label="Columns to leave out", info=about, max_length=10_000, elem_id="train-skip")
     with gr.Row():
-        plan = button("Plan", "train-plan")
-        start = button("Start", "train-start", variant="primary")
-    hint("Plan tells what it takes; Start begins, and goes on when the page is closed.")
+        plan = ui.button("Plan", "train-plan")
+        start = ui.button("Start", "train-start", variant="primary")
+    ui.hint("Plan tells what it takes; Start begins, and goes on when the page is closed.")
     about = "What a training will take, before it starts."
     planned = gr.Textbox(label="Plan", info=about, lines=4, elem_id="train-planned")
     return [recipe, upload, model, steps, skip], plan, start, planned
@@ -169,17 +155,17 @@ def _source_controls() -> tuple[list[Any], Any, Any, Any]:
 def train_tab(page: gr.Blocks, runs: OpenRuns, trainings: Trainings, chosen: gr.CheckboxGroup) -> None:
     watch, names = Watch(runs, trainings), trainings.names()
     with gr.Row():
-        with controls():
+        with ui.controls():
             wish, plan, start, planned = _source_controls()
             said = gr.HTML(elem_id="train-said")
-        with results():
+        with ui.results():
             shown = gr.HTML(watch.show(), elem_id="train-shown", min_height=200)
             with gr.Row():
                 about = "Which one to stop or to resume."
-                name = choice("Training", about, names, next(iter(names), None), elem_id="train-name", min_width=240)
-                stop = button("Stop (saves)", "train-stop", variant="stop", visible=bool(trainings.running()))
-                resume = button("Resume", "train-resume", visible=False)
-            hint("Stop ends it after its step and keeps what it has learnt; Resume goes on from there.")
+                name = ui.choice("Training", about, names, next(iter(names), None), elem_id="train-name", min_width=240)
+                stop = ui.button("Stop (saves)", "train-stop", variant="stop", visible=bool(trainings.running()))
+                resume = ui.button("Resume", "train-resume", visible=False)
+            ui.hint("Stop ends it after its step and keeps what it has learnt; Resume goes on from there.")
     clock = gr.Timer(SECONDS, active=bool(trainings.running()))
     # Not those that are open by now: what the visitor is offered.
     offered = gr.State([str(value) for _, value in chosen.choices])
@@ -187,34 +173,34 @@ def train_tab(page: gr.Blocks, runs: OpenRuns, trainings: Trainings, chosen: gr.
     def wanted(*given: Any) -> Wish:
         return Wish(trainings.place / "uploads", *given)
 
-    def looked(name: str | None) -> tuple[Any, ...]:
+    def looked(name: str | None) -> ui.Answer:
         """The trainings, and the buttons that make sense for the chosen one."""
         running = trainings.running()  # before looking: the last look is at what has ended
         buttons = [gr.Button(visible=name in running), gr.Button(visible=trainings.can_resume(name or ""))]
         return watch.show(), gr.Timer(active=bool(running)), *buttons
 
-    def on_plan(turn: Turn, *given: Any) -> tuple[str, str]:
+    def on_plan(turn: ui.Turn, *given: Any) -> tuple[str, str]:
         return "", described_plan(wanted(*given).recipe)
 
-    def on_start(turn: Turn, *given: Any) -> tuple[Any, ...]:
+    def on_start(turn: ui.Turn, *given: Any) -> ui.Answer:
         wish = wanted(*given)
         begun = trainings.start(wish.arguments, name=wish.name)
         return "", *looked(begun), gr.Dropdown(choices=trainings.names(), value=begun)
 
-    def on_stop(turn: Turn, name: str | None) -> tuple[Any, ...]:
+    def on_stop(turn: ui.Turn, name: str | None) -> ui.Answer:
         trainings.stop(name or "")
         return "", *looked(name)
 
-    def on_resume(turn: Turn, name: str | None) -> tuple[Any, ...]:
+    def on_resume(turn: ui.Turn, name: str | None) -> ui.Answer:
         trainings.resume(name or "")
         return "", *looked(name)
 
-    def on_open(turn: Turn, name: str | None, known: list[str], marked: list[str]) -> tuple[Any, ...]:
+    def on_open(turn: ui.Turn, name: str | None, known: list[str], marked: list[str]) -> ui.Answer:
         names = trainings.names()
         name = names[-1] if names else None
         return *on_tick(turn, name, known, marked), gr.Dropdown(choices=names, value=name)
 
-    def on_tick(turn: Turn, name: str | None, known: list[str], marked: list[str]) -> tuple[Any, ...]:
+    def on_tick(turn: ui.Turn, name: str | None, known: list[str], marked: list[str]) -> ui.Answer:
         state, names = looked(name), runs.names()
         if names == known:
             return *state, known, gr.skip()
@@ -226,11 +212,11 @@ def train_tab(page: gr.Blocks, runs: OpenRuns, trainings: Trainings, chosen: gr.
     quiet: dict[str, Any] = {"show_progress": "hidden"}
     # A plan of something else is not shown.
     gr.on([plan.click, *(each.change for each in wish)], None, None, planned, js="() => ''")
-    turns = Turns()
+    turns = ui.Turns()
     turns.on([plan.click], on_plan, wish, [said, planned])
     turns.on([start.click], on_start, wish, [said, *state, name])
-    Turns().on([stop.click], on_stop, [name], [said, *state], **quiet)
-    Turns().on([resume.click], on_resume, [name], [said, *state], **quiet)
-    Turns().on([name.change], lambda turn, name: looked(name), [name], state, **quiet)
-    Turns().on([clock.tick], on_tick, [name, offered, chosen], [*state, offered, chosen], **quiet)
-    Turns().on([page.load], on_open, [name, offered, chosen], [*state, offered, chosen, name], **quiet)
+    ui.Turns().on([stop.click], on_stop, [name], [said, *state], **quiet)
+    ui.Turns().on([resume.click], on_resume, [name], [said, *state], **quiet)
+    ui.Turns().on([name.change], lambda turn, name: looked(name), [name], state, **quiet)
+    ui.Turns().on([clock.tick], on_tick, [name, offered, chosen], [*state, offered, chosen], **quiet)
+    ui.Turns().on([page.load], on_open, [name, offered, chosen], [*state, offered, chosen, name], **quiet)

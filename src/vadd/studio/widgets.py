@@ -19,6 +19,8 @@ WITH_TIME_AND_TAB = """(_, __, ...given) => [performance.now(),
   Array.from(document.querySelectorAll('[role=tabpanel]')).find((tab) => tab.offsetParent)?.id ?? '', ...given]"""
 MOST_VISITORS = 1_000
 NOTHING = Markup("")
+Answer = tuple[Any, ...]
+"""A value for each output of an event."""
 
 
 def slider(label: str, info: str, ends: tuple[float, float], value: float, name: str, **more: Any) -> gr.Slider:
