@@ -1,10 +1,9 @@
-"""The recipes that come with the package, by name alone: a mistyped one is answered before recipes are put together,
-which takes a quarter of a second.
-"""
+"""The recipes that come with the package, by name: a mistyped one is refused before torch is imported."""
 
 from pathlib import Path
 
 from vadd.errors import UserError
+from vadd.parsing import parse_yaml
 from vadd.words import suggestion
 
 FOLDER = Path(__file__).parent / "recipe" / "presets"
@@ -12,6 +11,11 @@ FOLDER = Path(__file__).parent / "recipe" / "presets"
 
 def recipe_names() -> list[str]:
     return sorted(file.stem for file in FOLDER.glob("*.yaml"))
+
+
+def recipe_about(name: str) -> str:
+    """What a preset says of itself, without validating it."""
+    return str(parse_yaml((FOLDER / f"{name}.yaml").read_text())["about"])
 
 
 def check_recipe_name(name: str) -> None:

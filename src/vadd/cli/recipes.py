@@ -1,12 +1,13 @@
 """``vadd recipes``."""
 
+import vadd
 from vadd.cli.console import out_console, print_columns
 from vadd.cli.syntax import Recipes
-from vadd.recipe import load_recipe, recipe_names
+from vadd.presets import recipe_about, recipe_names
 
 
 def recipes(options: Recipes) -> None:
     if options.name is None:
-        print_columns([[name, load_recipe(name).about] for name in recipe_names()])
+        print_columns([[name, recipe_about(name)] for name in recipe_names()])
     else:
-        out_console.out(load_recipe(options.name).to_yaml(), end="")
+        out_console.out(vadd.load_recipe(options.name).to_yaml(), end="")

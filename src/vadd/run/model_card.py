@@ -16,14 +16,9 @@ from vadd.recipe import MODELS, Recipe, flatten
 from vadd.run.status import latent_verdict
 
 OBJECTIVES = {
-    "per-state": "The objective is the paper's DELBO on held-out examples, at full KL weight; with several particles "
-    "its importance-weighted form. It is **not** a bound of the likelihood and does not compare with likelihoods of "
-    "other models.",
     "shared": "The objective is measured on held-out examples, at full KL weight to N(0, I), paid once for an example. "
     "As a loss it is at least the negative log-likelihood under the sampler with one z and many steps, up to the noise "
     "of the estimate.",
-    "mdlm": "The objective is an estimate of the ELBO on held-out examples, as a loss: the negative log-likelihood "
-    "is at most that, up to the noise of the estimate.",
     "padded": "The objective is measured on held-out examples, at full KL weight. Pads count as positions but are not "
     "scored: it is **not** a bound of the likelihood of the padded sequences. Nor has the model learnt to draw pads: a "
     "sample ends at its first EOS.",
@@ -114,9 +109,8 @@ def _numbers(recipe: Recipe, measured: Mapping[str, Mapping[str, Any]]) -> dict[
 def _objective(recipe: Recipe) -> str:
     if isinstance(recipe.data, TextData) and recipe.data.wrap == "padded":
         return OBJECTIVES["padded"]
-    label = MODELS[recipe.model].label
-    name = recipe.latent.kind if recipe.has_latent else recipe.model
-    return OBJECTIVES.get(name, f"The objective is that of the training of {label}, on held-out examples.")
+    shared = recipe.has_latent and recipe.latent.kind == "shared"
+    return OBJECTIVES["shared"] if shared else MODELS[recipe.model].objective
 
 
 def _cell(value: Any) -> str:
