@@ -14,7 +14,7 @@ from tests.helpers.tiny import train_in
 from vadd.core import GaussianLatent
 from vadd.evaluation import EvaluationOptions, evaluate
 from vadd.kinds import kind_of
-from vadd.networks import UnetSettings
+from vadd.networks.unet import UnetSettings
 from vadd.recipe import build_model, load_recipe
 
 TINY_DIGITS = ("training.steps=30", "training.batch=32", "network.width=32", "training.evaluate_every=30")

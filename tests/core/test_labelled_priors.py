@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tests.helpers.exact import ConstantRecognizer, seeded
 from vadd.core import FlowPrior, GaussianLatent, LabelledLatent, LinearSchedule, MaskedDiffusion, Noise, step_bound
-from vadd.networks import CouplingFlow
+from vadd.networks.flows import CouplingFlow
 
 CLASSES = 2
 GRID = torch.linspace(-12, 12, 4801, dtype=torch.float64)[:, None]

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from vadd.core import MaskedDiffusion, Model
 from vadd.kinds import kind_of
-from vadd.networks import NETWORKS, TransformerSize
+from vadd.networks import NETWORKS
+from vadd.networks.transformer_blocks import TransformerSize
 from vadd.recipe import Recipe, build_model
 from vadd.recipe.counting import model_on_meta
 

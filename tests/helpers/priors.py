@@ -6,8 +6,8 @@ from torch.distributions import Categorical, Independent, MixtureSameFamily, Nor
 
 from tests.helpers.networks import flat_settings
 from vadd.core import FlowPrior
-from vadd.networks import CouplingFlow, SiameseMlpRecognizer, StateReader
-from vadd.networks.flows import GaussianMixture
+from vadd.networks import SiameseMlpRecognizer
+from vadd.networks.flows import CouplingFlow, GaussianMixture, StateReader
 
 
 def bent(module: nn.Module, seed: int, by: float = 0.3) -> nn.Module:

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from tests.helpers.exact import seeded
 from tests.helpers.networks import flat_settings
-from vadd.networks import TransformerDenoiser, TransformerRecognizer, TransformerSize
+from vadd.networks.transformer import TransformerDenoiser, TransformerRecognizer
+from vadd.networks.transformer_blocks import TransformerSize
 
 SIZE, POSITIONS, VALUES, DIM = 3, 7, 5, 3
 """Of a batch, of an example, of the vocabulary and of the latent."""

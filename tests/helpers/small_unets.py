@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tests.helpers.exact import seeded
-from vadd.networks import SiameseUnetRecognizer, UnetDenoiser, UnetSettings
+from vadd.networks.unet import SiameseUnetRecognizer, UnetDenoiser, UnetSettings
 
 SIDE, VALUES, DIM, SIZE = 4, 5, 3, 3
 """Of an image, of the vocabulary, of the latent and of a batch."""

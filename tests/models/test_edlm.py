@@ -19,7 +19,8 @@ from tests.helpers.networks import awaken
 from vadd.core import LinearSchedule, MaskedBatch, MaskedDiffusion, TokenSampler, sample, step_bound
 from vadd.errors import UserError
 from vadd.models import Autoregressive, EnergyOfAnother, EnergyWeighted, LearnedEnergy
-from vadd.networks import CausalTransformer, TransformerSize
+from vadd.networks.causal import CausalTransformer
+from vadd.networks.transformer_blocks import TransformerSize
 
 POSITIONS, VALUES = 3, 2
 STATES = VALUES**POSITIONS

@@ -6,8 +6,9 @@ from torch import Tensor
 
 import vadd
 from tests.helpers.networks import flat_settings
-from vadd.networks import MlpDenoiser, ResidualDenoiser, ResidualRecognizer, SiameseMlpRecognizer
+from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 from vadd.networks.layers import FactorisedEmbedding, FactorisedReadout
+from vadd.networks.residual import ResidualDenoiser, ResidualRecognizer
 
 POSITIONS, VOCAB_SIZE, WIDTH, FEATURES = 3, 5, 8, 2
 

@@ -9,8 +9,10 @@ from torch.testing import assert_close
 from tests.helpers.exact import all_sequences, chi_square_p_value, properties, seeded
 from tests.helpers.networks import flat_settings
 from tests.helpers.priors import bent, bent_mixture, mixture_log_density, mixture_weights
-from vadd.networks import CouplingFlow, ResidualRecognizer, ShortTransformerRecognizer, StateReader, TransformerSize
-from vadd.networks.flows import GaussianMixture
+from vadd.networks.flows import CouplingFlow, GaussianMixture, StateReader
+from vadd.networks.residual import ResidualRecognizer
+from vadd.networks.short_transformer import ShortTransformerRecognizer
+from vadd.networks.transformer_blocks import TransformerSize
 
 DRAWS = 20_000
 for_some_dims = pytest.mark.parametrize("dim", [1, 2, 3, 8, 16])

@@ -12,8 +12,7 @@ from tests.helpers.exact import seeded
 from tests.helpers.networks import awaken, flat_settings
 from vadd.core import check
 from vadd.errors import UserError
-from vadd.networks import PyramidDenoiser, PyramidRecognizer
-from vadd.networks.pyramid import halvings
+from vadd.networks.pyramid import PyramidDenoiser, PyramidRecognizer, halvings
 
 Network = TypeVar("Network", bound=nn.Module)
 SHAPE, VALUES, LATENT = (8, 12, 2), 3, 4

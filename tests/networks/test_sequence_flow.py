@@ -15,8 +15,9 @@ from tests.helpers.exact import all_sequences, chi_square_p_value, normal_log_de
 from tests.helpers.networks import flat_settings
 from tests.helpers.priors import bent, bent_flow, plane
 from vadd.core import FlowPrior
-from vadd.networks import CouplingFlow, SequenceFlow, ShortTransformerRecognizer, StateReader, TransformerSize
-from vadd.networks.flows import LARGEST_LOG_SCALE
+from vadd.networks.flows import LARGEST_LOG_SCALE, CouplingFlow, SequenceFlow, StateReader
+from vadd.networks.short_transformer import ShortTransformerRecognizer
+from vadd.networks.transformer_blocks import TransformerSize
 
 DRAWS = 20_000
 LEVEL = 1e-5

@@ -10,7 +10,8 @@ from torch.testing import assert_close
 from tests.helpers.exact import seeded
 from tests.helpers.networks import flat_settings
 from vadd.errors import UserError
-from vadd.networks import ShortTransformerDenoiser, ShortTransformerRecognizer, TransformerSize
+from vadd.networks.short_transformer import ShortTransformerDenoiser, ShortTransformerRecognizer
+from vadd.networks.transformer_blocks import TransformerSize
 
 POSITIONS, VALUES, SHARE = 9, 4, 3
 LATENT = POSITIONS * SHARE

@@ -27,8 +27,13 @@ from tests.helpers.small_transformers import (
 from vadd.data import CopiesData
 from vadd.errors import UserError
 from vadd.kinds import kind_of
-from vadd.networks import TransformerSettings
-from vadd.networks.transformer import SIZES, TransformerDenoiser, TransformerRecognizer, TransformerRecognizerSettings
+from vadd.networks.transformer import (
+    SIZES,
+    TransformerDenoiser,
+    TransformerRecognizer,
+    TransformerRecognizerSettings,
+    TransformerSettings,
+)
 from vadd.networks.transformer_blocks import Condition, TransformerSize
 from vadd.recipe import Recipe, build_model
 

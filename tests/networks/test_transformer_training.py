@@ -24,7 +24,8 @@ from tests.helpers.small_transformers import (
     tokens,
 )
 from vadd.core import ExactCount, LinearSchedule, MaskedBatch, MaskedDiffusion, objective
-from vadd.networks import TransformerDenoiser, TransformerRecognizer, TransformerSize
+from vadd.networks.transformer import TransformerDenoiser, TransformerRecognizer
+from vadd.networks.transformer_blocks import TransformerSize
 
 
 @pytest.fixture(autouse=True)

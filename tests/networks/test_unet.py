@@ -22,7 +22,7 @@ from tests.helpers.small_unets import (
     tokens,
 )
 from vadd.errors import UserError
-from vadd.networks import SiameseUnetRecognizer, UnetDenoiser, UnetSettings
+from vadd.networks.unet import SiameseUnetRecognizer, UnetDenoiser, UnetSettings
 
 MNIST: tuple[tuple[int, int, int], int, UnetSettings] = ((32, 32, 1), 2, UnetSettings())
 CIFAR10: tuple[tuple[int, int, int], int, UnetSettings] = (

@@ -23,7 +23,7 @@ from tests.helpers.small_unets import (
     times,
     tokens,
 )
-from vadd.networks import SiameseUnetRecognizer, UnetDenoiser, UnetSettings
+from vadd.networks.unet import SiameseUnetRecognizer, UnetDenoiser, UnetSettings
 
 
 @pytest.fixture(autouse=True)

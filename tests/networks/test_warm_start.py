@@ -11,17 +11,14 @@ from tests.helpers.exact import TableDenoiser, seeded
 from tests.helpers.networks import flat_settings
 from tests.helpers.priors import bent
 from vadd.errors import UserError
-from vadd.networks import (
-    MlpDenoiser,
-    PyramidDenoiser,
-    ResidualDenoiser,
-    ShortTransformerDenoiser,
-    TransformerDenoiser,
-    TransformerSize,
-    UnetDenoiser,
-    UnetSettings,
-)
+from vadd.networks import MlpDenoiser
 from vadd.networks.layers import DenoiserBase
+from vadd.networks.pyramid import PyramidDenoiser
+from vadd.networks.residual import ResidualDenoiser
+from vadd.networks.short_transformer import ShortTransformerDenoiser
+from vadd.networks.transformer import TransformerDenoiser
+from vadd.networks.transformer_blocks import TransformerSize
+from vadd.networks.unet import UnetDenoiser, UnetSettings
 from vadd.networks.warm_start import take_over
 
 VALUES = 5

@@ -31,7 +31,9 @@ from vadd.errors import UserError
 from vadd.kinds import kind_of
 from vadd.kinds.arrays import Array
 from vadd.models import EnergyDiffusion, ScoreEntropy
-from vadd.networks import NETWORKS, CouplingFlow, SequenceFlow, ShortTransformerDenoiser
+from vadd.networks import NETWORKS
+from vadd.networks.flows import CouplingFlow, SequenceFlow
+from vadd.networks.short_transformer import ShortTransformerDenoiser
 from vadd.recipe import SAMPLERS, Recipe, Sampling, build_dataset, build_model, recipe_for
 from vadd.recipe.diffusion import WEIGHT_POWERS, Diffusion
 

@@ -15,7 +15,7 @@ from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.core import DiagonalGaussian, FlowPrior, GaussianLatent, StandardNormal
 from vadd.data import DiscreteDataset
 from vadd.errors import Interrupted, UserError
-from vadd.networks import CouplingFlow, SequenceFlow
+from vadd.networks.flows import CouplingFlow, SequenceFlow
 from vadd.recipe import Recipe, load_recipe
 from vadd.run.directory import PriorName, RunDirectory
 from vadd.run.export import export

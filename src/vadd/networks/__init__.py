@@ -5,22 +5,15 @@ To add one, write its file with a :class:`NetworkSettings` that builds it, and e
 
 from typing import get_args
 
-from vadd.networks.causal import CausalTransformer
 from vadd.networks.custom import CustomNetworks, CustomSettings
-from vadd.networks.flows import CouplingFlow, SequenceFlow, StateReader
 from vadd.networks.mlp import MlpDenoiser, MlpSettings, SiameseMlpRecognizer
-from vadd.networks.pyramid import PyramidDenoiser, PyramidRecognizer, PyramidSettings
-from vadd.networks.residual import ResidualDenoiser, ResidualRecognizer, ResidualSettings
+from vadd.networks.pyramid import PyramidSettings
+from vadd.networks.residual import ResidualSettings
 from vadd.networks.settings import NetworkSettings
-from vadd.networks.short_transformer import (
-    ShortTransformerDenoiser,
-    ShortTransformerRecognizer,
-    ShortTransformerSettings,
-)
-from vadd.networks.table import TableDenoiser, TableRecognizer, TableSettings
-from vadd.networks.transformer import TransformerDenoiser, TransformerRecognizer, TransformerSettings
-from vadd.networks.transformer_blocks import TransformerSize
-from vadd.networks.unet import SiameseUnetRecognizer, UnetDenoiser, UnetSettings
+from vadd.networks.short_transformer import ShortTransformerSettings
+from vadd.networks.table import TableSettings
+from vadd.networks.transformer import TransformerSettings
+from vadd.networks.unet import UnetSettings
 
 Network = (
     MlpSettings
@@ -41,34 +34,11 @@ NETWORKS: dict[str, type[NetworkSettings]] = {
 
 __all__ = [
     "NETWORKS",
-    "CausalTransformer",
-    "CouplingFlow",
     "CustomNetworks",
     "CustomSettings",
     "MlpDenoiser",
     "MlpSettings",
     "Network",
     "NetworkSettings",
-    "PyramidDenoiser",
-    "PyramidRecognizer",
-    "PyramidSettings",
-    "ResidualDenoiser",
-    "ResidualRecognizer",
-    "ResidualSettings",
-    "SequenceFlow",
-    "ShortTransformerDenoiser",
-    "ShortTransformerRecognizer",
-    "ShortTransformerSettings",
     "SiameseMlpRecognizer",
-    "SiameseUnetRecognizer",
-    "StateReader",
-    "TableDenoiser",
-    "TableRecognizer",
-    "TableSettings",
-    "TransformerDenoiser",
-    "TransformerRecognizer",
-    "TransformerSettings",
-    "TransformerSize",
-    "UnetDenoiser",
-    "UnetSettings",
 ]

@@ -8,7 +8,8 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 from torch import nn
 
 from vadd.core import CodedLatent, FlowPrior, GaussianLatent, Latent, NoLatent, SharedLatent
-from vadd.networks import CouplingFlow, NetworkSettings, SequenceFlow, StateReader
+from vadd.networks import NetworkSettings
+from vadd.networks.flows import CouplingFlow, SequenceFlow, StateReader
 from vadd.networks.settings import Examples
 from vadd.settings import Layers, Section
 

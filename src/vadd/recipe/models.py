@@ -16,7 +16,8 @@ from vadd.core import LabelledLatent, MaskedDiffusion, Model, NoLatent
 from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.models import Autoregressive, LearnedEnergy, ScoreEntropy, UniformDiffusion, ValueRates
-from vadd.networks import NETWORKS, CustomNetworks, ResidualDenoiser
+from vadd.networks import NETWORKS, CustomNetworks
+from vadd.networks.residual import ResidualDenoiser
 
 if TYPE_CHECKING:
     from vadd.recipe.recipe import Recipe

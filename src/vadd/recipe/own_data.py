@@ -14,8 +14,9 @@ from vadd.data.text.corpora import LABEL_FIELD, TEXT_FIELD
 from vadd.data.text.documents import ROW_SUFFIXES, TextFiles, first_fields, items_in, text_files
 from vadd.errors import UserError
 from vadd.kinds.table.reading import TABLE_SUFFIXES, header_of, read_table
-from vadd.networks import MlpSettings, ResidualSettings
+from vadd.networks import MlpSettings
 from vadd.networks.mlp import MlpDenoiserSettings, MlpRecognizerSettings
+from vadd.networks.residual import ResidualSettings
 from vadd.progress import note
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.loading import load_recipe
