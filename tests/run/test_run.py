@@ -227,7 +227,7 @@ def test_a_checkpoint_that_was_never_finished_does_not_count(copy: Path) -> None
 def test_loading_a_truncated_checkpoint_names_the_file(copy: Path) -> None:
     for file in copy.rglob("ema.safetensors"):
         file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(UserError, match=r"step-00000030 is missing or damaged: ema\.safetensors"):
+    with pytest.raises(UserError, match=r"step-00000030 is damaged: ema\.safetensors"):
         vadd.load(copy)
 
 
