@@ -42,7 +42,7 @@ def place(tmp_path: Path, vadd_run: Path, array_run: Path, monkeypatch: pytest.M
     np.save("large.npy", np.full((50, 6), 99))
     Path("latin.yaml").write_bytes("about: caf\xe9".encode("latin-1"))
     Path("broken.yaml").write_text("data: {kind: toy\n")
-    Path("too-large.yaml").write_text("data: {kind: array, path: good.npy, values: 4}\n")
+    Path("too-large.yaml").write_text("data: {kind: array, path: good.npy, vocab_size: 4}\n")
     return tmp_path
 
 
@@ -82,7 +82,7 @@ BAD_INPUT: list[tuple[str, tuple[object, ...], str]] = [
     ("resume and overwrite", ("train", "--out", "run", "--resume", "--overwrite"), "exclude each other"),
     ("a run for a recipe", ("train", "run", "--resume"), "vadd train --out run --resume"),
     ("a run for a recipe, anew", ("train", "run", "--out", "new"), "run is a directory; its recipe is run/recipe.yaml"),
-    ("resume forgotten", ("train", "--out", "run"), "to go on with a run: vadd train --out run --resume"),
+    ("resume forgotten", ("train", "--out", "run"), "run holds a run already: continue it with --resume"),
     ("resume a file", ("train", "--out", "run/recipe.yaml", "--resume"), "it is not a directory"),
     ("keys of another network", (*TRAIN, "network.kind=unet", "network.width=8"), "network.width does not exist for"),
     ("resume nothing", ("train", "--out", "nowhere", "--resume"), "there is no such directory"),
@@ -99,7 +99,7 @@ BAD_INPUT: list[tuple[str, tuple[object, ...], str]] = [
     ("compare truncated", ("compare", "run", "truncated-ema", "--out", "new"), "ema.safetensors"),
     ("sample no run", ("sample", "thesis"), "it has no recipe.yaml"),
     ("sample without checkpoint", ("sample", "no-checkpoint"), "no checkpoint"),
-    ("no samples", ("sample", "run", "-n", 0), "-n must be at least 1, not 0"),
+    ("no samples", ("sample", "run", "-n", 0), "must be at least 1, not 0"),
     ("no steps", ("sample", "run", "--steps", 0), "steps must be at least 1, not 0"),
     ("existing file", ("sample", "run", "--out", "points.npy"), "points.npy exists"),
     ("no such directory", ("sample", "run", "--out", "no/points.npy"), "there is no directory no"),
