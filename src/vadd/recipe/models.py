@@ -18,6 +18,7 @@ from vadd.kinds import Kind
 from vadd.models import Autoregressive, LearnedEnergy, ScoreEntropy, UniformDiffusion, ValueRates
 from vadd.networks import NETWORKS, CustomNetworks
 from vadd.networks.residual import ResidualDenoiser
+from vadd.words import shortened
 
 if TYPE_CHECKING:
     from vadd.recipe.recipe import Recipe
@@ -258,7 +259,7 @@ EVERY_MODEL = MODELS | COMPARED_ONLY
 
 def _known(name: str) -> str:
     if name not in MODELS:
-        raise ValueError(f"choose from {', '.join(MODELS)}, not {name!r}")
+        raise ValueError(f"choose from {', '.join(MODELS)}, not {shortened(repr(name))}")
     return name
 
 

@@ -43,6 +43,8 @@ def fit_prior(
     progress: Progress = silent,
 ) -> PriorRecord:
     """Fit a prior to the weights that the run was loaded with and write it next to them; see :mod:`vadd.run.priors`."""
+    if steps is not None and steps < 1:
+        raise UserError(f"the fit of a prior needs at least 1 step, not {steps}")
     if run.model.latent.dim == 0:
         raise UserError(f"{run.directory.path} has no latent: it is a model without one, like MDLM, and needs no prior")
     if isinstance(run.model.latent, CodedLatent):
