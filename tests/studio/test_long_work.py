@@ -52,7 +52,8 @@ def test_a_comparison_that_fails_says_why(vadd_run: Path, tmp_path: Path) -> Non
     with pytest.raises(UserError, match="at least one run"):
         comparisons.start([], [1], 200, 20)
     job = finished(comparisons.find(comparisons.start(["vadd"], [1], 1, 20)))
-    assert (job.state, job.said) == ("failed", "a comparison needs at least 2 samples, not 1")
+    assert job.state == "failed"
+    assert job.said.startswith("a comparison needs at least 2 ")
     assert "problem" in show_job(job)
 
 
@@ -107,7 +108,7 @@ def test_a_training_stopped_before_its_first_step_leaves_nothing_and_can_be_star
     watch = Watch(runs, trainings)
     watch.show()  # what it imports takes longer than three steps do
     try:
-        name = trainings.start(["digits", "training.steps=3", "network.width=8"], name="digits")
+        name = trainings.start(["digits", "model=mdlm", "training.steps=3", "network.width=8"], name="digits")
         assert "starting" in watch.show()
         trainings.stop(name)
         trainings._processes[name].wait(PATIENCE)
@@ -157,7 +158,9 @@ def test_two_runs_are_compared_on_the_page(page: "Page") -> None:
 def test_digits_are_learnt_on_the_page_and_a_bad_file_is_a_message(page: "Page", open_studio: Studio) -> None:
     page.get_by_role("tab", name="Train").click()
     page.get_by_label("Training steps").fill("20")
+    assert not page.locator("#train-stop").is_visible()  # nothing is running
     page.locator("#train-start").click()
+    page.locator("#train-stop").wait_for()
     page.locator("#train-plan").click()
     planned = "document.querySelector('#train-planned textarea').value"
     page.wait_for_function(f"{planned}.includes('20 steps')")

@@ -173,6 +173,8 @@ def test_it_fits_a_telephone_in_the_dark(browser: "Browser", open_studio: Studio
     page.goto(open_studio.url)
     page.wait_for_selector("#draw-shown img", timeout=1000 * PATIENCE)
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    top = "document.querySelector('{}').getBoundingClientRect().top"
+    assert page.evaluate(top.format("#draw-shown")) < page.evaluate(top.format("#draw-steps"))
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert max(map(int, dark.removeprefix("rgb(").removesuffix(")").split(","))) < 64
     context.close()
