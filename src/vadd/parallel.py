@@ -1,8 +1,7 @@
 """Processes that share work: one, or several started with ``torchrun`` or ``accelerate launch``.
 
-Training, judging and sampling divide their work through :class:`Processes`; only the main one writes and prints. What
-all must do alike (stopping, saving) is agreed on. A single process never imports what connects processes, which
-takes a second.
+Training, evaluation and sampling divide their work through :class:`Processes`; only the main one writes and prints.
+Stopping and saving are agreed on by all. A single process never imports what connects processes: it takes a second.
 """
 
 import os
@@ -33,8 +32,8 @@ def default_device() -> torch.device:
 
 def accelerator_device() -> torch.device:
     """Where a single process trains."""
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return torch.device("cpu") if found is None else found
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return accelerator or torch.device("cpu")
 
 
 class Processes:
@@ -160,7 +159,7 @@ def padded_share(total: int, process: int, processes: int) -> Tensor:
 
 
 def _several_on_cpu() -> bool:
-    """Accelerate must be told: otherwise processes without a GPU would each train alone."""
+    """Accelerate needs to know: otherwise processes without a GPU would each train alone."""
     return process_count() > 1 and not torch.cuda.is_available() and not torch.xpu.is_available()
 
 
@@ -187,7 +186,7 @@ def on_main_process(action: Callable[[], object]) -> None:
 
 @contextmanager
 def held_by_main_process(resource: AbstractContextManager[object]) -> Iterator[None]:
-    """The main process enters ``resource``; where it cannot, nobody goes on."""
+    """The main process enters ``resource``; where it cannot, all stop."""
     on_main_process(resource.__enter__)
     try:
         yield

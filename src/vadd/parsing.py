@@ -69,16 +69,6 @@ def parse_yaml(text: str) -> Any:
 class _Loader(yaml.SafeLoader):
     """Plain types, integers of at most 64 bits, every key once."""
 
-    depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.depth > MOST_DEPTH:
-            raise ValueError(TOO_DEEP)
-        self.depth += 1
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: dict[tuple[str, str], int] = {}
         for key, _ in node.value:
@@ -91,8 +81,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        found: int = super().construct_yaml_int(node)
-        return _checked(found)
+        return _checked(int(super().construct_yaml_int(node)))
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
@@ -101,10 +90,9 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 def _measure(node: yaml.Node, known: dict[int, tuple[int, int] | None]) -> tuple[int, int]:
     """How many values a node stands for, itself included, and how deep they lie."""
     if id(node) in known:
-        found = known[id(node)]
-        if found is None:
+        if (measured := known[id(node)]) is None:
             raise ValueError("something in it contains itself")
-        return found
+        return measured
     known[id(node)] = None
     inner: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):

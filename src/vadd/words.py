@@ -13,7 +13,7 @@ UNITS = {"TB": 10**12, "GB": 10**9, "MB": 10**6, "kB": 10**3}
 
 
 LONGEST_ECHO = 200
-"""Characters of a value that is shown back to whoever wrote it."""
+"""Characters of the user's value that a message shows."""
 
 
 def shortened(text: str, most: int = LONGEST_ECHO) -> str:
@@ -36,8 +36,8 @@ def one_line(text: str) -> str:
     return _STEERING_OR_BREAKING.sub(_escaped, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape", "surrogatepass").decode()
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape", "surrogatepass").decode()
 
 
 def typed_command() -> str | None:
@@ -80,9 +80,9 @@ def size_in_memory(count: int) -> str:
 def parse_size(text: str, option: str) -> int:
     """ "500MB" -> 500000000; a bare number is bytes."""
     units = {unit.lower(): size for unit, size in UNITS.items()} | {"b": 1, "": 1}
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) *([a-z]*)", text.strip().lower())
-    if found is None or found[2] not in units or (size := round(float(found[1]) * units[found[2]])) < 1:
-        raise UserError(f"{option} takes a size like 500MB or 2GB, not {text!r}")
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d+)?) *([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in units or (size := round(float(match[1]) * units[match[2]])) < 1:
+        raise UserError(f"{option} takes a size like 500MB or 2GB, not {shortened(repr(text))}")
     return size
 
 

@@ -112,7 +112,7 @@ class WayDown(nn.Module):
         self.read = _kept(nn.Linear(self.sizes[-1] * self.coarse[1] * self.coarse[2], width))
 
     def forward(self, *images: Tensor) -> tuple[list[Tensor], Tensor]:
-        # Sums, not planes side by side: an input of one row goes with a batch of the other.
+        # Sums, not planes side by side: an input of one row broadcasts over a batch of the other.
         first, *others = (convolve(image) for convolve, image in zip(self.inputs, images, strict=True))
         for other in others:
             first = first + other
@@ -185,7 +185,7 @@ class PyramidDenoiser(DenoiserBase):
         return torch.cat([first, rest]).index_select(0, torch.cat([alike, others]).argsort())
 
     def _logits(self, xt: Tensor, z: Tensor | None, t: Tensor) -> Tensor:
-        """(B, height, width, channels * V); one state xt (1, N) goes with any number of z (B, d) and t (B,)."""
+        """(B, height, width, channels * V); one state xt (1, N) serves any number of z (B, d) and t (B,)."""
         planes = self.planes(xt, self.bias.dtype)
         seen, hidden = self.down(planes)
         hidden = self.blocks(self.conditioned(hidden.expand(len(t), -1), z, t))
