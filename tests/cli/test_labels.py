@@ -85,8 +85,8 @@ def test_a_baseline_without_a_latent_learns_from_labels_too(tmp_path: Path, vadd
     [
         (("sample", "RUN", "--label", "77"), "unknown label '77', did you mean '7'"),
         (("sample", "RUN", "--label", "7", "--guidance", "-1"), "guidance must be at least 0"),
-        (("sample", "PLAIN", "--label", "7"), "has not learnt from labels"),
-        (("eval", "PLAIN", "--bound", "1", "--given-label"), "has not learnt from labels"),
+        (("sample", "PLAIN", "--label", "7"), "train it with data.labels=true"),
+        (("eval", "PLAIN", "--bound", "1", "--given-label"), "train it with data.labels=true"),
         (("train", "digits-per-state", "data.labels=true", "latent.codes=4", "--out", "new"), "latent.codes=0"),
         (("train", "checkerboard", "data.labels=true", "--out", "new"), "data.labels does not exist for data.kind=toy"),
     ],

@@ -50,9 +50,9 @@ def test_data_that_is_not_here_need_not_be(
         (("chekerboard",), "did you mean 'checkerboard'"),
         (("checkerboard", "training.stepz=1"), "did you mean 'training.steps'"),
         (("checkerboard", "--devices", 0), "at least 1, not 0"),
-        (("checkerboard", "--devices", 3), "divisible by 3 devices"),
+        (("checkerboard", "--devices", 3), "divisible by 3 processes"),
         (("checkerboard", "--flops", -1), "positive number"),
-        (("checkerboard", "--json", "no/plan.json"), "--json"),
+        (("checkerboard", "--json", "no/plan.json"), "there is no directory no"),
         (("gone.yaml",), "only the data show the shape"),
     ],
 )

@@ -182,7 +182,7 @@ def test_a_directory_without_runs_is_told(vadd_command: Command, tmp_path: Path)
         (("status", "file"), "file is not a run: it is not a directory"),
         (("runs", "nowhere"), "there is no directory nowhere"),
         (("runs",), "there is no directory runs"),
-        (("runs", "empty", "--json", "no/x.json"), "--json"),
+        (("runs", "empty", "--json", "no/x.json"), "there is no directory no"),
     ],
 )
 def test_bad_input_is_one_line(
