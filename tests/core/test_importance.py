@@ -35,8 +35,7 @@ from vadd.core import (
     k_sample_delbo,
     step_bound,
 )
-from vadd.core.gaussian import standard_normal_log_prob
-from vadd.core.importance import MixtureProposal, log_mean_weight
+from vadd.core.importance import MixtureProposal, log_mean_weight, standard_normal_log_prob
 from vadd.core.latents import Latent, ProposalName, Score
 from vadd.errors import UserError
 

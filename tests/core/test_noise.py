@@ -14,7 +14,7 @@ from torch import Tensor
 from tests.helpers.exact import LINEAR, TableDenoiser, properties, seeded
 from tests.helpers.plans import model_of
 from vadd.core import Ancestral, Noise, TokenSampler, sample, sampling
-from vadd.core.noise import BLOCK
+from vadd.core.randomness import BLOCK
 from vadd.core.sampling import LatentPolicy
 from vadd.core.token_sampler import DrawPrecision
 from vadd.recipe import SAMPLERS

@@ -9,7 +9,7 @@ from PIL import Image
 
 from vadd.errors import UserError
 from vadd.kinds.arrays import quantize
-from vadd.kinds.pictures import half_mask, read_mask, read_pictures
+from vadd.kinds.gaps import half_mask, read_mask, read_pictures
 from vadd.report.images import save_image, tokens_to_images
 
 

@@ -21,7 +21,7 @@ from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, EvaluationOptions, evaluate
 from vadd.evaluation.likelihood import measure_bounds, negative_log_likelihood
 from vadd.evaluation.reports import NOT_A_BOUND, PADS_NOT_SCORED, TextMetrics
-from vadd.evaluation.texts import sample_entropy
+from vadd.evaluation.zero_shot import sample_entropy
 from vadd.kinds.arrays import Array
 from vadd.kinds.text.kind import TextKind
 from vadd.kinds.text.tokenizers import Specials

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.exact import properties
 from vadd.evaluation.reports import TextMetrics
-from vadd.evaluation.texts import distinct_n, sample_entropy, text_metrics
+from vadd.evaluation.zero_shot import distinct_n, sample_entropy, text_metrics
 
 ROWS = st.integers(1, 6).flatmap(lambda n: st.lists(st.lists(st.integers(0, 4), min_size=n, max_size=n), min_size=1))
 TEXTS = st.lists(st.lists(st.sampled_from("abc"), max_size=6).map(" ".join), max_size=6)

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from tests.helpers.exact import seeded
-from vadd.networks.attention import Kernel, attention, attention_kernel
+from vadd.networks.layers import Kernel, attention, attention_kernel
 from vadd.recipe.counting import _fused_attention
 
 SHAPES = [(1, 1, 5, 2), (2, 3, 7, 4), (3, 2, 40, 6)]

@@ -9,10 +9,9 @@ from tests.helpers.exact import seeded
 from tests.helpers.foreign import BLOCKS, POSITIONS, VALUES, WIDTH, State, random_state, reference_logits
 from tests.helpers.networks import flat_settings
 from vadd.errors import UserError
-from vadd.networks.public_weights import transformer_weights
 from vadd.networks.transformer import TransformerDenoiser
 from vadd.networks.transformer_blocks import TransformerSize
-from vadd.networks.warm_start import take_over
+from vadd.networks.warm_start import take_over, transformer_weights
 
 
 def denoiser(heads: int, latent_dim: int | None = None) -> TransformerDenoiser:

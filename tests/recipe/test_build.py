@@ -35,7 +35,7 @@ from vadd.networks import NETWORKS
 from vadd.networks.flows import CouplingFlow, SequenceFlow
 from vadd.networks.short_transformer import ShortTransformerDenoiser
 from vadd.recipe import SAMPLERS, Recipe, Sampling, build_dataset, build_model, recipe_for
-from vadd.recipe.diffusion import WEIGHT_POWERS, Diffusion
+from vadd.recipe.sections import WEIGHT_POWERS, Diffusion
 
 TWO_OF_TEN = kind_of((2,), 10)
 

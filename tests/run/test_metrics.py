@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vadd.run.directory import RunDirectory
-from vadd.run.metrics import MetricsLog, forget_after, training_seconds
+from vadd.run.status import MetricsLog, forget_after, training_seconds
 
 
 def filled(path: Path, *steps: int) -> Path:

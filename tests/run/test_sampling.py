@@ -12,7 +12,7 @@ import vadd
 from tests.helpers.progress import Told
 from tests.helpers.tiny import tiny_recipe
 from vadd.core import EntropyBounded, Ordered, Parallel, Particles
-from vadd.core.noise import BLOCK
+from vadd.core.randomness import BLOCK
 from vadd.core.sampling import LatentPolicy
 from vadd.core.token_sampler import DrawPrecision
 from vadd.errors import UserError

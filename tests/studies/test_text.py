@@ -13,12 +13,12 @@ from tests.helpers.text_runs import BOOK, TINY_NETWORK
 from vadd.evaluation import RunReport
 from vadd.evaluation.reports import JudgeReport, RealText, StepResult, TextMetrics
 from vadd.recipe import load_recipe
-from vadd.recipe.published import how_computed, published_recipe, unlike
+from vadd.recipe.loading import how_computed, published_recipe, unlike
 from vadd.report.likelihood_tables import PADS_NOTE
 from vadd.report.table import Table
-from vadd.studies.measuring import bound_settings
 from vadd.studies.study import study_named
 from vadd.studies.tables import character_tables, ratio_tables, text_likelihood_tables, time_tables
+from vadd.studies.trainings import bound_settings
 
 PAPER = study_named("text").published
 ABLATION = {1: "22.56", 10: "22.33", 50: "22.36", 100: "22.27", 1000: "22.21"}

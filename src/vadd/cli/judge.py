@@ -6,7 +6,7 @@ from vadd.cli.console import err_console, out_console, progress_bar
 from vadd.cli.syntax_sampling import Judge, JudgeOptions
 from vadd.errors import UserError
 from vadd.evaluation.language_models import LanguageJudge
-from vadd.evaluation.texts import evaluate_texts, read_texts
+from vadd.evaluation.zero_shot import evaluate_texts, read_texts
 from vadd.files import write_json
 from vadd.parallel import default_device
 from vadd.progress import Progress

@@ -8,8 +8,8 @@ from vadd.core.base import Denoiser, Model
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
 from vadd.core.checking import Findings, check
 from vadd.core.codes import CodedLatent
-from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.health import LatentHealth, latent_health
+from vadd.core.importance import DiagonalGaussian
 from vadd.core.labels import LabelledLatent
 from vadd.core.latents import (
     Evidence,
@@ -32,10 +32,9 @@ from vadd.core.masking import (
     StepTimes,
     StratifiedTimes,
 )
-from vadd.core.model import MaskedDiffusion
-from vadd.core.noise import Noise
-from vadd.core.objective import Objective, objective
+from vadd.core.model import MaskedDiffusion, Objective, objective
 from vadd.core.priors import FlowPrior, Prior, StandardNormal
+from vadd.core.randomness import Noise
 from vadd.core.samplers import Ancestral, FirstHitting, Parallel, PlannedSampler, Sampler, step_grid
 from vadd.core.sampling import Drawing, Samples, sample
 from vadd.core.schedule import CosineSchedule, LinearSchedule, PolynomialSchedule, Schedule

@@ -9,12 +9,12 @@ from typing import ClassVar, Protocol, Self
 import torch
 from torch import Tensor, nn
 
-from vadd.core.gaussian import DiagonalGaussian
+from vadd.core.importance import DiagonalGaussian
 from vadd.core.labels import LabelledLatent
 from vadd.core.latents import Evidence, Latent, NoLatent, Particles
 from vadd.core.masking import MaskDraw, MaskedBatch
-from vadd.core.noise import Noise
 from vadd.core.priors import Prior
+from vadd.core.randomness import Noise
 from vadd.core.samplers import Sampler
 from vadd.core.sampling import Drawing, Samples, Walk
 from vadd.core.schedule import Schedule

@@ -42,8 +42,8 @@ from torch import Tensor
 
 from vadd.core.latents import Particles
 from vadd.core.masking import ExactCount, MaskedBatch, Masking
-from vadd.core.noise import Noise
 from vadd.core.precision import precise
+from vadd.core.randomness import Noise
 from vadd.core.samplers import PlannedSampler, RevealPlan
 from vadd.core.sampling import Drawing
 from vadd.errors import UserError

@@ -17,11 +17,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from vadd.core.gaussian import DiagonalGaussian
+from vadd.core.importance import DiagonalGaussian
 from vadd.core.latents import Evidence, Latent, NoLatent, Particles, Score
 from vadd.core.masking import MaskedBatch
-from vadd.core.noise import Noise
 from vadd.core.precision import precise
+from vadd.core.randomness import Noise
 from vadd.errors import UserError
 
 

@@ -16,11 +16,11 @@ from statistics import NormalDist
 import torch
 from torch import Tensor, nn
 
-from vadd.core.gaussian import DiagonalGaussian
+from vadd.core.importance import DiagonalGaussian
 from vadd.core.latents import Evidence, GaussianLatent, Latent, Particles, Score
 from vadd.core.masking import MaskedBatch
-from vadd.core.noise import Noise
 from vadd.core.priors import Prior
+from vadd.core.randomness import Noise
 
 
 class LabelledRecognizer(nn.Module):

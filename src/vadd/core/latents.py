@@ -17,12 +17,11 @@ from typing import Literal, Protocol, get_args
 import torch
 from torch import Tensor, nn
 
-from vadd.core.gaussian import DiagonalGaussian, GaussianProposal
-from vadd.core.importance import MixtureProposal, Proposal, log_mean_weight
+from vadd.core.importance import DiagonalGaussian, GaussianProposal, MixtureProposal, Proposal, log_mean_weight
 from vadd.core.masking import MaskedBatch
-from vadd.core.noise import Noise
 from vadd.core.precision import at_least_single, precise
 from vadd.core.priors import Prior, PriorProposal, StandardNormal
+from vadd.core.randomness import Noise
 from vadd.errors import UserError
 
 Score = Callable[[Tensor | None], Tensor]

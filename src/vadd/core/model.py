@@ -1,6 +1,7 @@
 """Masked diffusion: with a latent it is VADD; without, the same code is MDLM."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -79,3 +80,32 @@ class MaskedDiffusion(Model):
 
     def elbo(self, x0: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
         return masked_elbo(self, x0, draws, generator)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a step minimises, and the parts that are logged."""
+
+    loss: Tensor
+    """What the optimiser minimises: the negative objective in nats *per position*, so that clipping means the
+    same at any N. All N positions count, pads too: so no example weighs more for being short.
+    """
+    reconstruction: Tensor
+    """-w(t) E_r log p(x_S | x_t, z), nats per example."""
+    kl: Tensor
+    """The KL as it counts, nats per example, without the warm-up's lambda."""
+
+
+def objective(evidence: Evidence, positions: int) -> Objective:
+    """The means of what the examples of a batch add, each of N ``positions``.
+
+    >>> import torch
+    >>> bound, kl = torch.tensor([-3.0, -2.0]), torch.tensor([0.5, 0.0])
+    >>> objective(Evidence(bound, bound + kl, kl), positions=2)
+    Objective(loss=tensor(1.2500), reconstruction=tensor(2.2500), kl=tensor(0.2500))
+    """
+    return Objective(
+        loss=-evidence.bound.mean() / positions,
+        reconstruction=-evidence.reconstruction.detach().mean(),
+        kl=evidence.kl.detach().mean(),
+    )

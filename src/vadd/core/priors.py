@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vadd.core.gaussian import DiagonalGaussian, standard_normal_log_prob
-from vadd.core.noise import Noise
+from vadd.core.importance import DiagonalGaussian, standard_normal_log_prob
+from vadd.core.randomness import Noise
 
 
 class Prior(nn.Module, ABC):

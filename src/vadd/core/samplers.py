@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from vadd.core.noise import Noise
+from vadd.core.randomness import Noise
 from vadd.core.schedule import Schedule
 from vadd.errors import UserError
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from vadd.core.labels import LabelledLatent
-from vadd.core.noise import Noise
+from vadd.core.randomness import Noise
 from vadd.core.samplers import Grid, Sampler
 from vadd.core.token_sampler import TokenSampler
 from vadd.errors import UserError

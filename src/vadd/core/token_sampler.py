@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from vadd.core.noise import Noise
+from vadd.core.randomness import Noise
 from vadd.errors import UserError
 
 DrawPrecision = Literal["float64", "float32"]

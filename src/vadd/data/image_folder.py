@@ -14,7 +14,7 @@ from vadd.data.labels import Labels
 from vadd.errors import UserError
 from vadd.kinds import Kind, kind_of
 from vadd.kinds.arrays import Array, quantize
-from vadd.kinds.pictures import open_image
+from vadd.kinds.gaps import open_image
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 

@@ -10,20 +10,19 @@ import torch
 from torch import Tensor
 
 from vadd.errors import UserError
-from vadd.evaluation.divergence import entropy, histogram
+from vadd.evaluation.divergence import COMPARED, entropy, histogram, nearest_report
 from vadd.evaluation.evaluator import Evaluator, Reference
 from vadd.evaluation.evaluators import choose_evaluator
 from vadd.evaluation.language_models import LanguageJudge
 from vadd.evaluation.likelihood import BoundSettings, basic_report, measure_bounds, measure_latent, true_distribution
-from vadd.evaluation.nearest import COMPARED, nearest_report
 from vadd.evaluation.reports import RunReport, StepResult
 from vadd.evaluation.tables import measure_imputation
 from vadd.kinds.arrays import Array
 from vadd.parallel import Processes, process_count
 from vadd.progress import Progress, named, silent, warn
-from vadd.recipe.published import how_computed, published_recipe, unlike
-from vadd.run.metrics import training_seconds
+from vadd.recipe.loading import how_computed, published_recipe, unlike
 from vadd.run.run import Run
+from vadd.run.status import training_seconds
 from vadd.words import plural
 
 DEFAULT_STEPS = (1, 2, 5, 20)
@@ -55,7 +54,7 @@ class EvaluationOptions:
     language: LanguageJudge | None = None
     """A judge model: texts are also compared by generative perplexity."""
     nearest: bool = False
-    """Also how close samples come to training examples, see :mod:`vadd.evaluation.nearest`."""
+    """Also how close samples come to training examples, see :mod:`vadd.evaluation.divergence`."""
 
 
 def evaluate(

@@ -42,7 +42,7 @@ from vadd.evaluation.reports import (
     TextMetrics,
 )
 from vadd.evaluation.tables import RowComparison
-from vadd.evaluation.texts import text_metrics
+from vadd.evaluation.zero_shot import text_metrics
 from vadd.kinds.arrays import Array
 from vadd.kinds.text.kind import TextKind
 from vadd.parallel import default_device

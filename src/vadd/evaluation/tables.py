@@ -18,8 +18,8 @@ from itertools import combinations
 import numpy as np
 import torch
 
+from vadd.evaluation.divergence import COMPARED, distances_to_nearest
 from vadd.evaluation.evaluator import Evaluator, Reference
-from vadd.evaluation.nearest import COMPARED, distances_to_nearest
 from vadd.evaluation.reports import ImputationReport, TableDistance
 from vadd.kinds.arrays import TO_FILL, Array
 from vadd.kinds.table.codec import TableCodec

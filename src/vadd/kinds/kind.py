@@ -17,8 +17,7 @@ from vadd.errors import UserError
 from vadd.files import write_json
 from vadd.kinds.arrays import TO_FILL, Array, read_integers
 from vadd.kinds.files import CollectedFile, SampleFile, check_disk, npy_file, numbers_as_csv
-from vadd.kinds.gaps import Gaps, PictureGaps
-from vadd.kinds.pictures import fill_mask, picture_shape, read_pictures
+from vadd.kinds.gaps import Gaps, PictureGaps, fill_mask, picture_shape, read_pictures
 from vadd.parsing import read_json
 from vadd.words import suggestion
 

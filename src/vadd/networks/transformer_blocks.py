@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vadd.errors import UserError
-from vadd.networks.attention import attention
-from vadd.networks.layers import zeroed
+from vadd.networks.layers import attention, zeroed
 
 
 def rotation_table(positions: int, features: int) -> Tensor:

@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vadd.errors import UserError
-from vadd.networks.attention import attention
-from vadd.networks.layers import DenoiserBase, mean_and_log_std, zeroed
+from vadd.networks.layers import DenoiserBase, attention, mean_and_log_std, zeroed
 from vadd.networks.settings import CHECKPOINTING, Examples, NetworkSettings
 from vadd.settings import Fraction, Layers
 

@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vadd.core import MaskedBatch, Model, Noise
 from vadd.kinds import Kind
-from vadd.networks.attention import attention_kernel
+from vadd.networks.layers import attention_kernel
 from vadd.recipe.models import build_model
 from vadd.recipe.recipe import Recipe
 

@@ -21,7 +21,7 @@ from vadd.progress import note
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.loading import load_recipe
 from vadd.recipe.recipe import Recipe, name_from
-from vadd.recipe.training import Training
+from vadd.recipe.sections import Training
 
 LONGEST_ITEM = 126
 """Characters; texts that are no longer are learnt one a sequence."""

@@ -16,14 +16,28 @@ from vadd.kinds import Kind, TextKind
 from vadd.networks import MlpSettings, Network
 from vadd.parsing import parse_yaml
 from vadd.progress import Progress, silent
-from vadd.recipe.diffusion import Diffusion, MaskDrawName
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.models import MODELS, ModelName, with_model
-from vadd.recipe.sampling import Sampling
-from vadd.recipe.training import Training
-from vadd.recipe.upgrade import upgraded
+from vadd.recipe.sections import Diffusion, MaskDrawName, Sampling, Training
 from vadd.settings import Section
 from vadd.words import plural, shortened, suggestion
+
+DELETED = (("latent", "heard_from"), ("diffusion", "partly_explained"))
+"""Sections and keys that this version does not have; 0.2.0 wrote a 0 for each of them."""
+
+
+def upgraded(content: Mapping[str, Any]) -> dict[str, Any]:
+    """``content`` with today's keys and values; what is not a recipe of 0.2.0 stays as it is."""
+    new = {key: dict(value) if isinstance(value, dict) else value for key, value in content.items()}
+    for section, key in DELETED:
+        values = new.get(section)
+        if isinstance(values, dict) and (value := values.pop(key, 0)):
+            raise UserError(f"{section}.{key}={value} is a setting of version 0.2.0: use `pip install vadd==0.2.0`")
+    latent = new.get("latent")
+    if isinstance(latent, dict) and latent.get("prior") == "informed":
+        latent["prior"] = "conditional"
+    return new
+
 
 LONGEST_NAME = 100
 SHOWN_MISTAKES = 5

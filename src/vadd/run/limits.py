@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from vadd.core import Model, Noise
-from vadd.core.noise import BLOCK
+from vadd.core.randomness import BLOCK
 from vadd.errors import UserError
 from vadd.models import Autoregressive
 from vadd.words import duration, size_in_memory

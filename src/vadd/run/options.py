@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 from pydantic import Field, PrivateAttr, ValidationError, field_validator
 
 from vadd.errors import UserError
-from vadd.recipe.sampling import Sampling
+from vadd.recipe.sections import Sampling
 from vadd.words import shortened, suggestion
 
 LIMITS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}

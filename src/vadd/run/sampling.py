@@ -1,7 +1,7 @@
 """Many samples in bounded memory: chunk by chunk, in one process or several, always the same ones.
 
-A seed stands for an endless list of samples, of which ``n`` takes the first. Row r is given random numbers by its block
-of 64 (:mod:`vadd.core.noise`), so neither the chunks nor the number of processes nor ``n`` changes what it is given.
+A seed stands for an endless list of samples, of which ``n`` takes the first. Row r has the random numbers of its block
+of 64 (:mod:`vadd.core.randomness`), so neither the chunks nor the number of processes nor ``n`` changes it.
 The network's arithmetic may: floating-point sums depend on how many sequences a call holds, in the last bit. A draw by
 inversion notices only if its uniform number falls into a gap of that size, some 1e-7 in float32. Temperature 0 and
 samplers that order positions by how sure they are notice where two are equal to that precision, as all positions of a
@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from vadd.core import Drawing, Model, Noise, Samples, TokenSampler, step_grid
-from vadd.core.noise import BLOCK
-from vadd.core.randomness import SAMPLING, step_generator
+from vadd.core.randomness import BLOCK, SAMPLING, step_generator
 from vadd.errors import UserError
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent

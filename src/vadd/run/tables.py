@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from vadd.core import Model, Noise
-from vadd.core.noise import BLOCK
-from vadd.core.randomness import CONDITIONS, step_generator
+from vadd.core.randomness import BLOCK, CONDITIONS, step_generator
 from vadd.core.token_sampler import inverted
 from vadd.errors import UserError
 from vadd.kinds import TableKind

@@ -33,8 +33,8 @@ from vadd.studies.baseline_tables import Row, baselines_section
 from vadd.studies.comparison import Page, Result, publish
 from vadd.studies.ddpm import ddpm_trained_for
 from vadd.studies.equal_time import FIT_SHARE, trained_for
-from vadd.studies.measuring import bound_settings, measuring_of
 from vadd.studies.study import Request, Study
+from vadd.studies.trainings import bound_settings, measuring_of
 from vadd.studies.zoo import FIRST, Trained, ZooModel, models_of
 
 SHORT_DRAW, MOST_DRAWS = 2.0, 5

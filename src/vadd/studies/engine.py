@@ -13,11 +13,10 @@ from vadd.report.table import Table
 from vadd.run.run import Run, load
 from vadd.studies.baselines import compare_zoo
 from vadd.studies.comparison import Measurements, Page, Result, compare
-from vadd.studies.measuring import bound_settings, measuring_of
-from vadd.studies.speed import measure_speed
+from vadd.studies.equal_time import measure_speed
 from vadd.studies.study import Request, Study, View
 from vadd.studies.tables import TABLES
-from vadd.studies.trainings import finished_runs, trainings_of
+from vadd.studies.trainings import bound_settings, finished_runs, measuring_of, trainings_of
 from vadd.studies.zero_shot import evaluate_corpora
 
 WITHOUT_IMAGES = ("text", "toy", "copies", "table")

@@ -18,8 +18,8 @@ from vadd.parallel import Processes
 from vadd.progress import warn
 from vadd.recipe import Recipe
 from vadd.recipe.counting import model_on_meta, training_cost
+from vadd.recipe.loading import how_computed
 from vadd.recipe.plan import available_memory, drawn_bytes, held_bytes, rows_of
-from vadd.recipe.published import how_computed
 from vadd.run.directory import RunDirectory
 from vadd.training.loop import Trainer
 from vadd.words import size_in_memory

@@ -3,14 +3,19 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from vadd.core import Particles
 from vadd.errors import Interrupted, UserError
+from vadd.evaluation import BoundSettings
+from vadd.evaluation.evaluate import MOST_SAMPLES
 from vadd.parallel import on_main_process
 from vadd.recipe import Recipe, build_dataset, differences, load_recipe
 from vadd.recipe.recipe import COMPUTING, same_learning
 from vadd.run.directory import RunDirectory, step_of
+from vadd.run.limits import check_time
+from vadd.run.options import SamplingOptions
 from vadd.run.run import Run, load
 from vadd.studies.fitting import fitted
-from vadd.studies.study import Request, Study
+from vadd.studies.study import Measuring, Request, Study
 from vadd.training.loop import check_trainable, train
 from vadd.training.prior import fit_priors_of_recipe
 
@@ -100,3 +105,27 @@ def _refuse_another_recipe(recipe: Recipe, directory: RunDirectory) -> None:
 
 def _has_last_checkpoint(recipe: Recipe, directory: RunDirectory) -> bool:
     return directory.is_run() and any(step_of(path) == recipe.training.steps for path in directory.checkpoints())
+
+
+def measuring_of(study: Study, request: Request) -> Measuring:
+    """Refuses what would never end."""
+    measuring = study.settings[request.setting].measuring.model_copy(update=dict(request.measuring))
+    if measuring.samples > MOST_SAMPLES:
+        raise UserError(f"a comparison takes at most {MOST_SAMPLES:,} samples, not {measuring.samples:,}")
+    for steps in (*measuring.steps, *measuring.bound_steps):
+        SamplingOptions().changed({"steps": steps})
+    examples, in_delbo = max(1, measuring.limit), max(measuring.delbo_particles, default=measuring.particles)
+    for name, rows in (("step bounds", measuring.particles), ("the DELBO", measuring.draws * in_delbo)):
+        check_time(f"{name} of {examples:,} examples", steps=1, rows=rows * examples)
+    return measuring
+
+
+def bound_settings(measuring: Measuring) -> BoundSettings:
+    return BoundSettings(
+        Particles(measuring.particles),
+        steps=measuring.bound_steps,
+        delbo_draws=measuring.draws,
+        delbo_particles=measuring.delbo_particles,
+        limit=measuring.limit or None,
+        choose_proposals=measuring.choose_proposals,
+    )

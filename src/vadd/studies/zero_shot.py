@@ -15,10 +15,9 @@ from vadd.report.page import PageSection
 from vadd.report.table import Cell, Table, report_names
 from vadd.run.run import load
 from vadd.studies.comparison import Page, Result, publish
-from vadd.studies.measuring import bound_settings, measuring_of
 from vadd.studies.study import Published, Request, Study
 from vadd.studies.tables import difference_notes
-from vadd.studies.trainings import finished_runs, trainings_of
+from vadd.studies.trainings import bound_settings, finished_runs, measuring_of, trainings_of
 
 
 def evaluate_corpora(study: Study, request: Request) -> Result:

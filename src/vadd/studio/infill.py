@@ -15,7 +15,7 @@ from markupsafe import Markup
 from vadd.errors import UserError
 from vadd.kinds import TableKind, TextKind
 from vadd.kinds.arrays import TO_FILL, Array
-from vadd.kinds.pictures import picture_shape
+from vadd.kinds.gaps import picture_shape
 from vadd.kinds.table.reading import MISSING_WORDS, RawTable
 from vadd.progress import Progress, named, silent
 from vadd.run.run import Run

@@ -17,7 +17,7 @@ from vadd.parallel import Processes
 from vadd.progress import warn
 from vadd.recipe import Recipe
 from vadd.run.directory import RunDirectory
-from vadd.run.metrics import MetricsLog, forget_after
+from vadd.run.status import MetricsLog, forget_after
 from vadd.training.held_out import HeldOutResult
 
 UNLOGGED = 5

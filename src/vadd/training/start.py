@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from vadd.core import Latent, MaskedDiffusion, Model
 from vadd.errors import UserError
 from vadd.kinds import Kind
-from vadd.networks.public_weights import transformer_weights
-from vadd.networks.warm_start import latents_own, take_over
+from vadd.networks.warm_start import latents_own, take_over, transformer_weights
 from vadd.parallel import Processes
 from vadd.progress import warn
 from vadd.recipe import Recipe
