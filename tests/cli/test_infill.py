@@ -228,7 +228,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 BAD = [
     (("book",), "what is to be filled?; give one of --text, --prefix or --suffix, --file"),
-    (("book", "--text", "a __", "--array", "codes.npy"), "--text and --array exclude each other"),
+    (("book", "--text", "a __", "--array", "full.npy"), "--text and --array exclude each other"),
     (("book", "--text", "the cat"), "there is no gap in 'the cat'"),
     (("book", "--text", "The __"), "the character 'T' is not among"),
     (("book", "--text", "the cat sat on the mat ____"), "takes 27 tokens, too long: this model's texts have 24"),

@@ -78,7 +78,7 @@ def test_bad_judges_are_one_line(
     cases = [
         (vadd_run, judge, "--judge is for runs on text"),
         (text_run, tmp_path / "nowhere", "no such file or folder"),
-        (text_run, tmp_path / "folder", "it has no config.json"),
+        (text_run, tmp_path / "folder", "config.json"),
         (text_run, tmp_path / "broken.gguf", "broken.gguf"),
     ]
     for run, source, told in cases:

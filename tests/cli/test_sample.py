@@ -177,7 +177,7 @@ def test_a_picture_of_points_counts_the_samples_of_all_parts(
         drawn.append(rows)
         return undisturbed(rows)
 
-    monkeypatch.setattr("vadd.report.sample_pictures.histogram_panels", spied)
+    monkeypatch.setattr("vadd.report.samples.histogram_panels", spied)
     assert vadd_command("sample", vadd_run, "-n", 150, "--out", tmp_path / "points.png").code == 0
     ((title, density),) = drawn[0][""]
     assert title == "150 samples"

@@ -8,6 +8,7 @@ import pytest
 from vadd.recipe import load_recipe
 from vadd.run.directory import RunDirectory
 from vadd.run.priors import prior_records
+from vadd.studies.comparison import Result
 from vadd.studies.engine import reproduce
 from vadd.studies.study import Request, study_named
 
@@ -30,9 +31,13 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("latents")
 
 
-def test_the_study_compares_every_way_to_draw_z(out: Path) -> None:
+@pytest.fixture(scope="module")
+def result(out: Path) -> Result:
     request = Request(out=out, setting="digits", overrides=TINY, measuring={"samples": 200, "limit": 20})
-    result = reproduce(study_named("latents"), request)
+    return reproduce(study_named("latents"), request)
+
+
+def test_the_study_compares_every_way_to_draw_z(result: Result, out: Path) -> None:
     assert [(r["recipe"], r["model"], r.get("latent_policy"), r.get("prior")) for r in result.numbers] == [
         ("digits-per-state", "mdlm", None, None),
         ("digits-per-state", "vadd", "resample", None),
@@ -59,6 +64,7 @@ def test_all_rows_have_the_flow_of_the_shared_latent(data: str) -> None:
     assert load_recipe(per_state.recipe).latent.flow == load_recipe(shared.recipe).latent.flow
 
 
+@pytest.mark.usefixtures("result")
 def test_the_priors_lie_beside_the_weights(out: Path) -> None:
     for name in ("digits-per-state-vadd", "digits-vadd"):
         (checkpoint,) = RunDirectory(out / name).checkpoints()
