@@ -11,7 +11,7 @@ from torch import Tensor
 import vadd
 from tests.helpers.exact import properties
 from vadd.evaluation import EvaluationOptions, evaluate
-from vadd.evaluation import nearest as module
+from vadd.evaluation import divergence as module
 from vadd.evaluation.divergence import MOST_ONE_HOT, distances_to_nearest, nearest_report
 from vadd.evaluation.reports import NearestReport, NearestSamples, RunReport
 from vadd.report.tables import nearest_table

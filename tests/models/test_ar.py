@@ -11,7 +11,7 @@ from vadd.core import LinearSchedule, MaskedBatch, TokenSampler, elbo, objective
 from vadd.core.masking import ExactCount
 from vadd.errors import UserError
 from vadd.models import Autoregressive
-from vadd.networks.causal import CausalTransformer
+from vadd.networks.transformer import CausalTransformer
 from vadd.networks.transformer_blocks import TransformerSize
 from vadd.recipe import sampler_named
 

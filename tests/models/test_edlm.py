@@ -19,7 +19,7 @@ from tests.helpers.networks import awaken
 from vadd.core import LinearSchedule, MaskedBatch, MaskedDiffusion, TokenSampler, sample, step_bound
 from vadd.errors import UserError
 from vadd.models import Autoregressive, EnergyOfAnother, EnergyWeighted, LearnedEnergy
-from vadd.networks.causal import CausalTransformer
+from vadd.networks.transformer import CausalTransformer
 from vadd.networks.transformer_blocks import TransformerSize
 
 POSITIONS, VALUES = 3, 2

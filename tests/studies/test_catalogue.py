@@ -17,9 +17,8 @@ from vadd.recipe import Recipe
 from vadd.recipe.counting import model_on_meta, sampling_flops, training_cost
 from vadd.run.run import Run
 from vadd.studies import equal_time as speed
-from vadd.studies.catalogue import RATE, made_here
 from vadd.studies.engine import reproduce
-from vadd.studies.study import OF_THE_PAPER, Request, study_named
+from vadd.studies.study import OF_THE_PAPER, RATE, Request, made_here, study_named
 from vadd.studies.trainings import bound_settings, trainings_of
 from vadd.studies.zero_shot import zero_shot_tables
 from vadd.training.loop import Trainer

@@ -12,8 +12,8 @@ from PIL import Image
 
 from vadd.errors import UserError
 from vadd.recipe import recipe_for
-from vadd.studio import uploads
-from vadd.studio.uploads import accept
+from vadd.studio import runs as uploads
+from vadd.studio.runs import accept
 
 
 def png(size: int = 4) -> bytes:

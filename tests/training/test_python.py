@@ -18,7 +18,7 @@ from tests.helpers.tiny import TINY_ARRAY
 from vadd.data import ArrayData, CopiesData, DiscreteDataset
 from vadd.kinds.arrays import read_integers
 from vadd.recipe import Recipe, load_recipe
-from vadd.recipe.keywords import with_settings
+from vadd.recipe.loading import with_settings
 from vadd.run.directory import RunDirectory
 from vadd.training.events import Event
 

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from vadd.cli.commands import Lazy, lazy_group
-from vadd.cli.console import out_console
-from vadd.cli.ending import one_line_for_mistakes
+from vadd.cli.console import one_line_for_mistakes, out_console
 from vadd.version import __version__
 
 COMMANDS = {

@@ -1,8 +1,7 @@
 """``vadd compare``."""
 
 import vadd
-from vadd.cli.comparisons import show_results
-from vadd.cli.console import progress_bar
+from vadd.cli.console import progress_bar, show_results
 from vadd.cli.options import parse_steps
 from vadd.cli.syntax_sampling import Compare
 from vadd.core import Particles

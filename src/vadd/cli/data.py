@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from vadd.cli.console import out_console, print_columns, progress_bar
+from vadd.cli.console import out_console, print_columns, progress_bar, show_reports
 from vadd.cli.syntax import Data
-from vadd.cli.table_columns import show_reports
 from vadd.data import DiscreteDataset, cifar10
 from vadd.data.download import data_directory
 from vadd.data.mnist import MnistData, fetch_mnist, missing_mnist

@@ -12,15 +12,23 @@ import typer
 from rich.padding import Padding
 
 from vadd.cli.commands import RESEARCH, PanelCommand
-from vadd.cli.comparisons import show_results
-from vadd.cli.console import Narrator, err_console, out_console
+from vadd.cli.console import Narrator, err_console, out_console, show_results
 from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, check_run, check_there, parse_steps
 from vadd.cli.syntax_sampling import JudgeOptions
 from vadd.errors import Interrupted, UserError
 from vadd.files import write_json, write_whole
 from vadd.parsing import read_json
-from vadd.studies.catalogue import NOTE, listing, results_file
-from vadd.studies.study import OF_THE_PAPER, STUDIES, Measuring, Request, Study, study_named
+from vadd.studies.study import (
+    NOTE,
+    OF_THE_PAPER,
+    STUDIES,
+    Measuring,
+    Request,
+    Study,
+    listing,
+    results_file,
+    study_named,
+)
 
 INTERRUPTED = 130
 DONE = "done.txt"

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import typer
 
-from vadd.cli.console import err_console, out_console, progress_bar
+from vadd.cli.console import err_console, out_console, progress_bar, show_table
 from vadd.cli.fit_prior import show_fitted
 from vadd.cli.syntax import Train
-from vadd.cli.table_columns import show_table
 from vadd.errors import UserError
 from vadd.parallel import is_main, leave
 from vadd.recipe import MODELS, Recipe, load_recipe, recipe_for, with_data

@@ -21,9 +21,9 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from vadd.errors import UserError
-from vadd.networks.causal import CausalTransformer
 from vadd.networks.layers import DenoiserBase, mean_and_log_std, time_embedding
 from vadd.networks.settings import TIME_FEATURES, Examples, NetworkSettings
+from vadd.networks.transformer import CausalTransformer
 from vadd.networks.transformer_blocks import CONVOLUTION, TransformerBody, TransformerSize
 from vadd.settings import Fraction, Layers, Section
 

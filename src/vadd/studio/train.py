@@ -19,9 +19,8 @@ from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
 from vadd.studio import widgets as ui
 from vadd.studio.draw import title_of
-from vadd.studio.runs import OpenRuns, awaits_prior
+from vadd.studio.runs import ACCEPTED, OpenRuns, accept, awaits_prior
 from vadd.studio.trainings import WATCHED, Trainings
-from vadd.studio.uploads import ACCEPTED, accept
 from vadd.studio.views import view_of
 from vadd.words import duration, size_in_memory
 

@@ -15,7 +15,7 @@ from vadd.networks import CustomNetworks
 from vadd.parallel import is_main
 from vadd.progress import console, silent, warn
 from vadd.recipe import Recipe
-from vadd.recipe.keywords import with_settings
+from vadd.recipe.loading import with_settings
 from vadd.recipe.models import ModelName
 from vadd.recipe.recipe import validate
 from vadd.run.run import Run, given_networks, load
