@@ -59,11 +59,6 @@ class SamplingOptions(Sampling):
             raise UserError(_explained(error.errors()[0])) from None
         return self.model_copy(update={key: getattr(checked, key) for key in chosen})
 
-    @property
-    def latent(self) -> Any:
-        """What :func:`vadd.core.sample` takes: the policy, or the latents themselves."""
-        return self.latent_policy if self.z is None else self.z
-
     def with_sampler(self, sampler: Any, steps: int) -> "SamplingOptions":
         """A copy with the sampler itself in place of its name, and the steps that it takes."""
         chosen = self.model_copy(update={"sampler": sampler, "steps": steps})
@@ -107,5 +102,7 @@ def _explained(error: Any) -> str:
         return f"unknown {name} {value!r}{suggestion(str(value), choices)}; choose from {', '.join(choices)}"
     for key, words in LIMITS.items():
         if key in error.get("ctx", {}):
-            return f"{name} must be {words} {error['ctx'][key]:g}, not {shortened(repr(value))}"
+            limit = error["ctx"][key]
+            shown = f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
+            return f"{name} must be {words} {shown}, not {shortened(repr(value))}"
     return f"{name}: {error['msg'].lower()}, not {shortened(repr(value))}"

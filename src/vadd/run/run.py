@@ -78,17 +78,14 @@ class Run:
         """Of one example, before it is flattened."""
         return self.kind.shape
 
-    # Until evaluation, report and studio ask the kind.
-    @property
-    def format(self) -> Kind:
-        return self.kind
-
     @property
     def tokenizer(self) -> Tokenizer | None:
+        """Of a run on text."""
         return getattr(self.kind, "tokenizer", None)
 
     @property
     def table(self) -> TableCodec | None:
+        """Of a run on a table: what makes rows of samples."""
         return getattr(self.kind, "codec", None)
 
     @cached_property
