@@ -14,7 +14,7 @@ from pathlib import Path
 from vadd.core import Particles, step_bound
 from vadd.core.latents import ProposalName
 from vadd.core.randomness import step_generator
-from vadd.run.run import load
+from vadd.run.loading import load
 
 PROPOSALS: tuple[tuple[ProposalName, ...], ...] = (
     ("recognition", "revealed", "prior"),

@@ -23,11 +23,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "browser" not in getattr(item, "fixturenames", ()))
 
 
+def of_the_session(factory: pytest.TempPathFactory, name: str) -> Path:
+    """A folder that is the same for all workers."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @pytest.fixture(scope="session", autouse=True)
 def data_in_a_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing that tests fetch or cache goes to the user's own data directory."""
+    """Nothing that tests fetch or cache goes to the user's own data directory. All workers share it, with the
+    classifiers that evaluations train.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VADD_DATA", str(tmp_path_factory.mktemp("data")))
+        patch.setenv("VADD_DATA", str(of_the_session(tmp_path_factory, "data")))
         yield
 
 
@@ -73,10 +83,7 @@ def array_run(tmp_path_factory: pytest.TempPathFactory, codes_file: Path) -> Pat
 @pytest.fixture(scope="session")
 def model_runs(tmp_path_factory: pytest.TempPathFactory) -> ModelRuns:
     """``model_runs["sedd"]``: one run of every model, the same for all workers of a session."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "model-runs"
-    folder.mkdir(exist_ok=True)
-    return ModelRuns(folder)
+    return ModelRuns(of_the_session(tmp_path_factory, "model-runs"))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from vadd.core import Model, Particles
 from vadd.evaluation import BoundSettings, likelihood
 from vadd.evaluation.reports import LikelihoodReport
 from vadd.parallel import Processes, process_count
-from vadd.run.run import load
+from vadd.run.loading import load
 from vadd.studies.comparison import Measurements, Page, compare
 
 SETTINGS = BoundSettings(Particles(3), (1, 3), delbo_draws=2, delbo_particles=(1, 2))

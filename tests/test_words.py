@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vadd.errors import UserError
 from vadd.progress import PlainConsole
 from vadd.words import one_line, printable, shortened
 
@@ -26,8 +27,8 @@ def test_letters_stay_and_controls_are_told() -> None:
 
 
 def test_long_texts_are_cut() -> None:
-    assert shortened("x" * 200) == "x" * 200
-    assert shortened("x" * 5000) == "x" * 200 + "... (5,000 characters)"
+    assert shortened("x" * 80) == "x" * 80
+    assert shortened("x" * 5000) == "x" * 80 + "... (5,000 characters)"
 
 
 @pytest.mark.parametrize("way", ["print", "out"])
@@ -38,3 +39,9 @@ def test_a_console_shows_what_it_is_given(way: str) -> None:
     plain = StringIO()
     PlainConsole(file=plain, width=200).out("\x1b[1mx")  # into a file goes what there is
     assert plain.getvalue() == "\x1b[1mx\n"
+
+
+def test_messages_repeat_the_beginning_of_long_values_and_are_cut_once() -> None:
+    refused = UserError(f"the model's own: {'x' * 5000!r} is not one of 'a', 'b'; that's all")
+    expected = f"the model's own: '{'x' * 80}...' (5,000 characters) is not one of 'a', 'b'; that's all"
+    assert str(refused) == str(UserError(str(refused))) == expected

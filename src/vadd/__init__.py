@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from vadd.core import Denoiser, Recognizer, check
     from vadd.data import DiscreteDataset
     from vadd.recipe import Recipe, load_recipe
-    from vadd.run.run import Run, load
+    from vadd.run.loading import load
+    from vadd.run.run import Run
     from vadd.training.train import train
 
 __all__ = [
@@ -38,10 +39,14 @@ _HOMES = {
     "Recognizer": "vadd.core",
     "Run": "vadd.run.run",
     "check": "vadd.core",
-    "load": "vadd.run.run",
+    "load": "vadd.run.loading",
     "load_recipe": "vadd.recipe",
     "train": "vadd.training.train",
 }
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

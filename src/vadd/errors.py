@@ -1,14 +1,40 @@
-"""The ways in which a command ends early because of what the user did, and the one check that all input shares."""
+"""The ways in which a command ends early because of what the user did, and the checks that all input shares."""
 
+import operator
+import re
 from collections.abc import Collection
+from typing import Any
+
+LONGEST_ECHO = 80
+"""Characters of a value in quotes that a message repeats, before three dots."""
+_LONG_QUOTE = re.compile(rf"""(?<!\w)(['"])((?:(?!\1).){{{LONGEST_ECHO + 4},}})\1(?!\w)""")
 
 
 class UserError(ValueError):
     """Bad input, described in one line. The command line prints it and exits with code 2."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(_LONG_QUOTE.sub(_shortened, message))
+
+
+def _shortened(quoted: re.Match[str]) -> str:
+    mark, value = quoted.groups()
+    return f"{mark}{value[:LONGEST_ECHO]}...{mark} ({len(value):,} characters)"
+
 
 class Interrupted(Exception):  # noqa: N818  # an outcome, not an error
     """The user stopped a training; its checkpoint is saved and it can go on."""
+
+
+def at_least_one(value: Any, what: str) -> int:
+    """A count, as an integer of Python; refused where ``what`` is none, or below 1."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise UserError(f"{what} must be a whole number, not {str(value)[:80]!r}") from None
+    if count < 1:
+        raise UserError(f"{what} must be at least 1, not {count}")
+    return count
 
 
 def check_range(

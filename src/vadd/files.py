@@ -13,11 +13,18 @@ from typing import BinaryIO
 from vadd.errors import UserError
 
 
+def check_replaceable(target: Path) -> None:
+    """Where a device, a pipe or a socket stands nothing is written: replacing would destroy it."""
+    if target.exists() and not target.is_file() and not target.is_dir():
+        raise UserError(f"{target} is a device, a pipe or a socket; name a file to write")
+
+
 @contextmanager
 def whole_path(target: Path) -> Iterator[Path]:
     """A path beside ``target``, of the same suffix; what is written there, file or folder, takes the name ``target``
     once all went well, and vanishes if anything did not.
     """
+    check_replaceable(target)
     # Beside the target, because renaming is atomic only within a file system; with a random name, because several
     # processes may write the same target.
     part = target.with_name(f".{target.stem}.{secrets.token_hex(4)}.partial{target.suffix}")

@@ -30,6 +30,19 @@ def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def chosen_device(device: "str | torch.device | None") -> torch.device:
+    """The device of that name; by default :func:`default_device`. One that is not here is refused in one line."""
+    if device is None:
+        return default_device()
+    try:
+        chosen = torch.device(device)
+        torch.zeros(1, device=chosen).sum().item()  # a name is always possible: only use tells
+    except (RuntimeError, AssertionError, TypeError, ImportError, AttributeError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise UserError(f"the device {str(device)!r} cannot be used here: {reason}") from None
+    return chosen
+
+
 def accelerator_device() -> torch.device:
     """Where a single process trains."""
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
@@ -39,9 +52,10 @@ def accelerator_device() -> torch.device:
 class Processes:
     """All processes of a command, as one of them sees them; making one waits until all processes have come."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device | None = None) -> None:
+        """``device`` is where a single process works; several have theirs from what started them."""
         self._accelerator: Any = None
-        self.index, self.count, self.device = 0, 1, accelerator_device()
+        self.index, self.count, self.device = 0, 1, device or accelerator_device()
         self.asked_to_shard = False
         """By ``accelerate launch --use_fsdp`` or its configuration file."""
         if process_count() > 1 or any(name.startswith("ACCELERATE_") for name in os.environ):

@@ -43,7 +43,7 @@ def read_json(path: Path) -> Any:
 
 def parse_json(text: str | bytes) -> Any:
     try:
-        return json.loads(text, parse_int=_integer)
+        return json.loads(text, parse_int=lambda digits: _checked(int(digits)))
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
 
@@ -108,10 +108,6 @@ def _measure(node: yaml.Node, known: dict[int, tuple[int, int] | None]) -> tuple
         raise ValueError(TOO_DEEP)
     known[id(node)] = count, depth
     return count, depth
-
-
-def _integer(digits: str) -> int:
-    return _checked(int(digits))
 
 
 def _checked(number: int) -> int:

@@ -19,6 +19,10 @@ class PlainConsole(Console):
         silent = os.environ.get("RANK", "0") != "0"
         super().__init__(**{"highlight": False, "markup": False, "emoji": False, "quiet": silent, **options})
 
+    def on_broken_pipe(self) -> None:
+        """Rich would end the process here, with code 1."""
+        raise BrokenPipeError
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             steers = self.is_terminal and segment.control is None

@@ -7,13 +7,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from vadd.errors import UserError
+from vadd.errors import LONGEST_ECHO, UserError
 
 UNITS = {"TB": 10**12, "GB": 10**9, "MB": 10**6, "kB": 10**3}
-
-
-LONGEST_ECHO = 200
-"""Characters of the user's value that a message shows."""
 
 
 def shortened(text: str, most: int = LONGEST_ECHO) -> str:
@@ -82,13 +78,41 @@ def parse_size(text: str, option: str) -> int:
     units = {unit.lower(): size for unit, size in UNITS.items()} | {"b": 1, "": 1}
     match = re.fullmatch(r"(\d{1,18}(?:\.\d+)?) *([a-z]*)", text.strip().lower())
     if match is None or match[2] not in units or (size := round(float(match[1]) * units[match[2]])) < 1:
-        raise UserError(f"{option} takes a size like 500MB or 2GB, not {shortened(repr(text))}")
+        raise UserError(f"{option} takes a size like 500MB or 2GB, not {text!r}")
     return size
+
+
+USUAL_NAMES = {"lr": "training.learning_rate", "batch_size": "training.batch", "epochs": "training.steps"}
+"""What other packages call our keys."""
+
+
+TOO_LARGE = (
+    # What torch says on a CUDA device, on Linux, on Windows.
+    "out of memory",
+    "can't allocate memory",
+    "not enough memory",
+    # What torch and NumPy say of sizes that no machine could have.
+    "overflow",
+    "Python int too large",
+    "Maximum allowed dimension exceeded",
+    "array is too big",
+    "Trying to create tensor with negative dimension",
+)
+
+
+def why_too_large(error: Exception) -> str | None:
+    """What memory could not be had, if that is what went wrong."""
+    said = next(iter(str(error).splitlines()), "")
+    if not isinstance(error, MemoryError) and not any(sign in str(error) for sign in TOO_LARGE):
+        return None
+    wanted = re.search(r"allocate (\d+) bytes", said)
+    return f"{size_in_memory(int(wanted[1]))} at once" if wanted else said or "the system gave none"
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """ ", did you mean ...?" with the nearest of the known names, or nothing."""
     candidates = list(known)
-    near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
-    near = near or [key for key in candidates if key.rsplit(".", 1)[-1] == name][:1]
+    near = [key for key in candidates if key == USUAL_NAMES.get(name.rsplit(".", 1)[-1])]
+    near = near or difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
+    near = near or [key for key in candidates if key.rsplit(".", 1)[-1] == name]
     return f", did you mean {near[0]!r}?" if near else ""

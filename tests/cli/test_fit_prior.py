@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.commands import Command
+from tests.helpers.runs import newest
+from vadd.run.checkpoint import write_checkpoint
+from vadd.run.directory import RunDirectory
 
 
 @pytest.fixture
@@ -13,12 +16,24 @@ def copy(vadd_run: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(vadd_run, tmp_path / "copy"))
 
 
+@pytest.fixture
+def far_from_normal(copy: Path) -> Path:
+    """The same with a recognition model that writes around (3, 3): any fit comes nearer to it than N(0, I)."""
+    state = newest(copy)
+    state.ema["latent.recognizer.readout.2.bias"][:2] += 3  # the means; log standard deviations follow
+    write_checkpoint(RunDirectory(copy).checkpoints()[-1], state)
+    return copy
+
+
 def test_a_fit_is_told_with_its_kl_and_used_by_sample_eval_and_export(
-    vadd_command: Command, copy: Path, tmp_path: Path
+    vadd_command: Command, far_from_normal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    copy = far_from_normal
+    monkeypatch.setattr("vadd.cli.eval.out_console.width", 200)  # no cell is broken into lines
     done = vadd_command("fit-prior", copy, "--steps", 20)
     assert (done.code, done.err) == (0, "")
     assert "nats to N(0, I)" in done.out
+    assert "It is worse than N(0, I)" not in done.out
     fitted, trained = (tmp_path / f"{name}.csv" for name in ("fitted", "trained"))
     assert vadd_command("sample", copy, "-n", 50, "--out", fitted).code == 0
     assert vadd_command("sample", copy, "-n", 50, "--prior", "trained", "--out", trained).code == 0
@@ -57,15 +72,15 @@ def _unfinished(place: Path) -> Path:
     ("words", "message"),
     [
         (("fit-prior", "{mdlm}"), "has no latent"),
-        (("fit-prior", "{vadd}", "--steps", 0), "at least 1 step, not 0"),
+        (("fit-prior", "{vadd}", "--steps", 0), "steps must be at least 1, not 0"),
         (("fit-prior", "nosuch"), "nosuch"),
         (("sample", "{vadd}", "--prior", "flow"), "has no flow prior; fit one with: vadd fit-prior"),
         (("sample", "{vadd}", "--prior", "conditional"), "has no conditional prior"),
-        (("sample", "{vadd}", "--prior", "floe"), "--prior takes"),
+        (("sample", "{vadd}", "--prior", "floe"), "'floe' is not one of 'fitted', 'trained', 'flow', 'conditional'"),
         (("sample", "{vadd}", "--candidates", 0), "candidates must be at least 1"),
-        (("eval", "{vadd}", "--latent-policy", "frozen"), "unknown latent_policy 'frozen'"),
+        (("eval", "{vadd}", "--latent-policy", "frozen"), "'frozen' is not one of 'resample', 'fixed'"),
         (("train", "checkerboard", "--freeze"), "--freeze needs --start-from"),
-        (("train", "checkerboard", "--start-from", "{vadd}"), "has a latent already"),
+        (("train", "checkerboard", "model=mdlm", "--start-from", "{vadd}"), "was trained on examples"),
         (("train", "checkerboard", "--start-from", "{mdlm}"), "was trained on examples"),
         (("train", "checkerboard", "--start-from", "nosuch.safetensors"), "there is no file nosuch.safetensors"),
     ],

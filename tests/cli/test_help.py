@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import vadd
 from tests.helpers.commands import Command
 from vadd.cli import app
+from vadd.cli.commands import PANELS
 
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -59,12 +60,20 @@ def test_an_unknown_command_is_refused(vadd_command: Command) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_the_first_panel_of_options_is_short(command: tuple[str, ...]) -> None:
+def test_the_first_panel_of_options_is_on_the_first_screen(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 80 columns and 40 lines, with what stands above it. Examples are at the end."""
+    monkeypatch.setenv("COLUMNS", "80")
     shown = CliRunner().invoke(app, [*command, "--help"]).output
-    first = re.search(r"\n(?:Common|Options):\n(.*?)(?:\n\n|\Z)", shown, re.DOTALL)
-    assert first is not None
-    listed = re.findall(r"^  -", first[1], re.MULTILINE)
-    assert len(listed) <= 10 or command[0] == "reproduce"
+    head, title, rest = re.split(r"^(Common|Options):\n", shown, maxsplit=1, flags=re.MULTILINE)
+    first, *others = rest.split("\n\n")
+    assert len(re.findall(r"^  -", first, re.MULTILINE)) <= 10
+    assert (head + first).count("\n") + 2 <= 40
+    panels = [panel.partition(":")[0] for panel in others]
+    assert panels == [name for name in PANELS if name in panels] + ["Examples"]
+    assert (title == "Options") == (len(panels) == 1)
+    assert all(len(line) <= 80 for line in shown.partition("Examples:")[0].splitlines())
 
 
 HEAVY = {"torch", "numpy", "matplotlib", "accelerate", "transformers", "scipy", "sklearn", "pandas"}

@@ -160,7 +160,7 @@ def test_the_samplers_and_their_settings_can_be_chosen(vadd_command: Command, ar
                 ["--top-k", "1"],
                 ["--top-p", "0.3"],
                 ["--precision", "float32"],
-                ["--latent-policy", "fixed"],
+                ["--latent-policy", "resample"],
                 ["--grid", "0,0.1,0.2,0.3,1"],
             )
         ),
@@ -232,7 +232,7 @@ BAD = [
     (("book", "--text", "the cat"), "there is no gap in 'the cat'"),
     (("book", "--text", "The __"), "the character 'T' is not among"),
     (("book", "--text", "the cat sat on the mat ____"), "takes 27 tokens, too long: this model's texts have 24"),
-    (("book", "--text", "a __", "--gap", 0), "a gap takes at least 1 token, not 0"),
+    (("book", "--text", "a __", "--gap", 0), "a gap takes 1 to 24 tokens, not 0"),
     (("book", "--text", "a __", "--length", 5), "--length is for --prefix or --suffix"),
     (("book", "--prefix", "a", "--length", 99), "a length of 99 tokens is too much"),
     (("book", "--prefix", "a", "--gap", 2), "--gap is for --text or --file"),
@@ -240,7 +240,7 @@ BAD = [
     (("book", "--text", "a __", "--steps", 0), "steps must be at least 1, not 0"),
     (("book", "--text", "a __", "--sampler", "fast"), "unknown sampler 'fast'; choose from ancestral"),
     (("book", "--text", "a __", "--temperature", "-1"), "temperature"),
-    (("book", "--text", "a __", "--precision", "half"), "unknown precision 'half'"),
+    (("book", "--text", "a __", "--precision", "half"), "'half' is not one of 'float64', 'float32'"),
     (("book", "--text", "a __", "--out", "old.txt"), "old.txt exists"),
     (("book", "--text", "a __", "--out", "new.png"), "can be written as .txt or .jsonl, not to new.png"),
     (("book", "--text", "a __", "--trajectory", "way.mp4"), "--trajectory takes a file that ends in .html"),
@@ -293,3 +293,24 @@ def test_completions_do_not_disturb_the_global_generator(array_run: Path) -> Non
     torch.manual_seed(1)
     run.infill(torch.full((1, 6), -1), steps=2)
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_completions_say_when_they_are_not_exact(vadd_command: Command, array_run: Path, tmp_path: Path) -> None:
+    """With one z it is one of several draws; a new z at each step follows the sampler's own law."""
+    np.save(tmp_path / "x.npy", np.array([[0, -1, 2, -1, 1, -1]]))
+    run, told = vadd.load(array_run), {}
+    for name, choice in {
+        "fresh": ["--latent-policy", "resample"],
+        "fixed": ["--latent-policy", "fixed", "--candidates", "32"],
+        "sharp": ["--latent-policy", "resample", "--temperature", "0.5"],
+        "adaptive": ["--latent-policy", "resample", "--sampler", "confidence"],
+    }.items():
+        done = vadd_command("infill", array_run, "--array", tmp_path / "x.npy", "-n", 1, "--steps", 2, *choice)
+        assert done.code == 0
+        told[name] = done.err
+    assert "not exact" not in told["fresh"]
+    assert "not exact: z is one of 32 draws, chosen by what is known" in told["fixed"]
+    assert "not exact: temperature 0.5" in told["sharp"]
+    assert "not exact: the sampler confidence" in told["adaptive"]
+    assert run.options(latent_policy="fixed").exact, "samples of nothing known are"
+    assert run.inexact_completions(latent_policy="fixed")

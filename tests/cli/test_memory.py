@@ -46,10 +46,10 @@ def test_what_is_out_of_memory_on_the_way_is_one_line_too(
     vadd_command: Command, vadd_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for error in (MemoryError("Unable to allocate 5 TiB"), RuntimeError("CUDA out of memory. Tried\nmore")):
-        monkeypatch.setattr("vadd.run.run.load", lambda *_, error=error, **__: (_ for _ in ()).throw(error))
+        monkeypatch.setattr("vadd.run.loading.load", lambda *_, error=error, **__: (_ for _ in ()).throw(error))
         ended = vadd_command("sample", vadd_run)
         assert ended.code == 2
         assert ended.err == f"error: there is not enough memory for this: {str(error).splitlines()[0]}\n"
-    monkeypatch.setattr("vadd.run.run.load", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("a bug")))
+    monkeypatch.setattr("vadd.run.loading.load", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("a bug")))
     with pytest.raises(RuntimeError, match="a bug"):
         vadd_command("sample", vadd_run)

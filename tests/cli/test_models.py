@@ -11,7 +11,7 @@ from tests.helpers.commands import Command
 from tests.helpers.model_runs import ModelRuns
 from tests.helpers.tiny import SHORT_TRAINING, TINY, tiny_recipe, train_in
 from vadd.recipe import EVERY_MODEL, MODELS, load_recipe
-from vadd.run.run import load
+from vadd.run.loading import load
 
 TINY_TOY = ("data.vocab_size=8", "data.train_size=500", "data.test_size=200")
 TINY_CAUSAL = ("network.heads=2", "network.denoiser.width=8", "network.denoiser.blocks=1")
@@ -82,7 +82,7 @@ def test_energies_that_do_not_fit_are_refused(
             ar_run,
             "--out",
             tmp_path / "new",
-        ): "not a masked",
+        ): "is ar; a training starts from MDLM or from its own model",
     }
     for command, line in lines.items():
         done = vadd_command(*command)

@@ -32,7 +32,16 @@ def test_several_devices_are_shown_with_and_without_sharding(vadd_command: Comma
     assert done.code == 0
     assert "float32, DDP" in done.out
     assert "bfloat16, full sharding" in done.out
-    assert "time at 2 devices x 1e+09 FLOP/s (as given)" in done.out
+    assert "s, at 2 devices x 1e+09 FLOP/s (as given)" in done.out
+
+
+def test_the_time_on_other_devices_needs_their_rate(vadd_command: Command, tmp_path: Path) -> None:
+    done = vadd_command("plan", "checkerboard", *TINY, "--devices", 8, "--json", tmp_path / "plan.json")
+    assert done.code == 0, done.err
+    assert done.out.endswith("time on 8 devices: add --flops RATE, what one of them reaches, like 50e12\n")
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert (plan["rate"], plan["hours"]) == (None, None)
+    assert "--flops RATE" in vadd_command("plan", "checkerboard", *TINY).out
 
 
 def test_data_that_is_not_here_need_not_be(

@@ -171,7 +171,9 @@ def test_runs_shows_a_line_for_each(vadd_command: Command, copy: Path, mdlm_run:
 
 
 def test_a_directory_without_runs_is_told(vadd_command: Command, tmp_path: Path) -> None:
-    assert vadd_command("runs", tmp_path).out == f"no runs in {tmp_path}\n"
+    first, second = vadd_command("runs", tmp_path).out.splitlines()
+    assert first == f"no runs in {tmp_path}; those of another folder: vadd runs DIR"
+    assert second.startswith("to train one: vadd demo")
 
 
 @pytest.mark.parametrize(
@@ -181,7 +183,6 @@ def test_a_directory_without_runs_is_told(vadd_command: Command, tmp_path: Path)
         (("status", "empty"), "empty is not a run: it has no recipe.yaml"),
         (("status", "file"), "file is not a run: it is not a directory"),
         (("runs", "nowhere"), "there is no directory nowhere"),
-        (("runs",), "there is no directory runs"),
         (("runs", "empty", "--json", "no/x.json"), "there is no directory no"),
     ],
 )

@@ -281,3 +281,28 @@ def test_dates_that_a_frame_holds_as_text_are_dates_and_come_back_as_text(tmp_pa
     with run.kind.sample_file(tmp_path / "out.parquet", 5) as file:
         file.write(run.sample(5).numpy())
     assert {type(day) for day in read_table(tmp_path / "out.parquet").columns["day"]} <= {str, type(None)}
+
+
+def test_a_column_that_follows_from_another_is_filled_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vadd_command: Command
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    codes = [n * n % 7 for n in range(120)]
+    lines = [["code", "name"], *([str(code), f"city {code}"] for code in codes)]
+    Path("t.csv").write_text(csv_lines(lines))
+    said = "name follows from code: filled in, not modelled"
+    assert said in vadd_command("data", "inspect", "t.csv").out
+    done = vadd_command("train", "--data", "t.csv", *TINY_TABLE, "--out", "run")
+    assert done.code == 0, done.err
+    assert said in done.err
+    assert vadd_command("sample", "run", "-n", "50", "--steps", "1", "--out", "s.csv").code == 0
+    assert all(row["name"] == f"city {row['code']}" for row in rows_of("s.csv"))
+    assert vadd_command("sample", "run", "-n", "5", "--where", "name=city 4", "--out", "four.csv").code == 0
+    assert {row["code"] for row in rows_of("four.csv")} == {"4"}
+    # The first row has no gap that the model would have to fill.
+    for number, gaps in enumerate(("code,name\n2,\n", "code,name\n,city 4\n4,\n,\n")):
+        Path("gaps.csv").write_text(gaps)
+        filled = vadd_command("infill", "run", "--table", "gaps.csv", "--out", f"{number}.csv")
+        assert filled.code == 0, filled.err
+        assert all(row["name"] == f"city {row['code']}" for row in rows_of(f"{number}.csv"))
+    assert vadd_command("eval", "run", "--steps", "1", "--bound", "1", "--samples", "20").code == 0

@@ -9,7 +9,7 @@ import pytest
 
 import vadd
 from tests.helpers.commands import Command
-from tests.helpers.tiny import TINY, TINY_ARRAY, tiny_recipe
+from tests.helpers.tiny import SHORT_TRAINING, SMALL_NETWORK, TINY, TINY_ARRAY, tiny_recipe
 from vadd.recipe import load_recipe, recipe_names
 from vadd.run.directory import RunDirectory
 from vadd.run.lock import RunLock
@@ -73,7 +73,15 @@ def test_any_array_can_be_learned_without_a_recipe(
 
 def test_a_preset_can_be_trained_on_ones_own_array(vadd_command: Command, codes_file: Path, tmp_path: Path) -> None:
     done = vadd_command(
-        "train", "checkerboard", *TINY_ARRAY, "data.vocab_size=9", "--data", codes_file, "--out", tmp_path / "run"
+        "train",
+        "checkerboard",
+        *SMALL_NETWORK,
+        *SHORT_TRAINING,
+        "data.vocab_size=9",
+        "--data",
+        codes_file,
+        "--out",
+        tmp_path / "run",
     )
     assert done.code == 0
     run = vadd.load(tmp_path / "run")
@@ -163,3 +171,19 @@ def test_what_cannot_be_trained_is_refused_before_a_directory_is_made(
     assert told in refused.err
     assert refused.err.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_a_collapsed_latent_is_noticed_and_one_step_is_not_suggested(
+    codes_file: Path, tmp_path: Path, vadd_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a latent has collapsed is a threshold of variances: here none is large enough."""
+    monkeypatch.setattr("vadd.core.health.ACTIVE_VARIANCE", 1e9)
+    done = vadd_command("train", "--data", codes_file, "--out", tmp_path / "run", *TINY_ARRAY)
+    assert done.code == 0
+    assert "posterior collapse at step 10" in done.err
+    assert "training.kl_weight=0.3" in done.err
+    assert "--steps 32" in done.out
+    monkeypatch.undo()
+    healthy = vadd_command("train", "--data", codes_file, "--out", tmp_path / "other", *TINY_ARRAY)
+    assert "collapse" not in healthy.err
+    assert "--steps 1" in healthy.out

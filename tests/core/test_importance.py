@@ -272,13 +272,15 @@ def test_the_same_seed_gives_the_same_numbers() -> None:
     assert not estimates(latent, bent, Particles(9), 50, seed=1).equal(estimates(latent, bent, Particles(9), 50))
 
 
-@pytest.mark.parametrize("count", [0, -3])
-def test_there_must_be_a_particle(count: int) -> None:
-    with pytest.raises(UserError, match=f"at least 1, not {count}"):
+@pytest.mark.parametrize(("count", "limit"), [(0, "least 1"), (-3, "least 1"), (2**20 + 1, "most 1,048,576")])
+def test_the_number_of_particles_has_limits(count: int, limit: str) -> None:
+    with pytest.raises(UserError, match=f"at {limit}, not {count}"):
         Particles(count)
 
 
-@pytest.mark.parametrize(("proposals", "named"), [(("posterior",), "posterior"), (("prior", "q"), "q"), ((), "none")])
+@pytest.mark.parametrize(
+    ("proposals", "named"), [(("posterior",), "'posterior'"), (("prior", "q"), "'q'"), ((), "none")]
+)
 def test_unknown_proposals_and_none_at_all_are_refused(proposals: tuple[ProposalName, ...], named: str) -> None:
     with pytest.raises(UserError, match=f"proposals are recognition, revealed, prior, not {named}$"):
         Particles(4, proposals)

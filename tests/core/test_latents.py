@@ -13,8 +13,10 @@ from torch.testing import assert_close
 
 from tests.helpers.exact import ConstantRecognizer, gauss_hermite, normal_log_density, properties, seeded
 from tests.helpers.networks import SMALL, awaken, gradients, small_model
+from tests.helpers.priors import bent_flow
 from vadd.core import (
     DiagonalGaussian,
+    FlowPrior,
     GaussianLatent,
     Latent,
     MaskedBatch,
@@ -194,3 +196,37 @@ class Reads(nn.Module):
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         mean = torch.stack([x0.float().sum(1), xt.float().sum(1)], dim=1)
         return mean, torch.zeros_like(mean)
+
+
+@pytest.mark.parametrize("kl_weight", [0.0, 0.3, 1.0])
+def test_a_trained_prior_follows_at_full_weight_while_the_posterior_feels_the_kl_weight(kl_weight: float) -> None:
+    """One pass gives the gradients of two terms with crosswise stops: -log p(z) for the prior's weights, and
+    kl_weight KL for the posterior's. Its value is that of the weighted bound.
+    """
+    prior = FlowPrior(bent_flow(2, seed=3, by=0.1, components=0))
+    latent = SharedLatent(nn.Sequential(), 2, mask_value=4, prior=prior)
+    mean = torch.randn(5, 2, generator=seeded(0)).requires_grad_()
+    log_std = torch.full((5, 2), -0.5).requires_grad_()
+    latent._recognized = lambda *_: DiagonalGaussian(mean, log_std)  # type: ignore[method-assign]
+    batch = MaskedBatch.all_masked(torch.zeros(5, 3, dtype=torch.int64), 4)
+
+    def score(z: Tensor | None) -> Tensor:
+        assert z is not None
+        return z.sum(-1)
+
+    evidence = latent.evidence(score, batch, torch.ones(5), kl_weight, seeded(1))
+    evidence.bound.sum().backward()  # type: ignore[no-untyped-call]
+    followed = [parameter.grad for parameter in prior.parameters()]
+    felt = mean.grad, log_std.grad
+    assert_close(evidence.bound, evidence.reconstruction - kl_weight * evidence.kl)
+
+    mean.grad = log_std.grad = None
+    prior.zero_grad()
+    z = DiagonalGaussian(mean, log_std).from_noise(batch.normal(1, 2, seeded(1)))
+    prior.log_prob(z.detach(), batch.xt).sum().backward()  # type: ignore[no-untyped-call]
+    for got, parameter in zip(followed, prior.parameters(), strict=True):
+        assert_close(got, parameter.grad)
+    prior.requires_grad_(False)
+    entropy = (log_std + 0.5 * math.log(2 * math.pi * math.e)).sum()
+    (z.sum() + kl_weight * (entropy + prior.log_prob(z, batch.xt).sum())).backward()  # type: ignore[no-untyped-call]
+    assert_close(felt, (mean.grad, log_std.grad))

@@ -15,8 +15,7 @@ from tests.helpers.exact import LINEAR, TableDenoiser, properties, seeded
 from tests.helpers.plans import model_of
 from vadd.core import Ancestral, Noise, TokenSampler, sample, sampling
 from vadd.core.randomness import BLOCK
-from vadd.core.sampling import LatentPolicy
-from vadd.core.token_sampler import DrawPrecision
+from vadd.core.sampling import DrawPrecision, LatentPolicy
 from vadd.recipe import SAMPLERS
 
 POSITIONS, VALUES = 4, 3

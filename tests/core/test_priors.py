@@ -27,10 +27,12 @@ STATES = all_sequences(2, 3)
 MOMENTS: list[Callable[[Tensor], Tensor]] = [lambda z: z, lambda z: z**2, lambda z: (2 * z).sin()]
 for_some_flows = pytest.mark.parametrize(
     ("seed", "components", "context"),
-    [(0, 1, 0), (1, 1, 0), (2, 1, 0), (0, 1, 3), (0, 5, 0), (1, 5, 0), (0, 5, 3), (1, 5, 3)],
+    [(0, 1, 0), (1, 1, 0), (2, 1, 0), (0, 1, 3), (0, 5, 0), (1, 5, 0), (0, 5, 3), (1, 5, 3), (0, 0, 0), (1, 0, 3)],
 )
-"""From N(0, I) and from mixtures; without a context, and with one that is the same for all z."""
-for_normal_and_mixture = pytest.mark.parametrize("components", [1, 5])
+"""From N(0, I), from mixtures, and (0 components) autoregressive; without a context, and with one that is the same
+for all z.
+"""
+for_every_density = pytest.mark.parametrize("components", [1, 5, 0])
 
 
 def some_context(seed: int, size: int, rows: int) -> Tensor | None:
@@ -103,7 +105,7 @@ def test_the_density_of_a_draw_is_that_of_its_noise_over_the_stretching(
     assert_close(flow.log_prob(z, told), expected, rtol=0, atol=1e-6)
 
 
-@for_normal_and_mixture
+@for_every_density
 @torch.no_grad()
 def test_a_conditional_prior_is_a_density_in_every_state_and_its_draws_follow_it(components: int) -> None:
     """All nine states. Integrals to 1e-4; draws both ways, ``draw`` and ``draws``, at level 1e-5 each."""
@@ -153,7 +155,7 @@ def test_nodes_in_two_dimensions_integrate_over_the_density_and_in_three_over_th
 
 
 @pytest.mark.parametrize("dim", [1, 2])
-@pytest.mark.parametrize("components", [5, 128])
+@pytest.mark.parametrize("components", [5, 128, 0])
 @torch.no_grad()
 def test_the_nodes_and_the_draws_of_a_mixture_have_the_moments_of_its_density(dim: int, components: int) -> None:
     """E z, E z^2 and E sin 2z of every number. With 4096 nodes to 0.02, also where there are 128 components: every one
@@ -178,7 +180,7 @@ def test_the_nodes_and_the_draws_of_a_mixture_have_the_moments_of_its_density(di
                 assert sigmas(function(draws[:, number]), float(exact[number])) < 5
 
 
-@for_normal_and_mixture
+@for_every_density
 def test_in_half_precision_the_density_stays_what_it_is(components: int) -> None:
     prior = FlowPrior(bent_flow(16, by=0.1, components=components))
     z, xt = torch.randn(3, 4, 16, generator=seeded(0)), STATES[:4]
@@ -187,7 +189,7 @@ def test_in_half_precision_the_density_stays_what_it_is(components: int) -> None
     assert torch.equal(half, prior.log_prob(z, xt))
 
 
-@for_normal_and_mixture
+@for_every_density
 @pytest.mark.parametrize("conditional", [False, True])
 def test_the_kl_is_estimated_from_draws_without_bias(conditional: bool, components: int) -> None:
     """KL(r || p) by quadrature, to 1e-3, against the mean over 20,000 draws from r: for each of five posteriors at 5

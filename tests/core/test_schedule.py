@@ -101,5 +101,5 @@ def test_the_linear_schedule_is_the_papers() -> None:
 
 @pytest.mark.parametrize("power", [0.0, -1.0, -math.inf])
 def test_a_power_that_is_not_positive_is_refused(power: float) -> None:
-    with pytest.raises(UserError, match=f"positive, not {power}"):
+    with pytest.raises(UserError, match=f"power must be above 0, not {power}"):
         PolynomialSchedule(power)

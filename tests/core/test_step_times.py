@@ -186,6 +186,7 @@ class WithNoise(MaskedBatch):
 
 NODES, NODE_WEIGHTS = gauss_hermite(60)
 FLOW = FlowPrior(bent_flow(1, seed=5, by=0.1)).requires_grad_(False)
+AUTOREGRESSIVE = FlowPrior(bent_flow(1, seed=5, by=0.1, components=0)).requires_grad_(False)
 
 
 def shared_model(known: KnownSchedule, prior: FlowPrior | None) -> MaskedDiffusion:
@@ -211,7 +212,7 @@ def quadrature(known: KnownSchedule, shares: dict[int, float]) -> tuple[WithNois
 
 @for_each_schedule
 @pytest.mark.parametrize("shares", [{1: 1.0}, {2: 1.0}, SHARES], ids=str)
-@pytest.mark.parametrize("prior", [None, FLOW], ids=["normal", "flow"])
+@pytest.mark.parametrize("prior", [None, FLOW, AUTOREGRESSIVE], ids=["normal", "flow", "autoregressive"])
 def test_the_objective_of_a_shared_latent_is_a_bound_of_the_likelihood_with_one_z(
     known: KnownSchedule, shares: dict[int, float], prior: FlowPrior | None
 ) -> None:
@@ -243,7 +244,7 @@ def test_the_objective_of_a_shared_latent_is_a_bound_of_the_likelihood_with_one_
     assert bool((per_x0 < likelihood).all())
 
 
-@pytest.mark.parametrize("prior", [None, FLOW], ids=["normal", "flow"])
+@pytest.mark.parametrize("prior", [None, FLOW, AUTOREGRESSIVE], ids=["normal", "flow", "autoregressive"])
 @pytest.mark.parametrize("kl_weight", [1.0, 0.25])
 def test_an_example_with_nothing_masked_pays_its_kl_once_and_so_does_every_other(
     prior: FlowPrior | None, kl_weight: float

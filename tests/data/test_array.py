@@ -2,6 +2,7 @@
 
 import gc
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 
 from tests.helpers.exact import properties
 from vadd.data import ArrayData, examples_from
+from vadd.data import array as arrays_on_disk
 from vadd.data.array import read_array
 from vadd.errors import UserError
+from vadd.kinds import arrays
 
 
 def saved(path: Path, array: np.ndarray) -> Path:
@@ -174,3 +177,73 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(
     assert str(path) in message
     assert "\n" not in message
     gc.collect()  # a file left open would otherwise be noticed during some later test
+
+
+class PeakHeap(threading.Thread):
+    """Samples how much memory of this process is not pages of mapped files; Linux counts those in RSS as well."""
+
+    def __enter__(self) -> "PeakHeap":
+        self.done, self.peak, self.before = threading.Event(), 0, self.now()
+        self.start()
+        return self
+
+    def run(self) -> None:
+        while not self.done.wait(0.002):
+            self.peak = max(self.peak, self.now())
+
+    def __exit__(self, *error: object) -> None:
+        self.done.set()
+        self.join()
+
+    @staticmethod
+    def now() -> int:
+        status = Path("/proc/self/status").read_text()
+        return 1024 * int(status.split("RssAnon:")[1].split()[0])
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+def test_a_large_array_is_mapped_and_not_read(tmp_path: Path) -> None:
+    path, rows = tmp_path / "large.npy", 150_000
+    sparse = np.lib.format.open_memmap(path, "w+", np.uint8, (rows, 1000))
+    sparse[7] = 3
+    del sparse
+    with PeakHeap() as heap:
+        data = ArrayData(path=str(path)).load(seed=1)
+        fingerprint = data.fingerprint()
+        batches = [data.train[torch.randint(len(data.train), (64,))].to(torch.int64) for _ in range(20)]
+        test = data.test[:100].long()
+    assert (data.vocab_size, data.train.shape, data.test.shape) == (4, (135_000, 1000), (15_000, 1000))
+    assert batches[0].shape == (64, 1000)
+    assert test.shape == (100, 1000)
+    assert len(fingerprint) == 64
+    # The hash reads 33 million of the values, some at a time; all of them would be 150 MB, and 1.2 GB as int64.
+    assert heap.peak - heap.before < 90e6
+
+
+def test_a_mapped_array_is_what_an_array_in_memory_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = random_array(200, 6).astype(">i4")
+    path = saved(tmp_path / "a.npy", array)
+    usual = ArrayData(path=str(path)).load(seed=3)
+    monkeypatch.setattr(arrays, "LARGE", 100)
+    monkeypatch.setattr(arrays_on_disk, "LARGE", 100)
+    mapped = ArrayData(path=str(path)).load(seed=3)
+    assert type(mapped.train) is not torch.Tensor
+    assert mapped.fingerprint() == usual.fingerprint()
+    some = torch.tensor([5, 3, 150])
+    assert mapped.train[some].long().equal(usual.train[some])
+    assert mapped.train[20:40].long().equal(usual.train[20:40])
+    assert mapped.train[usual.train[:, 0] == 1].long().equal(usual.train[usual.train[:, 0] == 1])
+    assert np.array_equal(mapped.test.numpy(), usual.test.numpy())
+    assert torch.cat([mapped.test, mapped.test]).long().equal(torch.cat([usual.test, usual.test]))
+    assert mapped.kind == usual.kind
+
+
+def test_a_scan_that_takes_seconds_reports_and_can_be_interrupted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr("vadd.kinds.arrays.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr(arrays, "SCANNED", 800)
+    array = np.arange(1000).reshape(100, 10)
+    assert arrays.extremes(array, "a.npy") == (0, 999)
+    assert "reading a.npy: 10%" in capsys.readouterr().err

@@ -214,3 +214,14 @@ def test_without_pillow_the_user_is_told_what_to_install(tmp_path: Path, monkeyp
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(UserError, match=re.escape("pip install 'vadd[images]'")):
         FolderData(path=str(tmp_path)).load()
+
+
+def test_a_picture_of_too_many_pixels_is_refused_without_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    image = pytest.importorskip("PIL.Image")
+    image.new("L", (60, 50)).save(tmp_path / "large.png")
+    monkeypatch.setattr(image, "MAX_IMAGE_PIXELS", 2_000)
+    with pytest.raises(UserError, match="60 x 50 are more than 2,000 pixels"):
+        read_image(tmp_path / "large.png", 8, 1)
+    assert not recwarn.list

@@ -19,6 +19,7 @@ from tests.helpers.files import write
 from tests.helpers.fixtures import CORPORA
 from tests.helpers.text_runs import BOOK, TINY_NETWORK, text_recipe
 from tests.helpers.texts import TOPICS
+from tests.helpers.tiny import TINY_FLOW
 from tests.helpers.tokenizers import small_tokenizer, write_bert
 from vadd.data import TextData
 from vadd.data.text.detokenizers import lm1b
@@ -246,7 +247,7 @@ def test_text_is_recognised_by_what_it_lies_in(tmp_path: Path, vadd_command: Com
     else:
         name, content = ("rows.csv", "text\n" + BOOK) if kind == "csv" else ("program.py", BOOK)
         path = write(tmp_path / name, content)
-    wanted = [*TINY_NETWORK, "training.steps=1", "data.length=12"]
+    wanted = [*TINY_NETWORK, *TINY_FLOW, "training.steps=1", "data.length=12"]
     done = vadd_command("train", *wanted, "--data", path, "--out", tmp_path / "run")
     assert done.code == 0, done.err
     assert vadd.load(tmp_path / "run").tokenizer is not None
@@ -274,7 +275,7 @@ def test_bad_text_costs_one_line_and_no_run(
 
 def test_a_recipe_for_text_takes_another_text(tmp_path: Path, vadd_command: Command) -> None:
     path = write(tmp_path / "poem.txt", BOOK)
-    changes = [*TINY_NETWORK, "training.steps=1", "data.corpus=files", "data.length=16"]
+    changes = [*TINY_NETWORK, *TINY_FLOW, "training.steps=1", "data.corpus=files", "data.length=16"]
     done = vadd_command("train", "pydocs", *changes, "--data", path, "--out", tmp_path / "run")
     assert done.code == 0, done.err
     data = RunDirectory(tmp_path / "run").recipe().data

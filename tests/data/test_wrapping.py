@@ -16,9 +16,9 @@ from vadd.data.text.wrapping import (
     cut_sequences,
     encode_pieces,
     needed_specials,
-    value_type,
 )
 from vadd.errors import UserError
+from vadd.kinds.arrays import value_type
 from vadd.kinds.text.templates import Wrap
 from vadd.kinds.text.tokenizers import CharacterTokenizer, Tokenizer
 

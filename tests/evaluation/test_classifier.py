@@ -14,9 +14,10 @@ from torch.testing import assert_close
 from tests.helpers.fixtures import official_data
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
-from vadd.evaluation import classifier
+from vadd.evaluation import classifier, evaluators
 from vadd.evaluation.classifier import ClassifierFeatures, ConvolutionalClassifier, classifier_features
-from vadd.evaluation.frechet import feature_statistics, frechet_distance
+from vadd.evaluation.evaluator import Reference
+from vadd.evaluation.frechet import FeatureStatistics, feature_statistics, frechet_distance
 
 SHAPE, VALUES = (4, 4, 1), 3
 Split = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -215,3 +216,43 @@ def test_real_mnist_is_told_apart(tmp_path: Path) -> None:
     floor = frechet_distance(feature_statistics(found, train[:10_000]), feature_statistics(found, test))
     print("MNIST: accuracy", found.accuracy, "Frechet distance of 10,000 training images and the test set", floor)
     assert found.accuracy >= 0.98
+
+
+class PixelFeatures:
+    """Of a few binary pixels the pixels themselves."""
+
+    accuracy = 1.0
+
+    def __call__(self, tokens: torch.Tensor) -> torch.Tensor:
+        return tokens.float()
+
+
+def test_samples_and_floor_have_equal_numbers_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples of the data's own distribution score the floor, though there are 20 times as many of them as test
+    images: 30 of them at once, as many as there are, and not all at once, which scores less.
+    """
+    monkeypatch.setattr(evaluators, "classifier_features", lambda *_, **__: PixelFeatures())
+    rng = np.random.default_rng(1)
+
+    def images(count: int) -> torch.Tensor:
+        return torch.from_numpy(rng.integers(0, 2, (count, 16)))
+
+    data = DiscreteDataset(
+        name="pixels",
+        train=images(3000),
+        test=images(30),
+        vocab_size=2,
+        shape=(4, 4, 1),
+        train_labels=torch.zeros(3000, dtype=torch.int64),
+        test_labels=torch.zeros(30, dtype=torch.int64),
+    )
+    evaluator = evaluators.FrechetEvaluator(Reference(data, 600))
+    drawn = images(600)
+    found = evaluator(drawn.numpy(), 1)
+    together = frechet_distance(evaluator.truth, FeatureStatistics.of(drawn.float()))
+    assert found.frechet_count == 30
+    assert abs(found.frechet / found.frechet_floor - 1) < 0.25
+    assert together < 0.2 * found.frechet_floor
+    few = evaluators.FrechetEvaluator(Reference(data, 10))
+    assert few(drawn[:10].numpy(), 1).frechet_count == 10
+    assert few.floor > 1.5 * evaluator.floor

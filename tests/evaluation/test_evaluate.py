@@ -83,6 +83,15 @@ def test_one_latent_for_all_steps_has_no_exact_value_beyond_one_step(vadd_run: P
     assert found[2].jsd_exact is None
 
 
+def test_without_a_latent_the_exact_value_does_not_depend_on_how_z_is_drawn(mdlm_run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(mdlm_run, tmp_path / "fixed")
+    recipe = RunDirectory(copy).recipe().with_overrides(["sampling.latent_policy=fixed"])
+    (copy / "recipe.yaml").write_text(recipe.to_yaml())
+    plain, fixed = (distances(vadd.load(path), [1, 2]) for path in (mdlm_run, copy))
+    assert plain[2].jsd_exact is not None
+    assert [fixed[steps].jsd_exact for steps in (1, 2)] == [plain[steps].jsd_exact for steps in (1, 2)]
+
+
 def test_the_exact_value_follows_the_grid_of_the_recipe(vadd_run: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(vadd_run, tmp_path / "cosine")
     recipe = RunDirectory(copy).recipe().with_overrides(["sampling.grid=cosine"])

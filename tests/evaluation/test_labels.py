@@ -101,7 +101,7 @@ def test_a_forest_says_whether_other_examples_obey(tmp_path: Path, vadd_command:
     values = np.arange(300) % 3
     codes = np.repeat(values[:, None], 4, axis=1)
     names = np.array(["low", "mid", "high"])[values]
-    small: dict[str, Any] = {"width": 32, "denoiser": {"depth": 1}, "recognizer": {"depth": 1}}
+    small: dict[str, Any] = {"width": 32, "denoiser": {"blocks": 1}, "recognizer": {"blocks": 1}}
     settings: dict[str, Any] = {"steps": 600, "batch": 64, "learning_rate": 3e-3, "network": small, "progress": False}
     vadd.train(codes, tmp_path / "run", labels=names, **settings)
     done = vadd_command("eval", tmp_path / "run", "--steps", "2", "--json", tmp_path / "e.json")

@@ -23,11 +23,13 @@ from vadd.evaluation.likelihood import (
     check_examples,
     measure_bounds,
     negative_log_likelihood,
+    some_of,
     tightest,
 )
 from vadd.evaluation.reports import NOT_A_BOUND, LikelihoodReport, NegativeLogLikelihood
 from vadd.run.directory import RunDirectory
-from vadd.run.run import Run, load
+from vadd.run.loading import load
+from vadd.run.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -166,9 +168,13 @@ def test_the_excess_in_the_report_is_over_the_entropy_of_the_examples(vadd: Run,
     assert bounds(load(array_run))[0].excess is None
 
 
-def test_the_limit_takes_the_first_examples(vadd: Run) -> None:
+def test_the_limit_takes_a_random_part_of_the_examples_the_same_for_all_models(vadd: Run) -> None:
     limited = likelihood(vadd, limit=30)
-    assert limited == likelihood(vadd, examples=vadd.data.test[:30])
+    chosen = some_of(len(vadd.data.test), 30, seed=0)
+    assert limited == likelihood(vadd, examples=vadd.data.test[chosen])
+    assert limited != likelihood(vadd, examples=vadd.data.test[:30])
+    assert len(set(chosen.tolist())) == 30
+    assert abs(float(chosen.double().mean()) / len(vadd.data.test) - 0.5) < 5 * 0.29 / 30**0.5
     assert limited.delbo is not None
     assert limited.bounds[0].examples == limited.delbo.examples == 30
     assert bounds(vadd, limit=10_000) == bounds(vadd)

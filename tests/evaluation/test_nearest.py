@@ -55,8 +55,32 @@ def test_medians_are_those_of_samples_and_held_out_examples() -> None:
     held_out = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]])
     copies, noise = torch.zeros(3, 4, dtype=torch.uint8), torch.ones(3, 4, dtype=torch.uint8)
     assert nearest_report({1: noise, 5: copies}, held_out, training, 2) == NearestReport(
-        samples=(NearestSamples(steps=1, median=4.0), NearestSamples(steps=5, median=0.0)), held_out=2.0, compared=1000
+        samples=(
+            NearestSamples(steps=1, median=4.0, copies=0.0, closer=0.0),
+            NearestSamples(steps=5, median=0.0, copies=1.0, closer=1.0),
+        ),
+        held_out=2.0,
+        held_out_copies=0.0,
+        held_out_closer=0.0,
+        compared=1000,
     )
+
+
+def test_copies_show_where_the_median_hides_them() -> None:
+    """45% of the samples are training examples; the rest are as far away as held-out examples."""
+    training, held_out = seeded_values(300, 40, 3, 1), seeded_values(200, 40, 3, 2)
+    mixed = torch.cat([training[:90], seeded_values(110, 40, 3, 3)])
+    report = nearest_report({4: mixed}, held_out, training, 3)
+    (samples,) = report.samples
+    assert samples.median > 0.8 * report.held_out
+    assert samples.copies == 0.45
+    assert samples.closer is not None
+    assert samples.closer >= 0.45
+    assert report.held_out_copies == 0
+    assert report.held_out_closer is not None
+    assert report.held_out_closer <= 0.05
+    row = nearest_table([RunReport(recipe="r", model="vadd", results=(), nearest=report)]).rows[0]
+    assert row[3] == "45.0% (0.0%)"
 
 
 def test_the_report_has_them_when_asked_and_gives_them_back(vadd_run: Path) -> None:
@@ -70,6 +94,6 @@ def test_the_report_has_them_when_asked_and_gives_them_back(vadd_run: Path) -> N
     assert found.samples[1].median == float(expected)
     assert RunReport.model_validate(report.to_json()).nearest == found
     assert [row[1:3] for row in nearest_table([report]).rows] == [
-        [1, f"{found.samples[0].median:g}"],
-        [2, f"{expected:g}"],
+        [1, f"{found.samples[0].median:g} ({found.held_out:g})"],
+        [2, f"{expected:g} ({found.held_out:g})"],
     ]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from vadd.evaluation.language_models import LanguageJudge
 from vadd.evaluation.reports import DistributionDistance, LikelihoodReport, NegativeLogLikelihood, PairDistance
 from vadd.evaluation.zero_shot import zero_shot
 from vadd.report.results import card_results
-from vadd.run.run import Run, load
+from vadd.run.loading import load
+from vadd.run.run import Run
 
 RECORDED: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "recorded_reports.json").read_text())
 """By version 0.1.0: toys (VADD, MDLM, VADD with one latent), an array, padded text, text with a judge, digits by both
@@ -45,6 +47,13 @@ def known_then(report: RunReport) -> dict[str, Any]:
     return {key: value for key, value in written.items() if key not in JOINED}
 
 
+def without_dimensions(written: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
+    """Take the KL of each dimension out of a report that was written, and give back the recorded one without it."""
+    assert all(isinstance(nats, float) for nats in written["latent"].pop("kl_per_dimension"))
+    latent = {key: value for key, value in recorded["latent"].items() if key != "kl_per_dimension"}
+    return {**recorded, "latent": latent}
+
+
 def outline(json: Any) -> Any:
     """The keys in their order, how long lists are, and what is a number or null, a word, yes or no."""
     if isinstance(json, dict):
@@ -62,7 +71,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def evaluate_fixed(run: Run) -> RunReport:
     fixed = run.with_sampling(latent_policy="fixed")
-    return evaluate(fixed, (1, 2), 500, bounds=BOUNDS.without_delbo()).report
+    return evaluate(fixed, (1, 2), 500, bounds=replace(BOUNDS, delbo_draws=0)).report
 
 
 MEASUREMENTS: dict[str, tuple[str, Callable[[Run], RunReport]]] = {
@@ -83,7 +92,11 @@ def test_what_is_measured_today_has_the_recorded_keys(name: str, request: pytest
         assert (one.pop("one_latent"), two["one_latent"]) == (True, True)
         assert outline(one) == outline(recorded)
         written["bounds"] = [one]
-    assert outline(written) == outline(RECORDED[name])
+    recorded = RECORDED[name]
+    if name == "codes":  # whose prior was N(0, I), is trained with the model today, and z had another size
+        assert written.pop("prior") == "autoregressive"
+        recorded = without_dimensions(written, recorded)
+    assert outline(written) == outline(recorded)
     assert RunReport.model_validate(json.loads(json.dumps(found.to_json(), allow_nan=False))) == found
 
 
@@ -98,7 +111,10 @@ def test_what_is_measured_in_text_today_has_the_recorded_keys(book: Run, tmp_pat
 def test_what_is_measured_in_padded_text_today_has_the_recorded_keys(tmp_path: Path, name: str, model: str) -> None:
     run = train_on_text(tmp_path, SENTENCES, *PADDED, f"model={model}")
     found = evaluate(run, (1, 2) if model == "vadd" else (), 6, bounds=SEVERAL).report
-    assert outline(known_then(found)) == outline(RECORDED[name])
+    written, recorded = known_then(found), RECORDED[name]
+    if model == "vadd":  # a z of another size
+        recorded = without_dimensions(written, recorded)
+    assert outline(written) == outline(recorded)
     assert RunReport.model_validate(found.to_json()) == found
 
 

@@ -11,7 +11,7 @@ from vadd.evaluation import evaluate
 from vadd.parallel import process_count
 from vadd.run import limits as memory
 from vadd.run import sampling
-from vadd.run.run import load
+from vadd.run.loading import load
 
 ROWS, SAMPLES = 64, 300
 

@@ -11,13 +11,13 @@ from vadd.core import Particles
 from vadd.data import DiscreteDataset
 from vadd.evaluation import evaluate
 from vadd.evaluation.evaluator import Reference
-from vadd.evaluation.likelihood import BoundSettings
-from vadd.evaluation.reports import RunReport, TableDistance
+from vadd.evaluation.likelihood import BoundSettings, some_of
+from vadd.evaluation.reports import RunReport, StepResult, TableDistance
 from vadd.evaluation.tables import HALVINGS, RowComparison, column_tv, mean_over_pairs, pair_tv, to_codes, to_numbers
 from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.table.columns import CategoryColumn
-from vadd.report.tables import quality_table
-from vadd.run.run import load
+from vadd.report.tables import quality_table, worst_table
+from vadd.run.loading import load
 from vadd.studies.comparison import Measurements, Page, compare
 
 
@@ -91,6 +91,25 @@ def test_a_run_on_a_table_is_judged_and_reported(tmp_path: Path) -> None:
     assert "Samples beside rows of the table" in text
     assert "Filled cells that are right" in text
     assert quality_table([report]).columns[-1] == "nearest"
+    assert "What samples get wrong most" in text
+
+
+def test_the_worst_columns_and_pairs_are_named(tmp_path: Path) -> None:
+    run = load(train_people(tmp_path))
+    evaluator = RowComparison(Reference(run.data, 200))
+    rows = run.data.train.numpy()[: evaluator.samples].copy()
+    wrong = 2
+    rows[:, wrong] = 0
+    metrics = evaluator(rows, 1)
+    name = evaluator.names[wrong]
+    assert metrics.worst_columns[0].columns == (name,)
+    assert metrics.worst_columns[0].tv > 2 * metrics.worst_columns[0].floor
+    assert all(name in pair.columns and len(pair.columns) == 2 for pair in metrics.worst_pairs)
+    assert len(metrics.worst_pairs) == 3
+    report = RunReport(recipe="people", model="vadd", results=(StepResult(steps=1, metrics=metrics),))
+    table = worst_table([report])
+    assert table is not None
+    assert str(table.rows[0][2]).startswith(f"{name} {metrics.worst_columns[0].tv:.3f}")
 
 
 def test_bounds_of_rows_with_unknown_cells_say_so(tmp_path: Path) -> None:
@@ -99,7 +118,10 @@ def test_bounds_of_rows_with_unknown_cells_say_so(tmp_path: Path) -> None:
     assert run.table is not None
     bound = evaluate(run, [], bounds=BoundSettings(Particles(2), steps=[2], limit=30)).report.likelihood
     assert bound is not None
-    assert bound.bounds[0].valid
+    assert not bound.bounds[0].valid
     assert bound.bounds[0].convention == "unknown cells left out"
-    assert bound.bounds[0].scored == int((run.data.test[:30] != run.kind.vocab_size).sum()) < 30 * 6
+    chosen = run.data.test[some_of(len(run.data.test), 30, 0)]
+    assert bound.bounds[0].scored == int((chosen != run.kind.vocab_size).sum()) < 30 * 6
+    whole = chosen[(chosen != run.kind.vocab_size).all(1)]
+    assert run.bound(2, whole, particles=2).bounds[2].valid, "nothing is unknown in these"
     assert int(run.sample(200).max()) < run.kind.vocab_size

@@ -28,7 +28,8 @@ from vadd.kinds.text.tokenizers import Specials
 from vadd.report.likelihood_tables import PADS_NOTE, bound_table
 from vadd.run.directory import RunDirectory
 from vadd.run.export import export
-from vadd.run.run import Run, load
+from vadd.run.loading import load
+from vadd.run.run import Run
 
 
 @pytest.fixture(scope="module")

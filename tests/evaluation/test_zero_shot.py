@@ -17,7 +17,8 @@ from vadd.evaluation.likelihood import measure_bounds
 from vadd.evaluation.reports import NOT_A_BOUND, ScoredCorpus, SkippedCorpus
 from vadd.evaluation.zero_shot import corpora_in, read_examples, read_text, recognise, zero_shot
 from vadd.report.likelihood_tables import zero_shot_table
-from vadd.run.run import Run, load
+from vadd.run.loading import load
+from vadd.run.run import Run
 
 SETTINGS = BoundSettings(Particles(2), (2,), delbo_draws=1, limit=5)
 LETTERS = 'abcdefghijklmnopqrstuvwxyz -"\n'

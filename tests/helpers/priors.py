@@ -7,6 +7,7 @@ from torch.distributions import Categorical, Independent, MixtureSameFamily, Nor
 from tests.helpers.networks import flat_settings
 from vadd.core import FlowPrior
 from vadd.networks import SiameseMlpRecognizer
+from vadd.networks.autoregressive import AutoregressiveMixture
 from vadd.networks.flows import CouplingFlow, GaussianMixture, StateReader
 
 
@@ -19,10 +20,17 @@ def bent(module: nn.Module, seed: int, by: float = 0.3) -> nn.Module:
     return module
 
 
-def bent_flow(dim: int, context: int = 0, *, seed: int = 0, by: float = 0.3, components: int = 1) -> CouplingFlow:
+def bent_flow(
+    dim: int, context: int = 0, *, seed: int = 0, by: float = 0.3, components: int = 1
+) -> CouplingFlow | AutoregressiveMixture:
+    """With no components an autoregressive mixture."""
+    flow: CouplingFlow | AutoregressiveMixture
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        flow = CouplingFlow(dim, context=context, transforms=4, width=12, components=components)
+        if components == 0:
+            flow = AutoregressiveMixture(dim, context=context, width=12, blocks=1, components=3)
+        else:
+            flow = CouplingFlow(dim, context=context, transforms=4, width=12, components=components)
     bent(flow, seed, by)
     return flow
 
@@ -65,7 +73,8 @@ def conditional_prior(positions: int, values: int, dim: int, *, seed: int = 0, c
         reader = StateReader(
             SiameseMlpRecognizer(positions, values, flat_settings("mlp", width=16, depth=1), latent_dim=2)
         )
-    flow = bent_flow(dim, context=4, seed=seed, components=components)
+    # The means of an autoregressive mixture should stay where the integrals look.
+    flow = bent_flow(dim, context=4, seed=seed, by=0.3 if components else 0.03, components=components)
     return FlowPrior(flow, bent(reader, seed)).requires_grad_(False)
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from tests.helpers.files import write
 from tests.helpers.tiny import SHORT_TRAINING, train_in
 from vadd.recipe import Recipe, recipe_for
-from vadd.run.run import Run, load
+from vadd.run.loading import load
+from vadd.run.run import Run
 
 BOOK = "the cat sat on the mat. the dog sat on the log.\n" * 60
 TINY_NETWORK = ("network.heads=2", "network.denoiser.width=16", "network.denoiser.blocks=1")

@@ -15,8 +15,17 @@ SHORT_TRAINING = (
     "training.evaluate_every=10",
     "training.checkpoint_every=10",
 )
-TINY_ARRAY = (*SMALL_NETWORK, *SHORT_TRAINING)
-TINY = (*TINY_ARRAY, "data.vocab_size=8", "data.train_size=500", "data.test_size=200")
+TINY_ARRAY = (
+    "network.width=16",
+    "network.denoiser.blocks=1",
+    "network.recognizer.blocks=1",
+    "latent.dim=2",
+    "latent.autoregressive.width=16",
+    "latent.autoregressive.blocks=1",
+    *SHORT_TRAINING,
+)
+"""Overrides that make the recipe of one's own array tiny."""
+TINY = (*SMALL_NETWORK, *SHORT_TRAINING, "data.vocab_size=8", "data.train_size=500", "data.test_size=200")
 """Overrides that make a toy recipe tiny."""
 
 
@@ -30,13 +39,11 @@ def train_in(path: Path, recipe: Recipe) -> Outcome:
     return train(recipe, directory, build_dataset(recipe))
 
 
+TINY_FLOW = ("latent.flow.steps=2", "latent.flow.transforms=2", "latent.flow.components=2", "latent.flow.width=8")
+"""For recipes that fit a prior after the training."""
 TINY_TABLE = (
-    "network.width=16",
-    "network.denoiser.blocks=1",
-    "network.recognizer.blocks=1",
-    "latent.dim=2",
+    *TINY_ARRAY,
     "latent.flow.transforms=2",
     "latent.flow.components=4",
     "latent.flow.steps=5",
-    *SHORT_TRAINING,
 )

@@ -137,5 +137,5 @@ def test_what_it_does_not_have_is_refused() -> None:
         EnergyOfAnother.of(autoregressive(), autoregressive(), EnergyWeighted())
     with pytest.raises(UserError, match="at least 1, not 0"):
         EnergyWeighted(0)
-    with pytest.raises(UserError, match="a share of the steps"):
+    with pytest.raises(UserError, match="window must be at most 1"):
         EnergyWeighted(2, window=1.5)

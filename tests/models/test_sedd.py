@@ -28,6 +28,7 @@ from tests.helpers.exact import (
     sigmas,
 )
 from tests.helpers.networks import awaken, small_recipe
+from tests.helpers.states import TableScores, TrueConditionals, random_joint
 from vadd.core import LinearSchedule, MaskedBatch, Masking, TokenSampler, elbo, sample, step_bound, step_grid
 from vadd.errors import UserError
 from vadd.kinds import kind_of
@@ -35,24 +36,6 @@ from vadd.models import Analytic, Euler, ScoreEntropy
 from vadd.recipe import build_model
 
 POSITIONS, VALUES, STATES = 2, 3, 16
-
-
-class TableScores(nn.Module):
-    """The log-scores of a table denoiser, normalised or, ``unevenly``, times a factor of their own for every state."""
-
-    uses_time = False
-
-    def __init__(self, table: TableDenoiser, unevenly: float = 0.0) -> None:
-        super().__init__()
-        self.table, self.positions, self.vocab_size = table, table.positions, table.vocab_size
-        shape = ((VALUES + 1) ** POSITIONS, POSITIONS, 1)
-        self.factor = nn.Parameter(unevenly * torch.randn(shape, generator=seeded(9), dtype=torch.float64))
-
-    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
-        everywhere = torch.ones_like(xt, dtype=torch.bool)
-        logits = self.table(xt, None, t, everywhere).view(len(xt), POSITIONS, VALUES).log_softmax(-1)
-        found: Tensor = (math.log(VALUES) + logits + self.factor[index_of(xt, VALUES + 1)])[where]
-        return found
 
 
 def chain_law(model: ScoreEntropy, known: KnownSchedule, times: list[float]) -> Tensor:
@@ -82,30 +65,6 @@ def chain_law(model: ScoreEntropy, known: KnownSchedule, times: list[float]) -> 
 
 def model_of(unevenly: float, known: KnownSchedule = LINEAR) -> ScoreEntropy:
     return ScoreEntropy(TableScores(TableDenoiser(POSITIONS, VALUES), unevenly), known.schedule)
-
-
-class TrueConditionals(nn.Module):
-    """log P(x0_i = v | x_t) of a joint distribution over all sequences."""
-
-    uses_time = False
-
-    def __init__(self, joint: Tensor, positions: int, values: int) -> None:
-        super().__init__()
-        self.positions, self.vocab_size = positions, values
-        states, clean = all_sequences(positions, values + 1), all_sequences(positions, values)
-        table = torch.zeros(len(states), positions, values, dtype=torch.float64)
-        for number, state in enumerate(states):
-            fits = ((clean == state) | (state == values)).all(1)
-            for i, v in itertools.product(range(positions), range(values)):
-                table[number, i, v] = joint[fits & (clean[:, i] == v)].sum() / joint[fits].sum()
-        self.table = nn.Parameter(table.log())
-
-    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
-        return math.log(self.vocab_size) + self.table[index_of(xt, self.vocab_size + 1)][where]
-
-
-def random_joint(seed: int) -> Tensor:
-    return torch.rand(VALUES**POSITIONS, generator=seeded(seed), dtype=torch.float64).softmax(0) ** 3
 
 
 @for_each_schedule

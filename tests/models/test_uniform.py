@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tests.helpers.bounds import GridLatent, PriorGrid, grid_times
 from tests.helpers.exact import (
@@ -18,35 +18,11 @@ from tests.helpers.exact import (
     index_of,
     seeded,
 )
+from tests.helpers.states import POSITIONS, STATES, VALUES, TableOfStates
 from vadd.core import LinearSchedule, MaskedBatch, Masking, StepTimes, elbo, sample, step_bound
 from vadd.errors import UserError
 from vadd.models import UniformDiffusion
 from vadd.models.uniform import uniform_step
-
-POSITIONS, VALUES = 2, 3
-STATES = VALUES**POSITIONS
-
-
-class TableOfStates(nn.Module):
-    """Random logits for every state without masks, that move with t and with a latent of one number."""
-
-    uses_time = True
-
-    def __init__(self, *, latent: bool = False) -> None:
-        super().__init__()
-        self.positions, self.vocab_size, self.latent = POSITIONS, VALUES, latent
-        generator, shape = seeded(4), (3, STATES, POSITIONS, VALUES)
-        self.tables = nn.Parameter(torch.randn(shape, generator=generator, dtype=torch.float64))
-
-    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
-        assert int(xt.max()) < VALUES, "no mask is ever shown"
-        base, slope, bend = self.tables[:, index_of(xt, VALUES)]
-        logits = base + slope * t[:, None, None]
-        if self.latent:
-            assert z is not None
-            logits = logits + 2 * bend * z[:, :1, None]
-        found: Tensor = logits[where]
-        return found
 
 
 def chain_law(network: TableOfStates, known: KnownSchedule, times: list[float], z: Tensor) -> Tensor:

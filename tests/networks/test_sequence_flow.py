@@ -390,6 +390,7 @@ def around_corners(count: int, seed: int) -> Tensor:
 def test_components_begin_at_the_examples(dim: int, context: int, spare: int) -> None:
     """In their order; those beyond the components are not looked at, and nothing but the means has changed."""
     flow = bent_flow(dim, context, by=0.1, components=6).double()
+    assert isinstance(flow, CouplingFlow)
     z = normal(6 + spare, dim)
     before = {name: value.clone() for name, value in flow.state_dict().items()}
     flow.start_at(z)

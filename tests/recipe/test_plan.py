@@ -123,6 +123,7 @@ def test_devices_and_parts_divide_the_activations_but_not_the_arithmetic() -> No
     assert [memory.layout for memory in two.memory] == ["DDP", "DDP", "full sharding", "full sharding"]
     assert two.memory[0].activations == round(one.memory[0].activations / 8)
     assert two.flops_per_step == one.flops_per_step
+    assert one.hours is not None
     assert two.hours == pytest.approx(one.hours / 2, rel=1e-12)
     assert one.hours == pytest.approx(one.flops_per_step * 30 / 1e9 / 3600, rel=1e-12)
 

@@ -108,12 +108,12 @@ def test_runs_with_other_measures_share_a_table_with_gaps() -> None:
 def test_the_table_of_bounds_says_of_every_number_whether_it_is_valid() -> None:
     mdlm, vadd = (run_report(m, entropy=3.5, likelihood=likelihood(m, 0.5, (1, 0.6))) for m in ("mdlm", "vadd"))
     table = bound_table([mdlm, vadd, run_report("vadd")])
-    assert table.columns == ["run", "", "valid", "nats", "± std. error", "bits/dim", "perplexity"]
+    assert table.columns == ["run", "", "valid", "nats ± std. error", "bits/dim", "perplexity"]
     assert [list(row[1:4]) for row in table.rows] == [
-        ["step bound, T = 1", "yes", 6.0],
-        ["ELBO", "yes", 5.0],
-        ["step bound, T = 1", "yes", 6.0],
-        ["the paper's DELBO", "no: not a likelihood bound", 5.0],
+        ["step bound, T = 1", "yes", "6.0000 ± 0.1000"],
+        ["ELBO", "yes", "5.0000 ± 0.1000"],
+        ["step bound, T = 1", "yes", "6.0000 ± 0.1000"],
+        ["the paper's DELBO", "no: not a likelihood bound", "5.0000 ± 0.1000"],
     ]
     assert "entropy of checkerboard: 3.5000 nats" in table.note
     assert PADS_NOTE not in table.note

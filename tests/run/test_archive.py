@@ -103,7 +103,8 @@ def test_a_damaged_newest_checkpoint_is_passed_over_when_resuming(
     damage(copy, 30)
     recipe = tiny_recipe()
     assert train(recipe, RunDirectory(copy), build_dataset(recipe), resume=True).finished
-    (warning,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
+    warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
+    (warning,) = [line for line in warnings if not line.startswith("warning: posterior collapse at step")]
     assert "step-00000030 is damaged: optimizer.safetensors" in warning
     assert "taking step-00000020" in warning
     assert_same_state(newest(copy), newest(vadd_run))

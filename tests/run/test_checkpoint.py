@@ -15,7 +15,7 @@ from tests.helpers.runs import newest, some_state
 from vadd.errors import UserError
 from vadd.parallel import Processes
 from vadd.recipe import Training
-from vadd.run.checkpoint import TrainingState, read_checkpoint, read_weights, write_checkpoint
+from vadd.run.checkpoint import Archive, TrainingState, read_checkpoint, read_weights, write_checkpoint
 from vadd.run.directory import EMA, MANIFEST, MODEL, OPTIMIZER, RunDirectory
 from vadd.training.optimizer import Stepper
 
@@ -51,13 +51,18 @@ def test_a_checkpoint_is_replaced_whole_and_leaves_nothing_beside_it(checkpoint:
     assert list(checkpoint.parent.iterdir()) == [checkpoint]
 
 
-def test_the_rest_of_a_write_that_was_cut_off_does_not_disturb_the_next(checkpoint: Path) -> None:
-    partial = checkpoint.with_name(f".{checkpoint.name}.partial")
+def test_the_rest_of_a_write_that_was_cut_off_does_not_disturb_the_next(tmp_path: Path) -> None:
+    """Every write has a name of its own; the rest is removed when a training begins or goes on."""
+    run = RunDirectory(tmp_path)
+    place = run.checkpoint(7)
+    write_checkpoint(place, some_state())
+    partial = place.with_name(f".{place.name}.0123abcd.partial")
     partial.mkdir()
     (partial / "leftover").write_text("half")
-    write_checkpoint(checkpoint, some_state())
-    assert sorted(file.name for file in checkpoint.iterdir()) == sorted([*FILES, MANIFEST])
-    assert not partial.exists()
+    write_checkpoint(place, some_state())
+    assert sorted(file.name for file in place.iterdir()) == sorted([*FILES, MANIFEST])
+    Archive(run).sweep()
+    assert list(place.parent.iterdir()) == [place]
 
 
 @pytest.mark.parametrize("name", FILES)

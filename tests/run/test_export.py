@@ -150,7 +150,7 @@ def test_a_failure_leaves_nothing_behind(vadd_run: Path, tmp_path: Path, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("vadd.run.export.model_card", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(UserError, match=r"^cannot write .*/out: No space left on device$"):
         export(RunDirectory(vadd_run), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 

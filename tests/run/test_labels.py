@@ -18,7 +18,8 @@ from vadd.data import ArrayData, DiscreteDataset
 from vadd.training.events import Event
 
 SMALL: dict[str, Any] = {
-    "network": {"width": 16, "denoiser": {"depth": 1}, "recognizer": {"depth": 1}},
+    "network": {"width": 16, "denoiser": {"blocks": 1}, "recognizer": {"blocks": 1}},
+    "latent": {"dim": 2, "autoregressive": {"width": 16, "blocks": 1}},
     "steps": 30,
     "batch": 32,
     "warmup_steps": 5,

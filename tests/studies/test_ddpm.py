@@ -130,6 +130,7 @@ def stands_beside_the_others(tmp_path: Path) -> None:
         minutes=0.001,
         measuring={"steps": (1, 2), "samples": 20},
         overrides=TINY,
+        choose=False,
     )
     result = reproduce(study_named("baselines"), request)
     rows = {(row["name"], row["steps"]): row for row in result.numbers}

@@ -33,7 +33,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def result(out: Path) -> Result:
-    request = Request(out=out, setting="digits", overrides=TINY, measuring={"samples": 200, "limit": 20})
+    request = Request(out=out, setting="digits", overrides=TINY, measuring={"samples": 200, "limit": 20}, choose=False)
     return reproduce(study_named("latents"), request)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from vadd.run.run import load
+from vadd.run.loading import load
 from vadd.studio.latent import How, dimensions_of, moved, point_card, point_of_example
 
 PLACE = {"run": "digits-vadd", "example": 1, "steps": 1, "temperature": 0, "values": [1.5, -2.0, 0.0]}

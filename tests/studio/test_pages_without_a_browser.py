@@ -18,7 +18,7 @@ from tests.helpers.people import train_people
 from tests.helpers.studio import PATIENCE
 from vadd.errors import UserError
 from vadd.progress import silent
-from vadd.run.run import load
+from vadd.run.loading import load
 from vadd.studio.draw import draw, draw_all, show, show_step, write_files
 from vadd.studio.infill import (
     Known,

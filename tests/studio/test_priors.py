@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vadd.run.run import load
+from vadd.run.loading import load
 from vadd.studio.compare import Comparisons
 from vadd.studio.runs import OpenRuns, awaits_prior
 from vadd.studio.train import Watch

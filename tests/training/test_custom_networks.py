@@ -12,8 +12,9 @@ from tests.helpers.commands import Command
 from tests.helpers.own_networks import LATENT, POSITIONS, VOCAB_SIZE, OwnDenoiser, OwnRecognizer
 from vadd.kinds import kind_of
 from vadd.networks import CustomNetworks, MlpDenoiser, SiameseMlpRecognizer
-from vadd.recipe import build_model
+from vadd.recipe import build_model, recipe_for
 from vadd.run.directory import RunDirectory
+from vadd.training.train import with_networks
 
 SHORT: dict[str, Any] = {
     "steps": 20,
@@ -67,20 +68,37 @@ def test_a_stopped_run_ends_where_an_undisturbed_one_does(codes_file: Path, tmp_
 
 
 def test_the_packages_networks_given_as_ones_own_learn_the_same(codes_file: Path, tmp_path: Path) -> None:
-    """The initial weights are those that the recipe's seed gives, so every step is the same to the last bit."""
+    """The initial weights are those that the recipe's seed gives, so every step is the same to the last bit. With
+    N(0, I): a prior that is trained with the model is drawn after the networks, which are not drawn where given.
+    """
     sections: dict[str, Any] = {
-        "network": {"width": 16, "denoiser": {"depth": 1}, "recognizer": {"depth": 1}},
-        "latent": {"dim": 2},
+        "network": {"kind": "mlp", "width": 16, "denoiser": {"depth": 1}, "recognizer": {"depth": 1}},
+        "latent": {"dim": 2, "kind": "per-state"},
     }
     by_recipe = vadd.train(codes_file, tmp_path / "recipe", **sections, **SHORT)
     untrained = build_model(by_recipe.recipe, by_recipe.kind)
     assert isinstance(untrained.denoiser, MlpDenoiser)
     assert isinstance(untrained.latent.recognizer, SiameseMlpRecognizer)
     given: dict[str, Any] = {"denoiser": untrained.denoiser, "recognizer": untrained.latent.recognizer}
-    own = vadd.train(codes_file, tmp_path / "own", **given, **SHORT)
+    own = vadd.train(codes_file, tmp_path / "own", **given, **SHORT, latent={"kind": "per-state"})
     ours, theirs = own.model.state_dict(), by_recipe.model.state_dict()
     assert ours.keys() == theirs.keys()
     assert all(ours[name].equal(theirs[name]) for name in theirs)
+
+
+def test_the_prior_beside_own_networks_begins_by_the_seed_of_the_recipe(codes_file: Path) -> None:
+    """Whatever the state of the global generator, which stays as it is."""
+    own = CustomNetworks(**networks())
+    recipe = with_networks(recipe_for(codes_file), own)
+    assert recipe.latent.prior == "autoregressive"
+    built = []
+    for state in (1, 2):
+        torch.manual_seed(state)
+        before = torch.get_rng_state()
+        built.append(build_model(recipe, kind_of((POSITIONS,), VOCAB_SIZE), own).state_dict())
+        assert torch.get_rng_state().equal(before)
+    assert any("prior" in name for name in built[0])
+    assert all(built[0][name].equal(built[1][name]) for name in built[0])
 
 
 def test_a_model_without_a_latent_and_one_with_codes_alone(codes_file: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import random
+import shutil
 import signal
 import time
 from multiprocessing.context import ForkServerProcess
@@ -12,8 +13,11 @@ import pytest
 from tests.helpers.children import CONTEXT, dying_training, reporting_training, train_or_resume
 from tests.helpers.runs import assert_same_state, log_of, newest
 from tests.helpers.tiny import tiny_recipe, train_in
-from vadd.recipe import Recipe
+from vadd.errors import UserError
+from vadd.recipe import Recipe, build_dataset
 from vadd.run.directory import RunDirectory
+from vadd.training.events import Callbacks, StepEvent
+from vadd.training.loop import train
 
 LONG, SHORT = 66, 20
 
@@ -92,3 +96,19 @@ def test_a_kill_inside_checkpoint_writing_changes_nothing(
     process = CONTEXT.Process(target=dying_training, args=(path, recipe(SHORT), *MOMENTS[moment]))
     assert finish(process) == -signal.SIGKILL
     assert_ends_like(undisturbed[SHORT], path)
+
+
+@pytest.mark.parametrize("trackers", [[], ["tensorboard"]], ids=["alone", "tensorboard"])
+def test_a_training_whose_folder_is_removed_ends_in_one_line(
+    tmp_path: Path, trackers: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    def remove(event: StepEvent) -> None:
+        if event.step == 12:
+            shutil.rmtree(tmp_path / "run")
+
+    where, made = RunDirectory(tmp_path / "run"), tiny_recipe(f"training.trackers={trackers}")
+    where.create(made)
+    with pytest.raises(UserError, match="was removed or renamed during its training"):
+        train(made, where, build_dataset(made), callbacks=Callbacks(remove))
+    assert list(tmp_path.iterdir()) == [], "nothing of it comes back"
+    assert "Traceback" not in capfd.readouterr().err

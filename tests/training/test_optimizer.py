@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from vadd.parallel import Processes
 from vadd.recipe import Training
-from vadd.training.optimizer import Ema, build_optimizer, learning_rate
+from vadd.training.optimizer import Ema, Stepper, learning_rate
 
 
 def test_the_cosine_starts_at_the_stated_rate_and_ends_at_zero() -> None:
@@ -33,7 +34,7 @@ def test_a_constant_rate_is_constant_after_its_warm_up() -> None:
 @pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
 def test_the_optimiser_has_the_settings_of_the_recipe(name: str, kind: type) -> None:
     training = Training.model_validate({"optimizer": name, "betas": [0.8, 0.95], "weight_decay": 0.1})
-    optimizer = build_optimizer(nn.Linear(2, 1).parameters(), training)
+    optimizer = Stepper(nn.Linear(2, 1), training, Processes()).optimizer
     assert type(optimizer) is kind
     assert optimizer.defaults["betas"] == (0.8, 0.95)
     assert optimizer.defaults["weight_decay"] == 0.1

@@ -1,5 +1,6 @@
 """Priors that are fitted to finished runs: better than N(0, I), beside weights that nobody touches, and resumable."""
 
+import json
 import shutil
 import signal
 from pathlib import Path
@@ -106,7 +107,8 @@ def test_the_weights_of_the_run_and_all_other_files_stay_as_they_are(run_path: P
     after = contents(run_path)
     assert {file: after[file] for file in before} == before
     newest = RunDirectory(run_path).checkpoints()[-1].relative_to(run_path)
-    assert after.keys() - before.keys() == {f"{newest}/prior-{name}.safetensors", f"{newest}/priors.json"}
+    added = {f"prior-{name}.safetensors", "priors.json", ".priors.lock"}
+    assert after.keys() - before.keys() == {f"{newest}/{file}" for file in added}
     record = prior_records(run_path / newest)[name]
     assert (record.kl_normal, record.kl, record.steps) == (fitted.kl_normal, fitted.kl, 60)
 
@@ -237,14 +239,14 @@ def prior_in_use(run: Run) -> type[object]:
     return type(run.model.latent.prior)
 
 
-def test_load_uses_the_fitted_prior_unless_it_is_told_not_to(run_path: Path) -> None:
+def test_load_uses_the_fitted_prior_unless_it_is_told_not_to(run_path: Path, far_from_normal: Run) -> None:
     """With one z for all steps, which is what the prior is fitted for; a conditional one serves completions."""
     plain = vadd.load(run_path)
     before = plain.sample(2000, latent_policy="fixed")
     assert prior_in_use(plain) is StandardNormal
     assert plain.recipe.sampling.latent_policy == "resample"
-    fit_prior(plain, "flow")
-    fit_prior(plain, "conditional", steps=5)
+    assert fit_prior(far_from_normal, "flow").helps
+    fit_prior(far_from_normal, "conditional", steps=5)
     fitted = vadd.load(run_path)
     assert prior_in_use(fitted) is FlowPrior
     assert fitted.sampling.latent_policy == "fixed"
@@ -259,6 +261,16 @@ def test_load_uses_the_fitted_prior_unless_it_is_told_not_to(run_path: Path) -> 
     assert conditional.model.latent.prior.conditional
 
 
+def test_a_prior_that_is_worse_than_the_normal_is_used_only_by_its_name(run_path: Path) -> None:
+    fit_prior(vadd.load(run_path, prior="trained"), "flow")
+    file = RunDirectory(run_path).checkpoints()[-1] / "priors.json"
+    records = json.loads(file.read_text())
+    records["flow"]["kl"] = records["flow"]["kl_normal"] + 0.1
+    file.write_text(json.dumps(records))
+    assert prior_in_use(vadd.load(run_path)) is StandardNormal
+    assert prior_in_use(vadd.load(run_path, prior="flow")) is FlowPrior
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_prior_that_is_not_there_is_asked_for_in_one_line(run_path: Path, name: PriorName) -> None:
     place = RunDirectory(run_path).checkpoints()[-1]
@@ -268,9 +280,9 @@ def test_a_prior_that_is_not_there_is_asked_for_in_one_line(run_path: Path, name
     assert str(refused.value) == f"{place} has no {name} prior; fit one with: {command}"
 
 
-def test_an_export_carries_the_priors_and_samples_alike(run_path: Path, tmp_path: Path) -> None:
+def test_an_export_carries_the_priors_and_samples_alike(run_path: Path, far_from_normal: Run, tmp_path: Path) -> None:
     for name in NAMES:
-        fit_prior(vadd.load(run_path), name, steps=5)
+        assert fit_prior(far_from_normal, name, steps=5).helps
     export(RunDirectory(run_path), tmp_path / "exported")
     exported, run = vadd.load(tmp_path / "exported"), vadd.load(run_path)
     assert prior_in_use(exported) is FlowPrior
@@ -293,9 +305,9 @@ def test_a_model_without_a_latent_needs_none(mdlm_run: Path) -> None:
     assert str(refused.value) == f"{mdlm_run} has no latent: it is a model without one, like MDLM, and needs no prior"
 
 
-def test_damaged_priors_are_named(run_path: Path) -> None:
+def test_damaged_priors_are_named(run_path: Path, far_from_normal: Run) -> None:
     """A flipped byte, a missing file, records that are none; asked for the trained prior nobody looks at them."""
-    fit_prior(vadd.load(run_path), "flow", steps=2)
+    assert fit_prior(far_from_normal, "flow", steps=2).helps
     place = RunDirectory(run_path).checkpoints()[-1]
     file, content = place / "prior-flow.safetensors", (place / "prior-flow.safetensors").read_bytes()
     file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -319,7 +331,8 @@ def test_a_prior_of_another_size_does_not_fit(run_path: Path) -> None:
     fit_prior(vadd.load(run_path), "flow", steps=2)
     directory = RunDirectory(run_path)
     directory.write_recipe(directory.recipe().with_overrides(["latent.flow.width=16"]))
-    with pytest.raises(UserError, match=r"^the flow prior in .* does not fit the recipe of its run: fit it anew$"):
+    told = r"^the flow prior in .* does not fit the recipe of its run: fit it anew: \S+ is \(24,\) there, \(16,\) here$"
+    with pytest.raises(UserError, match=told):
         vadd.load(run_path)
 
 

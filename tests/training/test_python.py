@@ -23,7 +23,8 @@ from vadd.run.directory import RunDirectory
 from vadd.training.events import Event
 
 SMALL: dict[str, Any] = {
-    "network": {"width": 16, "denoiser": {"depth": 1}, "recognizer": {"depth": 1}},
+    "network": {"width": 16, "denoiser": {"blocks": 1}, "recognizer": {"blocks": 1}},
+    "latent": {"dim": 2, "autoregressive": {"width": 16, "blocks": 1}},
     "steps": 30,
     "batch": 32,
     "warmup_steps": 5,
@@ -70,6 +71,7 @@ def test_tensors_and_lists_are_arrays(
 
 def test_a_recipe_by_name_and_a_path_are_trained_as_by_the_command(codes_file: Path, tmp_path: Path) -> None:
     small = {**SMALL, "data.vocab_size": 8, "train_size": 100, "test_size": 20, "steps": 2}
+    small |= {"network": {"width": 16, "denoiser": {"depth": 1}}, "latent": {"dim": 2}}
     assert vadd.train("circles", tmp_path / "circles", "mdlm", **small).recipe.model == "mdlm"
     run = vadd.train(codes_file, tmp_path / "codes", **{**SMALL, "steps": 2})
     assert (run.recipe.name, run.shape) == ("codes", (2, 3))

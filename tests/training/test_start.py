@@ -66,6 +66,18 @@ def test_an_export_serves_as_well_as_the_run(mdlm_run: Path, tmp_path: Path) -> 
     assert all(torch.equal(mine[name], theirs[name]) for name in mine)
 
 
+def test_an_exported_model_with_a_latent_is_trained_further(vadd_run: Path, tmp_path: Path) -> None:
+    """All weights, those of the recognition model too: the trained and the averaged ones begin as the export."""
+    export(RunDirectory(vadd_run), tmp_path / "exported")
+    trainer = trainer_from(tmp_path / "exported", tmp_path / "run")
+    exported = vadd.load(tmp_path / "exported").model.state_dict()
+    for model in (trainer.model, trainer.ema.averaged):
+        state = model.state_dict()
+        assert state.keys() == exported.keys()
+        assert all(torch.equal(state[name], exported[name]) for name in exported)
+    assert trainer.run().finished
+
+
 def test_a_frozen_denoiser_stays_bit_for_bit_and_its_latent_learns(mdlm_run: Path, tmp_path: Path) -> None:
     """In the trained and in the averaged weights, with weight decay too."""
     changes = ("training.freeze=true", "training.optimizer=adamw", "training.weight_decay=0.1")
@@ -158,9 +170,11 @@ def test_another_network_is_refused(mdlm_run: Path, tmp_path: Path) -> None:
     assert deeper.startswith("the weights to start from do not fit: missing: readout.")
 
 
-def test_a_run_with_a_latent_is_refused(vadd_run: Path, tmp_path: Path) -> None:
-    line = refusal(vadd_run, tmp_path / "run")
-    assert line == f"{vadd_run} has a latent already; a training starts from a model without one (MDLM)"
+def test_another_model_with_a_latent_is_refused(vadd_run: Path, tmp_path: Path) -> None:
+    line = refusal(vadd_run, tmp_path / "run", "model=mdlm")
+    assert line == f"{vadd_run} is vadd; a training starts from MDLM or from its own model"
+    other = refusal(vadd_run, tmp_path / "other", "latent.dim=3")
+    assert other.startswith(f"the weights of {vadd_run} do not fit: network and latent must be those of its recipe")
 
 
 def test_what_is_not_there_or_no_checkpoint_is_refused(mdlm_run: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from vadd.cli.console import one_line_for_mistakes, out_console
 from vadd.version import __version__
 
 COMMANDS = {
-    "demo": Lazy("Train MDLM and VADD on a toy for about a minute each and show what one step gives."),
+    "demo": Lazy("Train MDLM and VADD on a toy for about a minute each and show what one step gives.", "syntax:Demo"),
     "train": Lazy("Train a model.", "syntax:Train"),
     "sample": Lazy("Draw samples from a trained model.", "syntax_sampling:Sample"),
     "infill": Lazy("Fill what is missing in texts, images, arrays or tables.", "syntax_sampling:Infill"),
@@ -28,7 +28,7 @@ COMMANDS = {
     "plan": Lazy("Show what a training will take: parameters, FLOPs, memory, disk, hours.", "syntax:Plan"),
     "export": Lazy("Write a model to a folder that can be published.", "syntax:Export"),
     "recipes": Lazy("List the recipes, or show one with every key and value.", "syntax:Recipes"),
-    "zoo": Lazy("List the models that can be trained and compared."),
+    "zoo": Lazy("List the models that can be trained and compared.", "syntax:Zoo"),
     "data": Lazy("List the data sets, fetch one, or look at the columns of a table.", "syntax:Data"),
     "reproduce": Lazy("Repeat the paper's experiments beside its own results."),
 }
@@ -66,4 +66,4 @@ def main() -> None:
             # Texts have letters that not every terminal knows, and file names bytes that are no letters at all.
             stream.reconfigure(errors="backslashreplace")
     with one_line_for_mistakes():
-        app()
+        app(prog_name="vadd")

@@ -1,22 +1,33 @@
 """Commands whose options are known without the modules that do the work: those are imported when a command is called.
 
-A command is a dataclass of options (:mod:`vadd.cli.syntax`, :mod:`vadd.cli.syntax_sampling`), whose docstring is its
-help, and a function that is given it, filled.
+A command is a dataclass of options (:mod:`vadd.cli.syntax`, :mod:`vadd.cli.syntax_sampling`) and a function that is
+given it, filled. The docstring of the class is the help of the command, the one below a field that of the option.
 """
 
+import ast
 import inspect
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
 from importlib import import_module
 from inspect import Parameter
-from typing import Any, ClassVar, get_type_hints
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.models import ParameterInfo
+
+from vadd.cli.console import end_by_closed_pipe
+from vadd.errors import Interrupted, UserError
 
 COMMON, INPUT, SAMPLER, LATENT = "Common", "Input", "Sampler", "Latent"
 OUTPUT, RESEARCH = "Output", "Research"
 PANELS = (COMMON, INPUT, SAMPLER, LATENT, OUTPUT, RESEARCH)
+USAGE_ERROR: Any = typer.BadParameter.__base__  # typer has no name for it
+EXAMPLES = "\b\nExamples:"
+"""Where they begin in the help; lines are kept after the first character."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +35,7 @@ class Lazy:
     about: str
     """One line for the list of commands."""
     options: str | None = None
-    """ "module:Class"; without it the parameters of the function are the options."""
+    """ "module:Class"; without it the function is a :class:`typer.Typer` with commands of its own."""
     function: str | None = None
     """ "module:function", by default both are called like the command. A module without a dot is one of vadd.cli."""
 
@@ -32,42 +43,66 @@ class Lazy:
         """As click runs it."""
         same = name.replace("-", "_")
         function = f"{same}:{same}" if self.function is None else self.function
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
         if self.options is None:
-            return as_command(name, _named(function))
+            app.add_typer(_named(function), name=name)
+            return typer.main.get_group(app).commands[name]
         options = _named(self.options)
+        add_command(app, name, options.__doc__, options_of(options), lambda given: _named(function)(options(**given)))
+        return typer.main.get_command(app)
 
-        def call(**given: Any) -> None:
-            _named(function)(options(**given))
 
-        call.__doc__ = options.__doc__
-        parameters = options_of(options)
-        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # where typer looks
-        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return as_command(name, call)
+def add_command(
+    app: typer.Typer, name: str, help: str, options: Sequence[Parameter], work: Callable[[dict[str, Any]], None]
+) -> None:
+    """``work`` is called with the values of the ``options`` by their names."""
+
+    def call(**given: Any) -> None:
+        work(given)
+
+    call.__doc__ = help
+    call.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]  # where typer looks
+    call.__annotations__ = {option.name: option.annotation for option in options}
+    app.command(name, cls=PanelCommand)(call)
 
 
 def options_of(group: type[Any]) -> list[Parameter]:
-    """A parameter for each field of a dataclass."""
-    types = get_type_hints(group, include_extras=True)
-    return [
-        Parameter(
-            field.name,
-            Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if field.default is MISSING else field.default,
-            annotation=types[field.name],
-        )
-        for field in fields(group)
-    ]
+    """A parameter for each field of a dataclass. Besides what typer knows, an annotation may hold the panel of the
+    help, a string, and a function that checks the value.
+    """
+    types, helps = get_type_hints(group, include_extras=True), dict[str, str]()
+    for base in filter(is_dataclass, reversed(group.__mro__)):
+        helps |= _docstrings(base.__module__)[base.__qualname__]
+    return [_parameter(field, types[field.name], helps[field.name]) for field in fields(group)]
 
 
-def as_command(name: str, command: Any) -> Any:
-    """A function, or a :class:`typer.Typer` with commands of its own."""
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    if not isinstance(command, typer.Typer):
-        app.command(name, cls=PanelCommand)(command)
-        return typer.main.get_command(app)
-    app.add_typer(command, name=name)
-    return typer.main.get_group(app).commands[name]
+def _parameter(field: Field[Any], annotation: Any, help: str) -> Parameter:
+    kind, *marks = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    info = copy(next((mark for mark in marks if isinstance(mark, ParameterInfo)), typer.Option()))
+    info.help = help
+    for mark in marks:
+        if isinstance(mark, str):
+            info.rich_help_panel = mark
+        elif callable(mark):
+            info.callback = mark
+    if kind is bool and not info.param_decls:  # without its opposite, --no-...
+        info.param_decls = (f"--{field.name.replace('_', '-')}",)
+    default = Parameter.empty if field.default is MISSING else field.default
+    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
+
+
+@cache
+def _docstrings(module: str) -> dict[str, dict[str, str]]:
+    """By class and field. Python itself keeps that of the class alone."""
+    helps: dict[str, dict[str, str]] = {}
+    for node in ast.parse(inspect.getsource(import_module(module))).body:
+        if isinstance(node, ast.ClassDef):
+            helps[node.name] = {}
+            for field, below in pairwise(node.body):
+                match field, below:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(help))):
+                        helps[node.name][name] = inspect.cleandoc(help).replace("\n", " ")
+    return helps
 
 
 def _named(name: str) -> Any:
@@ -87,6 +122,22 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return self.lazy[cmd_name].command(cmd_name) if cmd_name in self.lazy else None
 
+    def invoke(self, ctx: Any) -> Any:
+        """What typer would say or pass over in its own way is said as everything else is."""
+        try:
+            return super().invoke(ctx)
+        except USAGE_ERROR as error:
+            message = error.format_message().replace("Value error, ", "")
+            if "\n" in message:  # the whole help, where a command of a group is missing
+                raise
+            # typer forgets the context where an option lacks some of its values.
+            where = error.ctx.command_path if error.ctx else f"vadd {ctx.invoked_subcommand}"
+            raise UserError(f"{message.rstrip('.')}; see {where} --help") from None
+        except KeyboardInterrupt:
+            raise Interrupted from None
+        except BrokenPipeError:
+            end_by_closed_pipe()
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.about) for name, command in self.lazy.items()])
@@ -97,7 +148,12 @@ def lazy_group(commands: Mapping[str, Lazy]) -> type[LazyGroup]:
 
 
 class PanelCommand(TyperCommand):
-    """Shows options under the names of their panels; those without one are the first panel."""
+    """Shows options under the names of their panels, those without one in the first, and examples at the end."""
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        whole, (self.help, _, _) = self.help, (self.help or "").partition(EXAMPLES)
+        super().format_help_text(ctx, formatter)
+        self.help = whole
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{panel: [] for panel in PANELS}}
@@ -111,3 +167,5 @@ class PanelCommand(TyperCommand):
             if records:
                 with formatter.section("Options" if panels == [title] else title):
                     formatter.write_dl(records)
+        formatter.write_paragraph()
+        formatter.write(EXAMPLES.removeprefix("\b\n") + (self.help or "").partition(EXAMPLES)[2])

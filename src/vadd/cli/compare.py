@@ -9,7 +9,7 @@ from vadd.evaluation import BoundSettings
 from vadd.parallel import Processes, leave
 from vadd.report.likelihood_tables import bound_table
 from vadd.report.tables import quality_table
-from vadd.run.same_data import check_same_data
+from vadd.run.loading import check_same_data
 from vadd.studies.comparison import Measurements, Page
 from vadd.studies.comparison import compare as compare_runs
 

@@ -1,6 +1,6 @@
 """What the commands say and show: two consoles, aligned columns, and something to look at while waiting."""
 
-import re
+import os
 import signal
 import sys
 import threading
@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 from vadd.errors import Interrupted, UserError
 from vadd.files import write_json
 from vadd.progress import PlainConsole
-from vadd.words import one_line, shortened, size_in_memory
+from vadd.words import one_line, shortened, why_too_large
 
 if TYPE_CHECKING:
-    from vadd.data import DiscreteDataset
-    from vadd.kinds.table.schema import ColumnReport
     from vadd.progress import Progress
     from vadd.report.table import Table
 
@@ -75,63 +73,12 @@ def show_results(tables: "Sequence[Table]", numbers: list[dict[str, Any]], page:
     out_console.print(f"report: {page.resolve()}", soft_wrap=True)
 
 
-LONGEST_EXAMPLE = 20
-
-
-def show_reports(reports: "Sequence[ColumnReport]") -> None:
-    """A line for each column: kind, number of values, missing cells, the most frequent values."""
-    lines = [["column", "kind", "values", "missing", "most frequent"]]
-    for report in reports:
-        skipped = report.spec.kind == "skip"
-        grouped = report.distinct > report.spec.values and not skipped
-        values = f"{report.distinct:,}" + (f" in {report.spec.values}" if grouped else "")
-        missing = f"{report.missing:,}" if report.missing else "-"
-        shown = report.problem or ", ".join(_short(example) for example in report.examples)
-        lines.append([report.name, "left out" if skipped else report.spec.kind, values, missing, shown])
-    print_columns(lines, right=frozenset({2, 3}))
-
-
-def show_table(data: "DiscreteDataset") -> None:
-    """What a training is about to learn, before it begins."""
-    from vadd.kinds import TableKind
-
-    if not isinstance(data.kind, TableKind):
-        return
-    err_console.print(
-        f"{data.name}: {len(data.train) + len(data.test):,} rows, {len(data.test):,} held out", soft_wrap=True
-    )
-    for column in data.kind.codec.columns:
-        notes = {"value": ", missing cells are one of them", "unknown": ", missing cells are unknown", "never": ""}
-        err_console.print(
-            f"  {column.name}: {column.kind}, {column.size} values{notes[column.missing]}", soft_wrap=True, style="dim"
-        )
-    for name in data.kind.codec.left_out:
-        err_console.print(f"  {name}: left out", soft_wrap=True, style="dim")
-
-
-def _short(text: str) -> str:
-    one_line = " ".join(text.split())
-    return one_line if len(one_line) <= LONGEST_EXAMPLE else f"{one_line[: LONGEST_EXAMPLE - 3]}..."
-
-
 LONGEST_LINE = 1500
-TOO_LARGE = (
-    # What torch says on a CUDA device, on Linux, on Windows.
-    "out of memory",
-    "can't allocate memory",
-    "not enough memory",
-    # What torch and NumPy say of sizes that no machine could have.
-    "overflow",
-    "Python int too large",
-    "Maximum allowed dimension exceeded",
-    "array is too big",
-    "Trying to create tensor with negative dimension",
-)
 
 
 @contextmanager
 def one_line_for_mistakes() -> Iterator[None]:
-    """Around a whole command. What is nobody's mistake but ours goes through, with its traceback."""
+    """Around a whole command. Our own mistakes go through, with its traceback."""
     try:
         with _stopped_politely():
             yield
@@ -142,7 +89,7 @@ def one_line_for_mistakes() -> Iterator[None]:
     except (Interrupted, KeyboardInterrupt) as stop:
         _end(f"{stop}; run the same command again to go on" if str(stop) else "interrupted", code=130)
     except Exception as error:
-        reason = _why_too_large(error)
+        reason = why_too_large(error)
         if reason is None:
             raise
         _end(f"error: there is not enough memory for this: {reason}")
@@ -168,13 +115,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _why_too_large(error: Exception) -> str | None:
-    """What could not be had, if that is what went wrong."""
-    said = next(iter(str(error).splitlines()), "")
-    if not isinstance(error, MemoryError) and not any(sign in str(error) for sign in TOO_LARGE):
-        return None
-    wanted = re.search(r"allocate (\d+) bytes", said)
-    return f"{size_in_memory(int(wanted[1]))} at once" if wanted else said or "the system gave none"
+def end_by_closed_pipe() -> None:
+    """As other programs end whose output goes to one that has ended, like ``head``: without a message, by SIGPIPE."""
+    if hasattr(signal, "SIGPIPE"):  # not on Windows
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGPIPE)
+    os._exit(1)  # not sys.exit, which would write what is left
 
 
 def _end(line: str, *, code: int = 2) -> None:

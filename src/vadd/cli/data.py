@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from vadd.cli.console import out_console, print_columns, progress_bar, show_reports
+from vadd.cli.console import out_console, print_columns, progress_bar
 from vadd.cli.syntax import Data
 from vadd.data import DiscreteDataset, cifar10
 from vadd.data.download import data_directory
@@ -13,6 +13,8 @@ from vadd.data.mnist import MnistData, fetch_mnist, missing_mnist
 from vadd.data.text.text8 import fetch_text8
 from vadd.errors import UserError
 from vadd.evaluation.frechet import fetch_inception, inception_file
+from vadd.files import write_whole
+from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.table.reading import read_table
 from vadd.kinds.table.schema import infer, inspect, to_yaml
 from vadd.progress import Progress
@@ -50,10 +52,15 @@ def _inspect(file: Path | None, schema: Path | None) -> None:
         table = read_table(file)
         inferred = infer(table)
         reports = inspect(table, inferred)
+        learnt = {each.name: each.spec for each in reports if each.problem is None}
+        dependents = TableCodec.fit(table, learnt, range(table.rows), dependent=True).dependents if learnt else ()
     _say(f"{file}: {table.rows:,} rows")
-    show_reports(reports)
+    head = ["column", "kind", "values", "missing", "most frequent"]
+    print_columns([head, *(report.cells for report in reports)], right=frozenset({2, 3}))
+    for each in dependents:
+        _say(each.line)
     if schema is not None:
-        schema.write_text(to_yaml(inferred), encoding="utf-8")
+        write_whole(schema, to_yaml(inferred))
         _say(f"to edit: {schema}; then: vadd train --data {file} data.schema_path={schema}")
 
 

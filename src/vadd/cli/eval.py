@@ -5,14 +5,7 @@ from typing import Any
 
 from vadd.cli.console import out_console, progress_bar
 from vadd.cli.options import parse_steps
-from vadd.cli.syntax_sampling import (
-    DEFAULT_STEPS,
-    PARTICLES,
-    ZERO_SHOT_LIMIT,
-    ZERO_SHOT_PARTICLES,
-    ZERO_SHOT_STEPS,
-    Evaluate,
-)
+from vadd.cli.syntax_sampling import Evaluate
 from vadd.core import Particles
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, EvaluationOptions
@@ -26,6 +19,11 @@ from vadd.parallel import Processes, leave
 from vadd.progress import Progress
 from vadd.report.results import Results
 from vadd.run.run import Run
+
+DEFAULT_STEPS = "1,2,5,20"
+PARTICLES, ZERO_SHOT_PARTICLES = 64, 8
+ZERO_SHOT_STEPS, ZERO_SHOT_LIMIT = 32, 500
+"""What minutes allow: T x K evaluations of the network for each sequence (T for a model without a latent)."""
 
 
 def evaluate(options: Evaluate) -> None:
@@ -86,7 +84,7 @@ def _bounds(options: Evaluate) -> BoundSettings | None:
         score_pads=options.score_pads,
         given_label=options.given_label,
         choose_proposals=options.proposals == "auto",
-        grid=options.grid,  # type: ignore[arg-type]  # checked where the bound is taken
+        grid=options.grid,
     )
 
 

@@ -20,6 +20,7 @@ def fit_prior(options: FitPrior) -> None:
 def show_fitted(fitted: PriorRecord) -> None:
     out_console.print(
         f"{fitted.name} prior: KL of the recognition model, everything masked, held-out examples: "
-        f"{fitted.kl_normal:.2f} nats to N(0, I), {fitted.kl:.2f} to the prior; {fitted.seconds or 0:.0f} s",
+        f"{fitted.kl_normal:.2f} nats to N(0, I), {fitted.kl:.2f} to the prior; {fitted.seconds or 0:.0f} s"
+        + ("" if fitted.helps else f". It is worse than N(0, I) and is not used, unless with --prior {fitted.name}"),
         soft_wrap=True,
     )

@@ -4,7 +4,7 @@ import torch
 from rich.text import Text
 from torch import Tensor
 
-from vadd.cli.console import out_console, progress_bar
+from vadd.cli.console import err_console, out_console, progress_bar
 from vadd.cli.sample import RECORDED, show_trajectory
 from vadd.cli.syntax_sampling import Infill
 from vadd.errors import UserError
@@ -42,6 +42,8 @@ def infill(options: Infill) -> None:
             gaps.write(filled, options.out, draw_completions)
         summary = f"{plural(n * len(gaps.x), 'completion')} in {plural(settings.steps, 'step')}"
         out_console.print(f"{summary}: {options.out}", soft_wrap=True)
+    if reasons := run.inexact_completions(**options.sampling()):
+        (err_console if options.out is None else out_console).print(f"not exact: {', '.join(reasons)}", soft_wrap=True)
     if options.probabilities is not None:
         chance = cell_probabilities(run, gaps.x, seed=options.seed)
         write_whole(options.probabilities, csv_lines(gaps.probability_rows(filled, chance)))

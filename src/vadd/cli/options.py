@@ -5,31 +5,18 @@ are checked by the Python function that they are passed to.
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, Literal
 
 import typer
 
 import vadd
-from vadd.cli.commands import INPUT, LATENT, OUTPUT, RESEARCH, SAMPLER
+from vadd.cli.commands import LATENT, OUTPUT, RESEARCH, SAMPLER
 from vadd.errors import UserError
+from vadd.files import check_replaceable
 from vadd.presets import check_recipe_name
-from vadd.run.directory import CheckpointName, PriorChoice, PriorName, RunDirectory, check_model
+from vadd.run.directory import CheckpointName, RunDirectory, check_model
 from vadd.words import listed, parse_size
-
-# An option of a panel of the help.
-sampler_option, latent_option = (
-    partial(typer.Option, rich_help_panel=SAMPLER),
-    partial(typer.Option, rich_help_panel=LATENT),
-)
-output_option, research_option = (
-    partial(typer.Option, rich_help_panel=OUTPUT),
-    partial(typer.Option, rich_help_panel=RESEARCH),
-)
-input_option = partial(typer.Option, rich_help_panel=INPUT)
-PRIORS = ("fitted", "trained", *get_args(PriorName))
-
 
 Paths = Path | list[Path] | None
 
@@ -61,6 +48,7 @@ def check_out(*suffixes: str) -> Callable[..., Path | None]:
             raise UserError(f"{option.opts[0]} takes a file that ends in {listed(suffixes)}, not {file}")
         if file.is_dir():
             raise UserError(f"{option.opts[0]} takes a file; {file} is a folder")
+        check_replaceable(file)
         if file.exists() and not context.params.get("overwrite"):
             raise UserError(f"{file} exists; name another file or add --overwrite")
         if not file.parent.is_dir():
@@ -100,49 +88,6 @@ def _each(given: Paths) -> list[Path]:
     return [] if given is None else [given] if isinstance(given, Path) else given
 
 
-RunArgument = Annotated[Path, typer.Argument(help="A run directory.", callback=check_run)]
-_recipe_argument = typer.Argument(help="A preset (see `vadd recipes`) or a YAML file.", callback=check_recipe)
-RecipeArgument = Annotated[str, _recipe_argument]
-OptionalRecipeArgument = Annotated[str | None, _recipe_argument]
-OverridesArgument = Annotated[
-    list[str] | None, typer.Argument(help="Changes to the recipe, key=value; `vadd recipes RECIPE` shows every key.")
-]
-CheckpointOption = Annotated[str, typer.Option(help="Whose averaged weights: latest, best or a step.", metavar="WHICH")]
-SamplesOption = Annotated[
-    int | None,
-    typer.Option(help="Samples to compare with the data, for each number of steps. [default: 100000; texts: 256]"),
-]
-TemperatureOption = Annotated[float, sampler_option(help="Below 1 sharpens, 0 takes the likeliest.")]
-SeedOption = Annotated[int, typer.Option(min=0, help="The first n of its samples are drawn.")]
-# Eager: files are checked with its value.
-OverwriteOption = Annotated[bool, output_option("--overwrite", is_eager=True, help="Replace existing files.")]
-JsonOption = Annotated[
-    Path | None, output_option(help="Also write the numbers to this file.", metavar="FILE", callback=check_out())
-]
-LatentPolicyOption = Annotated[
-    str | None,
-    latent_option(
-        help="resample, a new z at each step, or fixed, one for all. [default: the recipe's; fixed with a flow prior]"
-    ),
-]
-PriorOption = Annotated[
-    str,
-    latent_option(
-        help=f"Where z comes from: {listed(PRIORS)}; fitted is what `vadd fit-prior` made, if it did, else trained."
-    ),
-]
-EnergyOption = Annotated[
-    Path | None,
-    research_option(
-        help="An autoregressive run: candidates of each step are weighed by its likelihood (EDLM; not exact).",
-        callback=check_run,
-    ),
-]
-EnergyCandidatesOption = Annotated[
-    int | None, research_option(help="With --energy: completions drawn at each step, one kept. [default: 8]")
-]
-
-
 def parse_steps(text: str, option: str = "--steps") -> list[int]:
     """ "1,2,5" -> [1, 2, 5]."""
     try:
@@ -152,16 +97,6 @@ def parse_steps(text: str, option: str = "--steps") -> list[int]:
     if min(steps) < 1:
         raise UserError(f"{option} takes numbers of at least 1, not {min(steps)}")
     return sorted(set(steps))
-
-
-def parse_grid(text: str | None) -> str | list[float] | None:
-    """ "0,0.2,1" -> the times; a name stays as it is."""
-    if text is None or "," not in text:
-        return text
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise UserError(f"--grid takes uniform, cosine or times like 0,0.2,1; not {text!r}") from None
 
 
 def parse_checkpoint(text: str) -> CheckpointName:
@@ -174,27 +109,54 @@ def parse_checkpoint(text: str) -> CheckpointName:
     raise UserError(f"--checkpoint takes latest, best or a step, not {text!r}")
 
 
+RunArgument = Annotated[Path, typer.Argument(), check_run]
+Overwrite = Annotated[bool, typer.Option(is_eager=True), OUTPUT]
+"""Eager: files are checked with its value."""
+Overrides = Annotated[list[str] | None, typer.Argument()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """Of commands that show numbers."""
+
+    json: Annotated[Path | None, typer.Option(metavar="FILE"), OUTPUT, check_out()] = None
+    """Also write the numbers to this file."""
+    overwrite: Overwrite = False
+    """Replace existing files."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """Of commands that read the weights of a run."""
+
+    run: RunArgument
+    """A run directory."""
+    checkpoint: Annotated[str, typer.Option(metavar="WHICH")] = "latest"
+    """Whose averaged weights: latest, best or a step."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
     """How a run is opened for sampling or evaluation."""
 
     run: RunArgument
-    latent_policy: LatentPolicyOption = None
-    prior: PriorOption = "fitted"
-    energy: EnergyOption = None
-    energy_candidates: EnergyCandidatesOption = None
+    """A run directory."""
+    latent_policy: Annotated[Literal["resample", "fixed"] | None, LATENT] = None
+    """A new z at each step, or one for all. [default: the recipe's; fixed with a flow prior]"""
+    prior: Annotated[Literal["fitted", "trained", "flow", "conditional"], LATENT] = "fitted"
+    """Where z comes from; fitted is what `vadd fit-prior` made, if it did, else trained."""
+    energy: Annotated[Path | None, RESEARCH, check_run] = None
+    """An autoregressive run: candidates of each step are weighed by its likelihood (EDLM; not exact)."""
+    energy_candidates: Annotated[int | None, RESEARCH] = None
+    """With --energy: completions drawn at each step, one kept. [default: 8]"""
 
     def load(self, checkpoint: str = "latest", device: Any = None) -> "vadd.Run":
         if self.energy_candidates is not None and self.energy is None:
             raise UserError("--energy-candidates needs --energy AR_RUN, which weighs them")
-        if self.prior not in PRIORS:
-            raise UserError(f"--prior takes {listed(PRIORS)}, not {self.prior!r}")
-        which = parse_checkpoint(checkpoint)
-        run = vadd.load(self.run, device, checkpoint=which, prior=cast(PriorChoice, self.prior))
+        run = vadd.load(self.run, device, checkpoint=parse_checkpoint(checkpoint), prior=self.prior)
         if self.energy is not None:
-            run = run.with_energy(
-                vadd.load(self.energy), 8 if self.energy_candidates is None else self.energy_candidates
-            )
+            candidates = 8 if self.energy_candidates is None else self.energy_candidates
+            run = run.with_energy(vadd.load(self.energy), candidates)
         if self.latent_policy is not None and run.model.latent.absent:
             raise UserError(f"{self.run} has no latent; leave --latent-policy out")
         return run
@@ -204,47 +166,34 @@ class LoadOptions:
 class DrawingOptions(LoadOptions):
     """How to draw: the same for samples and completions."""
 
-    steps: Annotated[
-        int | None, typer.Option(help="Sampling steps. [default: the recipe's; first-hitting: one for each position]")
-    ] = None
-    seed: SeedOption = 0
-    temperature: TemperatureOption = 1.0
-    sampler: Annotated[
-        str | None,
-        sampler_option(
-            help="ancestral, parallel or first-hitting (the model's own distribution); confidence, margin, entropy or "
-            "entropy-bounded (the surest first); remask or remask-rescaled (ReMDM remasking); euler is SEDD's, "
-            "proposal EDLM's without its energy. [default: the recipe's]"
-        ),
-    ] = None
-    grid: Annotated[
-        str | None,
-        sampler_option(help="Step grid: uniform, cosine, or the times, like 0,0.2,1. [default: the recipe's]"),
-    ] = None
-    top_k: Annotated[int | None, sampler_option(help="Draw from the k likeliest values only.")] = None
-    top_p: Annotated[float | None, sampler_option(help="Draw from the likeliest values that reach p only.")] = None
-    candidates: Annotated[
-        int | None,
-        latent_option(
-            help="Completions with one z: latents drawn for each, one kept by the likelihood of what is known. "
-            "[default: the recipe's]"
-        ),
-    ] = None
-    memory: Annotated[
-        str | None,
-        output_option(
-            help="What the samples drawn at once may take, like 500MB or 2GB. [default: 268MB; on a GPU a quarter of "
-            "what is free]",
-            metavar="SIZE",
-        ),
-    ] = None
-    precision: Annotated[
-        str, research_option(help="float64, or float32 as in the paper's text figure, which sharpens.")
-    ] = "float64"
+    steps: int | None = None
+    """Sampling steps. [default: the recipe's; first-hitting: one for each position]"""
+    seed: Annotated[int, typer.Option(min=0)] = 0
+    """The first n of its samples are drawn."""
+    temperature: Annotated[float, SAMPLER] = 1.0
+    """Below 1 sharpens, 0 takes the likeliest."""
+    sampler: Annotated[str | None, SAMPLER] = None
+    """ancestral, parallel or first-hitting (the model's own distribution); confidence, margin, entropy or
+    entropy-bounded (the surest first); remask or remask-rescaled (ReMDM remasking); euler is SEDD's, proposal EDLM's
+    without its energy. [default: the recipe's]"""
+    grid: Annotated[str | None, SAMPLER] = None
+    """Step grid: uniform, cosine, or the times, like 0,0.2,1. [default: the recipe's]"""
+    top_k: Annotated[int | None, SAMPLER] = None
+    """Draw from the k likeliest values only."""
+    top_p: Annotated[float | None, SAMPLER] = None
+    """Draw from the likeliest values that reach p only."""
+    candidates: Annotated[int | None, LATENT] = None
+    """Completions with one z: latents drawn for each, one kept by the likelihood of what is known. [default: the
+    recipe's]"""
+    memory: Annotated[str | None, typer.Option(metavar="SIZE"), OUTPUT] = None
+    """What the samples drawn at once may take, like 500MB or 2GB. [default: 268MB; on a GPU a quarter of what is
+    free]"""
+    precision: Annotated[Literal["float64", "float32"], RESEARCH] = "float64"
+    """Of the draws; float32 as in the paper's text figure, which sharpens."""
 
     def sampling(self) -> dict[str, Any]:
         """The options as :meth:`vadd.Run.sample` takes them."""
-        return {name: getattr(self, name) for name in SAMPLING} | {"grid": parse_grid(self.grid)}
+        return {name: getattr(self, name) for name in SAMPLING} | {"grid": _grid(self.grid)}
 
     def drawing(self) -> dict[str, Any]:
         """The same for :meth:`vadd.Run.stream`, which draws in chunks."""
@@ -253,3 +202,13 @@ class DrawingOptions(LoadOptions):
 
 
 SAMPLING = ("steps", "seed", "sampler", "latent_policy", "candidates", "temperature", "top_k", "top_p", "precision")
+
+
+def _grid(text: str | None) -> str | list[float] | None:
+    """ "0,0.2,1" -> the times; a name stays as it is."""
+    if text is None or "," not in text:
+        return text
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"--grid takes uniform, cosine or times like 0,0.2,1; not {text!r}") from None

@@ -5,7 +5,7 @@ from vadd.cli.syntax import Plan as Options
 from vadd.files import write_json
 from vadd.recipe import load_recipe
 from vadd.recipe.plan import Plan, make_plan
-from vadd.words import duration, size_in_memory
+from vadd.words import size_in_memory
 
 
 def plan(options: Options) -> None:
@@ -43,12 +43,13 @@ def _show(plan: Plan, *, measured: bool) -> None:
         ["one checkpoint", size_in_memory(plan.checkpoint_bytes)],
         [f"at most {plan.checkpoints_kept} of them", size_in_memory(together)],
     )
-    source = "measured here; a training reaches a part of it" if measured else "as given"
+    if plan.rate is None:
+        out_console.out(f"\ntime on {plan.devices} devices: add --flops RATE, what one of them reaches, like 50e12")
+        return
     times = f"{plan.devices} devices x " if plan.devices > 1 else ""
-    out_console.out(
-        f"\ntime at {times}{plan.rate:.3g} FLOP/s ({source}): {duration(3600 * plan.hours)}, "
-        f"{plan.hours:,.2f} hours of arithmetic alone"
-    )
+    source = "measured here, other devices: --flops RATE" if measured else "as given"
+    out_console.out(f"\ntime of arithmetic alone: {plan.time}, at {times}{plan.rate:.3g} FLOP/s ({source})")
+    out_console.out("a training reaches a part of it")
 
 
 def _memory(plan: Plan) -> list[list[str]]:

@@ -1,19 +1,18 @@
 """``vadd reproduce``: a command for each study, made of the options that its definition names."""
 
-import inspect
 import shlex
-from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass
 from functools import partial
+from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.padding import Padding
 
-from vadd.cli.commands import RESEARCH, PanelCommand
+from vadd.cli.commands import RESEARCH, add_command, options_of
 from vadd.cli.console import Narrator, err_console, out_console, show_results
-from vadd.cli.options import JsonOption, OverridesArgument, OverwriteOption, check_run, check_there, parse_steps
+from vadd.cli.options import Numbers, Overrides, check_run, check_there, parse_steps
 from vadd.cli.syntax_sampling import JudgeOptions
 from vadd.errors import Interrupted, UserError
 from vadd.files import write_json, write_whole
@@ -33,107 +32,91 @@ from vadd.studies.study import (
 INTERRUPTED = 130
 DONE = "done.txt"
 """In the folder of a study that is finished: the command that it was made by."""
-
-
-def _option(kind: Any, help: str, *names: str, **settings: Any) -> Any:
-    """Without a default: the study's own holds."""
-    return Annotated[kind | None, typer.Option(*names, help=help, show_default=False, **settings)]
-
-
-AT_SCALE = "[default: with --scale paper]"
-_research = partial(_option, rich_help_panel=RESEARCH)
-OPTIONS: dict[str, Any] = {
-    **get_type_hints(JudgeOptions, include_extras=True),
-    "steps": _option(str, "Numbers of sampling steps, like 1,5,20. [default: the study's]", metavar="T,T"),
-    "samples": _option(int, "Samples for each of them. [default: the study's]", min=2, metavar="N"),
-    "bound": _option(str, "Numbers of steps of the likelihood bounds. [default: the study's]"),
-    "limit": _option(int, "Held-out examples for bounds, 0: all. [default: the study's; paper: all]", min=0),
-    "particles": _research(int, "K, latents for each estimate. [default: the study's; paper: 1000]", min=1),
-    "delbo_particles": _research(str, "K of the DELBO. [default: the study's]", metavar="K,K"),
-    "draws": _research(int, "Pairs (t, x_t) an example, in ELBO and DELBO. [default: paper: 100]", min=1),
-    "fit": _research(
-        bool,
-        "Choose accumulation, bfloat16 and checkpointing so that trainings fit into memory, proved by a trial step. "
-        + AT_SCALE,
-        "--fit/--no-fit",
-    ),
-    "float32": _research(
-        bool,
-        f"Also samples drawn in single precision, as in the paper's figure. {AT_SCALE}",
-        "--float32/--no-float32",
-    ),
-    "recipe": _option(str, "Another recipe, a preset or a YAML file."),
-    "data": _option(Path, "The data set's folder or file. [default: where `vadd data` puts it]"),
-    "inception": _option(
-        Path, "The TorchScript InceptionV3 for FID (`vadd data inception`).", metavar="FILE", callback=check_there
-    ),
-    "control": Annotated[bool, typer.Option("--control", help="Also the paper's latent with the shared one's masks.")],
-    "timed_steps": Annotated[int, typer.Option("--steps", min=2, help="Steps that are timed, of each model.")],
-    "corpora": Annotated[
-        Path,
-        typer.Option(help="The folder of the corpora: files called lambada..., lm1b..., ...", callback=check_there),
-    ],
-    "only": _option(str, "These corpora alone, like lambada,wikitext."),
-    "runs": _option(list[Path], "Evaluate this run instead, and others named likewise.", "--run", callback=check_run),
-    "models": _option(
-        str,
-        "Only these, like mdlm,vadd,ar; vadd has the paper's latent, vadd-one-z one z for all steps and a learned "
-        "prior. [default: all of `vadd zoo`]",
-    ),
-    "minutes": _option(float, "Processor time of each training. [default: 1 to 2, by the data]", min=0.001),
-}
-"""Every option of a study, by the name that definitions use."""
-DEFAULTS: dict[str, Any] = {
-    **{field.name: field.default for field in fields(JudgeOptions)},
-    "control": False,
-    "timed_steps": 20,
-    "corpora": inspect.Parameter.empty,
-}
+OF_ALL = ("overrides", "out", "json", "overwrite")
 LISTS = {"steps": "--steps", "bound": "--bound", "delbo_particles": "--delbo-particles"}
 MEASURED = {"bound": "bound_steps"} | {name: name for name in Measuring.model_fields}
 
 
-def command_of(study: Study) -> Callable[..., None]:
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions(JudgeOptions, Numbers):
+    """Every option of a study, by the name that definitions use. What is None is as the study says."""
+
+    overrides: Overrides = None
+    """Changes to the recipe, key=value; `vadd recipes RECIPE` shows every key."""
+    out: Path | None = None
+    """Where the runs and the report go. [default: a folder in runs/, called like the study]"""
+    recipe: str | None = None
+    """Another recipe, a preset or a YAML file."""
+    data: Path | None = None
+    """The data set's folder or file. [default: where `vadd data` puts it]"""
+    inception: Annotated[Path | None, typer.Option(metavar="FILE"), check_there] = None
+    """The TorchScript InceptionV3 for FID (`vadd data inception`)."""
+    steps: Annotated[str | None, typer.Option(metavar="T,T")] = None
+    """Numbers of sampling steps, like 1,5,20. [default: the study's]"""
+    samples: Annotated[int | None, typer.Option(min=2, metavar="N")] = None
+    """Samples for each of them. [default: the study's]"""
+    bound: str | None = None
+    """Numbers of steps of the likelihood bounds. [default: the study's]"""
+    limit: Annotated[int | None, typer.Option(min=0)] = None
+    """Held-out examples for bounds, 0: all. [default: the study's; paper: all]"""
+    particles: Annotated[int | None, typer.Option(min=1), RESEARCH] = None
+    """K, latents for each estimate. [default: the study's; paper: 1000]"""
+    delbo_particles: Annotated[str | None, typer.Option(metavar="K,K"), RESEARCH] = None
+    """K of the DELBO. [default: the study's]"""
+    draws: Annotated[int | None, typer.Option(min=1), RESEARCH] = None
+    """Pairs (t, x_t) an example, in ELBO and DELBO. [default: paper: 100]"""
+    fit: Annotated[bool | None, typer.Option("--fit/--no-fit"), RESEARCH] = None
+    """Choose accumulation, bfloat16 and checkpointing so that trainings fit into memory, proved by a trial step.
+    [default: with --scale paper]"""
+    float32: Annotated[bool | None, typer.Option("--float32/--no-float32"), RESEARCH] = None
+    """Also samples drawn in single precision, as in the paper's figure. [default: with --scale paper]"""
+    control: bool = False
+    """Also the paper's latent with the shared one's masks."""
+    choose: Annotated[bool, typer.Option("--choose/--no-choose"), RESEARCH] = True
+    """Choose weights, grid and length on training examples set aside. Each candidate takes as long as the training:
+    three, one for models that allow integral weights alone, none for DDPM; z is N(0, I) in them."""
+    seeds: Annotated[int, typer.Option(min=1)] = 1
+    """Trainings of each row; tables show how far they are apart."""
+    timed_steps: Annotated[int, typer.Option("--steps", min=2)] = 20
+    """Steps that are timed, of each model."""
+    corpora: Annotated[Path, check_there]
+    """The folder of the corpora: files called lambada..., lm1b..., ..."""
+    only: str | None = None
+    """These corpora alone, like lambada,wikitext."""
+    runs: Annotated[list[Path] | None, typer.Option("--run"), check_run] = None
+    """Evaluate this run instead, and others named likewise."""
+    models: str | None = None
+    """Only these, like mdlm,vadd,ar; vadd has the paper's latent, vadd-one-z one z for all steps and a learned prior.
+    [default: all of `vadd zoo`]"""
+    minutes: Annotated[float | None, typer.Option(min=0.001)] = None
+    """Processor time of each training, in the league at most. [default: the study's, 1 to 5]"""
+    sets: str | None = None
+    """Only these, like progressions,anes96. [default: all of the half]"""
+
+
+OPTIONS = {option.name: option for option in options_of(StudyOptions)}
+
+
+def add_study(app: typer.Typer, study: Study) -> None:
     """The command of a study, with the options that it names."""
-    choice = typer.Option(f"--{study.choice}", help=study.choice_help)
-    out = f"Where the runs and the report go. [default: {_default_out(study, study.choice.upper())}]"
-    options: dict[str, tuple[Any, Any]] = {
-        "overrides": (OverridesArgument, None),
-        "out": (_option(Path, out), None),
-        "setting": (Annotated[Literal[tuple(study.settings)], choice], next(iter(study.settings))),
-        **{name: (OPTIONS[name], DEFAULTS.get(name)) for name in study.options},
-        "json": (JsonOption, None),
-        "overwrite": (OverwriteOption, False),
-    }
-    if len(study.settings) == 1:
-        del options["setting"]
-
-    def command(**given: Any) -> None:
-        run_study(study, given)
-
-    command.__doc__ = study.help.replace("Examples:", "\b\nExamples:")  # lines are kept after \b
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-            for name, (kind, default) in options.items()
-        ]
-    )
-    command.__annotations__ = {name: kind for name, (kind, _) in options.items()}
-    return command
+    options = [OPTIONS[name] for name in (*OF_ALL, *study.options)]
+    if len(study.settings) > 1:
+        choice = typer.Option(f"--{study.choice}", help=study.choice_help)
+        kind: Any = Annotated[Literal[tuple(study.settings)], choice]
+        first = next(iter(study.settings))
+        options.insert(2, Parameter("setting", Parameter.KEYWORD_ONLY, default=first, annotation=kind))
+    help = study.help.replace("Examples:", "\b\nExamples:")  # lines are kept after \b
+    add_command(app, study.name, help, options, partial(run_study, study))
 
 
 def run_study(study: Study, given: dict[str, Any]) -> None:
     """Do it and show the tables."""
-    json, _ = given.pop("json"), given.pop("overwrite")
+    json, _ = given.pop("json"), given.pop("overwrite", None)
     request = request_of(study, given)
     from vadd.studies.engine import reproduce as run
 
     result = run(study, request)
     show_results(result.tables, result.numbers, result.page, json)
-
-
-def _default_out(study: Study, setting: str) -> Path:
-    return Path("runs") / (f"{study.name}-{setting}" if study.engine == "baselines" else study.folder)
 
 
 def request_of(study: Study, given: dict[str, Any]) -> Request:
@@ -145,7 +128,7 @@ def request_of(study: Study, given: dict[str, Any]) -> Request:
             values[name] = tuple(parse_steps(values[name], flag))
     if "particles" in values:  # means those of the DELBO too
         values.setdefault("delbo_particles", (values["particles"],))
-    for name in ("only", "models"):
+    for name in ("only", "models", "sets"):
         if name in values:
             values[name] = values[name].split(",")
     judging = {name: values.pop(name) for name in ("judge", "convention") if name in values}
@@ -153,9 +136,10 @@ def request_of(study: Study, given: dict[str, Any]) -> Request:
     for name in ("fit", "float32"):
         if name in study.options:
             values.setdefault(name, setting == "paper")
+    place = f"{study.name}-{setting}" if study.engine == "baselines" else study.folder
     return Request(
         setting=setting,
-        out=values.pop("out", _default_out(study, setting)),
+        out=values.pop("out", Path("runs") / place),
         overrides=values.pop("overrides", ()),
         measuring=measuring,
         judge=judging.get("judge"),
@@ -194,25 +178,8 @@ def options(
     """Options of all studies."""
 
 
-for _name in STUDIES:
-    reproduce.command(_name, cls=PanelCommand)(command_of(study_named(_name)))
-
-
-@reproduce.command(cls=PanelCommand)
-def paper(
-    overrides: OverridesArgument = None,
-    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("runs/paper"),
-    scale: Annotated[
-        Literal["small", "paper"], typer.Option(help="small: days on a laptop; paper: weeks on GPUs.")
-    ] = "small",
-    only: Annotated[str | None, typer.Option(help="These studies alone, like toys,mnist.")] = None,
-    judge: Annotated[str | None, typer.Option(help="The language model that evaluates texts.")] = None,
-    corpora: Annotated[
-        Path | None, typer.Option(help="The folder with the zero-shot corpora.", callback=check_there)
-    ] = None,
-    json: JsonOption = None,
-    overwrite: OverwriteOption = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Paper(Numbers):
     """All tables and figures of the paper, one after the other; run it again to go on where it stopped.
 
     A study that lacks something (data, a judge) says so and is skipped; the others are made.
@@ -223,27 +190,44 @@ def paper(
       vadd reproduce paper --only toys,speed
       vadd reproduce paper --scale paper --judge gpt2-large --corpora corpora/
     """
-    chosen = OF_THE_PAPER if only is None else [name.strip() for name in only.split(",")]
+
+    overrides: Overrides = None
+    """Changes to the recipe, key=value; `vadd recipes RECIPE` shows every key."""
+    out: Path = Path("runs/paper")
+    """Where the runs and the report go."""
+    scale: Literal["small", "paper"] = "small"
+    """small: days on a laptop; paper: weeks on GPUs."""
+    only: str | None = None
+    """These studies alone, like toys,mnist."""
+    judge: str | None = None
+    """The language model that evaluates texts."""
+    corpora: Annotated[Path | None, check_there] = None
+    """The folder with the zero-shot corpora."""
+
+
+def paper(options: Paper) -> None:
+    changes, out = options.overrides or [], options.out
+    chosen = OF_THE_PAPER if options.only is None else [name.strip() for name in options.only.split(",")]
     for name in chosen:
         if name not in OF_THE_PAPER:
             raise UserError(f"unknown study {name!r}; `vadd reproduce --list` shows them")
     from vadd.parallel import is_main
     from vadd.studies.trainings import check_overrides
 
-    check_overrides(overrides or [])  # what is wrong for every study is one error
+    check_overrides(changes)  # what is wrong for every study is one error
     failed: list[str] = []
     for study in map(study_named, chosen):
-        setting = scale if scale in study.settings else next(iter(study.settings))
+        setting = options.scale if options.scale in study.settings else next(iter(study.settings))
         words = [study.name, "--scale", setting, "--out", str(out / study.folder)]
-        for option, value in (("judge", judge), ("corpora", corpora)):
+        for option, value in (("judge", options.judge), ("corpora", options.corpora)):
             words += [f"--{option}", str(value)] if value is not None and option in study.options else []
-        problem = _problem(study, [*words, *(overrides or [])], out, write=is_main())
+        problem = _problem(study, [*words, *changes], out, write=is_main())
         if problem is not None:
             err_console.print(f"{study.name} is skipped: {problem}", soft_wrap=True)
             failed.append(study.name)
-    if json is not None and is_main():
+    if options.json is not None:
         files = {name: results_file(study_named(name), out) for name in chosen if name not in failed}
-        write_json(json, {name: read_json(file) for name, file in files.items()})
+        write_json(options.json, {name: read_json(file) for name, file in files.items()})
     if failed:
         raise UserError(f"not made: {', '.join(failed)}; the reasons are above. All others are in {out}")
 
@@ -267,3 +251,8 @@ def _problem(study: Study, words: list[str], out: Path, *, write: bool) -> str |
         done.parent.mkdir(parents=True, exist_ok=True)
         write_whole(done, command.encode())
     return None
+
+
+for _name in STUDIES:
+    add_study(reproduce, study_named(_name))
+add_command(reproduce, "paper", Paper.__doc__ or "", options_of(Paper), lambda given: paper(Paper(**given)))

@@ -45,6 +45,7 @@ def sample(options: Sample) -> None:
     began = time.perf_counter()
     _draw(run, options, n, drawn, processes)
     seconds = time.perf_counter() - began
+    reasons = run.inexact_completions(**options.sampling()) if options.where else settings.inexact
     if options.trajectory is not None and drawn.states:
         show_trajectory(run, drawn.states, options.trajectory, "samples")
     leave()
@@ -54,7 +55,7 @@ def sample(options: Sample) -> None:
         + ("" if options.out is None else f": {options.out}"),
         f"{seconds:.1f} s, {n / seconds:.3g} samples/s",
         f"{plural(drawn.evaluations, 'evaluation')} of the network, {plural(drawn.sequences, 'sequence')} shown to it",
-        *([] if settings.exact else ["not exact: " + ", ".join(settings.inexact)]),
+        *(["not exact: " + ", ".join(reasons)] if reasons else []),
     ]
     # Where samples are printed they have the output for themselves.
     (err_console if options.out is None else out_console).print("; ".join(summary), soft_wrap=True)

@@ -12,6 +12,8 @@ from vadd.run.directory import find_runs
 from vadd.run.status import RunStatus, read_status
 from vadd.words import duration, shortened
 
+DEFAULT = Path("runs")
+
 
 def status(options: Status) -> None:
     state = read_status(options.run)
@@ -20,20 +22,22 @@ def status(options: Status) -> None:
     if state.recent:
         out_console.out("last lines of metrics.jsonl:")
         for record in state.recent:
-            out_console.out(f"  {shortened(json.dumps(record))}")
+            out_console.out(f"  {shortened(json.dumps(record), 200)}")
     if options.json is not None:
         write_json(options.json, state.to_json())
 
 
 def runs(options: Runs) -> None:
-    states = [read_status(path, all_lines=False) for path in find_runs(options.directory)]
+    there = options.directory != DEFAULT or DEFAULT.is_dir()  # in a fresh folder there is none yet
+    states = [read_status(path, all_lines=False) for path in find_runs(options.directory)] if there else []
     if states:
         header = ["run", "recipe", "model", "step", "state", "test", "latent", "last change"]
         rows = [_row(run, str(Path(run.path).relative_to(options.directory))) for run in states]
         print_columns([header, *rows], right=frozenset({3, 5}))
         out_console.out("test: held-out objective in nats per position; of VADD it is not a likelihood bound")
     else:
-        out_console.out(f"no runs in {options.directory}")
+        out_console.out(f"no runs in {options.directory}; those of another folder: vadd runs DIR")
+        out_console.out("to train one: vadd demo, vadd train RECIPE (see `vadd recipes`), or vadd train --data FILE")
     if options.json is not None:
         write_json(options.json, [run.to_json() for run in states])
 

@@ -2,18 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+from vadd.cli.commands import OUTPUT
 from vadd.cli.options import (
-    CheckpointOption,
-    JsonOption,
-    OptionalRecipeArgument,
-    OverridesArgument,
-    OverwriteOption,
-    RecipeArgument,
+    Numbers,
+    Overrides,
+    Overwrite,
     RunArgument,
+    Weights,
     check_out,
     check_place,
     check_recipe,
@@ -21,6 +20,24 @@ from vadd.cli.options import (
     check_start,
     check_there,
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo(Numbers):
+    """Train MDLM and VADD on a toy for a minute or so each and show what one step gives.
+
+    Finished trainings are kept: run it again and only the report is made anew.
+
+    \b
+    Examples:
+      vadd demo
+      vadd demo --toy circles --out runs/circles-demo
+    """
+
+    out: Path = Path("runs/demo")
+    """Where the runs and the report go."""
+    toy: Literal["checkerboard", "swissroll", "circles"] = "checkerboard"
+    """The data to learn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,39 +59,27 @@ class Train:
       torchrun --nproc-per-node 4 -m vadd train digits training.sharding=full
     """
 
-    recipe: OptionalRecipeArgument = None
-    overrides: OverridesArgument = None
-    out: Annotated[
-        Path | None, typer.Option(help="The run directory; by default runs/RECIPE-MODEL.", callback=check_place)
-    ] = None
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Your own data: a table as .csv or .parquet; an .npy file of integers, examples first; a folder of "
-            "images; a text file, .jsonl, .csv with a column called text, or a folder of .txt.",
-            callback=check_there,
-        ),
-    ] = None
-    resume: Annotated[
-        bool, typer.Option("--resume", is_eager=True, help="Go on from the newest checkpoint of the run in --out.")
-    ] = False
-    start_from: Annotated[
-        str | None,
-        typer.Option(
-            help="Begin as this trained model without a latent: a run, an export, or a .safetensors file as the MDLM "
-            "code writes it.",
-            metavar="RUN",
-            callback=check_start,
-        ),
-    ] = None
-    freeze: Annotated[bool, typer.Option("--freeze", help="Leave the weights of --start-from as they are.")] = False
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", is_eager=True, help="Delete the run that is in --out and start anew.")
-    ] = False
+    recipe: Annotated[str | None, typer.Argument(), check_recipe] = None
+    """A preset (see `vadd recipes`) or a YAML file."""
+    overrides: Overrides = None
+    """Changes to the recipe, key=value; `vadd recipes RECIPE` shows every key."""
+    out: Annotated[Path | None, check_place] = None
+    """The run directory; by default runs/RECIPE-MODEL."""
+    data: Annotated[Path | None, check_there] = None
+    """Your own data: a table as .csv or .parquet; an .npy file of integers, examples first; a folder of images; a text
+    file, .jsonl, .csv with a column called text, or a folder of .txt."""
+    resume: Annotated[bool, typer.Option(is_eager=True)] = False
+    """Go on from the newest checkpoint of the run in --out."""
+    start_from: Annotated[str | None, typer.Option(metavar="RUN"), check_start] = None
+    """Begin as this trained model: a run, an export, or a .safetensors file as the MDLM code writes it."""
+    freeze: bool = False
+    """Leave the weights of --start-from as they are."""
+    overwrite: Annotated[bool, typer.Option(is_eager=True)] = False
+    """Delete the run that is in --out and start anew."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitPrior:
+class FitPrior(Weights):
     """Learn the prior of a trained model's latent: where z comes from when sampling. The model is not touched.
 
     What a recognition model writes is not distributed like N(0, I); samples from there fall into the hole between the
@@ -88,12 +93,10 @@ class FitPrior:
       vadd sample runs/digits --steps 5 --out better.png
     """
 
-    run: RunArgument
-    conditional: Annotated[
-        bool, typer.Option("--conditional", help="Fit p(z | x_t), which reads what is known, for completions.")
-    ] = False
-    steps: Annotated[int | None, typer.Option(help="Of the fit. [default: latent.flow.steps of the recipe]")] = None
-    checkpoint: CheckpointOption = "latest"
+    conditional: bool = False
+    """Fit p(z | x_t), which reads what is known, for completions."""
+    steps: int | None = None
+    """Of the fit. [default: latent.flow.steps of the recipe]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,25 +115,22 @@ class Studio:
       vadd studio runs/digits-vadd --host 0.0.0.0 --token correct-horse-battery
     """
 
-    runs: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Run directories, or exported models; without one, digits are learnt.", callback=check_run),
-    ] = None
-    out: Annotated[Path, typer.Option(help="Where trainings, uploads and comparisons of the page go.")] = Path(
-        "runs/studio"
-    )
-    host: Annotated[
-        str, typer.Option(help="The address to listen on. Other machines reach it only with a --token.")
-    ] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=1, max=65535, help="If it is in use, the next free one is taken.")] = 7860
-    token: Annotated[
-        str | None, typer.Option(help="A secret that visitors must know, 8 characters or more.", metavar="SECRET")
-    ] = None
-    open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True
+    runs: Annotated[list[Path] | None, typer.Argument(), check_run] = None
+    """Run directories, or exported models; without one, digits are learnt."""
+    out: Path = Path("runs/studio")
+    """Where trainings, uploads and comparisons of the page go."""
+    host: str = "127.0.0.1"
+    """The address to listen on. Other machines reach it only with a --token."""
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 7860
+    """If it is in use, the next free one is taken."""
+    token: Annotated[str | None, typer.Option(metavar="SECRET")] = None
+    """A secret that visitors must know, 8 characters or more."""
+    open_browser: Annotated[bool, typer.Option("--open/--no-open")] = True
+    """Open the page in a browser."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status:
+class Status(Numbers):
     """Show how far a training is, how fast, and how it is doing. Nothing is changed, running or not.
 
     A run is new, running, stopped (go on with --resume), finished, or unknown where its lock cannot be read.
@@ -143,12 +143,11 @@ class Status:
     """
 
     run: RunArgument
-    json: JsonOption = None
-    overwrite: OverwriteOption = False
+    """A run directory."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Runs:
+class Runs(Numbers):
     """List all runs below a directory: how far they are and how they are doing.
 
     \b
@@ -157,13 +156,12 @@ class Runs:
       vadd runs ~/experiments --json runs.json
     """
 
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look, at any depth.")] = Path("runs")
-    json: JsonOption = None
-    overwrite: OverwriteOption = False
+    directory: Annotated[Path, typer.Argument(metavar="DIR")] = Path("runs")
+    """Where to look, at any depth."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Numbers):
     """Show what a training will take: parameters, FLOPs, memory, disk and hours. Nothing is allocated or written.
 
     \b
@@ -173,23 +171,18 @@ class Plan:
       vadd plan mnist training.batch=512 network.checkpointing=true --json plan.json
     """
 
-    recipe: RecipeArgument
-    overrides: OverridesArgument = None
-    devices: Annotated[int, typer.Option(metavar="N", help="Devices that train together.")] = 1
-    flops: Annotated[
-        float | None,
-        typer.Option(
-            metavar="RATE",
-            help="FLOP per second that one device really reaches, like 50e12. [default: a matrix product's, measured "
-            "here]",
-        ),
-    ] = None
-    json: JsonOption = None
-    overwrite: OverwriteOption = False
+    recipe: Annotated[str, typer.Argument(), check_recipe]
+    """A preset (see `vadd recipes`) or a YAML file."""
+    overrides: Overrides = None
+    """Changes to the recipe, key=value; `vadd recipes RECIPE` shows every key."""
+    devices: Annotated[int, typer.Option(metavar="N")] = 1
+    """Devices that train together; several need --flops."""
+    flops: Annotated[float | None, typer.Option(metavar="RATE")] = None
+    """FLOP per second that one device really reaches, like 50e12. [default: a matrix product's, measured here]"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export:
+class Export(Weights):
     """Write a model to a folder that can be published: weights, recipe and a model card.
 
     Sampling from it needs neither the run nor its data. On the Hugging Face Hub it is found by its name "owner/name".
@@ -199,19 +192,13 @@ class Export:
       vadd export runs/checkers published/checkers
       vadd export runs/checkers published/checkers --checkpoint best --results checkers.json
       vadd sample published/checkers -n 5
+      vadd train checkerboard --start-from published/checkers --out runs/further
     """
 
-    run: RunArgument
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")]
-    checkpoint: CheckpointOption = "latest"
-    results: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Put the numbers of `vadd eval --json FILE`, of the same checkpoint, into the model card.",
-            callback=check_there,
-        ),
-    ] = None
+    directory: Annotated[Path, typer.Argument(metavar="DIR")]
+    """A new folder."""
+    results: Annotated[Path | None, typer.Option(metavar="FILE"), check_there] = None
+    """Put the numbers of `vadd eval --json FILE`, of the same checkpoint, into the model card."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +211,23 @@ class Recipes:
       vadd recipes checkerboard > mine.yaml
     """
 
-    name: Annotated[str | None, typer.Argument(help="Show this one whole.", callback=check_recipe)] = None
+    name: Annotated[str | None, typer.Argument(), check_recipe] = None
+    """Show this one whole."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zoo(Numbers):
+    """List the models that can be trained, sampled and evaluated side by side, or show what one brings to a recipe.
+
+    \b
+    Examples:
+      vadd zoo
+      vadd zoo sedd
+      vadd train digits model=sedd --out runs/digits-sedd
+    """
+
+    name: Annotated[str | None, typer.Argument()] = None
+    """Show this one whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,19 +243,13 @@ class Data:
       vadd data inspect people.csv --schema people.yaml
     """
 
-    name: Annotated[
-        str | None,
-        typer.Argument(help="Fetch this one: mnist, cifar10, text8 or inception; or inspect, to look at a table."),
-    ] = None
-    file: Annotated[Path | None, typer.Argument(help="The table to inspect: .csv, .tsv or .parquet.")] = None
-    directory: Annotated[
-        Path | None, typer.Option("--dir", help="Where to put it; by default $VADD_DATA/NAME or ~/.cache/vadd/NAME.")
-    ] = None
-    schema: Annotated[
-        Path | None,
-        typer.Option(
-            help="Of a table: write here, as YAML to edit, what its columns are; data.schema_path reads it.",
-            callback=check_out(),
-        ),
-    ] = None
-    overwrite: OverwriteOption = False
+    name: Annotated[str | None, typer.Argument()] = None
+    """Fetch this one: mnist, cifar10, text8 or inception; or inspect, to look at a table."""
+    file: Annotated[Path | None, typer.Argument()] = None
+    """The table to inspect: .csv, .tsv or .parquet."""
+    directory: Annotated[Path | None, typer.Option("--dir")] = None
+    """Where to put it; by default $VADD_DATA/NAME or ~/.cache/vadd/NAME."""
+    schema: Annotated[Path | None, OUTPUT, check_out()] = None
+    """Of a table: write here, as YAML to edit, what its columns are; data.schema_path reads it."""
+    overwrite: Overwrite = False
+    """Replace existing files."""

@@ -4,17 +4,19 @@ from pathlib import Path
 
 import typer
 
-from vadd.cli.console import err_console, out_console, progress_bar, show_table
+from vadd.cli.console import err_console, out_console, progress_bar
 from vadd.cli.fit_prior import show_fitted
 from vadd.cli.syntax import Train
+from vadd.core.health import REMEDIES
 from vadd.errors import UserError
 from vadd.parallel import is_main, leave
+from vadd.progress import warn
 from vadd.recipe import MODELS, Recipe, load_recipe, recipe_for, with_data
 from vadd.recipe.recipe import parse_value
 from vadd.run.directory import RunDirectory
-from vadd.training.job import Job, new_job, prepare, resumed_job, run_directory
 from vadd.training.loop import train as run_training
 from vadd.training.prior import fit_priors_of_recipe
+from vadd.training.train import Job, run_directory
 
 
 def train(options: Train) -> None:
@@ -24,8 +26,12 @@ def train(options: Train) -> None:
         raise UserError("--freeze needs --start-from")
     job = _job(options)
     with progress_bar() as progress:
-        data = prepare(job, progress)
-    show_table(data)
+        data = job.prepare(progress)
+    if data.kind.parts:  # what is about to be learnt
+        rows = f"{len(data.train) + len(data.test):,} rows, {len(data.test):,} held out"
+        err_console.print(f"{data.name}: {rows}", soft_wrap=True)
+        for line in data.kind.parts:
+            err_console.print(f"  {line}", soft_wrap=True, style="dim")
     outcome = run_training(job.recipe, job.directory, data, resume=options.resume)
     place, speed = job.directory.path, f"{outcome.step} steps, {outcome.seconds:.0f} s"
     if outcome.finished and is_main():
@@ -38,6 +44,9 @@ def train(options: Train) -> None:
         err_console.print(f"stopped after {speed}; saved. {hint}", soft_wrap=True)
         raise typer.Exit(130)
     count, steps, to = data.kind.try_out
+    if outcome.collapsed:
+        steps = "--steps 32"
+        warn(f"posterior collapse: few steps draw positions independently of each other. Train again with: {REMEDIES}")
     words = ["vadd sample", str(place), count, steps if MODELS[job.recipe.model].chosen_steps else "", to]
     out_console.print(f"{place}: done, {speed}. Try: {' '.join(filter(None, words))}", soft_wrap=True)
 
@@ -56,9 +65,7 @@ def _job(options: Train) -> Job:
     directory = run_directory(out) if recipe is None else run_directory(out, recipe.name, recipe.model)
     if recipe is None:
         recipe = RunDirectory.open(directory.path).recipe().with_overrides(changes)
-    if options.resume:
-        return resumed_job(recipe, directory)
-    return new_job(recipe, directory, overwrite=options.overwrite)
+    return Job(recipe, directory, options.resume, options.overwrite)
 
 
 def _recipe(name: str | None, data: Path | None, changes: list[str]) -> Recipe | None:
@@ -69,7 +76,7 @@ def _recipe(name: str | None, data: Path | None, changes: list[str]) -> Recipe |
     elif data is not None:
         values = dict(change.split("=", 1) for change in changes if "=" in change)
         labels = parse_value(values.get("data.labels", "false")) is True
-        recipe = recipe_for(data, field=values.get("data.field"), labels=labels)
+        recipe = recipe_for(data, field=values.get("data.field"), labels=labels, tokenizer=values.get("data.tokenizer"))
     else:
         return None
     return recipe.with_overrides(changes)

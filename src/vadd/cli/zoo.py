@@ -1,12 +1,9 @@
 """``vadd zoo``."""
 
 from functools import partial
-from typing import Annotated
-
-import typer
 
 from vadd.cli.console import out_console
-from vadd.cli.options import JsonOption, OverwriteOption
+from vadd.cli.syntax import Zoo
 from vadd.errors import UserError
 from vadd.files import write_json
 from vadd.recipe import COMPARED_ONLY, EVERY_MODEL, differences, load_recipe
@@ -16,25 +13,14 @@ SMALLEST, SMALLEST_IMAGES = "checkerboard", "digits"
 """The recipes that every model, and every model of images alone, learns in minutes."""
 
 
-def zoo(
-    name: Annotated[str | None, typer.Argument(help="Show this one whole.", show_default=False)] = None,
-    json: JsonOption = None,
-    overwrite: OverwriteOption = False,
-) -> None:
-    """List the models that can be trained, sampled and evaluated side by side, or show what one brings to a recipe.
-
-    \b
-    Examples:
-      vadd zoo
-      vadd zoo sedd
-      vadd train digits model=sedd --out runs/digits-sedd
-    """
+def zoo(options: Zoo) -> None:
+    name = options.name
     if name is not None and name not in EVERY_MODEL:
         raise UserError(f"unknown model {name!r}{suggestion(name, EVERY_MODEL)}; choose from {', '.join(EVERY_MODEL)}")
     models = {key: model for key, model in EVERY_MODEL.items() if name in (None, key)}
     recipes = {key: SMALLEST_IMAGES if key in COMPARED_ONLY else SMALLEST for key in models}
-    if json is not None:
-        write_json(json, [{"model": key, "recipe": recipes[key], **models[key].described()} for key in models])
+    if options.json is not None:
+        write_json(options.json, [{"model": key, "recipe": recipes[key], **models[key].described()} for key in models])
     show = partial(out_console.print, soft_wrap=True)
     if name is None:
         width = max(map(len, models))

@@ -6,15 +6,16 @@ model's, and no bound holds for them.
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from vadd.core.precision import precise
 from vadd.core.samplers import Grid, Sampler, on_the_grid, ranks, shares
 from vadd.core.sampling import Walk
-from vadd.errors import UserError
+from vadd.settings import Fraction, checked_fields
 
 
 class AdaptiveSampler(Sampler):
@@ -49,6 +50,7 @@ class AdaptiveSampler(Sampler):
 Order = Literal["confidence", "margin", "entropy"]
 
 
+@checked_fields
 @dataclass(frozen=True)
 class Ordered(AdaptiveSampler):
     """ceil(left / steps left) positions at every step, the surest first.
@@ -57,11 +59,7 @@ class Ordered(AdaptiveSampler):
     (``margin``), or by the lowest ``entropy``.
     """
 
-    by: Order = "confidence"
-
-    def __post_init__(self) -> None:
-        if self.by not in get_args(Order):
-            raise UserError(f"unknown order {self.by!r}; choose from {', '.join(get_args(Order))}")
+    by: Annotated[Order, Field()] = "confidence"
 
     def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor:
         if self.by == "entropy":
@@ -77,6 +75,7 @@ class Ordered(AdaptiveSampler):
         return where & (ranks(spread_out(where, uncertainty)) < allowed)
 
 
+@checked_fields
 @dataclass(frozen=True)
 class EntropyBounded(AdaptiveSampler):
     """As many of the surest positions as their dependence can be trusted not to matter: lowest entropy first, while
@@ -84,11 +83,7 @@ class EntropyBounded(AdaptiveSampler):
     gets wrong. At least one at every step, whatever is left at the last.
     """
 
-    budget: float = 0.1
-
-    def __post_init__(self) -> None:
-        if not self.budget >= 0:
-            raise UserError(f"the entropy budget must be at least 0, not {self.budget}")
+    budget: Annotated[float, Field(ge=0)] = 0.1
 
     def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor:
         return entropies(logits)
@@ -117,6 +112,7 @@ def entropies(logits: Tensor) -> Tensor:
 Rule = Literal["capped", "rescaled"]
 
 
+@checked_fields
 @dataclass(frozen=True)
 class Remask(Sampler):
     r"""ReMDM (Wang et al. 2025): revealed positions may be masked again, so that mistakes can be corrected.
@@ -129,14 +125,8 @@ class Remask(Sampler):
     """
 
     exact: ClassVar[bool] = False
-    rule: Rule = "capped"
-    eta: float = 0.02
-
-    def __post_init__(self) -> None:
-        if self.rule not in get_args(Rule):
-            raise UserError(f"unknown remasking rule {self.rule!r}; choose from {', '.join(get_args(Rule))}")
-        if not 0 <= self.eta <= 1:
-            raise UserError(f"eta lies in [0, 1], not {self.eta}")
+    rule: Annotated[Rule, Field()] = "capped"
+    eta: Fraction = 0.02
 
     def run(self, walk: Walk, steps: int, grid: Grid) -> None:
         times, left = on_the_grid(walk.hidden_at_start, steps, walk.model.schedule, grid)

@@ -208,6 +208,15 @@ class Model(nn.Module, ABC):
         other.guidance = guidance
         return other
 
+    def draw_labels(self, x: Tensor, noise: Noise) -> Tensor | None:
+        """(n,): a label for each of the states x (n, N) of which nothing is known, the number of classes (no label) for
+        the others; None where the model does not draw labels.
+        """
+        latent = self.latent
+        if not isinstance(latent, LabelledLatent) or latent.given is not None:
+            return None
+        return latent.draw_labels((x == self.mask_value).all(dim=1), noise)
+
     @property
     def label_shares(self) -> Tensor | None:
         """(C,), where the model is a mixture over labels: how much of each. None for one label, and without labels."""

@@ -61,11 +61,9 @@ def check(denoiser: Any, recognizer: Any = None, *, latent_dim: int | None = Non
     return findings + _OfDenoiser(denoiser, latent_dim).findings()
 
 
-def latent_size(recognizer: nn.Module, positions: int, vocab_size: int) -> int:
-    """The length of the z of a recognition model that satisfies its protocol."""
-    dim = _OfRecognizer(recognizer, positions, vocab_size).dim
-    assert dim is not None
-    return dim
+def latent_size(recognizer: nn.Module | None, positions: int, vocab_size: int) -> int:
+    """The length of the z of a recognition model that satisfies its protocol; 0 without one."""
+    return 0 if recognizer is None else _OfRecognizer(recognizer, positions, vocab_size).dim or 0
 
 
 def _attributes(denoiser: Any) -> Iterator[str]:

@@ -12,6 +12,8 @@ from vadd.core.masking import ExactCount, MaskedBatch
 ACTIVE_VARIANCE = 0.01
 """A dimension is active when its posterior mean varies more than this across the data."""
 
+REMEDIES = "latent.kind=shared latent.prior=autoregressive training.kl_warmup=0.5 training.kl_weight=0.3"
+
 
 @dataclass(frozen=True)
 class LatentHealth:
@@ -32,8 +34,12 @@ class LatentHealth:
         return len(self.kl_per_dimension)
 
     @property
+    def collapsed(self) -> bool:
+        return self.active_units == 0
+
+    @property
     def verdict(self) -> str:
-        if self.active_units == 0:
+        if self.collapsed:
             return f"collapsed: none of {self.dimensions} dimensions varies with the data"
         return f"{self.active_units} of {self.dimensions} dimensions active"
 

@@ -119,6 +119,10 @@ class DiagonalGaussian:
         """KL(self || N(0, I)) for each dimension, in nats: (..., d)."""
         return 0.5 * (self.mean**2 + (2 * self.log_std).exp() - 1) - self.log_std
 
+    def entropy(self) -> Tensor:
+        """In nats, summed over the last dimension."""
+        return (self.log_std + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
+
     def precise(self) -> "DiagonalGaussian":
         """In float64, for long sums of logarithms."""
         return DiagonalGaussian(precise(self.mean), precise(self.log_std))

@@ -36,6 +36,9 @@ def kl_warmup(step: int, warmup_steps: int, power: float = 1.0) -> float:
 ProposalName = Literal["recognition", "revealed", "prior"]
 
 
+MOST_PARTICLES = 2**20
+
+
 @dataclass(frozen=True)
 class Particles:
     """How a bound integrates z out: K draws, from which proposals, and how many at a time.
@@ -55,11 +58,13 @@ class Particles:
     """Most sequences the denoiser sees at once; the chunk of draws is this over the size of the batch."""
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise UserError(f"the number of particles must be at least 1, not {self.count}")
+        if not 1 <= self.count <= MOST_PARTICLES:
+            limit = "at least 1" if self.count < 1 else f"at most {MOST_PARTICLES:,}"
+            raise UserError(f"the number of particles must be {limit}, not {self.count}")
         unknown = set(self.proposals) - set(get_args(ProposalName))
         if unknown or not self.proposals:
-            raise UserError(f"proposals are {', '.join(get_args(ProposalName))}, not {', '.join(unknown) or 'none'}")
+            said = ", ".join(map(repr, sorted(unknown))) or "none"
+            raise UserError(f"proposals are {', '.join(get_args(ProposalName))}, not {said}")
 
 
 @dataclass(frozen=True)
@@ -292,5 +297,14 @@ class SharedLatent(GaussianLatent):
         reconstruction = weight * score(z)[0]
         # z is drawn once, before the first step: its prior is that of the state in which everything is masked. The KL
         # counts once, so it is not weighted by w, which stands for a sum over steps.
-        kl = self.prior.kl(posterior, z, torch.full_like(batch.xt, self.mask_value), batch.labels)
-        return Evidence(reconstruction - kl_weight * kl, reconstruction, kl)
+        nothing_known = torch.full_like(batch.xt, self.mask_value)
+        if isinstance(self.prior, StandardNormal):
+            kl = self.prior.kl(posterior, z, nothing_known, batch.labels)
+            return Evidence(reconstruction - kl_weight * kl, reconstruction, kl)
+        # A prior that is trained with the model must follow the posterior at full weight while the KL is warmed up: its
+        # weights get the gradient of log p(z) as it is, z gets kl_weight times that.
+        follows = kl_weight * z + (1 - kl_weight) * z.detach()
+        log_prior = self.prior.log_prob(follows, nothing_known, batch.labels)[0]
+        kl = -posterior.entropy() - log_prior
+        lag = (1 - kl_weight) * log_prior.detach()
+        return Evidence(reconstruction + kl_weight * posterior.entropy() + log_prior - lag, reconstruction, kl)

@@ -18,13 +18,15 @@ All random numbers come from a CPU generator, so a seed means the same draw on e
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from vadd.core.schedule import Schedule
 from vadd.errors import UserError
+from vadd.settings import Count, Decay, checked_fields
 
 
 @dataclass(frozen=True)
@@ -142,12 +144,8 @@ def _mask_at(t: Tensor, positions: int, schedule: Schedule, generator: torch.Gen
 
 @dataclass(frozen=True)
 class _UniformTimes:
-    epsilon: float = 1e-3
+    epsilon: Decay = 1e-3
     """Times are drawn from [epsilon, 1]. The weight grows without limit towards t = 0, and with it the variance."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.epsilon < 1:
-            raise UserError(f"epsilon must lie in [0, 1), not {self.epsilon}")
 
     def _masking(self, uniforms: Tensor, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
         span = 1 - self.epsilon
@@ -157,6 +155,7 @@ class _UniformTimes:
         return Masking(masked, t.float(), (span * schedule.weight(t)).float())
 
 
+@checked_fields
 @dataclass(frozen=True)
 class IidTimes(_UniformTimes):
     """Times drawn uniformly, each by itself."""
@@ -166,6 +165,7 @@ class IidTimes(_UniformTimes):
         return self._masking(uniforms, positions, schedule, generator)
 
 
+@checked_fields
 @dataclass(frozen=True)
 class StratifiedTimes(_UniformTimes):
     """Times spread evenly over the batch."""
@@ -233,6 +233,7 @@ class StepTimes:
         return Masking(masked, t.float(), weight.float(), before=before.float())
 
 
+@checked_fields
 @dataclass(frozen=True)
 class Levels:
     """The states of D3PM: a level i from 1..T, each position masked with probability 1 - alpha(i / T).
@@ -241,12 +242,8 @@ class Levels:
     every masked position, D3PM's cross-entropy of x0 beside the bound.
     """
 
-    levels: int = 1000
-    auxiliary: float = 0.01
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.auxiliary < math.inf:
-            raise UserError(f"the weight of the auxiliary cross-entropy must be at least 0, not {self.auxiliary}")
+    levels: Count = 1000
+    auxiliary: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.01
 
     def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
         masking = StepTimes(((self.levels, 1.0),))(batch, positions, schedule, generator)

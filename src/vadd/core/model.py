@@ -1,6 +1,6 @@
 """Masked diffusion: with a latent it is VADD; without, the same code is MDLM."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -94,6 +94,12 @@ class Objective:
     """-w(t) E_r log p(x_S | x_t, z), nats per example."""
     kl: Tensor
     """The KL as it counts, nats per example, without the warm-up's lambda."""
+
+    @classmethod
+    def mean(cls, parts: Sequence["Objective"]) -> "Objective":
+        """Of parts of equal size, without gradients."""
+        names = ("loss", "reconstruction", "kl")
+        return cls(*(torch.stack([getattr(part, name).detach() for part in parts]).mean() for name in names))
 
 
 def objective(evidence: Evidence, positions: int) -> Objective:

@@ -146,7 +146,8 @@ class FlowPrior(Prior):
 
     def log_prob(self, z: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
         # The flow works in single precision. Half precision would be wrong by whole nats in its log-determinants.
-        with torch.autocast(z.device.type, enabled=False):
+        device = "cpu" if z.is_meta else z.device.type  # costs are counted on the meta device
+        with torch.autocast(device, enabled=False):
             return self.flow.log_prob(z.float(), self._repeated(len(z), xt, labels)).to(z.dtype)
 
     def _repeated(self, count: int, xt: Tensor, labels: Tensor | None) -> Tensor | None:

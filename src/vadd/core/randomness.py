@@ -1,8 +1,6 @@
 """Randomness as a function of (seed, purpose, step): nothing to save, and the same after any interruption."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -95,16 +93,13 @@ class Noise:
 
     def uniform(self, *shape: int) -> Tensor:
         """(rows, *shape) float64, in [0, 1)."""
-        return self._each(torch.rand, shape, dtype=torch.float64)
+        size = (self._block, *shape)
+        return torch.cat([torch.rand(size, generator=g, dtype=torch.float64)[rows] for g, rows in self._parts])
 
     def normal(self, *shape: int) -> Tensor:
         """(rows, *shape) float32, from the standard normal distribution."""
-        return self._each(torch.randn, shape)
+        return torch.cat([torch.randn((self._block, *shape), generator=g)[rows] for g, rows in self._parts])
 
     def seeds(self) -> Tensor:
         """(rows,) integers, for generators of a row's own."""
-        return self._each(partial(torch.randint, 2**62), ())
-
-    def _each(self, draw: Callable[..., Tensor], shape: tuple[int, ...], **options: Any) -> Tensor:
-        size = (self._block, *shape)
-        return torch.cat([draw(size, generator=generator, **options)[rows] for generator, rows in self._parts])
+        return torch.cat([torch.randint(2**62, (self._block,), generator=g)[rows] for g, rows in self._parts])

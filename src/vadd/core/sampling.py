@@ -10,23 +10,117 @@ Given positions are never hidden and so never change: infilling is sampling from
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from vadd.core.labels import LabelledLatent
 from vadd.core.randomness import Noise
 from vadd.core.samplers import Grid, Sampler
-from vadd.core.token_sampler import TokenSampler
-from vadd.errors import UserError
+from vadd.errors import UserError, at_least_one
+from vadd.settings import Count, checked_fields
 
 if TYPE_CHECKING:
     from vadd.core.base import Model
 
+DrawPrecision = Literal["float64", "float32"]
+ELEMENTS_AT_ONCE = 1 << 22
+"""Of the logits that are turned to float64 at a time: 32 MB, whatever the size of the vocabulary."""
 LatentPolicy = Literal["resample", "fixed"]
 LOGITS_AT_ONCE = 1 << 26
 """Most logits the network writes in one call, unless a single sequence takes more."""
+
+
+@checked_fields
+@dataclass(frozen=True, kw_only=True)
+class TokenSampler:
+    """One value from each distribution, by inversion in float64.
+
+    ``temperature`` sharpens (below 1; 0 takes the likeliest) or flattens, ``top_k`` keeps the k likeliest values,
+    ``top_p`` the fewest whose probabilities reach p. ``precision="float32"`` is the Gumbel draw in single precision of
+    the paper's text figure; the tail of a large vocabulary is out of its reach, which silently sharpens the
+    distribution.
+
+    Three draws from probabilities 0.09, 0.67, 0.24, with the uniform numbers that they are made from:
+
+    >>> logits = torch.tensor([[0.0, 2.0, 1.0]]).expand(3, -1)
+    >>> TokenSampler()(logits, torch.tensor([0.05, 0.5, 0.99]))
+    tensor([0, 1, 2])
+    >>> TokenSampler(temperature=0)(logits, torch.tensor([0.05, 0.5, 0.99]))
+    tensor([1, 1, 1])
+    """
+
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    top_k: Count | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    precision: Annotated[DrawPrecision, Field()] = "float64"
+
+    @property
+    def exact(self) -> bool:
+        """Whether the values follow the denoiser's own distribution."""
+        kept = self.top_k is None and self.top_p in (None, 1.0)
+        return kept and self.temperature == 1 and self.precision == "float64"
+
+    def uniforms(self, numbers: Tensor, where: Tensor, vocab_size: int) -> Tensor:
+        """Of the ``numbers`` (rows, N) those of the M true entries of ``where`` (rows, N): (M,). In float32 a single
+        draw takes V numbers, and ``numbers`` (rows,) are seeds of the rows instead: (M, V).
+        """
+        where = where.cpu()
+        if self.precision == "float64":
+            return numbers[where]
+        counts = where.sum(dim=1).tolist()
+        generator = torch.Generator()
+        pairs = zip(numbers.tolist(), counts, strict=True)
+        return torch.cat([torch.rand(n, vocab_size, generator=generator.manual_seed(seed)) for seed, n in pairs])
+
+    def __call__(self, logits: Tensor, uniforms: Tensor) -> Tensor:
+        """Logits (M, V) and :meth:`uniforms` -> (M,) integers."""
+        if len(logits) == 0:
+            return torch.zeros(0, dtype=torch.int64, device=logits.device)
+        size = max(1, ELEMENTS_AT_ONCE // logits.shape[1])
+        pairs = zip(torch.split(logits, size), torch.split(uniforms, size), strict=True)
+        return torch.cat([self._draw(part, uniform) for part, uniform in pairs])
+
+    def _draw(self, logits: Tensor, uniforms: Tensor) -> Tensor:
+        if self.temperature < torch.finfo(torch.float32).tiny:  # which float32 cannot divide by
+            return logits.argmax(dim=-1)
+        if self.precision == "float32":
+            scaled = self._scaled(logits.float())
+            # Single precision ends at 1 - 2^-24; what would round to 1 must not become an infinite number.
+            single = uniforms.to(logits.device, torch.float32).clamp(1e-10, 1 - 2**-24)
+            return (scaled - (-single.log()).log()).argmax(dim=-1)
+        on_device = logits.cpu() if logits.device.type == "mps" else logits  # Apple's GPUs have no float64
+        return inverted(self._scaled(on_device.double()), uniforms).to(logits.device)
+
+    def _scaled(self, logits: Tensor) -> Tensor:
+        """At the temperature, 0 where they are largest, minus infinity where a value is not to be drawn."""
+        never = float("-inf")
+        # Shifted before they are divided: at a low temperature the largest must not overflow.
+        logits = (logits - logits.amax(dim=-1, keepdim=True)) / self.temperature
+        if self.top_k is not None and self.top_k < logits.shape[1]:
+            # Values that are as likely as the k-th are kept as well.
+            least = logits.topk(self.top_k, dim=-1).values[:, -1:]
+            logits = logits.masked_fill(logits < least, never)
+        if self.top_p is not None and self.top_p < 1:
+            ordered, places = logits.sort(dim=-1, descending=True)
+            # A value stays if the likelier ones do not reach p without it: so at least one always does.
+            before = ordered.softmax(dim=-1).cumsum(dim=-1).roll(1, dims=-1)
+            before[:, 0] = 0
+            ordered = ordered.masked_fill(before >= self.top_p, never)
+            logits = torch.empty_like(logits).scatter_(1, places, ordered)
+        return logits
+
+
+def inverted(logits: Tensor, uniforms: Tensor) -> Tensor:
+    """One value for each row of ``logits`` (M, V) float64, the largest 0: where its distribution function passes
+    ``uniforms`` (M,).
+    """
+    # Unnormalised: scaling the uniform by the last entry also keeps rounding from pushing a draw past the end.
+    cumulative = logits.exp().cumsum(dim=-1)
+    levels = uniforms.to(cumulative)[:, None] * cumulative[:, -1:]
+    # From the right: a value of probability 0 has an empty interval and is never drawn, not even by the uniform 0.
+    return torch.searchsorted(cumulative, levels, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
 
 
 @dataclass(frozen=True)
@@ -48,6 +142,7 @@ class Samples:
     """(steps + 1, rows, N), from the start to the sample, V for the mask, of as many rows as were recorded."""
 
 
+@checked_fields
 @dataclass(frozen=True)
 class Drawing:
     """How samples are drawn from a model."""
@@ -55,7 +150,7 @@ class Drawing:
     sampler: Sampler | None = None
     """By default the model's own, the one that its bound is about."""
     grid: Grid = "uniform"
-    latent_policy: LatentPolicy = "resample"
+    latent_policy: Annotated[LatentPolicy, Field()] = "resample"
     """``resample``: a new z at each step, as in the paper; ``fixed``: one z for a whole trajectory."""
     z: Tensor | None = None
     """(n, d): the latents to use instead of draws from the prior."""
@@ -91,20 +186,22 @@ class Walk:
     """
 
     def __init__(self, model: "Model", start: int | Tensor, noise: Noise | torch.Generator, how: Drawing) -> None:
-        if how.latent_policy not in get_args(LatentPolicy):
-            known = ", ".join(get_args(LatentPolicy))
-            raise UserError(f"unknown latent policy {how.latent_policy!r}; choose from {known}")
         self.model, self.how = model, how
-        self.x = _start(model, start)
-        """(n, N): the states."""
+        if isinstance(start, int):
+            count = at_least_one(start, "the number of samples")
+            self.x = torch.full((count, model.positions), model.mask_value, device=model.device)
+            """(n, N): the states."""
+        else:
+            if start.ndim != 2 or start.shape[1] != model.positions or len(start) == 0:
+                raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(start.shape)}")
+            model.check_values(start, "the sequences to fill hold", also_masks=True)
+            self.x = start.to(model.device, torch.int64, copy=True)
         self.noise = Noise.of(noise, len(self.x)) if isinstance(noise, torch.Generator) else noise
         if self.noise.rows != len(self.x):
             raise ValueError(f"noise for {self.noise.rows} rows, but {len(self.x)} samples")
         self.hidden_at_start = self.x == model.mask_value
         self.z = None if how.z is None else given_latents(model, how.z, len(self.x))
-        self.labels: Tensor | None = None
-        if isinstance(model.latent, LabelledLatent) and model.latent.given is None and self.z is None:
-            self.labels = model.latent.draw_labels(self.hidden_at_start.all(dim=1), self.noise)
+        self.labels = None if self.z is not None else model.draw_labels(self.x, self.noise)
         self.evaluations = self.sequences = 0
         self.states: list[Tensor] = []
 
@@ -146,8 +243,9 @@ class Walk:
         and values of these rows into what takes the values' place.
         """
         token_sampler = self.how.token_sampler
-        # Drawn at every step, whatever is predicted: so rows do not depend on each other.
-        numbers = token_sampler.numbers(self.noise, self.model.positions) if numbers is None else numbers
+        if numbers is None:  # drawn at every step, whatever is predicted: so rows do not depend on each other
+            single = token_sampler.precision == "float32"
+            numbers = self.noise.seeds() if single else self.noise.uniform(self.model.positions)
         counts = where.sum(dim=1)
         asking = counts.nonzero()[:, 0]
         if len(asking) == 0:
@@ -167,17 +265,6 @@ class Walk:
     def samples(self) -> Samples:
         trajectory = torch.stack(self.states) if self.how.record else None
         return Samples(self.x, self.evaluations, self.sequences, trajectory)
-
-
-def _start(model: "Model", start: int | Tensor) -> Tensor:
-    if isinstance(start, int):
-        if start < 1:
-            raise UserError(f"the number of samples must be at least 1, not {start}")
-        return torch.full((start, model.positions), model.mask_value, device=model.device)
-    if start.ndim != 2 or start.shape[1] != model.positions or len(start) == 0:
-        raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(start.shape)}")
-    model.check_values(start, "the sequences to fill hold", also_masks=True)
-    return start.to(model.device, torch.int64, copy=True)
 
 
 def given_latents(model: "Model", z: Tensor, count: int) -> Tensor:

@@ -13,10 +13,12 @@ because it is what the weight divides by and it must stay accurate near t = 0.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import Field
 from torch import Tensor
 
-from vadd.errors import UserError
+from vadd.settings import checked_fields
 
 
 class Schedule(ABC):
@@ -44,15 +46,12 @@ class Schedule(ABC):
         return 1 - self.masked_fraction(s) / self.masked_fraction(t)
 
 
+@checked_fields
 @dataclass(frozen=True)
 class PolynomialSchedule(Schedule):
     """alpha(t) = 1 - t^power, with weight power / t."""
 
-    power: float = 2.0
-
-    def __post_init__(self) -> None:
-        if self.power <= 0:
-            raise UserError(f"the power of a polynomial schedule must be positive, not {self.power}")
+    power: Annotated[float, Field(gt=0)] = 2.0
 
     def masked_fraction(self, t: Tensor) -> Tensor:
         return t**self.power

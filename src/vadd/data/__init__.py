@@ -14,28 +14,6 @@ from vadd.data.synthetic import CopiesData, ToyData, copies_distribution, toy_di
 from vadd.data.table import TableData
 from vadd.data.text import TextData
 
-__all__ = [
-    "ArrayData",
-    "Cifar10Data",
-    "CopiesData",
-    "Data",
-    "DataSettings",
-    "DigitsData",
-    "DiscreteDataset",
-    "FolderData",
-    "GivenData",
-    "MnistData",
-    "TableData",
-    "TextData",
-    "ToyData",
-    "check_dataset",
-    "copies_distribution",
-    "examples_from",
-    "save_dataset",
-    "toy_distribution",
-    "toy_sample",
-]
-
 Data = Annotated[
     ToyData
     | CopiesData

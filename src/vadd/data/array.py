@@ -7,13 +7,14 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from vadd.data.dataset import LABELS, DataSettings, DiscreteDataset, TestFraction, random_split
 from vadd.data.labels import LABELS_FILE, Labels, read_labels
 from vadd.errors import UserError, check_range
 from vadd.files import write_json
 from vadd.kinds import Kind, kind_of
-from vadd.kinds.arrays import Array, read_integers
+from vadd.kinds.arrays import LARGE, Array, extremes, read_integers, value_type
 from vadd.kinds.text.tokenizers import Tokenizer
 from vadd.parsing import read_json
 from vadd.progress import Progress, silent
@@ -49,8 +50,8 @@ class ArrayData(DataSettings):
             name=name,
             vocab_size=vocab_size,
             shape=array.shape[1:],
-            train=torch.from_numpy(flat[train].astype(np.int64)),
-            test=torch.from_numpy(flat[test].astype(np.int64)),
+            train=rows_of(flat, train, vocab_size),
+            test=rows_of(flat, test, vocab_size),
             train_labels=classes[0],
             test_labels=classes[1],
             label_names=None if labels is None else labels.names,
@@ -67,6 +68,51 @@ class ArrayData(DataSettings):
     def _labels(self, examples: int) -> Labels | None:
         place = labels_file(Path(self.path)) if self.labels_path is None else Path(self.labels_path)
         return read_labels(place, examples) if self.labels else None
+
+
+class MappedRows(Tensor):
+    """Rows of a large array in an order of their own, (n, N): as a tensor of which only those are read that are
+    indexed. Whatever needs the content of all reads all.
+    """
+
+    array: Array
+    order: Array
+    kind: np.dtype[Any]
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        rows = args[0]
+        if func in _ABOUT_SHAPE:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+        if func is Tensor.__getitem__ and isinstance(args[1], slice):
+            return mapped_rows(rows.array, rows.order[args[1]], rows.kind)
+        if func is Tensor.__getitem__ and isinstance(args[1], Tensor | list):
+            return rows.read(np.asarray(args[1]))
+        args, kwargs = tree_map(
+            lambda each: each.read(slice(None)) if isinstance(each, cls) else each, (args, kwargs or {})
+        )
+        return func(*args, **kwargs)
+
+    def read(self, rows: Array | slice) -> Tensor:
+        return torch.from_numpy(self.array[self.order[rows]].astype(self.kind))
+
+
+_ABOUT_SHAPE = (Tensor.shape.__get__, Tensor.ndim.__get__, Tensor.dtype.__get__, Tensor.__len__)  # type: ignore[attr-defined]
+
+
+def mapped_rows(array: Array, order: Array, kind: np.dtype[Any]) -> MappedRows:
+    dtype = torch.from_numpy(np.zeros(0, kind)).dtype
+    rows = torch.empty(len(order), array.shape[1], dtype=dtype, device="meta").as_subclass(MappedRows)
+    rows.array, rows.order, rows.kind = array, order, kind
+    return rows
+
+
+def rows_of(array: Array, order: Array, vocab_size: int) -> Tensor:
+    """Of an array (n, N), in this order: in memory, or mapped where that would be large."""
+    if array.size * 8 >= LARGE:
+        return mapped_rows(array, order, value_type(vocab_size))
+    return torch.from_numpy(array[order].astype(np.int64))
 
 
 def labels_file(array: Path) -> Path:
@@ -86,7 +132,7 @@ def values_of(array: Array, vocab_size: int | None, source: str) -> int:
         raise UserError(
             f"{source} has shape {array.shape}; needed is (examples, positions) or (examples, height, width, ...)"
         )
-    low, high = int(array.min()), int(array.max())
+    low, high = extremes(array, source)
     if high > LARGEST_VALUE:
         raise UserError(
             f"{source} holds the value {high}; number the values from 0 on, without gaps (np.unique does it)"
@@ -146,7 +192,7 @@ class GivenData(DataSettings):
 
 
 def save_dataset(data: DiscreteDataset, folder: Path) -> None:
-    """Into a folder that is there already."""
+    """Into an existing folder."""
     about = {"name": data.name, "shape": list(data.shape), "vocab_size": data.vocab_size, "pad": data.pad}
     names = {} if data.label_names is None else {"labels": list(data.label_names)}
     write_json(folder / ABOUT, about | names)
@@ -163,6 +209,8 @@ def check_dataset(data: DiscreteDataset) -> None:
         raise UserError(f"a data set needs at least 2 values, not {data.vocab_size}")
     for part in ("train", "test"):
         examples, labels = getattr(data, part), getattr(data, f"{part}_labels")
+        if examples.is_meta or examples.layout is not torch.strided:
+            raise UserError(f"the {part} part is a meta or sparse tensor; a dense one is needed (tensor.to_dense())")
         if examples.ndim != 2 or not len(examples) or examples.shape[1] != data.kind.positions:
             wanted = f"(n, {data.kind.positions}) with n at least 1"
             raise UserError(f"the {part} part has the shape {tuple(examples.shape)}; needed is {wanted}")

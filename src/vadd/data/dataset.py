@@ -106,7 +106,7 @@ class DiscreteDataset:
         try:
             chosen = [int(number) for number in numbers.split(",")]
         except ValueError:
-            raise UserError(f"held-out examples are named by their numbers, like 0,5,7; not {numbers!r}") from None
+            raise UserError(f"held-out examples are named by numbers, like 0,5,7; not {numbers!r}") from None
         for number in chosen:
             if not 0 <= number < len(self.test):
                 raise UserError(f"there is no held-out example {number}; there are {len(self.test)}, the first is 0")

@@ -1,7 +1,7 @@
 """A folder of images as a data set. Needs Pillow, the extra ``images``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -83,6 +83,7 @@ class Look:
     """Pixels that squares of all of them have without being enlarged, and few enough for a CPU."""
     channels: Literal[1, 3]
     levels: int
+    count: int = field(default=0, compare=False)
 
 
 def look_at(folder: Path) -> Look:
@@ -97,7 +98,7 @@ def look_at(folder: Path) -> Look:
         binary = binary and bool(np.isin(pixels, (0, 255)).all())
     # What is made smaller has values in between.
     binary = binary and all(min(open_image(file, 1).size) == side for file in some)
-    return Look(side, 1 if grey else 3, 2 if binary else LEVELS)
+    return Look(side, 1 if grey else 3, 2 if binary else LEVELS, len(files))
 
 
 def image_files(folder: Path) -> list[Path]:

@@ -33,14 +33,14 @@ class Labels:
         if not all(name.strip() for name in names.tolist()):
             raise UserError(f"{source}: a label is blank; every example needs one that can be named")
         if len(names) < 2:
-            raise UserError(f"{source}: all examples have the label {str(names[0])!r}; at least 2 labels are needed")
+            raise UserError(f"{source}: all examples have the label {str(names[0])!r}; 2 labels are needed")
         if len(names) > MOST_LABELS:
             raise UserError(
                 f"{source}: {len(names):,} different labels for {len(labels):,} examples; at most {MOST_LABELS}"
             )
         if counts.min() < 2:
             rare = names[counts.argmin()]
-            raise UserError(f"{source}: a single example has the label {str(rare)!r}; at least 2 of each are needed")
+            raise UserError(f"{source}: a single example has the label {str(rare)!r}; 2 of each are needed")
         order = sorted(range(len(names)), key=lambda number: _sorting_key(str(names[number])))
         rank = np.argsort(np.asarray(order))
         return cls(tuple(str(names[number]) for number in order), torch.from_numpy(rank[codes].astype(np.int64)))
@@ -52,7 +52,7 @@ class Labels:
         if missing:
             name = self.names[min(missing)]
             raise UserError(
-                f"{source}: all examples of the label {name!r} are held out; change data.test_fraction or the seed"
+                f"{source}: all examples of the label {name!r} are held out; change data.test_fraction or seed"
             )
         return learnt, held_out
 
@@ -74,12 +74,21 @@ def read_labels(path: Path, examples: int) -> Labels:
     return Labels.of(given_labels(array, examples, str(path)), str(path))
 
 
+def without_torch(values: Any, source: str) -> Any:
+    """A tensor, on whatever device, as an array; anything else as it is."""
+    if not isinstance(values, Tensor):
+        return values
+    if values.is_meta:
+        raise UserError(f"{source}: a tensor on the device meta has no values")
+    dense = values.detach().to_dense() if values.layout is not torch.strided else values.detach()
+    return (dense.float() if dense.dtype is torch.bfloat16 else dense).cpu().numpy()
+
+
 def given_labels(labels: Any, examples: int, source: str) -> list[str]:
     """One name for each of ``examples`` examples, of whatever Python holds labels in: a list, an array, a tensor or a
     column of a DataFrame, of integers or text.
     """
-    if hasattr(labels, "detach"):  # a tensor, on whatever device
-        labels = labels.detach().cpu()
+    labels = without_torch(labels, source)
     try:
         array = np.asarray(labels)
     except ValueError:  # lists of different lengths
@@ -87,7 +96,7 @@ def given_labels(labels: Any, examples: int, source: str) -> list[str]:
     if array.dtype.kind == "O" and array.ndim == 1:
         wrong = [label for label in array.tolist() if not isinstance(label, str | int)]
         if wrong:
-            raise UserError(f"{source}: the label {wrong[0]!r} is neither text nor an integer; every example needs one")
+            raise UserError(f"{source}: the label {wrong[0]!r} is neither text nor an integer")
         array = np.array([str(label) for label in array.tolist()])
     if array.ndim != 1 or array.dtype.kind not in "iubUT":
         raise UserError(f"{source}: labels are (n,) integers or text, not {array.dtype} of the shape {array.shape}")

@@ -13,7 +13,7 @@ is a sum of V products.
 """
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Literal
 
 import numpy as np
@@ -54,7 +54,7 @@ class ToyData(DataSettings):
             shape=(2,),
             train=train,
             test=test,
-            distribution=lambda: toy_distribution(self.name, self.vocab_size),
+            distribution=partial(toy_distribution, self.name, self.vocab_size),
         )
 
     def example_kind(self) -> Kind:
@@ -82,7 +82,7 @@ class CopiesData(DataSettings):
             shape=(self.positions,),
             train=train,
             test=test,
-            distribution=lambda: copies_distribution(self.positions, self.vocab_size, self.noise),
+            distribution=partial(copies_distribution, self.positions, self.vocab_size, self.noise),
         )
 
     def sample(self, count: int, seed: int) -> Array:

@@ -30,6 +30,9 @@ class TableData(DataSettings):
         None, description="what the columns are, as `vadd data inspect FILE --schema` writes it; else it is inferred"
     )
     skip: tuple[ColumnName, ...] = Field((), description="columns to leave out")
+    dependent: bool = Field(
+        True, description="a column that is a function of another one is looked up in rows that are drawn, not modelled"
+    )
     labels: bool = Field(False, description="never: a label of a table is one of its columns")
     missing: Literal["value", "unknown"] = Field(
         "value",
@@ -59,7 +62,7 @@ class TableData(DataSettings):
         schema = with_skipped(schema, self.skip, table.source)
         refuse_problems(inspect(table, schema), table.source)
         train, test = random_split(table.rows, self.test_fraction, seed, table.source, "row")
-        codec = TableCodec.fit(table, schema, train.tolist())
+        codec = TableCodec.fit(table, schema, train.tolist(), dependent=self.dependent)
         codes = codec.encode(table)
         return DiscreteDataset(
             name=name,

@@ -4,16 +4,3 @@ from vadd.evaluation.divergence import entropy, histogram, jsd, mutual_informati
 from vadd.evaluation.evaluate import EvaluationOptions, evaluate
 from vadd.evaluation.likelihood import BoundSettings
 from vadd.evaluation.reports import RunReport
-
-__all__ = [
-    "BoundSettings",
-    "EvaluationOptions",
-    "RunReport",
-    "entropy",
-    "evaluate",
-    "histogram",
-    "jsd",
-    "mutual_information",
-    "paper_js",
-    "sampling_floor",
-]

@@ -208,10 +208,24 @@ def nearest_report(
     """``samples`` (n, N) by number of steps; of all at most the first :data:`COMPARED` are compared."""
     parts = [held_out[:COMPARED], *(drawn[:COMPARED] for drawn in samples.values())]
     distances = distances_to_nearest(torch.cat([part.long() for part in parts]), training, vocab_size, progress)
-    split = torch.split(distances, [len(part) for part in parts])
-    own, *medians = (float(part.double().median()) for part in split)
-    by_steps = [NearestSamples(steps=steps, median=median) for steps, median in zip(samples, medians, strict=True)]
-    return NearestReport(samples=tuple(by_steps), held_out=own, compared=COMPARED)
+    own, *drawn = (part.double() for part in torch.split(distances, [len(part) for part in parts]))
+    near = own.quantile(0.05, interpolation="lower")
+
+    def shares(part: Tensor) -> tuple[float, float]:
+        return float((part == 0).double().mean()), float((part < near).double().mean())
+
+    by_steps = []
+    for steps, part in zip(samples, drawn, strict=True):
+        copies, closer = shares(part)
+        by_steps.append(NearestSamples(steps=steps, median=float(part.median()), copies=copies, closer=closer))
+    copies, closer = shares(own)
+    return NearestReport(
+        samples=tuple(by_steps),
+        held_out=float(own.median()),
+        held_out_copies=copies,
+        held_out_closer=closer,
+        compared=COMPARED,
+    )
 
 
 def distances_to_nearest(x: Tensor, training: Tensor, vocab_size: int, progress: Progress = silent) -> Tensor:

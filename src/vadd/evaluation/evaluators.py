@@ -89,7 +89,8 @@ class DistributionEvaluator(Evaluator):
 
     def _exact_jsd(self, steps: int) -> float | None:
         settings = self.run.sampling
-        if self.exact is None or settings.sampler != "ancestral" or (settings.latent_policy == "fixed" and steps > 1):
+        one_latent = settings.latent_policy == "fixed" and not self.run.model.latent.absent
+        if self.exact is None or settings.sampler != "ancestral" or (one_latent and steps > 1):
             return None
         return jsd(self.truth, self.exact.after(steps, settings.grid).cpu().numpy())
 
@@ -126,7 +127,8 @@ class FrechetEvaluator(Evaluator):
     """Compares images with the training set by the Frechet distance of a small classifier's features.
 
     The classifier is trained on the data's own labels and kept; the distance is *not* the FID of the Inception network.
-    Its floor is the distance of the test set from the training set.
+    Its floor is the distance of the test set from the training set. Few images score worse than many, so both are means
+    over parts of equal size: as many images as the smaller of the two sets has.
     """
 
     def __init__(self, reference: Reference) -> None:
@@ -135,11 +137,20 @@ class FrechetEvaluator(Evaluator):
         self.samples = min(reference.samples, FRECHET_SAMPLES)
         self.features = classifier_features(data, data_directory("classifiers"), progress=progress)
         self.truth = self._statistics(data.train, progress)
-        self.floor = frechet_distance(self.truth, self._statistics(data.test))
         if data.label_names is not None:
             self._divide_labels(data, least=2)
             parts = [data.train[data.train_labels == label] for label in range(len(self.of_labels))]
             self.truths = [self._statistics(part) if len(part) > 1 else None for part in parts]
+        self.count = min(self.samples, len(data.test))
+        self.floor = self._distance(data.test)
+
+    def _distance(self, tokens: Tensor) -> float:
+        # Samples of labels come one label after the other: every part has some of each.
+        order = torch.arange(len(tokens))
+        if len(tokens) > self.count:
+            order = torch.from_numpy(np.random.default_rng(0).permutation(len(tokens)))
+        parts = torch.split(order[: len(order) // self.count * self.count], self.count)
+        return float(np.mean([frechet_distance(self.truth, self._statistics(tokens[part])) for part in parts]))
 
     def _statistics(self, tokens: Tensor, progress: Progress = silent) -> FeatureStatistics:
         return feature_statistics(self.features, tokens, batch=FEATURE_BATCH, progress=progress)
@@ -147,8 +158,9 @@ class FrechetEvaluator(Evaluator):
     def __call__(self, drawn: Array, steps: int) -> FrechetDistance:
         tokens = torch.from_numpy(drawn)
         distance = FrechetDistance(
-            frechet=frechet_distance(self.truth, self._statistics(tokens)),
+            frechet=self._distance(tokens),
             frechet_floor=self.floor,
+            frechet_count=self.count,
             classifier_accuracy=self.features.accuracy,
         )
         if not self.of_labels:
@@ -196,11 +208,17 @@ class InceptionEvaluator(Evaluator):
         return spread.to(torch.uint8).view(-1, *self.data.shape)
 
     def __call__(self, drawn: Array, steps: int) -> InceptionDistance:
-        statistics = self._statistics(
-            self._images(torch.from_numpy(drawn)), f"features of the samples in {steps} steps"
+        images, what = self._images(torch.from_numpy(drawn)), f"features of the samples in {steps} steps"
+        statistics, at_floor = self._statistics(images[: len(self.data.test)], what), None
+        if len(images) > len(self.data.test):
+            at_floor = frechet_distance(self.truth, statistics)
+            statistics = statistics + self._statistics(images[len(self.data.test) :], what)
+        return InceptionDistance(
+            fid=frechet_distance(self.truth, statistics),
+            fid_floor=self.floor,
+            fid_at_floor=at_floor,
+            fid_reference=self.truth.count,
         )
-        fid = frechet_distance(self.truth, statistics)
-        return InceptionDistance(fid=fid, fid_floor=self.floor, fid_reference=self.truth.count)
 
 
 class TextEvaluator(Evaluator):

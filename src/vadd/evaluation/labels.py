@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from vadd.data.dataset import DiscreteDataset
+from vadd.evaluation.likelihood import some_of
 from vadd.kinds.arrays import Array
 from vadd.progress import Progress, silent
 
@@ -85,14 +86,6 @@ def forest() -> Any:
     from sklearn.ensemble import RandomForestClassifier
 
     return RandomForestClassifier(TREES, random_state=0, n_jobs=1)
-
-
-def some_of(total: int, most: int, seed: int) -> torch.Tensor:
-    """All numbers below ``total``, or ``most`` of them, in order."""
-    if total <= most:
-        return torch.arange(total)
-    chosen = np.random.default_rng([seed, 5]).choice(total, most, replace=False)
-    return torch.from_numpy(np.sort(chosen))
 
 
 def shares_of_labels(data: DiscreteDataset, samples: int, least: int) -> tuple[int, ...]:

@@ -1,7 +1,9 @@
 """The latent as a control: from examples to points z, along a path of points, and from points to samples."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -9,8 +11,9 @@ from torch import Tensor
 
 from vadd.core import Drawing, MaskedBatch, MaskedDiffusion, Model, Noise, TokenSampler
 from vadd.core.randomness import SAMPLING, step_generator
-from vadd.errors import UserError
-from vadd.kinds.arrays import Array
+from vadd.errors import UserError, check_range
+from vadd.kinds import TextKind
+from vadd.kinds.arrays import TO_FILL, Array
 from vadd.run.run import Run
 
 JUDGED = 1000
@@ -65,6 +68,71 @@ def cross(centre: Tensor, dimensions: Sequence[int], values: Sequence[float]) ->
     for row, dimension in enumerate(dimensions):
         points[row, :, dimension] = torch.tensor(values, dtype=centre.dtype)
     return points
+
+
+def examples(run: Run, name: str) -> Tensor:
+    """Held-out examples by their numbers, all rows or one of an .npy, an image, or a text of which what follows is
+    missing: (n, N), V where something is missing.
+    """
+    array = re.fullmatch(r"(.+\.npy)(?::(\d+))?", name)
+    if re.fullmatch(r"\d+(,\d+)*", name):
+        values = run.data.held_out(name)
+    elif array is not None:
+        values = run.kind.read_examples(Path(array[1]))
+        if array[2] is not None:
+            if int(array[2]) >= len(values):
+                raise UserError(f"{array[1]} has no row {array[2]}; it has {len(values)}")
+            values = values[int(array[2])][None]
+    elif run.kind.name == "image":
+        values = run.kind.read_images(Path(name))
+    elif isinstance(run.kind, TextKind):
+        values = run.kind.templates.whole(name).values[None]
+    else:
+        raise UserError(f"{name!r} names no example: give the number of a held-out one or a row of a file, x.npy:0")
+    low, high = int(values.min()), int(values.max())
+    check_range(low, high, run.model.vocab_size, f"{name} holds the value", also=(TO_FILL,))
+    return torch.from_numpy(np.where(values == TO_FILL, run.model.vocab_size, values).astype(np.int64))
+
+
+def point_of_one(run: Run, name: str) -> Tensor:
+    """The z of the example of this name, (d,)."""
+    named = examples(run, name)
+    if len(named) != 1:
+        raise UserError(f"{name} holds {len(named)} examples; name one of them")
+    return encode(run, named)[0]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Points z in rows and columns, with the names of both."""
+
+    z: Tensor
+    """(rows, columns, d)"""
+    rows: list[str]
+    columns: list[str]
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{row} {column}".strip() for row in self.rows for column in self.columns]
+
+
+def interpolation(run: Run, first: str, last: str, points: int) -> Walk:
+    """From the z of one example to that of another, in one row."""
+    z = line(point_of_one(run, first), point_of_one(run, last), points)
+    return Walk(z[None], [""], [f"{share:.2f}" for share in torch.linspace(0, 1, points).tolist()])
+
+
+def traversal(run: Run, around: str | None, dimensions: int, span: float, points: int) -> Walk:
+    """A row for each of the most informative dimensions, moved from -span to span."""
+    if points < 2 or not span > 0:
+        raise UserError(f"a traversal takes at least 2 points and a span above 0, not {points} and {span}")
+    moving = informative_dimensions(run, run.model.latent.dim)
+    centre = point_of_one(run, "0" if around is None else around)
+    if around is None:
+        centre[moving] = 0.0  # and nothing else: a code stays one
+    chosen = moving[:dimensions]
+    values = torch.linspace(-span, span, points).tolist()
+    return Walk(cross(centre, chosen, values), [f"z{d}" for d in chosen], [f"{value:+.2f}" for value in values])
 
 
 def decode(run: Run, z: Tensor, *, steps: int, seed: int = 0, token_sampler: TokenSampler | None = None) -> Tensor:

@@ -60,6 +60,7 @@ def basic_report(run: Run) -> RunReport:
         values=run.kind.vocab_size,
         parameters=sum(p.numel() for p in denoiser.parameters()) if isinstance(denoiser, nn.Module) else None,
         training_steps=run.recipe.training.steps,
+        seed=run.recipe.seed,
         latent_policy=sampling.latent_policy if has_latent(run) else None,
         prior=prior_name(run),
         prior_seconds=run.prior_seconds,
@@ -76,7 +77,9 @@ def prior_name(run: Run) -> str | None:
     latent = latent.inner if isinstance(latent, LabelledLatent) else latent
     if not isinstance(latent, GaussianLatent) or isinstance(latent.prior, StandardNormal):
         return None
-    return "conditional" if latent.prior.conditional else "flow"
+    if latent.prior.conditional:
+        return "conditional"
+    return "flow" if run.recipe.latent.prior != "autoregressive" else "autoregressive"
 
 
 def negative_log_likelihood(
@@ -130,7 +133,7 @@ class BoundSettings:
     delbo_draws: int = 0
     """Masks per example for the paper's DELBO; 0 leaves it out."""
     limit: int | None = None
-    """How many examples to score; all by default."""
+    """How many examples to score, chosen at random by the seed; all by default."""
     grid: Grid | None = None
     """The recipe's by default."""
     seed: int = 0
@@ -142,10 +145,6 @@ class BoundSettings:
     """Bound the likelihood of each held-out example given its label, for runs trained with labels."""
     choose_proposals: bool = False
     """Try several proposals on a few training examples first, and use the tightest, for each number of steps."""
-
-    def without_delbo(self) -> "BoundSettings":
-        """The step bounds alone; the DELBO does not depend on how a run is sampled."""
-        return replace(self, delbo_draws=0)
 
     @property
     def delbo_counts(self) -> list[int]:
@@ -166,7 +165,7 @@ def measure_bounds(
     Where pads are not scored, every number has a ``convention`` that says so and none is valid: see
     ``docs/likelihood.md``.
     """
-    counted = len(examples[: settings.limit])
+    counted = len(examples) if settings.limit is None else min(settings.limit, len(examples))
     for steps in settings.steps:
         what = f"the bound at {steps:,} steps with {settings.particles.count:,} particles of {counted:,} examples"
         check_time(what, steps=steps, rows=counted * settings.particles.count)
@@ -185,13 +184,17 @@ class _Measurement:
 
     def __init__(self, run: Run, examples: Tensor, settings: BoundSettings, progress: Progress) -> None:
         self.run, self.settings, self.progress = run, settings, progress
-        self.x0 = check_examples(run, examples[: settings.limit])
+        chosen = some_of(len(examples), settings.limit or len(examples), settings.seed)
+        self.x0 = check_examples(run, examples[chosen])
         self.batches = torch.split(self.x0, TEXT_BATCH if run.kind.name == "text" else BATCH)
         sampling = run.options(grid=settings.grid)
         self.sampler, self.grid, self.latent_policy = sampling.sampler, sampling.grid, sampling.latent_policy
         self.model = run.model.scoring_pads() if settings.score_pads else run.model
-        self.labels = torch.split(held_out_labels(run, self.x0), len(self.batches[0])) if settings.given_label else None
-        self.convention = UNKNOWN_LEFT_OUT if self.model.unknowns else None
+        self.labels: Sequence[Tensor] | None = None
+        if settings.given_label:
+            self.labels = torch.split(held_out_labels(run, examples)[chosen], len(self.batches[0]))
+        unknown = self.model.unknowns and bool((self.x0 == self.model.mask_value).any())
+        self.convention = UNKNOWN_LEFT_OUT if unknown else None
         self.convention = self.convention if self.model.pad is None else PADS_NOT_SCORED
         if isinstance(self.model, EnergyDiffusion):
             self.sampler, self.convention = self.model.samplers["proposal"], OF_THE_PROPOSAL
@@ -249,7 +252,7 @@ class _Measurement:
             self.model.scored(self.x0).sum(1),
             log_truth=self.log_truth,
             characters=self.characters,
-            valid=valid and self.convention not in (PADS_NOT_SCORED, OF_THE_PROPOSAL),
+            valid=valid and self.convention is None,
             convention=self.convention,
             given_label=self.settings.given_label or None,
             **facts,
@@ -284,13 +287,21 @@ def tightest(run: Run, bound: Estimate, particles: Particles) -> Particles:
     return replace(particles, proposals=max(dict.fromkeys([particles.proposals, *CANDIDATES]), key=mean_bound))
 
 
-def held_out_labels(run: Run, x0: Tensor) -> Tensor:
-    """Of the held-out examples that are scored."""
+def some_of(total: int, most: int, seed: int) -> Tensor:
+    """All numbers below ``total``, or ``most`` of them at random, in order: the first examples may be the easy ones."""
+    if total <= most:
+        return torch.arange(total)
+    chosen = np.random.default_rng([seed, 5]).choice(total, most, replace=False)
+    return torch.from_numpy(np.sort(chosen))
+
+
+def held_out_labels(run: Run, examples: Tensor) -> Tensor:
+    """Of the held-out examples, which these must be."""
     if run.kind.labels is None or run.data.test_labels is None:
         raise UserError(f"{run.directory.path} was not trained with labels: train it with data.labels=true")
-    if not torch.equal(run.data.test[: len(x0)].long(), x0):
+    if not torch.equal(run.data.test, examples):
         raise UserError("labels are known of held-out examples only, not of --data")
-    return run.data.test_labels[: len(x0)]
+    return run.data.test_labels
 
 
 def true_distribution(run: Run) -> Array | None:

@@ -26,7 +26,7 @@ LARGEST_EXPONENT = 700.0
 NOT_A_BOUND = "not a likelihood bound"
 PADS_NOT_SCORED = "pads not scored"
 UNKNOWN_LEFT_OUT = "unknown cells left out"
-"""A bound all the same: of the known cells, for the sampler that leaves the others masked."""
+"""Of the known cells, for a sampler that leaves the others masked; the model's own sampler draws them too."""
 OF_THE_PROPOSAL = "of the proposal, whose samples are re-weighed"
 
 
@@ -99,6 +99,8 @@ class FrechetDistance(Distance):
     name = "frechet"
     frechet: float
     frechet_floor: float
+    frechet_count: int | None = None
+    """How many images are compared at once, the same for samples and floor; the numbers are means over such parts."""
     classifier_accuracy: float
     labels_obeyed: float | None = None
     """The share of samples drawn for a label in which the classifier finds it."""
@@ -112,6 +114,8 @@ class InceptionDistance(Distance):
     name = "fid"
     fid: float
     fid_floor: float
+    fid_at_floor: float | None = None
+    """Of as many samples as there are test images, where these are fewer: what the floor compares with."""
     fid_reference: int
     """How many training images the samples were compared with."""
 
@@ -127,6 +131,14 @@ class PairDistance(Distance):
     labels_obeyed: float | None = None
     """The share of samples drawn for a label in which it finds that label."""
     obeyed_by_label: tuple[float, ...] | None = None
+
+
+class WorstColumns(Report):
+    """A column, or a pair of columns, of a table."""
+
+    columns: tuple[str, ...]
+    tv: float
+    floor: float
 
 
 class TableDistance(Distance):
@@ -147,6 +159,9 @@ class TableDistance(Distance):
     """Cells in which a row differs from the nearest training row, the mean."""
     row_distance_floor: float
     """The same of held-out rows."""
+    worst_columns: tuple[WorstColumns, ...] = ()
+    """Those that are farthest above their floors."""
+    worst_pairs: tuple[WorstColumns, ...] = ()
 
 
 class TextMetrics(Report):
@@ -219,13 +234,21 @@ class FileOfTexts(Report):
 class NearestSamples(Report):
     steps: int
     median: float
+    copies: float | None = None
+    """The share that is a training example."""
+    closer: float | None = None
+    """The share that is closer to a training example than all but 5% of the held-out ones."""
 
 
 class NearestReport(Report):
-    """Medians of the number of positions in which an example differs from the nearest training example."""
+    """Numbers of positions in which an example differs from the nearest training example."""
 
     samples: tuple[NearestSamples, ...]
     held_out: float
+    """The median of held-out examples."""
+    held_out_copies: float | None = None
+    held_out_closer: float | None = None
+    """At most 0.05: ties at the quantile do not count."""
     compared: int
     """How many of each there were, at most."""
 
@@ -370,6 +393,10 @@ class RunReport(Report):
     """The paper's recipe for the same data, if it has one."""
     unlike_it: tuple[str, ...] = ()
     """Settings in which the training differs from that recipe."""
+    seed: int = 0
+    """Of the training."""
+    chosen: str | None = None
+    """What a study chose for it on a part of the training set, where it did."""
     how_computed: tuple[str, ...] = ()
     """Precision, accumulation and the like, where they are not the default."""
     latent_policy: str | None = None

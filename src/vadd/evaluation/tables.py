@@ -20,7 +20,7 @@ import torch
 
 from vadd.evaluation.divergence import COMPARED, distances_to_nearest
 from vadd.evaluation.evaluator import Evaluator, Reference
-from vadd.evaluation.reports import ImputationReport, TableDistance
+from vadd.evaluation.reports import ImputationReport, TableDistance, WorstColumns
 from vadd.kinds.arrays import TO_FILL, Array
 from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.table.kind import TableKind
@@ -30,6 +30,8 @@ from vadd.run.tables import cell_probabilities
 
 MOST_ROWS = 20_000
 HALVINGS = 8
+WORST = 3
+"""Columns, and pairs of them, that are named."""
 MOST_CLASSES = 10
 """Values of a column that a classifier predicts."""
 TARGETS = 4
@@ -78,34 +80,55 @@ class RowComparison(Evaluator):
 
     def __init__(self, compared: Reference) -> None:
         data = compared.data
-        assert data.kind.sizes is not None
-        self.sizes = data.kind.sizes
-        self.train, self.held_out = data.train, data.test.numpy()
-        rows = self.train.numpy()
+        assert isinstance(data.kind, TableKind)
+        self.codec = data.kind.codec
+        self.sizes = tuple(column.size for column in self.codec.shown)
+        rows, self.held_out = (self.codec.with_dependents(part.numpy()) for part in (data.train, data.test))
+        self.train = torch.from_numpy(rows)
         self.samples = max(2, min(compared.samples, len(rows) // 2, MOST_ROWS))
         rng = np.random.default_rng([compared.seed, 3])
         orders = [rng.permutation(len(rows)) for _ in range(HALVINGS)]
         self.halves = [(rows[order[: self.samples]], rows[order[-self.samples :]]) for order in orders]
         self.reference, self.other = self.halves[0]
+        self.names = self.codec.names
+        self.column_floors = self._mean(lambda half, other: column_tv(other, half, self.sizes))
+        self.pair_floors = self._mean(lambda half, other: pair_tv(other, half, self.sizes))
         self.floors = {
-            "column_tv_floor": self._mean(lambda half, other: float(column_tv(other, half, self.sizes).mean())),
-            "pair_tv_floor": self._mean(lambda half, other: mean_over_pairs(pair_tv(other, half, self.sizes))),
+            "column_tv_floor": float(self.column_floors.mean()),
+            "pair_tv_floor": mean_over_pairs(self.pair_floors),
             "trained_on_rows": self._accuracy(self.other),
             "row_distance_floor": self._distance(self.held_out),
         }
 
     def __call__(self, drawn: Array, steps: int) -> TableDistance:
+        drawn = self.codec.with_dependents(drawn)
+        columns = self._mean(lambda half, _: column_tv(drawn, half, self.sizes))
+        pairs = self._mean(lambda half, _: pair_tv(drawn, half, self.sizes))
         return TableDistance(
-            column_tv=self._mean(lambda half, _: float(column_tv(drawn, half, self.sizes).mean())),
-            pair_tv=self._mean(lambda half, _: mean_over_pairs(pair_tv(drawn, half, self.sizes))),
+            column_tv=float(columns.mean()),
+            pair_tv=mean_over_pairs(pairs),
             trained_on_samples=self._accuracy(drawn),
             row_distance=self._distance(drawn),
+            worst_columns=self._worst(columns, self.column_floors),
+            worst_pairs=self._worst(np.triu(pairs, 1), np.triu(self.pair_floors, 1)),
             **self.floors,
         )
 
-    def _mean(self, distance: Callable[[Array, Array], float]) -> float:
+    def _mean(self, distance: Callable[[Array, Array], Array]) -> Array:
         """Over the ways to halve the rows."""
-        return float(np.mean([distance(half, other) for half, other in self.halves]))
+        return np.asarray(np.mean([distance(half, other) for half, other in self.halves], axis=0))
+
+    def _worst(self, distances: Array, floors: Array) -> tuple[WorstColumns, ...]:
+        """The few that are farthest above their floors, the worst first."""
+        worst = np.argsort((floors - distances).ravel(), kind="stable")[:WORST]
+        places = [np.unravel_index(place, distances.shape) for place in worst]
+        return tuple(
+            WorstColumns(
+                columns=tuple(self.names[int(n)] for n in place), tv=float(distances[place]), floor=float(floors[place])
+            )
+            for place in places
+            if distances[place] > floors[place]
+        )
 
     def _distance(self, rows: Array) -> float:
         """The mean number of cells in which a row differs from the nearest training row."""

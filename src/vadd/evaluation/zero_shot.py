@@ -20,6 +20,7 @@ from vadd.kinds import TextKind
 from vadd.kinds.arrays import Array
 from vadd.progress import Progress, named, silent
 from vadd.run.run import Run
+from vadd.settings import Count, checked
 
 SUFFIXES = frozenset({".txt", ".jsonl", ".csv"})
 NAMED: tuple[CorpusName, ...] = tuple(name for name in get_args(CorpusName) if name not in ("files", "pydocs"))
@@ -149,7 +150,8 @@ def text_metrics(
     )
 
 
-def read_texts(path: Path, documents: Documents, field: str, limit: int | None = None) -> list[str]:
+@checked
+def read_texts(path: Path, documents: Documents, field: str, limit: Count | None = None) -> list[str]:
     """The documents of a file or folder, blank ones left out."""
     texts = list(islice(TextFiles(text_files(path), documents, field), limit))
     if not texts:

@@ -13,20 +13,6 @@ from vadd.kinds.text.kind import TextKind
 from vadd.kinds.text.templates import Wrap
 from vadd.kinds.text.tokenizers import Tokenizer
 
-__all__ = [
-    "TO_FILL",
-    "Array",
-    "How",
-    "ImageKind",
-    "Kind",
-    "PointKind",
-    "TableKind",
-    "TextKind",
-    "check_facts",
-    "kind_of",
-    "read_kind",
-]
-
 
 class Facts(TypedDict, total=False):
     """See :class:`Kind`."""

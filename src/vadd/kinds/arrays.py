@@ -1,5 +1,6 @@
 """Arrays of integers: their type, the value of what is missing, and how they are read from files."""
 
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -8,16 +9,23 @@ import numpy as np
 
 from vadd.errors import UserError
 from vadd.parsing import regular_file
+from vadd.progress import note
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 TO_FILL = -1
 """Stands in unfinished examples where a value is missing."""
 MAGIC = b"\x93NUMPY"
+LARGE = 1 << 26
+"""Bytes from which a file is mapped into memory instead of read."""
+SCANNED = 1 << 24
+"""Bytes at a time: between them an interrupt is answered."""
 
 
 def read_npy(path: Path) -> Array:
-    """The array in an ``.npy`` file. FileNotFoundError where there is no file; nothing is unpickled."""
+    """The array in an ``.npy`` file, a large one mapped. FileNotFoundError where there is no file; nothing is
+    unpickled.
+    """
     try:
         with regular_file(path).open("rb") as file:
             begins_as_array = file.read(len(MAGIC)) == MAGIC
@@ -26,7 +34,9 @@ def read_npy(path: Path) -> Array:
                 raise UserError(f"{path} holds several arrays, as .npz files do; save the one to read as .npy")
             if not begins_as_array:
                 raise ValueError("it does not begin like one")
-            array: Array = np.load(file, allow_pickle=False)
+            large = path.stat().st_size >= LARGE
+            # Copy-on-write: torch wants arrays it may write to, and the file stays as it is.
+            array: Array = np.load(path if large else file, "c" if large else None, allow_pickle=False)
     except (FileNotFoundError, UserError):
         raise
     except (OSError, ValueError, EOFError, SyntaxError, TypeError, OverflowError, MemoryError) as error:
@@ -45,6 +55,24 @@ def read_integers(path: Path) -> Array:
     if array.dtype.kind not in "iub":
         raise UserError(f"{path} holds {array.dtype} values; integers are needed")
     return array
+
+
+def value_type(values: int) -> np.dtype[np.generic]:
+    """The smallest integers that hold them and that torch can index and compare."""
+    return np.dtype(np.uint8 if values <= 1 << 8 else np.int16 if values <= 1 << 15 else np.int32)
+
+
+def extremes(array: Array, source: str) -> tuple[int, int]:
+    """The smallest and the largest value; what takes seconds says how far it is."""
+    rows = max(1, SCANNED * len(array) // max(1, array.nbytes))
+    low, high, due = int(array[0].min()), int(array[0].max()), time.monotonic() + 1
+    for first in range(0, len(array), rows):
+        part = array[first : first + rows]
+        low, high = min(low, int(part.min())), max(high, int(part.max()))
+        if time.monotonic() > due:
+            note(f"reading {source}: {first / len(array):.0%}")
+            due = time.monotonic() + 10
+    return low, high
 
 
 def quantize(pixels: Array, levels: int, *, of: int = 256) -> Array:

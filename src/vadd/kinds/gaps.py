@@ -1,5 +1,7 @@
 """Examples of which a part is missing, and how their completions are shown and written."""
 
+import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,7 +156,10 @@ def open_image(path: Path, channels: int) -> "Image":
     except ImportError:
         raise UserError("reading images needs Pillow; install it with: pip install 'vadd[images]'") from None
     try:
-        with Image.open(path) as opened:
+        # Pillow warns of files that are odd but readable, and of pictures that take gigabytes: those are refused.
+        with warnings.catch_warnings(action="ignore"), Image.open(path) as opened:
+            if Image.MAX_IMAGE_PIXELS is not None and math.prod(opened.size) > Image.MAX_IMAGE_PIXELS:
+                raise ValueError(f"{opened.width} x {opened.height} are more than {Image.MAX_IMAGE_PIXELS:,} pixels")
             upright = _eight_bits(ImageOps.exif_transpose(opened))
             if upright.has_transparency_data:  # shows white
                 layer = upright.convert("RGBA")

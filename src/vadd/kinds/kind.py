@@ -72,6 +72,11 @@ class Kind:
     """Options of a first ``vadd sample``: how many, in how many steps, and where to."""
 
     @property
+    def parts(self) -> list[str]:
+        """A line for each part of an example, where they differ."""
+        return []
+
+    @property
     def positions(self) -> int:
         """N, the values of an example."""
         return math.prod(self.shape)

@@ -5,19 +5,3 @@ from vadd.models.edlm import EnergyDiffusion, EnergyOfAnother, EnergyWeighted, L
 from vadd.models.genmd4 import ValueRates, ValueSteps
 from vadd.models.sedd import Analytic, Euler, ScoreEntropy
 from vadd.models.uniform import UniformDiffusion, UniformSteps
-
-__all__ = [
-    "Analytic",
-    "Autoregressive",
-    "EnergyDiffusion",
-    "EnergyOfAnother",
-    "EnergyWeighted",
-    "Euler",
-    "LearnedEnergy",
-    "LeftToRight",
-    "ScoreEntropy",
-    "UniformDiffusion",
-    "UniformSteps",
-    "ValueRates",
-    "ValueSteps",
-]

@@ -24,16 +24,17 @@ from vadd.core.masking import MaskedBatch
 from vadd.core.model import MaskedDiffusion
 from vadd.core.precision import precise
 from vadd.core.samplers import Ancestral, Grid, Sampler
-from vadd.core.sampling import Walk
+from vadd.core.sampling import Walk, inverted
 from vadd.core.schedule import Schedule
-from vadd.core.token_sampler import inverted
 from vadd.errors import UserError
 from vadd.models.ar import Autoregressive
+from vadd.settings import Count, Fraction, checked_fields
 
 ROWS_AT_ONCE = 256
 """Sequences that an energy is asked about at a time."""
 
 
+@checked_fields
 @dataclass(frozen=True)
 class EnergyWeighted(Sampler):
     """``candidates`` completions at each step, one of which is kept by its weight. ``window`` is the share of the
@@ -41,14 +42,8 @@ class EnergyWeighted(Sampler):
     """
 
     exact: ClassVar[bool] = False
-    candidates: int = 8
-    window: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.candidates < 1:
-            raise UserError(f"the number of candidates must be at least 1, not {self.candidates}")
-        if not 0 <= self.window <= 1:
-            raise UserError(f"the window is a share of the steps, in [0, 1], not {self.window}")
+    candidates: Count = 8
+    window: Fraction = 1.0
 
     def run(self, walk: Walk, steps: int, grid: Grid) -> None:
         if not walk.how.token_sampler.exact:
@@ -61,7 +56,7 @@ class EnergyWeighted(Sampler):
                 continue
             # Everything that is hidden, in the rows of which something is revealed: energies are of whole sequences.
             where = walk.hidden & revealed.any(dim=1, keepdim=True)
-            numbers = walk.how.token_sampler.numbers(walk.noise, walk.model.positions)
+            numbers = walk.noise.uniform(walk.model.positions)
             # For the candidates but the first, and for the choice among them.
             own = walk.noise.uniform(self.candidates - 1, walk.model.positions + 1)
             shown = walk.sequences
@@ -158,8 +153,7 @@ class LearnedEnergy(EnergyDiffusion):
         """Of complete sequences (B, N), given the states that they complete: (B,). The network has the form of a
         recognition model; its means add up to the energy.
         """
-        energies: Tensor = self.energy(x, xt, t)[0].sum(dim=-1)
-        return energies
+        return self.energy(x, xt, t)[0].sum(dim=-1)
 
     def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
         """log P(data | x0) + log P(not data | a completion), for each example."""

@@ -76,18 +76,16 @@ class ValueRates(TransitionModel):
 
     def noised(self, batch: MaskedBatch, generator: torch.Generator) -> MaskedBatch:
         """The same examples at the same times, with masks by their values."""
-        chances = (precise(self.rates.detach())[batch.x0] * self._log_masked(batch)).exp()
-        masked = batch.uniform(generator) < chances
+        masked = batch.uniform(generator) < self.noise_chance(batch.x0, batch.t)
         masking = replace(batch.masking, masked=masked)
         return replace(batch, xt=batch.x0.masked_fill(masked, self.mask_value), masking=masking)
 
-    def _log_masked(self, batch: MaskedBatch) -> Tensor:
-        """log m(t), (B, 1)."""
-        return self.schedule.masked_fraction(precise(batch.t)).log()[:, None]
+    def noise_chance(self, x0: Tensor, t: Tensor) -> Tensor:
+        return (precise(self.rates.detach())[x0] * super().noise_chance(x0, t).log()).exp()
 
     def log_mask_probability(self, batch: MaskedBatch) -> Tensor:
         """log q(x_t | x_0), (B,)."""
-        log_chance = self.rates[batch.x0] * self._log_masked(batch)
+        log_chance = self.rates[batch.x0] * super().noise_chance(batch.x0, batch.t).log()
         # At t = 1 nothing is left unmasked; what is not chosen must have a gradient all the same.
         kept = torch.where(batch.masked, -1.0, log_chance)
         each = torch.where(batch.masked, log_chance, (-torch.expm1(kept)).log())
@@ -118,9 +116,6 @@ class ValueRates(TransitionModel):
         return batch.masking.weight * each.new_zeros(len(where)).index_add(0, where.nonzero()[:, 0], each)
 
     def step_score(self, batch: MaskedBatch, before: Tensor, z: Tensor | None, xs: Tensor | None) -> Tensor:
-        """What the step from t to ``before`` (B,) adds to the bound, averaged over what the true process reveals:
-        (1, B).
-        """
         where = batch.masked & self.scored(batch.x0)
         owners, x0 = where.nonzero()[:, 0], batch.x0[where]
         logits = precise(self.predict(batch.xt, z, batch.t, where))
@@ -130,5 +125,6 @@ class ValueRates(TransitionModel):
         log_stayed = rates[x0] * stay.log()
         rho = -torch.expm1(log_stayed)
         revealed = law.gather(1, x0[:, None])[:, 0] - rho.log()
-        stayed = torch.where(rho < 1, law[:, -1] - log_stayed, 0.0)
-        return summed_by_row(rho * revealed + (1 - rho) * stayed, where)[None]
+        stays = 1 - rho if xs is None else (xs[where] == self.mask_value).double()
+        stayed = torch.where(stays > 0, law[:, -1] - log_stayed, 0.0)
+        return summed_by_row((1 - stays) * revealed + stays * stayed, where)[None]

@@ -105,15 +105,13 @@ class ScoreEntropy(TransitionModel):
         return mask_integral(self, x0, draws, generator or torch.Generator().manual_seed(0), self.score_entropy)
 
     def step_score(self, batch: MaskedBatch, before: Tensor, z: Tensor | None, xs: Tensor | None) -> Tensor:
-        """What the step from t to ``before`` (B,) of the analytic sampler adds to the bound, averaged over what the
-        true process reveals in it: sum over masked i of E_q log p(x_s | x_t) / q(x_s | x_t, x_0), (1, B).
-        """
+        """Of the analytic sampler."""
         where = batch.masked & self.scored(batch.x0)
         owners = where.nonzero()[:, 0]
         log_scores = precise(self.predict(batch.xt, z, batch.t, where))
         rho = self.schedule.reveal_probability(precise(batch.t), precise(before))[owners]
         law = transition(log_scores, rho, last=bool((before == 0).all()))
         revealed = law.gather(1, batch.x0[where][:, None])[:, 0] - rho.log()
-        stayed = torch.where(rho < 1, law[:, -1] - (1 - rho).clamp(min=1e-300).log(), 0.0)
-        each = rho * revealed + torch.where(rho < 1, (1 - rho) * stayed, 0.0)
-        return summed_by_row(each, where)[None]
+        stays = 1 - rho if xs is None else (xs[where] == self.mask_value).double()
+        stayed = torch.where(stays > 0, law[:, -1] - (1 - rho).log(), 0.0)
+        return summed_by_row((1 - stays) * revealed + stays * stayed, where)[None]

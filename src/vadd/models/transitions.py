@@ -6,11 +6,13 @@ network's answer; so the network is asked about all of them at every step. Model
 (:mod:`vadd.models.uniform`) sample like that. The bound is
 
 .. math:: \log p_T(x_0) \ge E \sum_{i=1}^T \log E_{z \sim p} \prod_j
-          \frac{p_j(x_{s,j} \mid x_t, z)}{q(x_{s,j} \mid x_{t,j}, x_{0,j})}.
+          \frac{p_j(x_{s,j} \mid x_t, z)}{q(x_{s,j} \mid x_{t,j}, x_{0,j})}
+
+and is estimated along one path of states from the forward process.
 """
 
-import itertools
 from abc import abstractmethod
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -19,6 +21,7 @@ from torch import Tensor
 from vadd.core.base import Model
 from vadd.core.latents import Particles
 from vadd.core.masking import MaskedBatch, Masking
+from vadd.core.precision import precise
 from vadd.core.samplers import Grid, Sampler, on_the_grid, step_grid
 from vadd.core.sampling import Drawing, Walk
 from vadd.core.schedule import Schedule
@@ -75,35 +78,48 @@ class TransitionModel(Model):
         None: (K, B), at ``xs`` (B, N) or averaged over q.
         """
 
-    def step_before(self, batch: MaskedBatch, before: Tensor, generator: torch.Generator) -> Tensor:
-        """x_s (B, N) drawn from q(x_s | x_t, x0); for models with a latent."""
-        raise NotImplementedError
+    def noise_chance(self, x0: Tensor, t: Tensor) -> Tensor:
+        """The probability that the forward process has reached a position by t (B,): (B, N) or (B, 1)."""
+        return self.schedule.masked_fraction(precise(t))[:, None]
+
+    def noise_values(self, batch: MaskedBatch, generator: torch.Generator) -> Tensor:
+        """What the forward process puts in the place of a value, (B, N)."""
+        return torch.full_like(batch.x0, self.mask_value)
 
     def step_bound(
         self, x0: Tensor, steps: int, particles: Particles, generator: torch.Generator, how: Drawing
     ) -> Tensor:
-        """With one state for every step of every example. Without a latent the expectation over x_s is a sum."""
+        """Along one path of the forward process for each example. States drawn by themselves at every step have the
+        same mean, but much more spread: what one step reveals too early the next one does not reveal again.
+        """
         if how.latent_policy == "fixed" and not self.latent.absent:
             raise UserError("with this noise there are bounds for a new z at each step, not for one z")
+        times = step_grid(steps, how.grid)
+        parts = torch.split(x0, particles.rows_per_call)
+        return torch.cat([self._path_bound(part, times, particles, generator) for part in parts])
+
+    def _path_bound(self, x0: Tensor, times: Tensor, particles: Particles, generator: torch.Generator) -> Tensor:
         total = torch.zeros(len(x0), dtype=torch.float64)
-        for s, t in itertools.pairwise(step_grid(steps, how.grid)):
-            for rows in torch.split(torch.arange(len(x0), device=x0.device), particles.rows_per_call):
-                start, before = (torch.full((len(rows),), float(time), device=x0.device) for time in (t, s))
-                coins = torch.rand(len(rows), x0.shape[1], generator=generator, dtype=torch.float64)
-                masked = (coins < self.schedule.masked_fraction(t)).to(x0.device)
-                batch = MaskedBatch.of(x0[rows], Masking(masked, start, torch.ones_like(start)), self.mask_value)
-                total[rows.cpu()] += self._bound_term(batch, before, particles, generator).cpu().double()
+        zeros = torch.zeros(len(x0), device=x0.device)
+        batch = MaskedBatch.of(x0, Masking(torch.zeros_like(x0, dtype=torch.bool), zeros, zeros), self.mask_value)
+        for t in times[1:]:
+            before, batch = batch, self._noisier(batch, torch.full_like(zeros, float(t)), generator)
+            total += self._bound_term(batch, before, particles, generator).cpu().double()
         return total
 
+    def _noisier(self, batch: MaskedBatch, t: Tensor, generator: torch.Generator) -> MaskedBatch:
+        """The same examples at the later times t (B,), given their states: a step of the forward process."""
+        kept = (1 - self.noise_chance(batch.x0, t)) / (1 - self.noise_chance(batch.x0, batch.t))
+        reached = batch.uniform(generator) >= kept
+        xt = torch.where(reached, self.noise_values(batch, generator), batch.xt)
+        return replace(batch, xt=xt, masking=Masking(batch.masked | reached, t, torch.ones_like(t)))
+
     def _bound_term(
-        self, batch: MaskedBatch, before: Tensor, particles: Particles, generator: torch.Generator
+        self, batch: MaskedBatch, before: MaskedBatch, particles: Particles, generator: torch.Generator
     ) -> Tensor:
-        batch = self.noised(batch, generator)
-        if self.latent.absent:
-            return self.step_score(batch, before, None, None)[0]
-        xs = self.step_before(batch, before, generator)
-
         def score(z: Tensor | None) -> Tensor:
-            return self.step_score(batch, before, z, xs)
+            return self.step_score(batch, before.t, z, before.xt)
 
+        if self.latent.absent:
+            return score(None)[0]
         return self.latent.log_marginal(score, batch, torch.ones_like(batch.masked), particles, generator)

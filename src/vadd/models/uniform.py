@@ -78,8 +78,10 @@ class UniformDiffusion(TransitionModel):
 
     def noised(self, batch: MaskedBatch, generator: torch.Generator) -> MaskedBatch:
         """The same batch with any of the values where it has the mask."""
-        values = (batch.uniform(generator) * self.vocab_size).long()
-        return replace(batch, xt=torch.where(batch.masked, values, batch.x0))
+        return replace(batch, xt=torch.where(batch.masked, self.noise_values(batch, generator), batch.x0))
+
+    def noise_values(self, batch: MaskedBatch, generator: torch.Generator) -> Tensor:
+        return (batch.uniform(generator) * self.vocab_size).long()
 
     def posterior(self, batch: MaskedBatch) -> DiagonalGaussian | None:
         return self.latent.posterior(self.noised(batch, torch.Generator().manual_seed(0)))
@@ -121,15 +123,3 @@ class UniformDiffusion(TransitionModel):
         else:
             each = ratio.gather(1, xs[scored].repeat(particles)[:, None])[:, 0]
         return summed_by_row(each, everywhere).view(particles, size)
-
-    def step_before(self, batch: MaskedBatch, before: Tensor, generator: torch.Generator) -> Tensor:
-        """x_s (B, N) drawn from q(x_s | x_t, x0), for steps from t to ``before``."""
-        size, positions = batch.x0.shape
-        alpha_t, alpha_s = (
-            self.schedule.alpha(precise(time)).repeat_interleave(positions) for time in (batch.t, before)
-        )
-        truth = precise(torch.zeros(size * positions, self.vocab_size, device=batch.x0.device))
-        truth.scatter_(1, batch.x0.flatten()[:, None], 1.0)
-        law = uniform_step(truth, batch.xt.flatten(), alpha_t, alpha_s)
-        levels = batch.uniform(generator).flatten().to(law)[:, None]
-        return torch.searchsorted(law.cumsum(-1), levels).clamp(max=self.vocab_size - 1).view(size, positions)

@@ -30,14 +30,3 @@ NETWORKS: dict[str, type[NetworkSettings]] = {
     settings.model_fields["kind"].default: settings for settings in get_args(Network)
 }
 """By the names that recipes give them."""
-
-__all__ = [
-    "NETWORKS",
-    "CustomNetworks",
-    "CustomSettings",
-    "MlpDenoiser",
-    "MlpSettings",
-    "Network",
-    "NetworkSettings",
-    "SiameseMlpRecognizer",
-]

@@ -176,8 +176,7 @@ class TimeEmbedding(nn.Module):
 
     def forward(self, t: Tensor) -> Tensor:
         angles = t[:, None] * self.frequencies
-        embedded: Tensor = self.layers(torch.cat([angles.sin(), angles.cos()], dim=-1))
-        return embedded
+        return self.layers(torch.cat([angles.sin(), angles.cos()], dim=-1))
 
 
 def time_embedding(features: int, width: int) -> TimeEmbedding | None:
@@ -200,8 +199,7 @@ class ResidualBlock(nn.Sequential):
         )
 
     def forward(self, hidden: Tensor) -> Tensor:
-        changed: Tensor = hidden + super().forward(hidden)  # type: ignore[no-untyped-call]
-        return changed
+        return hidden + super().forward(hidden)  # type: ignore[no-untyped-call]
 
 
 class ResidualBlocks(nn.ModuleList):
@@ -219,14 +217,11 @@ class SummedRecognizer(nn.Module):
     an embedding of its own that ``reader`` makes, and residual blocks work on that.
     """
 
-    def __init__(
-        self, reader: Callable[[], nn.Module], *, latent_dim: int, width: int, blocks: int, dropout: float
-    ) -> None:
+    def __init__(self, reader: Callable[[], nn.Module], dim: int, width: int, blocks: int, dropout: float) -> None:
         super().__init__()
-        self.clean = reader()
-        self.masked = reader()
+        self.clean, self.masked = reader(), reader()
         self.blocks = ResidualBlocks(blocks, width, dropout)
-        self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * latent_dim))
+        self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * dim))
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         return mean_and_log_std(self.readout(self.blocks(self.clean(x0) + self.masked(xt))))

@@ -76,8 +76,7 @@ class LatentEmbedding(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         angles = (z[:, None, :] * self.frequencies[:, None]).flatten(1)
-        embedded: Tensor = self.linear(torch.cat([z, angles.sin(), angles.cos()], dim=-1))
-        return embedded
+        return self.linear(torch.cat([z, angles.sin(), angles.cos()], dim=-1))
 
 
 def hidden_layers(width: int, depth: int) -> list[nn.Module]:
@@ -102,8 +101,7 @@ class MlpDenoiser(DenoiserBase):
         out: Tensor = self.readout(self.conditioned(self.tokens(xt), z, t))
         wanted = where.flatten().nonzero()[:, 0]
         if self.factorised is not None:
-            few: Tensor = self.factorised(out, wanted)
-            return few
+            return self.factorised(out, wanted)
         return out.view(-1, self.vocab_size).index_select(0, wanted)
 
 

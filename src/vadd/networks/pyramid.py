@@ -78,8 +78,7 @@ class OneHotPlanes(nn.Module):
     def forward(self, tokens: Tensor, dtype: torch.dtype) -> Tensor:
         one_hot = (tokens.view(-1, *self.image)[..., None] == self.values).to(dtype)
         planes = one_hot.flatten(3).permute(0, 3, 1, 2)
-        mixed: Tensor = planes if self.mix is None else self.mix(planes)
-        return mixed
+        return planes if self.mix is None else self.mix(planes)
 
 
 def halvings(shape: Sequence[int]) -> int:
@@ -189,8 +188,7 @@ class PyramidDenoiser(DenoiserBase):
         planes = self.planes(xt, self.bias.dtype)
         seen, hidden = self.down(planes)
         hidden = self.blocks(self.conditioned(hidden.expand(len(t), -1), z, t))
-        logits: Tensor = (self.up(hidden, seen) + self.near(planes)).permute(0, 2, 3, 1) + self.bias
-        return logits
+        return (self.up(hidden, seen) + self.near(planes)).permute(0, 2, 3, 1) + self.bias
 
 
 class PyramidRecognizer(nn.Module):

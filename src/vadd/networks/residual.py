@@ -5,6 +5,7 @@ Here the image is read once into a vector, a few residual blocks work on that ve
 some 15 MFLOP at width 768. The latent is added to the vector, and costs next to nothing.
 """
 
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch.nn.functional as F
@@ -76,8 +77,7 @@ class ResidualDenoiser(DenoiserBase):
         norm, linear = self.readout
         wanted = where.flatten().nonzero()[:, 0]
         if not isinstance(linear, nn.Linear):
-            few: Tensor = linear(norm(hidden), wanted)
-            return few
+            return linear(norm(hidden), wanted)
         if self.vocab_size == 2 and self.differences_only:
             # Of two logits only the difference counts: half the product gives it, and the first is 0.
             first, second = linear.weight.view(self.positions, 2, -1).unbind(1)
@@ -90,10 +90,5 @@ class ResidualDenoiser(DenoiserBase):
 
 class ResidualRecognizer(SummedRecognizer):
     def __init__(self, positions: int, vocab_size: int, settings: ResidualSettings, *, latent_dim: int) -> None:
-        super().__init__(
-            lambda: token_embedding(positions, vocab_size, settings.width, settings.value_embedding),
-            latent_dim=latent_dim,
-            width=settings.width,
-            blocks=settings.recognizer.blocks,
-            dropout=settings.dropout,
-        )
+        reader = partial(token_embedding, positions, vocab_size, settings.width, settings.value_embedding)
+        super().__init__(reader, latent_dim, settings.width, settings.recognizer.blocks, settings.dropout)

@@ -6,6 +6,7 @@ rows and outputs as there are values. Outputs are padded to V with minus infinit
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
 from typing import ClassVar, Literal
 
@@ -93,10 +94,5 @@ class TableDenoiser(DenoiserBase):
 
 class TableRecognizer(SummedRecognizer):
     def __init__(self, sizes: Sequence[int], settings: TableSettings, *, latent_dim: int) -> None:
-        super().__init__(
-            lambda: ColumnEmbedding(sizes, settings.width),
-            latent_dim=latent_dim,
-            width=settings.width,
-            blocks=settings.recognizer.blocks,
-            dropout=settings.dropout,
-        )
+        reader = partial(ColumnEmbedding, sizes, settings.width)
+        super().__init__(reader, latent_dim, settings.width, settings.recognizer.blocks, settings.dropout)

@@ -47,8 +47,7 @@ class CausalTransformer(nn.Module):
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         wanted = where.flatten().nonzero()[:, 0]
-        logits: Tensor = self.readout(self.body(self._shifted(xt), None, wanted, self.places))
-        return logits
+        return self.readout(self.body(self._shifted(xt), None, wanted, self.places))
 
     def _shifted(self, x: Tensor) -> Tensor:
         """What each position is predicted from: the token before it, and at first the start token."""
@@ -78,8 +77,7 @@ class CausalReader:
         added = None if network.places is None else network.places[self.read : position + 1]
         features = network.body.forward_new(inputs, self.read, self.past, added)
         self.read = position + 1
-        logits: Tensor = network.readout(features[:, -1])
-        return logits
+        return network.readout(features[:, -1])
 
 
 SIZES = {
@@ -160,8 +158,7 @@ class TransformerDenoiser(DenoiserBase):
         condition = Condition(sum(read[1:], read[0])) if read else None
         # A vocabulary is large: what is not asked for never reaches the output layer.
         wanted = where.flatten().nonzero()[:, 0]
-        logits: Tensor = self.readout(self.body(xt, condition, wanted))
-        return logits
+        return self.readout(self.body(xt, condition, wanted))
 
     def latent_input_weights(self) -> list[nn.Parameter]:
         return [parameter for name, parameter in self.named_parameters() if name.endswith(".modulate.weight")]

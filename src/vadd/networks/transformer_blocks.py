@@ -238,8 +238,7 @@ class TransformerBody(nn.Module):
                 if condition is not None:
                     condition = condition._replace(rows=wanted // tokens.shape[1])
             h = self._through(reflect, h, condition)
-        features: Tensor = self.norm(h, condition)[0]
-        return features
+        return self.norm(h, condition)[0]
 
     def forward_new(self, tokens: Tensor, read: int, past: Sequence[Past], added: Tensor | None = None) -> Tensor:
         """Features (B, n, W) of n more tokens (B, n) after the ``read`` ones that the ``past`` of each attention holds;
@@ -251,10 +250,8 @@ class TransformerBody(nn.Module):
         rotation = self.rotation[read : read + tokens.shape[1]]
         for attend, reflect, kept in zip(self.attentions, self.perceptrons, past, strict=True):
             h = reflect(attend(h, None, rotation, kept), None)
-        features: Tensor = self.norm(h, None)[0]
-        return features
+        return self.norm(h, None)[0]
 
     def _through(self, branch: nn.Module, *inputs: Tensor | Condition | None) -> Tensor:
         recompute = self.checkpointing and torch.is_grad_enabled()
-        out: Tensor = checkpoint(branch, *inputs, use_reentrant=False) if recompute else branch(*inputs)
-        return out
+        return checkpoint(branch, *inputs, use_reentrant=False) if recompute else branch(*inputs)

@@ -100,8 +100,7 @@ class ResnetBlock(nn.Module):
 
     def forward(self, h: Tensor, condition: Tensor) -> Tensor:
         changed = self.first(h) + self.condition(condition)[:, :, None, None]
-        out: Tensor = self.shortcut(h) + self.second(changed)
-        return out
+        return self.shortcut(h) + self.second(changed)
 
 
 class AttentionBlock(nn.Module):
@@ -120,8 +119,7 @@ class AttentionBlock(nn.Module):
         split = rows.reshape(size, height * width, 3, self.heads, planes // self.heads)
         seen = attention(*split.permute(2, 0, 3, 1, 4))
         image = seen.transpose(1, 2).reshape(size, height, width, planes).permute(0, 3, 1, 2)
-        out: Tensor = h + self.out(image)
-        return out
+        return h + self.out(image)
 
 
 class UnetBody(nn.Module):
@@ -150,13 +148,11 @@ class UnetBody(nn.Module):
         recompute = self.checkpointing and torch.is_grad_enabled()
 
         def through(block: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
-            out: Tensor = checkpoint(block, *inputs, use_reentrant=False) if recompute else block(*inputs)
-            return out
+            return checkpoint(block, *inputs, use_reentrant=False) if recompute else block(*inputs)
 
         def joined(block: nn.Module, h: Tensor, stored: Tensor, condition: Tensor) -> Tensor:
             # Inside what is recomputed, so that the two halves are not stored a second time side by side.
-            out: Tensor = block(torch.cat([h, stored], dim=1), condition)
-            return out
+            return block(torch.cat([h, stored], dim=1), condition)
 
         h = self.enter(planes)
         stored = [h]
@@ -212,8 +208,7 @@ class TokenUnet(nn.Module):
         condition = self.time(t)
         if self.latent is not None:
             condition = condition + self.latent(z)
-        features: Tensor = self.body(self.pixels(tokens), condition)
-        return features
+        return self.body(self.pixels(tokens), condition)
 
 
 class PixelReadout(nn.Module):
@@ -262,8 +257,7 @@ class UnetDenoiser(DenoiserBase):
         self.readout = PixelReadout(settings.embedding, shape[2], vocab_size)
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
-        logits: Tensor = self.readout(self.unet(xt, t, z), where)
-        return logits
+        return self.readout(self.unet(xt, t, z), where)
 
 
 class SiameseUnetRecognizer(nn.Module):

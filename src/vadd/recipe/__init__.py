@@ -10,24 +10,3 @@ from vadd.recipe.models import COMPARED_ONLY, EVERY_MODEL, MODELS, build_model
 from vadd.recipe.own_data import recipe_for, with_data
 from vadd.recipe.recipe import Recipe, build_dataset, differences, flatten, parse_value, validate
 from vadd.recipe.sections import SAMPLERS, Sampling, Training, sampler_named
-
-__all__ = [
-    "COMPARED_ONLY",
-    "EVERY_MODEL",
-    "MODELS",
-    "SAMPLERS",
-    "Recipe",
-    "Sampling",
-    "Training",
-    "build_dataset",
-    "build_model",
-    "differences",
-    "flatten",
-    "load_recipe",
-    "parse_value",
-    "recipe_for",
-    "recipe_names",
-    "sampler_named",
-    "validate",
-    "with_data",
-]

@@ -9,6 +9,7 @@ from torch import nn
 
 from vadd.core import CodedLatent, FlowPrior, GaussianLatent, Latent, NoLatent, SharedLatent
 from vadd.networks import NetworkSettings
+from vadd.networks.autoregressive import AutoregressiveMixture
 from vadd.networks.flows import CouplingFlow, SequenceFlow, StateReader
 from vadd.networks.settings import Examples
 from vadd.settings import Layers, Section
@@ -31,6 +32,14 @@ class FlowSection(Section):
     learning_rate: PositiveFloat = 5e-3
 
 
+class AutoregressiveSection(Section):
+    """The network of latent.prior=autoregressive."""
+
+    width: PositiveInt = 256
+    blocks: Layers = 2
+    components: PositiveInt = Field(16, description="Gaussians in the mixture of each number of z")
+
+
 class LatentSection(Section):
     kind: Literal["per-state", "shared"] = Field(
         "per-state",
@@ -49,17 +58,21 @@ class LatentSection(Section):
     particles: PositiveInt = Field(
         1, description="importance samples in the training bound; 1 is the paper's objective"
     )
-    prior: Literal["normal", "flow", "conditional"] = Field(
+    prior: Literal["normal", "autoregressive", "flow", "conditional"] = Field(
         "normal",
-        description="normal: N(0, I), as in the paper; flow: p(z), fitted when the training has ended; conditional: "
-        "also p(z | x_t), for completions. `vadd fit-prior` does it for any run",
+        description="normal: N(0, I), as in the paper; autoregressive: p(z) trained with the model; flow: p(z), fitted "
+        "when the training has ended; conditional: also p(z | x_t), for completions. `vadd fit-prior` fits a flow for "
+        "any run",
     )
     flow: FlowSection = FlowSection()
+    autoregressive: AutoregressiveSection = AutoregressiveSection()
 
     @model_validator(mode="after")
     def _fits(self) -> "LatentSection":
         if self.kind == "shared" and self.particles > 1:
             raise ValueError("latent.kind=shared needs latent.particles=1")
+        if self.prior == "autoregressive" and self.kind != "shared":
+            raise ValueError(f"latent.prior=autoregressive needs latent.kind=shared, not {self.kind}")
         if self.codes == 1:
             raise ValueError("latent.codes=1 says nothing: give at least 2, or 0 for none")
         if self.dim == 0 and not self.codes:
@@ -77,14 +90,23 @@ class LatentSection(Section):
         """The numbers that the denoiser is given: z, and which code it is."""
         return self.size(shape) + self.codes
 
-    def build(self, recognizer: nn.Module | None, shape: Sequence[int], vocab_size: int) -> Latent:
+    def build(self, recognizer: nn.Module | None, examples: Examples) -> Latent:
         """A latent of codes alone has no recognition model."""
         latent: Latent = NoLatent()
+        dim = self.size(examples.shape)
         if recognizer is not None and self.kind == "shared":
-            latent = SharedLatent(recognizer, self.size(shape), vocab_size)
+            prior = self.build_trained_prior(examples) if self.prior == "autoregressive" else None
+            latent = SharedLatent(recognizer, dim, examples.vocab_size, prior=prior)
         elif recognizer is not None:
-            latent = GaussianLatent(recognizer, self.size(shape), self.particles)
+            latent = GaussianLatent(recognizer, dim, self.particles)
         return CodedLatent(self.codes, latent) if self.codes else latent
+
+    def build_trained_prior(self, examples: Examples) -> FlowPrior:
+        """The prior that is trained with the model."""
+        classes = len(examples.labels or ())
+        sizes = self.autoregressive.model_dump()
+        density = AutoregressiveMixture(self.size(examples.shape), context=classes + 1 if classes else 0, **sizes)
+        return FlowPrior(density, classes=classes)
 
     def build_prior(self, network: NetworkSettings, examples: Examples, *, conditional: bool) -> FlowPrior:
         """An untrained flow over z. A ``conditional`` one reads states by a network like the recognition model."""

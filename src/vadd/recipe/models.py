@@ -18,7 +18,6 @@ from vadd.kinds import Kind
 from vadd.models import Autoregressive, LearnedEnergy, ScoreEntropy, UniformDiffusion, ValueRates
 from vadd.networks import NETWORKS, CustomNetworks
 from vadd.networks.residual import ResidualDenoiser
-from vadd.words import shortened
 
 if TYPE_CHECKING:
     from vadd.recipe.recipe import Recipe
@@ -31,7 +30,9 @@ def build_model(recipe: "Recipe", format: Kind, own: CustomNetworks | None = Non
     global generator. It does not score the pad of the format. Custom networks are copied as they are.
     """
     if own is not None:
-        return _assembled(recipe, format, *own.copies())
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(recipe.seed)  # for a prior that is trained with them
+            return _assembled(recipe, format, *own.copies())
     entry = MODELS[recipe.model]
     masked = entry.build is masked_diffusion and recipe.diffusion.noise == "mask"
     if (format.sizes is not None or format.unknowns) and not masked:
@@ -62,7 +63,7 @@ def _assembled(
     recognizer: nn.Module | None,
     labels: tuple[str, ...] | None = None,
 ) -> Model:
-    latent = recipe.latent.build(recognizer, format.shape, format.vocab_size) if recipe.has_latent else NoLatent()
+    latent = recipe.latent.build(recognizer, format) if recipe.has_latent else NoLatent()
     if labels is not None:
         # A z of each position says what is there and nothing of the whole: its recognition model needs no label.
         recognized = recipe.latent.per == "example"
@@ -259,7 +260,7 @@ EVERY_MODEL = MODELS | COMPARED_ONLY
 
 def _known(name: str) -> str:
     if name not in MODELS:
-        raise ValueError(f"choose from {', '.join(MODELS)}, not {shortened(repr(name))}")
+        raise ValueError(f"choose from {', '.join(MODELS)}, not {name!r}")
     return name
 
 

@@ -5,34 +5,53 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+from torch import Tensor
+
 from vadd.data import ArrayData, Data, FolderData, TableData, TextData
 from vadd.data.array import labels_file, read_array
 from vadd.data.image_folder import SUFFIXES as IMAGE_SUFFIXES
-from vadd.data.image_folder import folder_labels, look_at
+from vadd.data.image_folder import Look, folder_labels, look_at
 from vadd.data.labels import LABELS_FILE
 from vadd.data.text.corpora import LABEL_FIELD, TEXT_FIELD
 from vadd.data.text.documents import ROW_SUFFIXES, TextFiles, first_fields, items_in, text_files
 from vadd.errors import UserError
+from vadd.kinds import Kind, kind_of
 from vadd.kinds.table.reading import TABLE_SUFFIXES, header_of, read_table
-from vadd.networks import MlpSettings
-from vadd.networks.mlp import MlpDenoiserSettings, MlpRecognizerSettings
+from vadd.kinds.text.tokenizers import WORDS, count_tokens
+from vadd.networks import NetworkSettings
+from vadd.networks.pyramid import PyramidSettings
 from vadd.networks.residual import ResidualSettings
+from vadd.networks.short_transformer import (
+    ShortTransformerDenoiserSettings,
+    ShortTransformerRecognizerSettings,
+    ShortTransformerSettings,
+)
+from vadd.networks.table import TableSettings
 from vadd.progress import note
+from vadd.recipe.counting import model_on_meta, training_cost
+from vadd.recipe.dependence import dependence
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.loading import load_recipe
 from vadd.recipe.recipe import Recipe, name_from
-from vadd.recipe.sections import Training
+from vadd.recipe.sections import Diffusion, Sampling, Training
 
 LONGEST_ITEM = 126
 """Characters; texts that are no longer are learnt one a sequence."""
 MOST_WEIGHTS = 6_000_000
 """A checkpoint holds every weight four times, in single precision: it stays below 100 MB."""
-SECONDS = 95.0
-"""Of one core. Networks this small gain little from a second one: about two minutes by the clock."""
-OVERHEAD, RATE = 0.01, 5e10
-"""Seconds of a step beside its arithmetic, and FLOP per second, both of one core: what a step costs, roughly."""
-SMALL = 200
-"""Positions times values up to which a narrow network is enough."""
+SECONDS = 240.0
+"""Of one core, for a training. Networks this small gain little from a second one."""
+OVERHEAD, RATE = 0.015, 4e10
+"""Seconds of a step besides its arithmetic, and FLOP per second, both of one core: what a step costs, roughly."""
+FEW_EXAMPLES = 2_000
+"""Below, networks are trained with dropout."""
+SHORT = 12
+"""Positions up to which a perceptron learns a sequence as well as a transformer does."""
+LARGEST_LATENT = 48
+STEPS = {1: 0.5, 2: 0.2, 4: 0.1, 8: 0.1, 16: 0.05, 32: 0.05}
+"""What is trained for: one step must do what twenty can."""
+LETTERS_OF_A_WORD = 6
 VALUE_EMBEDDINGS = (None, 64, 32, 16, 8, 4, 2)
 
 
@@ -48,9 +67,9 @@ def kind_of_data(path: Path) -> type[ArrayData] | type[FolderData] | type[TextDa
     return ArrayData if path.suffix in (".npy", ".npz") else TextData
 
 
-def recipe_for(path: Path, *, field: str | None = None, labels: bool = False) -> Recipe:
+def recipe_for(path: Path, *, field: str | None = None, labels: bool = False, tokenizer: str | None = None) -> Recipe:
     """A recipe for the data at this path. A ``field`` says that a .csv holds text, and where. ``labels`` that exist and
-    are not asked for are mentioned.
+    are not asked for are mentioned. Texts of words or symbols (``tokenizer``) are as long as they have of them.
     """
     kind = TextData if field is not None else kind_of_data(path)
     if kind is ArrayData:
@@ -58,9 +77,9 @@ def recipe_for(path: Path, *, field: str | None = None, labels: bool = False) ->
         if not labels and path.name != LABELS_FILE and labels_file(path).is_file():
             _mention(f"{labels_file(path)} could be labels of the examples")
         data = ArrayData(path=str(path.resolve()), vocab_size=vocab_size)
-        return recipe_for_examples(data, path.stem, len(array), array.shape[1:], vocab_size)
+        return recipe_for_examples(data, path.stem, array, vocab_size)
     if kind is TextData:
-        return _recipe_for_text_files(path, field, labels)
+        return _recipe_for_text_files(path, field, labels, tokenizer)
     if kind is TableData:
         table = read_table(path)
         return recipe_for_table(path, table.rows, len(table.columns))
@@ -71,7 +90,7 @@ def recipe_for(path: Path, *, field: str | None = None, labels: bool = False) ->
     )
     if not labels:
         _mention_folders(path)
-    return recipe_for_folder(path, images.side, images.channels, images.levels)
+    return recipe_for_folder(path, images)
 
 
 def with_data(recipe: Recipe, path: Path) -> Recipe:
@@ -103,6 +122,86 @@ def _mention_folders(path: Path) -> None:
 # Arrays and images
 
 
+def recipe_for_examples(data: Data, name: str, array: np.ndarray | Tensor, vocab_size: int) -> Recipe:
+    """For an array of examples, (n, ...), of values in 0..vocab_size-1."""
+    kind = kind_of(tuple(array.shape[1:]), vocab_size)
+    about = f"{len(array)} examples of {kind.positions} values in 0..{vocab_size - 1}"
+    network = network_for(kind, len(array))
+    return _fitted(name, about, data, kind, network, len(array), dependence(array))
+
+
+def recipe_for_folder(path: Path, images: Look) -> Recipe:
+    """For images of a folder."""
+    kind = kind_of((images.side, images.side, images.channels), images.levels)
+    colour = "grey" if images.channels == 1 else "colour"
+    return _fitted(
+        path.resolve().name,
+        f"images of a folder, {images.side} x {images.side} in {colour}, {images.levels} values per channel",
+        FolderData(path=str(path.resolve()), size=images.side, channels=images.channels, levels=images.levels),
+        kind,
+        network_for(kind, images.count),
+        images.count,
+    )
+
+
+def network_for(kind: Kind, examples: int) -> NetworkSettings:
+    """Pyramids for images that can be halved twice, transformers for sequences, perceptrons for what is short or has
+    too many values.
+    """
+    few = 0.1 if examples < FEW_EXAMPLES else 0.0
+    if kind.name == "image" and kind.positions >= 256 and all(side % 4 == 0 for side in kind.shape[:2]):
+        return PyramidSettings(dropout=few)
+    sequence = kind.name != "image" and len(kind.shape) == 1
+    if sequence and SHORT < kind.positions <= LONGEST_ITEM + 2 and kind.vocab_size <= 512:
+        return transformer(few)
+    width, features = fitting_size(kind.positions, kind.vocab_size, 256, readings=3)
+    return ResidualSettings(width=width, value_embedding=features, dropout=few)
+
+
+def transformer(dropout: float = 0.0) -> ShortTransformerSettings:
+    """Each position reads all of z by a map of its own."""
+    return ShortTransformerSettings(
+        latent="example",
+        dropout=dropout,
+        denoiser=ShortTransformerDenoiserSettings(latent_everywhere=True),
+        recognizer=ShortTransformerRecognizerSettings(width=96, blocks=2),
+    )
+
+
+def _fitted(
+    name: str,
+    about: str,
+    data: Data,
+    kind: Kind,
+    network: NetworkSettings,
+    examples: int,
+    nats: float = math.inf,
+) -> Recipe:
+    """One z for all steps with a prior that is trained with the model, half of the training for one step, and as many
+    training steps as the time allows. ``nats`` is what the positions say about each other: it sizes z.
+    """
+    dim = max(min(8, 2 * kind.positions), min(LARGEST_LATENT, round(min(2 * nats, kind.positions))))
+    steps = {steps: share for steps, share in STEPS.items() if steps <= max(4, kind.positions)}
+    # The logits of all examples, in single precision: a hundred megabytes at most.
+    batch = max(1, min(128, examples // 4, 25_000_000 // (kind.positions * kind.vocab_size)))
+    recipe = Recipe(
+        name=name_from(name),
+        about=about,
+        data=data,
+        network=network,
+        latent=LatentSection(kind="shared", dim=dim, prior="autoregressive"),
+        diffusion=Diffusion(steps=steps),
+        training=Training(batch=batch, optimizer="adamw", learning_rate=1e-3, weight_decay=0.01, clip=1, kl_warmup=0.3),
+        sampling=Sampling(latent_policy="fixed"),
+    )
+    flops = batch * training_cost(model_on_meta(recipe, kind), recipe, most_examples=8).flops
+    # Few examples are overfitted if they are read too often.
+    most = min(10_000, (250 if examples < FEW_EXAMPLES else 500) * math.ceil(examples / batch))
+    count = max(200, min(most, round(SECONDS / (OVERHEAD + flops / RATE))))
+    training = recipe.training.model_copy(update={"steps": count, "warmup_steps": min(100, count // 10)})
+    return recipe.model_copy(update={"training": training})
+
+
 def table_weights(positions: int, vocab_size: int, width: int, value_embedding: int | None) -> int:
     """What reading tokens into a vector and writing logits from it takes, for one reading and one writing."""
     if value_embedding is None:
@@ -117,125 +216,71 @@ def fitting_size(positions: int, vocab_size: int, width: int, readings: int) -> 
     for narrower in (width, 3 * width // 4, width // 2):
         for features in VALUE_EMBEDDINGS:
             tables = (readings + 1) / 2 * table_weights(positions, vocab_size, narrower, features)
-            if tables + 12 * narrower**2 <= MOST_WEIGHTS:
+            if tables + 18 * narrower**2 <= MOST_WEIGHTS:
                 return narrower, features
     return width // 2, VALUE_EMBEDDINGS[-1]
-
-
-def affordable_steps(weights: float, rows: int, most: int) -> int:
-    """Of ``rows`` passes through so many weights each, forward and back, in the time there is."""
-    return max(200, min(most, round(SECONDS / (OVERHEAD + 6 * weights * rows / RATE))))
-
-
-def recipe_for_examples(data: Data, name: str, examples: int, shape: Sequence[int], vocab_size: int) -> Recipe:
-    """For ``examples`` examples of ``shape``."""
-    positions = math.prod(shape)
-    wanted = 128 if positions * vocab_size <= SMALL else 256
-    width, features = fitting_size(positions, vocab_size, wanted, readings=2)
-    # Logits of all particles at once, in single precision: a hundred megabytes at most.
-    outputs = positions * vocab_size
-    particles = 4 if outputs <= 10_000 else 1
-    batch = max(1, min(256, examples // 4, 25_000_000 // (outputs * particles)))
-    latent = LatentSection(dim=min(64, max(2, math.ceil(math.sqrt(positions)))), particles=particles)
-    weights = table_weights(positions, vocab_size, width, features) + 10 * width**2
-    # With shared tables every position is multiplied with all values.
-    products = weights if features is None else weights + outputs * features
-    steps = affordable_steps(products, batch * particles, min(10_000, 500 * math.ceil(examples / batch)))
-    return Recipe(
-        name=name_from(name),
-        about=f"{examples} examples of {positions} values in 0..{vocab_size - 1}",
-        data=data,
-        network=MlpSettings(
-            width=width,
-            value_embedding=features,
-            denoiser=MlpDenoiserSettings(depth=4, latent_frequencies=(1, 2, 4) if latent.dim <= 4 else ()),
-            recognizer=MlpRecognizerSettings(depth=2),
-        ),
-        latent=latent,
-        training=Training(steps=steps, batch=batch, learning_rate=1e-3, warmup_steps=min(200, steps // 10)),
-    )
-
-
-def recipe_for_folder(path: Path, side: int, channels: Literal[1, 3], levels: int) -> Recipe:
-    """For images of ``side`` x ``side`` pixels."""
-    positions = side * side * channels
-    width, features = fitting_size(positions, levels, 256, readings=3)
-    weights = 2 * table_weights(positions, levels, width, features) + 10 * width**2
-    colour = "grey" if channels == 1 else "colour"
-    steps = affordable_steps(weights, 64, 2000)
-    return Recipe(
-        name=name_from(path.resolve().name),
-        about=f"images of a folder, {side} x {side} in {colour}, {levels} values per channel",
-        data=FolderData(path=str(path.resolve()), size=side, channels=channels, levels=levels),
-        network=ResidualSettings(width=width, value_embedding=features),
-        latent=LatentSection(dim=32),
-        training=Training(steps=steps, batch=64, learning_rate=1e-3, warmup_steps=min(100, steps // 10), clip=1.0),
-    )
 
 
 # Text and tables, like a preset
 
 
-def _recipe_for_text_files(path: Path, field: str | None, labels: bool) -> Recipe:
+def _recipe_for_text_files(path: Path, field: str | None, labels: bool, tokenizer: str | None) -> Recipe:
     """Of a text with one item a line each item is a sequence; of documents with labels each document is one."""
     files = text_files(path)
     if labels:
-        lengths = [len(document) for document in TextFiles(files, "line", field or TEXT_FIELD)]
+        lengths = [count_tokens(document, tokenizer) for document in TextFiles(files, "line", field or TEXT_FIELD)]
         if not lengths:
             raise UserError(f"{path} holds no text")
         return recipe_for_documents(path, lengths, str(path))
     if path.suffix in ROW_SUFFIXES and LABEL_FIELD in first_fields(path):
         _mention(f"{path}: the field {LABEL_FIELD!r} could be the label of each document")
-    items = items_in(path, LONGEST_ITEM) if path.is_file() else None
+    items = items_in(path, LONGEST_ITEM, tokenizer) if path.is_file() else None
     if items is None:
-        return recipe_for_text(path, sum(file.stat().st_size for file in files))
+        return recipe_for_text(path, sum(file.stat().st_size for file in files), tokenizer)
     count, longest = items
     running = "data.documents=file data.wrap=packed data.length=64"
     note(f"{path}: {count:,} lines, read as one item each; as a running text with {running}")
     return recipe_for_items(path, count, longest, documents="line")
 
 
-def recipe_for_text(path: Path, size: int) -> Recipe:
-    """For ``size`` bytes of text, read as characters."""
+def recipe_for_text(path: Path, size: int, tokenizer: str | None = None) -> Recipe:
+    """For ``size`` bytes of running text."""
     # Of a short text the tenth that is held out should still make some sequences.
-    data = TextData(path=str(path.resolve()), length=max(8, min(64, size // 40)))
+    tokens = size // LETTERS_OF_A_WORD if tokenizer in WORDS else size
+    data = TextData(path=str(path.resolve()), length=max(8, min(64, tokens // 40)))
     about = {"name": name_from(path.resolve().stem), "about": f"text, {size:,} bytes"}
     return load_recipe("pydocs").model_copy(update={**about, "data": data})
 
 
 def recipe_for_documents(path: Path, lengths: Sequence[int], source: str) -> Recipe:
-    """For documents of so many characters each, one a sequence; ``source`` is what the user calls them."""
+    """For documents of so many tokens each, one a sequence; ``source`` is what the user calls them."""
     if cut := sum(length > LONGEST_ITEM for length in lengths):
         note(
-            f"{source}: {cut:,} of {len(lengths):,} documents are cut after {LONGEST_ITEM} characters; a larger "
+            f"{source}: {cut:,} of {len(lengths):,} documents are cut after {LONGEST_ITEM} tokens; a larger "
             "data.length reads more"
         )
     return recipe_for_items(path, len(lengths), min(max(lengths), LONGEST_ITEM))
 
 
 def recipe_for_items(path: Path, count: int, longest: int, documents: Literal["line"] | None = None) -> Recipe:
-    """For ``count`` texts, the ``longest`` of so many characters, at most :data:`LONGEST_ITEM`: one a sequence, filled
+    """For ``count`` texts, the ``longest`` of so many tokens, at most :data:`LONGEST_ITEM`: one a sequence, filled
     up.
     """
     # Two more, for where a text begins and ends.
     data = TextData(path=str(path.resolve()), length=max(8, longest + 2), wrap="padded", documents=documents)
-    about = f"{count:,} texts of at most {longest} characters, one a sequence"
-    return recipe_for_text(path, path.stat().st_size).model_copy(update={"about": about, "data": data})
+    about = f"{count:,} texts of at most {longest} tokens, one a sequence"
+    # How many values there are is known when the text has been read; a hundred cost about the same.
+    kind = kind_of((data.length,), 100)
+    few = 0.1 if count < FEW_EXAMPLES else 0.0
+    return _fitted(path.resolve().stem, about, data, kind, transformer(few), count)
 
 
 def recipe_for_table(path: Path, rows: int, columns: int) -> Recipe:
-    """For ``rows`` rows of ``columns`` columns: the recipe ``table``, wider and longer the more there is to learn."""
-    like = load_recipe("table")
+    """For ``rows`` rows of ``columns`` columns; a network is wider the more there is to learn."""
     width = 128 if rows < 1_000 else 256 if rows < 50_000 else 384
-    batch = min(like.training.batch, max(1, rows // 4))
-    # A small table is overfitted if it is read too often.
-    steps = max(200, min(like.training.steps, 200 * math.ceil(rows / batch)))
-    return like.model_copy(
-        update={
-            "name": path.resolve().stem,
-            "about": f"a table of {rows:,} rows and {columns} columns",
-            "data": TableData(path=str(path.resolve())),
-            "network": like.network.model_copy(update={"width": width}),
-            "training": like.training.model_copy(update={"batch": batch, "steps": steps}),
-        }
+    network = TableSettings(width=width, dropout=0.1 if rows < FEW_EXAMPLES else 0.0)
+    about = f"a table of {rows:,} rows and {columns} columns"
+    # How many values the columns have is known when the table has been read; fifty cost about the same.
+    return _fitted(
+        path.resolve().stem, about, TableData(path=str(path.resolve())), kind_of((columns,), 50), network, rows
     )

@@ -71,13 +71,17 @@ class Plan:
     checkpoint_bytes: int
     checkpoints_kept: int
     """At most: the newest ones and the best."""
-    rate: float
-    """FLOP per second and device that ``hours`` assume."""
+    rate: float | None
+    """FLOP per second and device that ``hours`` assume; None for several devices of which nothing is known."""
 
     @property
-    def hours(self) -> float:
+    def hours(self) -> float | None:
         """Arithmetic alone, at ``rate`` on every device all the time."""
-        return self.flops_per_step * self.steps / (self.rate * self.devices) / 3600
+        return None if self.rate is None else self.flops_per_step * self.steps / (self.rate * self.devices) / 3600
+
+    @property
+    def time(self) -> str:
+        return "unknown" if self.hours is None else duration(3600 * self.hours)
 
     def to_json(self) -> dict[str, Any]:
         content = asdict(self) | {"values": self.vocab_size, "hours": self.hours}
@@ -87,7 +91,7 @@ class Plan:
 
 
 def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, kind: Kind | None = None) -> Plan:
-    """``rate`` is measured on this machine unless given; the ``kind`` of the examples is looked up."""
+    """``rate`` is measured on this machine unless given, for one device; the ``kind`` of the examples is looked up."""
     settings = recipe.training
     if devices < 1:
         raise UserError(f"the number of devices must be at least 1, not {devices}")
@@ -119,7 +123,7 @@ def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, ki
         ),
         checkpoint_bytes=checkpoint_bytes(model),
         checkpoints_kept=settings.keep_checkpoints + 1,
-        rate=measured_rate() if rate is None else rate,
+        rate=measured_rate() if rate is None and devices == 1 else rate,
     )
 
 
@@ -144,7 +148,7 @@ def warn_of_size(recipe: Recipe, kind: Kind) -> None:
     plan = make_plan(recipe, kind=kind)
     checkpoints = f"{plan.checkpoints_kept} checkpoints of {size_in_memory(plan.checkpoint_bytes)} at most"
     warn(
-        f"this is large: {plan.parameters.trained:,} parameters, {checkpoints}, {duration(3600 * plan.hours)} of "
+        f"this is large: {plan.parameters.trained:,} parameters, {checkpoints}, {plan.time} of "
         "arithmetic alone at the rate measured here; training.steps, network.width and network.value_embedding make it "
         "smaller, see vadd plan"
     )

@@ -20,7 +20,7 @@ from vadd.recipe.latent import LatentSection
 from vadd.recipe.models import MODELS, ModelName, with_model
 from vadd.recipe.sections import Diffusion, MaskDrawName, Sampling, Training
 from vadd.settings import Section
-from vadd.words import plural, shortened, suggestion
+from vadd.words import plural, suggestion
 
 DELETED = (("latent", "heard_from"), ("diffusion", "partly_explained"))
 """Sections and keys that this version does not have; 0.2.0 wrote a 0 for each of them."""
@@ -36,6 +36,10 @@ def upgraded(content: Mapping[str, Any]) -> dict[str, Any]:
     latent = new.get("latent")
     if isinstance(latent, dict) and latent.get("prior") == "informed":
         latent["prior"] = "conditional"
+    data = new.get("data")
+    # All keys of a table but this one: a run from before it was there, which models every column.
+    if isinstance(data, dict) and data.get("kind") == "table" and {"labels", "missing", "test_fraction"} <= set(data):
+        data.setdefault("dependent", False)
     return new
 
 
@@ -145,6 +149,7 @@ class Recipe(Section):
             if key == "network.kind" and value != self.network.kind:  # the settings of another kind mean nothing here
                 content["network"] = {"kind": value}
         content = _with_defaults(content)
+        content["latent"] |= _latent_that_follows(content["latent"], dict(values))
         known = _known_keys(content)
         for key, value in values:
             if key not in known:
@@ -183,6 +188,16 @@ def _with_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
         return dict(content)
 
 
+def _latent_that_follows(latent: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, str]:
+    """Codes, or a z of each state's own, take the place of one z for all states and of the prior that is trained with
+    it, unless those are ``given`` too.
+    """
+    if not given.get("latent.codes") and given.get("latent.kind") != "per-state":
+        return {}
+    replaced = {"kind": ("shared", "per-state"), "prior": ("autoregressive", "normal")}
+    return {key: new for key, (old, new) in replaced.items() if latent.get(key) == old and f"latent.{key}" not in given}
+
+
 def validate(content: Mapping[str, Any], source: str) -> Recipe:
     """A recipe from its ``content``, also that of version 0.2.0; errors begin with ``source``."""
     content = upgraded(content)
@@ -211,12 +226,12 @@ def _explain(error: Any) -> str:
     if error["type"] == "extra_forbidden":
         if key in known:
             return f"{key} does not exist for {section}.kind={kind}"
-        return f"unknown key {shortened(repr(key))}{suggestion(key, known)}"
+        return f"unknown key {key!r}{suggestion(key, known)}"
     if error["type"] == "missing":
         return f"{key} is missing"
     if error["type"] == "value_error":  # raised by a validator of ours
         return f"{key}: {error['ctx']['error']}"
-    return f"{key}: {error['msg'].lower()}, not {shortened(repr(error['input']))}"
+    return f"{key}: {error['msg'].lower()}, not {error['input']!r}"
 
 
 def _all_fields(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -76,7 +76,7 @@ class Training(Section):
     accumulate: PositiveInt = Field(1, description="parts in which a process works off its share, to save memory")
     start_from: str | None = Field(
         None,
-        description="begin as this model without a latent: a run, an export, or a .safetensors file of the MDLM code",
+        description="begin as this model, MDLM or the same: a run, an export, or a .safetensors file of the MDLM code",
     )
     freeze: bool = Field(False, description="leave the weights that training starts from as they are")
     optimizer: Literal["adam", "adamw"] = "adam"
@@ -92,7 +92,10 @@ class Training(Section):
     label_dropout: Fraction = Field(
         0.1, description="with data.labels: share of the examples that drop their label, so that it can be left out"
     )
-    kl_warmup: Fraction = Field(0.2, description="share of the steps over which the KL weight rises from 0 to 1")
+    kl_weight: float = Field(
+        1.0, gt=0, le=1, description="of the KL in the end; below 1 z carries more, and the learned prior must follow"
+    )
+    kl_warmup: Fraction = Field(0.2, description="share of the steps over which the KL weight rises from 0")
     kl_power: PositiveFloat = Field(
         1.0, description="it rises as this power of the step: 1 as in the paper; larger leaves the latent more time"
     )

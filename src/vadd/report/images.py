@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from vadd.errors import UserError, check_range
+from vadd.report.figures import save_figure
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -22,6 +23,8 @@ MASK_COLOUR = (118, 128, 148)
 SEPARATOR = 160
 MOST_STATES = 11
 GIF_SIDE = 256
+FRAME, TURN = 120, 700
+"""Milliseconds of the frames of a walk, and of those at its ends."""
 NAME_SIZE, NAME_MARGIN, LONGEST_NAME = 14, 12, 24
 """Of the names before rows, in pixels and characters."""
 
@@ -148,6 +151,20 @@ def traversal_figure(
     for axis, title in zip(axes[0], columns, strict=True):
         axis.set_title(title, fontsize=9)
     return figure
+
+
+def draw_walk(
+    tokens: Array, shape: Sequence[int], vocab_size: int, rows: Sequence[str], columns: Sequence[str], out: Path
+) -> None:
+    """Images (rows, columns, N) as a picture, or as an animation that goes along the columns and back."""
+    if out.suffix == ".png":
+        save_figure(traversal_figure(tokens, shape, vocab_size, rows, columns), out)
+        return
+    grids = [image_grid(tokens_to_images(each, shape, vocab_size), len(rows)) for each in tokens.swapaxes(0, 1)]
+    scale = max(1, GIF_SIDE // shape[0] // 2)
+    there = [as_pillow(enlarged(grid, scale)) for grid in grids]
+    back = there[-2:0:-1]
+    save_animation(out, there + back, [TURN, *[FRAME] * (len(there) - 2), TURN, *[FRAME] * len(back)])
 
 
 def denoising_gif(

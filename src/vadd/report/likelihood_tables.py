@@ -1,7 +1,7 @@
 """Tables of likelihood bounds, of zero-shot corpora and of the latent."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from vadd.evaluation.reports import LikelihoodReport, NegativeLogLikelihood, RunReport, ScoredCorpus, SkippedCorpus
 from vadd.report.table import Cell, Column, Table, field, named_reports, report_names
@@ -22,13 +22,20 @@ def perplexity_cell(number: NegativeLogLikelihood) -> Cell:
     return f"{perplexity:.{places}f}" + ("" if error is None else f" ± {error:.{places}f}")
 
 
+def with_error(value: str, error: str) -> Callable[[NegativeLogLikelihood], Cell]:
+    def cell(number: NegativeLogLikelihood) -> Cell:
+        parts = [f"{each:.4f}" for name in (value, error) if (each := getattr(number, name)) is not None]
+        return " ± ".join(parts) or None
+
+    return cell
+
+
 NAT_COLUMNS: list[Column] = [
-    ("nats", field("nats")),
-    ("± std. error", field("stderr")),
+    ("nats ± std. error", with_error("nats", "stderr")),
     ("bits/dim", field("bpd")),
     ("perplexity", field("perplexity")),
 ]
-EXCESS_COLUMNS: list[Column] = [("excess", field("excess")), ("± std. error", field("excess_stderr"))]
+EXCESS_COLUMN: Column = ("excess ± std. error", with_error("excess", "excess_stderr"))
 CHARACTER_COLUMN: Column = ("bits per character", field("bits_per_character"))
 
 
@@ -40,7 +47,7 @@ def bound_table(reports: Sequence[RunReport]) -> Table:
     bounds = [bound for _, likelihood in measured for bound in likelihood.bounds]
     numbers = [(name, what, number) for name, likelihood in measured for what, number in named_numbers(likelihood)]
     if each == "position":
-        columns = NAT_COLUMNS + (EXCESS_COLUMNS if any(bound.excess is not None for bound in bounds) else [])
+        columns = NAT_COLUMNS + [EXCESS_COLUMN] * any(bound.excess is not None for bound in bounds)
         notes = ["Negative log-likelihood per example, in nats, as bits per position and as exp(nats per position)."]
     else:
         columns = [(f"bits per {each}", field("bpd")), (f"perplexity per {each}", perplexity_cell)]

@@ -45,9 +45,15 @@ class Table:
         return f"<b>{html.escape(self.title)}</b><table>{row('th', self.columns)}{body}</table>{note}"
 
     def print(self, console: Console) -> None:
-        """Numbers are never cut: words wrap, and where even that is too wide every row becomes a list."""
+        """Numbers are never cut: words wrap; where even that is too wide, the name that all rows begin with moves into
+        the title, and else every row becomes a list.
+        """
         rows = self.text_rows()
         widths = self._widths(console.width, rows)
+        if widths is None and len(rows) > 1 and len({row[0] for row in rows}) == 1:
+            title = f"{self.title}: {rows[0][0]}"
+            Table(title, self.columns[1:], [row[1:] for row in self.rows], self.note).print(console)
+            return
         if widths is None:
             self._print_list(console, rows)
             return

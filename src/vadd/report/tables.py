@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from vadd.evaluation.reports import FileOfTexts, JudgeReport, RunReport, TableDistance, TextMetrics
+from vadd.evaluation.reports import FileOfTexts, JudgeReport, RunReport, TableDistance, TextMetrics, WorstColumns
 from vadd.report.likelihood_tables import bound_table, latent_table, zero_shot_table
 from vadd.report.table import Cell, Column, Table, field, named_reports
 
@@ -12,13 +12,22 @@ SHOWN_CHARACTERS = 300
 def report_tables(reports: Sequence[RunReport]) -> list[Table]:
     """Every table for which something was measured."""
     tables = [
-        quality_table(reports) if any(report.results for report in reports) else None,
-        label_table(reports),
-        imputation_table(reports) if any(report.imputation for report in reports) else None,
+        *sample_tables(reports),
         nearest_table(reports) if any(report.nearest for report in reports) else None,
         bound_table(reports) if any(report.likelihood for report in reports) else None,
         *(zero_shot_table(report) for report in reports if report.zero_shot is not None),
         latent_table(reports) if any(report.latent for report in reports) else None,
+    ]
+    return [table for table in tables if table is not None]
+
+
+def sample_tables(reports: Sequence[RunReport]) -> list[Table]:
+    """How good the samples are: on the whole, of each label, by the columns of a table, and as completions."""
+    tables = [
+        quality_table(reports) if any(report.results for report in reports) else None,
+        label_table(reports),
+        worst_table(reports),
+        imputation_table(reports) if any(report.imputation for report in reports) else None,
     ]
     return [table for table in tables if table is not None]
 
@@ -56,9 +65,11 @@ COLUMN_TITLES = {
     "pair_jsd_floor": "its floor",
     "fid": "FID",
     "fid_floor": "its floor",
+    "fid_at_floor": "FID at the floor's count",
     "fid_reference": "training images",
     "frechet": "Frechet distance",
     "frechet_floor": "its floor",
+    "frechet_count": "images at once",
     "classifier_accuracy": "classifier accuracy",
     "labels_obeyed": "labels obeyed",
 }
@@ -68,9 +79,10 @@ NOTES = {
     "pair_jsd": "Jensen-Shannon divergence from the held-out examples, averaged over pairs of positions, in nats; "
     "the floor is that of as many training examples.",
     "fid": "FID by the clean-fid protocol against the training set, or as many of its images as samples were drawn; "
-    "the floor is that of as many test images. FIDs compare only at equal numbers of images.",
+    "the floor is that of as many test images, or of all. FIDs compare only at equal numbers of images.",
     "frechet": "Frechet distance from the training set in the features of a small classifier, not the Inception "
-    "network's FID; the floor is that of the test set.",
+    "network's FID; the floor is that of the test set. Few images score worse than many: both are means over parts of "
+    "as many images.",
 }
 
 
@@ -113,6 +125,22 @@ def rows_table(reports: Sequence[RunReport]) -> Table:
         ("nearest", both("row_distance", "row_distance_floor", 2)),
     ]
     return _results_table("Samples beside rows of the table", reports, columns, ROWS_NOTE, TableDistance)
+
+
+def worst_table(reports: Sequence[RunReport]) -> Table | None:
+    """The columns of a table that samples get wrong most, and the pairs of columns."""
+
+    def listed(worst: Sequence[WorstColumns]) -> Cell:
+        named = (f"{' and '.join(one.columns)} {one.tv:.3f} ({one.floor:.3f})" for one in worst)
+        return ", ".join(named) or None
+
+    columns: list[Column] = [
+        ("columns", lambda metrics: listed(metrics.worst_columns)),
+        ("pairs of columns", lambda metrics: listed(metrics.worst_pairs)),
+    ]
+    note = "Total variation from the training rows; in brackets what real rows score. The worst first."
+    table = _results_table("What samples get wrong most", reports, columns, note, TableDistance)
+    return table if any(cell is not None for row in table.rows for cell in row[2:]) else None
 
 
 STATISTICS_NOTE = (
@@ -258,15 +286,26 @@ def imputation_table(reports: Sequence[RunReport]) -> Table:
 
 def nearest_table(reports: Sequence[RunReport]) -> Table:
     """How close samples come to training examples, a row for each run and number of steps."""
+
+    def both(share: float | None, held_out: float | None) -> Cell:
+        return None if share is None or held_out is None else f"{share:.1%} ({held_out:.1%})"
+
     measured = [(name, report.nearest) for name, report in named_reports(reports) if report.nearest is not None]
     rows: list[list[Cell]] = [
-        [name, samples.steps, f"{samples.median:g}", f"{nearest.held_out:g}"]
+        [
+            name,
+            samples.steps,
+            f"{samples.median:g} ({nearest.held_out:g})",
+            both(samples.copies, nearest.held_out_copies),
+            both(samples.closer, nearest.held_out_closer),
+        ]
         for name, nearest in measured
         for samples in nearest.samples
     ]
     note = (
-        "Positions in which an example differs from the training example nearest to it, the median of at most "
-        f"{max((nearest.compared for _, nearest in measured), default=0)}. Samples "
-        "that lie closer than held-out examples do are copies in part."
+        "Positions in which an example differs from the training example nearest to it: the median of at most "
+        f"{max((nearest.compared for _, nearest in measured), default=0)} samples, the share of samples that are "
+        "training examples, and the share of those closer than all but 5% of held-out examples; in brackets held-out "
+        "examples. Samples that lie closer than held-out examples do are copies in part."
     )
-    return Table("Nearest training examples", ["run", "steps", "samples", "held-out examples"], rows, note)
+    return Table("Nearest training examples", ["run", "steps", "median", "copies", "closer"], rows, note)

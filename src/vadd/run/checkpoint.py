@@ -8,6 +8,7 @@ import errno
 import math
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from vadd.errors import UserError
 from vadd.files import checksum, flush_to_disk, remove, write_json
 from vadd.progress import warn
 from vadd.run.directory import EMA, MANIFEST, MODEL, OPTIMIZER, CheckpointName, RunDirectory, read_manifest
+from vadd.words import one_line, shortened
 
 Content = TypeVar("Content")
 
@@ -51,8 +53,7 @@ class TrainingState:
 
 def write_checkpoint(directory: Path, state: TrainingState) -> None:
     """Whole or not at all: whatever goes wrong (OSError), nothing is left behind and nothing older is touched."""
-    partial = directory.with_name(f".{directory.name}.partial")
-    remove(partial)
+    partial = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}.partial")
     try:
         partial.mkdir(parents=True)
         # Asked first: else gigabytes would be written in vain, and the full disk would stop everything else.
@@ -108,13 +109,20 @@ def check_fit(weights: Mapping[str, Tensor], build: Callable[[], nn.Module], pro
     """Refuse weights of other shapes than those of what ``build`` makes, before that takes any memory."""
     try:
         with torch.device("meta"):  # where tensors have shapes and nothing else
-            wanted = {name: tensor.shape for name, tensor in build().state_dict().items()}
+            wanted = build().state_dict()
     except (RuntimeError, TypeError, OverflowError) as error:  # sizes beyond 63 bits
-        wanted = None
-        if "meta tensors" in str(error):  # a flow looks at its own masks, which takes real ones
-            wanted = {name: tensor.shape for name, tensor in build().state_dict().items()}
-    if wanted != {name: tensor.shape for name, tensor in weights.items()}:
-        raise UserError(problem)
+        if "meta tensors" not in str(error):  # a flow looks at its own masks, which takes real ones
+            raise UserError(problem) from None
+        wanted = build().state_dict()
+    check_shapes(weights, wanted, problem)
+
+
+def check_shapes(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor], problem: str) -> None:
+    """Refuse weights with other names or shapes than those ``wanted``; the error names the first."""
+    for name in sorted({*weights, *wanted}):
+        has, needs = (tuple(tensors[name].shape) if name in tensors else "missing" for tensors in (weights, wanted))
+        if has != needs:
+            raise UserError(f"{problem}: {shortened(one_line(name))} is {has} there, {needs} here")
 
 
 def read_checkpoint(directory: Path) -> TrainingState:
@@ -126,7 +134,7 @@ def read_checkpoint(directory: Path) -> TrainingState:
 
 def read_weights(directory: Path) -> dict[str, Tensor]:
     """The averaged weights, for everything but training."""
-    return read_tensors(directory, EMA)
+    return finite(read_tensors(directory, EMA), f"the checkpoint {directory}")
 
 
 def read_tensors(directory: Path, name: str) -> dict[str, Tensor]:
@@ -142,7 +150,15 @@ def load_verified(file: Path, sha256: str | None, what: str) -> dict[str, Tensor
     try:
         return load_file(file)
     except SafetensorError as error:
-        raise UserError(f"{what} is damaged: {file.name}: {error}") from None
+        raise UserError(f"{what} is damaged: {file.name}: {one_line(str(error))}") from None
+
+
+def finite(weights: dict[str, Tensor], what: str) -> dict[str, Tensor]:
+    """The weights, unless one of them holds infinities or NaN."""
+    for name, tensor in weights.items():
+        if not tensor.isfinite().all():
+            raise UserError(f"{what} is damaged: {shortened(one_line(name))} holds numbers that are not finite")
+    return weights
 
 
 def step_and_manifest(directory: Path) -> tuple[int, dict[str, Any]]:

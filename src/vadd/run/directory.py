@@ -21,7 +21,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -42,7 +42,7 @@ EXPORTED_WEIGHTS, EXPORTED_CONFIG, EXPORTED_CARD = "model.safetensors", "config.
 
 CheckpointName = Literal["latest", "best"] | int
 PriorName = Literal["flow", "conditional"]
-PriorChoice = PriorName | Literal["fitted", "trained"]
+PriorChoice = Literal["fitted", "trained", "flow", "conditional"]
 Record = dict[str, Any]
 """A line of metrics."""
 
@@ -87,16 +87,25 @@ class RunDirectory:
 
     # Making one
 
-    def create(self, recipe: "Recipe", *, overwrite: bool = False) -> None:
-        """Make the directory. An existing run is replaced only when asked to, anything else never."""
+    def create(
+        self,
+        recipe: "Recipe",
+        *,
+        overwrite: bool = False,
+        keep: "Callable[[RunDirectory], None]" = lambda directory: None,
+    ) -> None:
+        """Make the directory, into which ``keep`` writes data that are in memory only. An existing run is replaced only
+        when asked to, anything else never.
+        """
         self.check_place(overwrite=overwrite)
-        if self._holds_something():
-            with self.lock:  # no training is running in there
-                for content in self.path.iterdir():
-                    if content.name != LOCK:
-                        shutil.rmtree(content) if content.is_dir() else content.unlink()
         self.path.mkdir(parents=True, exist_ok=True)
-        self.write_recipe(recipe)
+        with self.lock:  # no training is running in there, and no other is being made
+            self.check_place(overwrite=overwrite)
+            for content in self.path.iterdir():
+                if content.name != LOCK:
+                    shutil.rmtree(content) if content.is_dir() else content.unlink()
+            self.write_recipe(recipe)
+            keep(self)
 
     def remove_unstarted(self) -> None:
         """What a start that failed before its first step leaves behind: nothing to go on from, and in the way."""
@@ -119,7 +128,7 @@ class RunDirectory:
         """Anything but what a crash in the middle of making a run leaves behind."""
         if not self.path.is_dir():
             return self.path.exists()
-        return any(".partial" not in content.name for content in self.path.iterdir())
+        return any(content.name != LOCK and ".partial" not in content.name for content in self.path.iterdir())
 
     def write_recipe(self, recipe: "Recipe") -> None:
         # An unchanged file keeps its date, by which ``vadd status`` knows when a run was last written to.
@@ -207,7 +216,7 @@ def prior_path(place: Path, name: PriorName) -> Path:
 def step_of(checkpoint: Path) -> int:
     """The step in the name of a checkpoint; -1 if it is not the name of one."""
     number = checkpoint.name.removeprefix("step-")
-    return int(number) if number.isdigit() else -1
+    return int(number) if number.isascii() and number.isdigit() else -1  # a superscript is a digit too
 
 
 def read_manifest(checkpoint: Path) -> dict[str, Any]:

@@ -19,13 +19,13 @@ from pathlib import Path, PurePath
 from torch import Tensor
 
 from vadd.errors import UserError
-from vadd.files import checksum, whole_path, write_json
+from vadd.files import checksum, whole_path, write_json, writing
 from vadd.kinds import Kind, check_facts, read_kind
 from vadd.kinds.kind import TABLE, TOKENIZER
 from vadd.networks import CustomSettings
 from vadd.parsing import read_json
 from vadd.recipe import Recipe, build_model, load_recipe
-from vadd.run.checkpoint import Archive, check_fit, load_verified, read_weights, save_tensors
+from vadd.run.checkpoint import Archive, check_fit, finite, load_verified, read_weights, save_tensors
 from vadd.run.directory import (
     EXPORTED_CARD,
     EXPORTED_CONFIG,
@@ -73,7 +73,8 @@ class ExportedModel:
 
     def weights(self) -> dict[str, Tensor]:
         """After their checksum has been verified."""
-        return load_verified(self.path / EXPORTED_WEIGHTS, self.sha256, f"the exported model {self.path}")
+        what = f"the exported model {self.path}"
+        return finite(load_verified(self.path / EXPORTED_WEIGHTS, self.sha256, what), what)
 
 
 def find_exported(path: str | Path) -> ExportedModel | None:
@@ -144,7 +145,7 @@ def export(
         problem = f"the weights in {chosen} do not fit the recipe of its run"
         check_fit(weights, partial(build_model, recipe, kind), problem)
     published = without_paths(recipe)
-    with whole_path(out) as folder:
+    with writing(out), whole_path(out) as folder:
         folder.mkdir()
         save_tensors(weights, folder / EXPORTED_WEIGHTS, {"format": "pt"})
         (folder / RECIPE).write_text(published.to_yaml())

@@ -6,6 +6,7 @@ sampling, with everything known the sequences come back as they are.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,69 +15,59 @@ from torch import Tensor
 from vadd.core import MaskedBatch, MaskedDiffusion, Model, Noise
 from vadd.core.precision import precise
 from vadd.core.randomness import PREDICTIONS, step_generator
-from vadd.errors import UserError
+from vadd.errors import UserError, at_least_one
 from vadd.kinds.arrays import TO_FILL, Array
+from vadd.settings import represented
+from vadd.words import plural
 
 CANDIDATE_ROWS = 8192
 """Most sequences that are scored at once where latents are chosen."""
 CANDIDATES, CANDIDATE_VALUES = 8192, 50_000_000
 """Draws of z that are weighed by what is known, and most probabilities that are kept for it."""
+MOST_VALUES = 2**36
+"""Of the sequences to fill, all copies of them together."""
 
 
-def masked_starts(
-    model: Model, shape: Sequence[int], x: Tensor | Array, known: Tensor | Array | None, count: int
-) -> Tensor:
+def as_tensor(x: Any, what: str) -> Tensor:
+    """Arrays, tensors and nested lists as a tensor on the CPU; errors begin with ``what`` they are."""
+    try:
+        given = x if isinstance(x, Tensor) else torch.as_tensor(np.ascontiguousarray(x))
+        return given.to_dense().cpu()
+    except (TypeError, ValueError, RuntimeError, NotImplementedError):  # ragged lists, objects, tensors without values
+        raise UserError(f"{what} are an array, a tensor or lists of equal length, not {type(x).__name__}") from None
+
+
+def masked_starts(model: Model, shape: Sequence[int], x: Any, known: Any, count: int) -> Tensor:
     """(n * count, N) int64 with the mask value where there is something to fill; ``count`` rows for each sequence."""
-    if count < 1:
-        raise UserError(f"the number of completions must be at least 1, not {count}")
-    flat = _integers(model, shape, x)
-    if known is None:
-        stays = flat != TO_FILL
-    else:
-        marks = torch.as_tensor(known)
-        if marks.dtype != torch.bool or marks.shape != x.shape:
-            raise UserError(f"known says true or false for each entry of x {tuple(x.shape)}; it is {_described(marks)}")
-        stays = marks.reshape(len(flat), -1).cpu()
+    count, given = at_least_one(count, "the number of completions"), as_tensor(x, "sequences to fill")
+    if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
+        raise UserError(f"sequences to fill are integers; these are {_described(given)}")
+    rows = given[None] if is_one_example(given, shape) else given
+    positions = rows[0].numel() if rows.ndim >= 2 and len(rows) else 0
+    if positions > model.positions:
+        raise UserError(f"the sequences to fill have {positions} positions, more than the model's {model.positions}")
+    if positions != model.positions:
+        raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(rows.shape)}")
+    flat = rows.reshape(len(rows), -1).long()
+    if count * flat.numel() > MOST_VALUES:
+        raise UserError(f"{represented(count)} completions of {plural(len(flat), 'example')} do not fit into memory")
+    stays = flat != TO_FILL
+    if known is not None:
+        marks = as_tensor(known, "the marks of what is known")
+        if marks.dtype != torch.bool or marks.shape != given.shape:
+            shape = tuple(given.shape)
+            raise UserError(f"known says true or false for each entry of x {shape}; it is {_described(marks)}")
+        stays = marks.reshape(len(flat), -1)
     if stays.any():
         # 0, which every position has, stands in for what is to be filled.
         model.check_values(flat.masked_fill(~stays, 0), "the sequences to fill hold")
     return torch.where(stays, flat, model.mask_value).repeat_interleave(count, dim=0)
 
 
-def _integers(model: Model, shape: Sequence[int], x: Tensor | Array) -> Tensor:
-    """(n, N) int64."""
-    given = x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
-    if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
-        raise UserError(f"sequences to fill are integers; these are {_described(given)}")
-    given = given[None] if is_one_example(given, shape) else given
-    positions = given[0].numel() if given.ndim >= 2 and len(given) else 0
-    if positions > model.positions:
-        raise UserError(f"the sequences to fill have {positions} positions, more than the model's {model.positions}")
-    if positions != model.positions:
-        raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(given.shape)}")
-    return given.reshape(len(given), -1).to("cpu", torch.int64)
-
-
-def is_one_example(x: Tensor | Array, shape: Sequence[int]) -> bool:
+def is_one_example(x: Tensor, shape: Sequence[int]) -> bool:
     """Whether x is an example by itself, flat or not, rather than several of them."""
     positions = math.prod(shape)
     return tuple(x.shape) in (tuple(shape), (positions,)) and tuple(x.shape) != (1, positions)
-
-
-def latent_rows(latent: Tensor, sequences: int, count: int) -> Tensor:
-    """Latents (n, count, d), as completions are given back, as rows (n * count, d)."""
-    if latent.shape[:2] != (sequences, count):
-        raise UserError(f"latents for them have the shape ({sequences}, {count}, d), not {tuple(latent.shape)}")
-    return latent.flatten(0, 1)
-
-
-def as_given(filled: Tensor, x: Tensor | Array, shape: Sequence[int], count: int | None) -> Tensor:
-    """Completions (n * count, N) in the shape of what was given: x itself, or with ``count`` (n, count, ...)."""
-    if count is None:
-        return filled.view(tuple(x.shape))
-    if is_one_example(x, shape):
-        return filled.view(count, *x.shape)
-    return filled.view(len(x), count, *x.shape[1:])
 
 
 @torch.no_grad()
@@ -94,15 +85,17 @@ def latents_that_fit(model: Model, starts: Tensor, candidates: int, noise: Noise
         return None
     # Everything masked: what is known counts only in the likelihood of z.
     state = MaskedBatch.all_masked(x, model.mask_value)
+    # Of a model that draws labels a row of which nothing is known draws its own, as it does without other rows.
+    labels = model.draw_labels(x, noise)
     # One after the other, so that the first candidates are the same whatever their number.
-    drawn = [model.latent.draw(x, state.t, noise) for _ in range(candidates)]
+    drawn = [model.latent.draw(x, state.t, noise, labels) for _ in range(candidates)]
     z = torch.stack([each for each in drawn if each is not None])
     scores = z.new_zeros(z.shape[:2])  # where nothing is known any z will do
     if known.any():
         at_once = max(1, CANDIDATE_ROWS // len(x))
         scores = torch.cat(
             [
-                model.log_likelihood(state, part, known) + model.latent.log_correction(part, x, state.xt)
+                model.log_likelihood(state, part, known) + model.latent.log_correction(part, x, state.xt, labels)
                 for part in torch.split(z, at_once)
             ]
         )

@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from vadd.core import Model, Noise
 from vadd.core.randomness import BLOCK
-from vadd.errors import UserError
+from vadd.errors import UserError, at_least_one
 from vadd.models import Autoregressive
 from vadd.words import duration, size_in_memory
 
@@ -51,11 +51,12 @@ def chunk_size(bytes_of_row: int, model: Model, steps: int, memory: int | None =
 
     ``memory`` in bytes is what a chunk may take, by default what suits the model's device.
     """
-    if memory is not None and memory < 1:
-        raise UserError(f"the memory for sampling must be at least 1 byte, not {memory}")
+    allowed = (
+        memory_for_samples(model.device) if memory is None else at_least_one(memory, "the memory for sampling in bytes")
+    )
     # A dozen numbers of 8 bytes for each position (state, plan, keys to sort by), and two for each step.
     row = bytes_of_row + 8 * (12 * model.positions + 2 * (steps + 1))
-    size = max(1, (memory_for_samples(model.device) if memory is None else memory) // row)
+    size = max(1, allowed // row)
     if model.device.type == "cpu":
         size = min(size, CPU_ROWS)
     # A generator draws for its whole block: a block cut in two would be drawn twice.

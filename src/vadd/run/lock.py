@@ -1,7 +1,6 @@
 """One training at a time in a run directory."""
 
 from pathlib import Path
-from types import TracebackType
 
 from filelock import FileLock, Timeout
 
@@ -27,6 +26,10 @@ class RunLock:
         self.directory = directory
         self._lock = FileLock(directory / LOCK)
 
+    def __reduce__(self) -> "tuple[type[RunLock], tuple[Path]]":
+        """A copy, which does not hold it."""
+        return RunLock, (self.directory,)
+
     def __enter__(self) -> "RunLock":
         try:
             self._lock.acquire(timeout=PATIENCE, poll_interval=PAUSE)
@@ -39,9 +42,7 @@ class RunLock:
             warn(f"{self.directory} is on a file system without locks; let no other training run in it")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self._lock.release()
 
     def is_held(self) -> bool | None:

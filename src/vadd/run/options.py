@@ -7,10 +7,8 @@ from pydantic import Field, PrivateAttr, ValidationError, field_validator
 
 from vadd.errors import UserError
 from vadd.recipe.sections import Sampling
-from vadd.words import shortened, suggestion
-
-LIMITS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
-"""How pydantic's limits are called in messages."""
+from vadd.settings import explained, represented, unknown_option
+from vadd.words import suggestion
 
 
 class SamplingOptions(Sampling):
@@ -38,13 +36,15 @@ class SamplingOptions(Sampling):
     z: Any = None
     """A tensor (n, d): the latents to use instead of draws from the prior, one row for each sample."""
     _sampler_name: str = PrivateAttr("")
+    """Of a sampler that has taken the place of its name."""
 
     @field_validator("sampler")
     @classmethod
     def _known_sampler(cls, sampler: Any) -> Any:
         names = get_args(Sampling.model_fields["sampler"].annotation)
-        if isinstance(sampler, str) and sampler not in names:
-            raise ValueError(f"unknown sampler {sampler!r}{suggestion(sampler, names)}; choose from {', '.join(names)}")
+        if not hasattr(sampler, "uses_grid") and sampler not in names:
+            near = suggestion(str(sampler), names)
+            raise ValueError(f"unknown sampler {represented(sampler)}{near}; choose from {', '.join(names)}")
         return sampler
 
     def changed(self, given: Mapping[str, Any]) -> "SamplingOptions":
@@ -56,14 +56,12 @@ class SamplingOptions(Sampling):
         try:
             checked = type(self).model_validate(chosen)
         except ValidationError as error:
-            raise UserError(_explained(error.errors()[0])) from None
+            first = error.errors()[0]
+            name = str(first["loc"][0])
+            if first["type"] == "extra_forbidden":
+                raise UserError(unknown_option(name, "sampling", type(self).model_fields)) from None
+            raise UserError(explained(first, name, first["input"])) from None
         return self.model_copy(update={key: getattr(checked, key) for key in chosen})
-
-    def with_sampler(self, sampler: Any, steps: int) -> "SamplingOptions":
-        """A copy with the sampler itself in place of its name, and the steps that it takes."""
-        chosen = self.model_copy(update={"sampler": sampler, "steps": steps})
-        chosen._sampler_name = self.sampler if isinstance(self.sampler, str) else ""
-        return chosen
 
     @property
     def sampler_name(self) -> str:
@@ -90,19 +88,11 @@ class SamplingOptions(Sampling):
     def exact(self) -> bool:
         return not self.inexact
 
-
-def _explained(error: Any) -> str:
-    name, value = str(error["loc"][0]), error["input"]
-    if error["type"] == "extra_forbidden":
-        return f"unknown option {name!r} of sampling{suggestion(name, SamplingOptions.model_fields)}"
-    if error["type"] == "value_error":
-        return str(error["ctx"]["error"])
-    if error["type"] == "literal_error":
-        choices = [text.strip("'") for text in error["ctx"]["expected"].replace(" or ", ", ").split(", ")]
-        return f"unknown {name} {value!r}{suggestion(str(value), choices)}; choose from {', '.join(choices)}"
-    for key, words in LIMITS.items():
-        if key in error.get("ctx", {}):
-            limit = error["ctx"][key]
-            shown = f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
-            return f"{name} must be {words} {shown}, not {shortened(repr(value))}"
-    return f"{name}: {error['msg'].lower()}, not {shortened(repr(value))}"
+    def inexact_completions(self, *, latent: bool) -> list[str]:
+        """Why completions do not follow the law of the sampler that starts from what is known. With one z that is the
+        law in which z follows p(z | known), and choosing among few draws only approaches it.
+        """
+        if not latent or self.latent_policy != "fixed" or self.z is not None:
+            return self.inexact
+        weighed = f"z is one of {self.candidates} draws, chosen by what is known"
+        return [*self.inexact, weighed if self.candidates > 1 else "z is one draw, not weighed by what is known"]

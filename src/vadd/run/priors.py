@@ -12,12 +12,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
 from torch import Tensor, nn
 
 from vadd.errors import UserError
 from vadd.files import checksum, whole_path, write_json
 from vadd.parsing import read_json
-from vadd.run.checkpoint import load_verified, save_tensors
+from vadd.run.checkpoint import finite, load_verified, save_tensors
 from vadd.run.directory import PRIORS, PriorName, prior_file, prior_path
 
 
@@ -35,13 +36,19 @@ class PriorRecord:
     seconds: float | None = None
     """What the fit took since it was last started."""
 
+    @property
+    def helps(self) -> bool:
+        """Whether it is nearer to the recognition model than N(0, I) is; one that is not is used only by its name."""
+        return self.kl <= self.kl_normal
+
 
 def write_prior(place: Path, prior: nn.Module, record: PriorRecord) -> None:
     """Into a checkpoint's directory; an earlier one of that name is replaced."""
     file = place / prior_file(record.name)
-    with whole_path(file) as partial:
-        save_tensors(prior.state_dict(), partial)
-    write_json(place / PRIORS, _entries(place) | {record.name: asdict(record) | {"sha256": checksum(file)}})
+    with FileLock(place / ".priors.lock"):  # another prior may be written at the same time
+        with whole_path(file) as partial:
+            save_tensors(prior.state_dict(), partial)
+        write_json(place / PRIORS, _entries(place) | {record.name: asdict(record) | {"sha256": checksum(file)}})
 
 
 def prior_records(place: Path) -> dict[str, PriorRecord]:
@@ -58,7 +65,8 @@ def read_prior(place: Path, name: PriorName) -> dict[str, Tensor]:
     if record is None:
         command = "vadd fit-prior RUN" + (" --conditional" if name == "conditional" else "")
         raise UserError(f"{place} has no {name} prior; fit one with: {command}")
-    return load_verified(prior_path(place, name), record.sha256, f"the prior in {place}")
+    what = f"the prior in {place}"
+    return finite(load_verified(prior_path(place, name), record.sha256, what), what)
 
 
 def _entries(place: Path) -> dict[str, Any]:

@@ -2,37 +2,35 @@
 
 import copy
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vadd.core import Model, Particles, Prior, Samples
 from vadd.core.sampling import given_latents
 from vadd.data import DiscreteDataset
-from vadd.errors import UserError
+from vadd.errors import UserError, at_least_one
 from vadd.kinds import Kind
 from vadd.kinds.arrays import Array
 from vadd.kinds.table.codec import TableCodec, Where, data_frame
 from vadd.kinds.table.reading import from_frame
 from vadd.kinds.text.tokenizers import Tokenizer
 from vadd.models import EnergyOfAnother, EnergyWeighted
-from vadd.networks import CustomNetworks, CustomSettings
-from vadd.parallel import Processes, default_device
+from vadd.parallel import Processes
 from vadd.progress import Progress, silent
-from vadd.recipe import Recipe, build_dataset, build_model
-from vadd.run.checkpoint import Archive, check_fit, read_weights
-from vadd.run.directory import CheckpointName, PriorChoice, RunDirectory, step_of
-from vadd.run.export import export, find_exported
-from vadd.run.infilling import as_given, latent_rows, masked_starts
+from vadd.recipe import Recipe, build_dataset
+from vadd.run.directory import CheckpointName, RunDirectory
+from vadd.run.export import export
+from vadd.run.infilling import as_tensor, is_one_example, masked_starts
 from vadd.run.limits import LARGEST_CHUNK, bytes_per_row, check_held, check_time, chunk_size
 from vadd.run.options import SamplingOptions
-from vadd.run.priors import prior_records, read_prior
 from vadd.run.sampling import fitting, stream
 from vadd.run.tables import fill_rows, sample_rows
+from vadd.settings import Count, CountOrZero, Counts, Place, checked
 
 if TYPE_CHECKING:
     from vadd.report.results import Results
@@ -189,9 +187,8 @@ class Run:
         is free. Several ``processes`` divide the chunks, and the samples come out in the main one.
         """
         chosen = fitting(self.model, self.sampling, options)
-        n = start if isinstance(start, int) else len(start)
-        if n < 1:
-            raise UserError(f"the number of samples must be at least 1, not {n}")
+        n = at_least_one(len(start) if isinstance(start, Tensor) else start, "the number of samples")
+        start = start if isinstance(start, Tensor) else n
         if chosen.z is not None:
             given_latents(self.model, chosen.z, n)
         model = self.model if isinstance(start, int) else self.completing_model
@@ -208,31 +205,45 @@ class Run:
 
         They are the first of those that the seed stands for: a larger ``n`` begins with the same ones.
         """
-        if n > 1:
+        if (n := at_least_one(n, "the number of samples")) > 1:
             check_held(n, self.model.positions)
         return torch.cat([part.tokens for part in self.stream(n, memory=memory, progress=progress, **options)])
 
+    def inexact_completions(self, **options: Any) -> list[str]:
+        """Why completions with these options do not follow the sampler's own law, given what is known; empty if they
+        do.
+        """
+        return self.options(**options).inexact_completions(latent=self.model.latent.dim > 0)
+
     def infill(
         self,
-        x: Tensor | Array,
-        known: Tensor | Array | None = None,
+        x: Any,
+        known: Any = None,
         *,
         count: int | None = None,
         memory: int | None = None,
         progress: Progress = silent,
         **options: Any,
     ) -> Tensor:
-        """A completion of each of the sequences ``x``, in the shape of ``x``: (n, N), (n, *shape) or one example.
+        """A completion of each of the sequences ``x``, in the shape of ``x``: (n, N), (n, *shape) or one example. They
+        are an array, a tensor or lists.
 
         What is ``known`` stays, or, without it, all but -1. With ``count`` there are so many completions of each,
-        (n, count, ...). Infilling is sampling from another start: the ``options`` are the same.
+        (n, count, ...). Infilling is sampling from another start: the ``options`` are the same. With one z for all
+        steps z is one of ``candidates`` draws, chosen by what is known (:meth:`inexact_completions`).
         """
-        each = 1 if count is None else count
-        starts = masked_starts(self.model, self.shape, x, known, each)
+        each, given = 1 if count is None else count, as_tensor(x, "sequences to fill")
+        starts = masked_starts(self.model, self.shape, given, known, each)
         if isinstance(z := options.get("z"), Tensor) and z.ndim == 3:
-            options["z"] = latent_rows(z, len(starts) // each, each)
-        drawn = [part.tokens for part in self.stream(starts, memory=memory, progress=progress, **options)]
-        return as_given(torch.cat(drawn), x, self.shape, count)
+            if z.shape[:2] != (len(starts) // each, each):
+                shape = f"({len(starts) // each}, {each}, d)"
+                raise UserError(f"latents for them have the shape {shape}, not {tuple(z.shape)}")
+            options["z"] = z.flatten(0, 1)
+        filled = torch.cat([part.tokens for part in self.stream(starts, memory=memory, progress=progress, **options)])
+        if count is None:
+            return filled.view(given.shape)
+        one = is_one_example(given, self.shape)
+        return filled.view(count, *given.shape) if one else filled.view(len(given), count, *given.shape[1:])
 
     def trajectory(self, n: int = 1, **options: Any) -> Tensor:
         """How the ``n`` samples that :meth:`sample` gives come about: (steps + 1, n, N), from all masked (the value V)
@@ -259,15 +270,16 @@ class Run:
         filled = [data_frame(columns) for columns in fill_rows(self, from_frame(frame), count or 1, **options)]
         return filled[0] if count is None else filled
 
+    @checked
     def evaluate(
         self,
-        steps: Sequence[int] = EVALUATED_STEPS,
-        samples: int | None = None,
+        steps: Counts = EVALUATED_STEPS,
+        samples: Count | None = None,
         *,
-        bound: Sequence[int] = (),
-        particles: int = PARTICLES,
-        limit: int | None = None,
-        seed: int = 0,
+        bound: Sequence[Count] = (),
+        particles: Count = PARTICLES,
+        limit: Count | None = None,
+        seed: CountOrZero = 0,
         progress: Progress = silent,
     ) -> "Results":
         """How far samples drawn in so many ``steps`` are from the data, as ``vadd eval`` measures it; with ``bound``
@@ -279,15 +291,16 @@ class Run:
         bounds = BoundSettings(Particles(particles), tuple(bound), limit=limit, seed=seed) if bound else None
         return Results(evaluate(self, steps, samples, seed, bounds, progress=progress).report)
 
+    @checked
     def bound(
         self,
-        steps: Sequence[int] | int = BOUND_STEPS,
-        examples: Tensor | Array | None = None,
+        steps: Counts | Count = BOUND_STEPS,
+        examples: Any = None,
         *,
-        particles: int = PARTICLES,
-        limit: int | None = None,
-        delbo: int = 0,
-        seed: int = 0,
+        particles: Count = PARTICLES,
+        limit: Count | None = None,
+        delbo: CountOrZero = 0,
+        seed: CountOrZero = 0,
         progress: Progress = silent,
     ) -> "Results":
         """Bounds of the negative log-likelihood of ``examples``, by default the held-out ones, for the sampler with so
@@ -300,26 +313,23 @@ class Run:
         from vadd.report.results import Results
 
         counts = (steps,) if isinstance(steps, int) else tuple(steps)
-        if min(counts, default=0) < 1:
-            raise UserError(f"the numbers of steps must be at least 1, not {list(counts)}")
         settings = BoundSettings(Particles(particles), counts, delbo_draws=delbo, limit=limit, seed=seed)
-        chosen = self.data.test if examples is None else self._flat(examples)
-        likelihood = measure_bounds(self, chosen, settings, progress)
+        chosen = self.data.test if examples is None else as_tensor(examples, "examples")
+        if chosen.is_floating_point() or chosen.is_complex():
+            raise UserError(f"examples are integers, not {chosen.dtype}")
+        if chosen.ndim < 2 or not len(chosen) or chosen[0].numel() != self.model.positions:
+            raise UserError(f"examples have the shape (n, {self.model.positions}) here, not {tuple(chosen.shape)}")
+        likelihood = measure_bounds(self, chosen.flatten(1), settings, progress)
         return Results(basic_report(self).changed(likelihood=likelihood))
 
-    def _flat(self, examples: Tensor | Array) -> Tensor:
-        """(n, N), from (n, N) or (n, *shape)."""
-        given = examples if isinstance(examples, Tensor) else torch.from_numpy(np.asarray(examples))
-        if given.ndim < 2 or given[0].numel() != self.model.positions:
-            raise UserError(f"examples have the shape (n, {self.model.positions}) here, not {tuple(given.shape)}")
-        return given.flatten(1)
-
-    def export(self, out: str | Path) -> Path:
+    @checked
+    def export(self, out: Place) -> Path:
         """Write these weights, the recipe and a model card to the new folder ``out``, as ``vadd export`` does."""
         checkpoint: CheckpointName = "latest" if self.step is None else self.step
         return export(RunDirectory.open(self.directory.path), Path(out), checkpoint=checkpoint).path
 
-    def plot(self, steps: int | None = None, seed: int = 0) -> "ShownFigure":
+    @checked
+    def plot(self, steps: Count | None = None, seed: CountOrZero = 0) -> "ShownFigure":
         """How the training went, and samples drawn in so many ``steps`` (default: the recipe's)."""
         from vadd.report.samples import plot_run  # imports matplotlib, which sampling does without
 
@@ -345,88 +355,3 @@ class Run:
         from vadd.report.samples import run_html
 
         return run_html(self)
-
-
-def load(
-    path: str | Path,
-    device: str | torch.device | None = None,
-    *,
-    checkpoint: CheckpointName = "latest",
-    prior: PriorChoice = "fitted",
-    denoiser: nn.Module | None = None,
-    recognizer: nn.Module | None = None,
-) -> Run:
-    """Open a run with the averaged weights of one of its checkpoints, on ``device`` (default: a GPU if there is one,
-    else the CPU).
-
-    ``path`` is the run's directory, a folder that ``vadd export`` wrote or, where there is no such path, the name
-    "owner/name" of one on the Hugging Face Hub. ``checkpoint`` is "latest" (the newest that is whole), "best" (the
-    lowest held-out objective) or a step. Priors that ``vadd fit-prior`` made for it are used unless ``prior`` is
-    "trained"; "flow" and "conditional" ask for that one. With a flow prior samples keep one z for all steps unless the
-    options say otherwise. A run that was trained with a custom ``denoiser`` and ``recognizer`` is opened with modules
-    of the same kind and size; they are copied. The data are read only when they are needed; sampling does not need
-    them.
-    """
-    own = given_networks(denoiser, recognizer)
-    exported = find_exported(path)
-    if exported is None:
-        directory = RunDirectory.open(path)
-        recipe = directory.recipe()
-        chosen, weights = Archive(directory).chosen(checkpoint, read_weights)
-        kind, fingerprint = directory.kind(recipe)
-        step = step_of(chosen)
-    else:
-        if checkpoint not in ("latest", exported.step):
-            raise UserError(f"{path} is an exported model: it holds the weights of step {exported.step} only")
-        directory, recipe, chosen = RunDirectory(exported.path), exported.recipe, exported.path
-        step, weights, kind, fingerprint = exported.step, exported.weights(), exported.kind, exported.data_sha256
-    if own is not None and not isinstance(recipe.network, CustomSettings):
-        raise UserError(f"{path} has networks of its recipe ({recipe.network.kind}); none of your own are needed")
-    problem = f"the weights in {chosen} do not fit the recipe of {path}"
-    # Every position and every value has some weight: absurd sizes need not even be built on the meta device.
-    if max(kind.positions, kind.vocab_size) > sum(tensor.numel() for tensor in weights.values()) and own is None:
-        raise UserError(problem)
-    if not isinstance(recipe.network, CustomSettings):
-        check_fit(weights, partial(build_model, recipe, kind), problem)
-    model = build_model(recipe, kind, own)
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError:
-        raise UserError(f"the weights in {chosen} do not fit the networks that were given") from None
-    run = Run(directory, model, recipe, kind, step)
-    run.is_exported, run.fingerprint = exported is not None, fingerprint
-    _use_priors(run, chosen, prior)
-    run.model.to(device or default_device()).eval().requires_grad_(False)
-    if run.conditional is not None:
-        run.conditional.to(run.model.device).eval().requires_grad_(False)
-    return run
-
-
-def given_networks(denoiser: nn.Module | None, recognizer: nn.Module | None) -> CustomNetworks | None:
-    if denoiser is None:
-        if recognizer is not None:
-            raise UserError("a custom recognizer needs a custom denoiser: denoiser=...")
-        return None
-    return CustomNetworks(denoiser, recognizer)
-
-
-def _use_priors(run: Run, place: Path, choice: PriorChoice) -> None:
-    """Give a run the priors that were fitted to its weights."""
-    if choice == "trained":
-        return
-    there = prior_records(place)
-    for name in ("flow", "conditional"):
-        if name not in there and choice != name:
-            continue
-        weights = read_prior(place, name)
-        build = partial(run.recipe.latent.build_prior, run.recipe.network, run.kind, conditional=name == "conditional")
-        check_fit(weights, build, f"the {name} prior in {place} does not fit the recipe of its run: fit it anew")
-        fitted = build()
-        fitted.load_state_dict(weights)
-        if name == "conditional":
-            run.conditional = fitted
-        if name == choice or (name == "flow" and choice == "fitted"):
-            run.model = run.model.with_prior(fitted)
-            run.prior_seconds = there[name].seconds
-            # It was fitted to r(z | x0, everything masked): a z for the whole sample, drawn at the start.
-            run.sampling = run.sampling.changed({"latent_policy": "fixed"})

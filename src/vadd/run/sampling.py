@@ -29,8 +29,9 @@ def fitting(model: Model, defaults: SamplingOptions, given: Mapping[str, Any]) -
     steps that it can take.
     """
     options = defaults.changed(given)
-    sampler, steps, grid = options.sampler, options.steps, options.grid
+    sampler, steps, grid, name = options.sampler, options.steps, options.grid, ""
     if isinstance(sampler, str):
+        name = sampler
         if sampler not in model.samplers:
             names = ", ".join(model.samplers)
             raise UserError(f"this model does not have the sampler {sampler!r}; choose from {names}")
@@ -43,14 +44,9 @@ def fitting(model: Model, defaults: SamplingOptions, given: Mapping[str, Any]) -
     sampler.check(model.positions, steps)
     if times is not None:
         step_grid(steps, times)  # refuses times that do not fit
-    return options.with_sampler(sampler, steps)
-
-
-def noise_for(seed: int, rows: range) -> Noise:
-    """The random numbers of the samples number ``rows`` of a seed."""
-    blocks = range(rows.start // BLOCK, -(-rows.stop // BLOCK))
-    generators = [step_generator(seed, SAMPLING, block) for block in blocks]
-    return Noise(generators, len(rows), first=rows.start % BLOCK)
+    chosen = options.model_copy(update={"sampler": sampler, "steps": steps})
+    chosen._sampler_name = name
+    return chosen
 
 
 def draw(
@@ -63,7 +59,9 @@ def draw(
     on_step: Callable[[int], object] | None = None,
 ) -> Samples:
     """The samples number ``rows`` of the seed, on the CPU, with the states of those before number ``record``."""
-    noise = noise_for(options.seed, rows)
+    blocks = range(rows.start // BLOCK, -(-rows.stop // BLOCK))
+    generators = [step_generator(options.seed, SAMPLING, block) for block in blocks]
+    noise = Noise(generators, len(rows), first=rows.start % BLOCK)
     z = None if options.z is None else options.z[rows.start : rows.stop]
     begun = len(rows) if isinstance(start, int) else start[rows.start : rows.stop]
     # Asked of all sequences, not of these rows: a row's random numbers do not depend on its chunk.

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from vadd.core import Model, Noise
 from vadd.core.randomness import BLOCK, CONDITIONS, step_generator
-from vadd.core.token_sampler import inverted
-from vadd.errors import UserError
+from vadd.core.sampling import inverted
+from vadd.errors import UserError, at_least_one
 from vadd.kinds import TableKind
 from vadd.kinds.arrays import Array
 from vadd.kinds.table.codec import Columns, TableCodec, Where
@@ -43,9 +43,7 @@ def table_of(run: "Run") -> TableCodec:
 
 def starts_given(run: "Run", n: int, conditions: Mapping[int, Condition], **options: Any) -> Tensor:
     """(n, N) with the mask value where nothing is said."""
-    if n < 1:
-        raise UserError(f"the number of samples must be at least 1, not {n}")
-    table = table_of(run)
+    n, table = at_least_one(n, "the number of samples"), table_of(run)
     shares = {position: table.columns[position].shares(condition) for position, condition in conditions.items()}
     return conditioned_starts(run.completing_model, n, shares, run.options(**options))
 
@@ -71,7 +69,7 @@ def fill_rows(
     )
     filled = tokens.view(len(gaps), count, -1).numpy()
     return [
-        table.merged(rows, gaps, filled[:, number], options.get("seed", 0), first=number * len(gaps))
+        table.merged(rows, filled[:, number], options.get("seed", 0), first=number * len(gaps))
         for number in range(count)
     ]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -11,6 +12,7 @@ from vadd.report.page import PageSection
 from vadd.report.table import Cell, Table, model_label
 from vadd.report.tables import COLUMN_TITLES
 from vadd.studies.study import study_named
+from vadd.studies.tables import CHOSEN_NOTE, SEEDS_NOTE
 
 
 class Row(BaseModel):
@@ -45,6 +47,13 @@ class Row(BaseModel):
     """Of processor time, the fit of a learned prior included."""
     measuring_seconds: float = 0.0
     """Of processor time, for drawing, evaluating and bounding."""
+    seed: int = 0
+    """Of the training."""
+    chosen: str | None = None
+    """What was chosen for it on a part of the training set."""
+    quality_spread: float | None = None
+    """Of rows that stand for several seeds: half of what these differ by."""
+    nats_spread: float | None = None
     stamp: str = ""
     """Of all that decides the numbers; a row whose stamp has not changed is not measured again."""
 
@@ -58,11 +67,13 @@ class Row(BaseModel):
 
     @property
     def nats_cell(self) -> Cell:
-        return None if self.nats is None else f"{self.nats:.2f} ± {self.nats_stderr or 0:.2f}"
+        error = max(self.nats_stderr or 0.0, self.nats_spread or 0.0)
+        return None if self.nats is None else f"{self.nats:.2f} ± {error:.2f}"
 
     @property
     def quality_cell(self) -> Cell:
-        return None if self.quality is None else f"{self.quality:.3g}"
+        spread = "" if self.quality_spread is None else f" ± {self.quality_spread:.1g}"
+        return None if self.quality is None else f"{self.quality:.3g}{spread}"
 
     @property
     def kind(self) -> str:
@@ -77,19 +88,43 @@ class Row(BaseModel):
 Rows = Sequence[Row]
 
 
+def over_seeds(rows: Rows) -> list[Row]:
+    """A row for each model and number of steps: the means over the seeds, and how far these are apart."""
+    groups: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.name, row.steps), []).append(row)
+    return [members[0] if len(members) == 1 else _mean_row(members) for members in groups.values()]
+
+
+def _mean_row(members: Rows) -> Row:
+    first = members[0]
+    qualities = [row.quality for row in members if row.quality is not None]
+    nats = [row.nats for row in members if row.nats is not None]
+    changes: dict[str, Any] = {"chosen": " or ".join(dict.fromkeys(row.chosen or "" for row in members)) or None}
+    if qualities and first.measure is not None:
+        changes["metrics"] = {**first.metrics, first.measure: fmean(qualities)}
+        changes["quality_spread"] = (max(qualities) - min(qualities)) / 2
+    if nats:
+        changes |= {"nats": fmean(nats), "nats_spread": (max(nats) - min(nats)) / 2}
+    return first.model_copy(update=changes)
+
+
 def summary_table(rows: Rows, absent: Mapping[str, str]) -> Table:
     """A row for each model: its training, and the quality of its samples by number of steps."""
     steps, measure = _steps(rows), _measure(rows)
+    chooses = any(row.chosen for row in rows)
     cells: list[list[Cell]] = []
     for name, by_steps in _by_name(rows).items():
         first = next(iter(by_steps.values()))
         seconds = None if first.training_seconds is None else f"{first.training_seconds:.0f}"
         qualities = [by_steps[count].quality_cell if count in by_steps else None for count in steps]
-        cells.append([name, f"{first.parameters:,}", f"{first.training_steps:,}", seconds, *qualities])
+        facts = [name, f"{first.parameters:,}", f"{first.training_steps:,}", seconds]
+        cells.append([*facts, *qualities, *([first.chosen] if chooses else [])])
     references = {row.samples: row.reference for row in rows if row.reference is not None}
     for count, value in references.items():
-        cells.append([f"held-out data, up to {count:,}", None, None, None, *[f"{value:.3g}"] * len(steps)])
-    cells += [[name, None, None, None, *[None] * len(steps)] for name in absent]
+        numbers = [*[f"{value:.3g}"] * len(steps), *[None] * chooses]
+        cells.append([f"held-out data, up to {count:,}", None, None, None, *numbers])
+    cells += [[name, None, None, None, *[None] * (len(steps) + chooses)] for name in absent]
     most, *fewer = sorted({row.samples for row in rows}, reverse=True)
     note = f"{measure}, smaller is better, of {most:,} samples"
     for count in fewer:
@@ -104,8 +139,11 @@ def summary_table(rows: Rows, absent: Mapping[str, str]) -> Table:
         note += (
             " EDLM's steps and seconds are those of the model whose candidates it weighs; AR's training comes on top."
         )
+    note += f" {CHOSEN_NOTE}" if chooses else ""
+    note += f" {SEEDS_NOTE}" if any(row.quality_spread is not None for row in rows) else ""
     note += "".join(f" {name}: {why}." for name, why in absent.items())
     columns = ["here", "parameters", "training steps", "s", *(f"T = {count}" for count in steps)]
+    columns += ["chosen"] * chooses
     return Table(f"Samples by number of steps: {measure}", columns, cells, note)
 
 
@@ -200,7 +238,6 @@ def verdict(rows: Rows) -> str:
             behind = "" if ranked[0] is ours[0] else f"; {ours[0].name} ({ours[0].quality_cell})"
             sentences.append(f"T = {steps}: {ranked[0].name} ({ranked[0].quality_cell}){behind}.")
     parts = [f"The best samples by {_measure(rows)}: {' '.join(sentences)}"] if sentences else []
-    # Bounds of samplers that draw transitions are estimated with much noise.
     bounded = [row for row in rows if row.nats is not None and row.bound_valid]
     ranked = sorted(bounded, key=lambda row: (row.nats or 0.0) + 2 * (row.nats_stderr or 0.0))
     ours = [row for row in ranked if row.model == "vadd"]
@@ -215,6 +252,7 @@ def verdict(rows: Rows) -> str:
 
 def baselines_section(rows: Rows, absent: Mapping[str, str], figures: Path, *, quoted: bool) -> PageSection:
     """The figure and the tables; the paper's numbers apart."""
+    rows = over_seeds(rows)
     label = f"{_measure(rows)}, smaller is better"
     scored = [(row, row.quality) for row in rows if row.quality is not None]
     references = sorted({row.reference for row, _ in scored if row.reference is not None})

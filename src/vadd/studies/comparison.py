@@ -22,8 +22,9 @@ from vadd.report.figures import save_figure
 from vadd.report.likelihood_tables import PADS_NOTE, bound_table, latent_table
 from vadd.report.page import PageSection, write_page
 from vadd.report.table import Table, model_label, report_names
-from vadd.report.tables import imputation_table, label_table, quality_table, side_by_side
+from vadd.report.tables import sample_tables, side_by_side
 from vadd.run.run import Run
+from vadd.studies.choosing import chosen_words
 from vadd.studies.figures import comparison_figures
 from vadd.studies.study import Study
 from vadd.words import typed_command
@@ -82,17 +83,18 @@ def compare(
         def keep(report: RunReport, before: Sequence[RunReport] = before) -> None:
             write_json(out / "results.json", [each.to_json() for each in (*before, report)])
 
-        evaluations.append(
-            evaluate(
-                run,
-                run.possible_steps(measurements.steps),
-                measurements.samples,
-                bounds=bounds_for(run, measurements.bounds),
-                options=EvaluationOptions(inception=measurements.inception, language=measurements.language),
-                grown=keep,
-                progress=named(progress, f"{run.recipe.name} {model_label(run.recipe.model)}"),
-            )
+        evaluation = evaluate(
+            run,
+            run.possible_steps(measurements.steps),
+            measurements.samples,
+            bounds=bounds_for(run, measurements.bounds),
+            options=EvaluationOptions(inception=measurements.inception, language=measurements.language),
+            grown=keep,
+            progress=named(progress, f"{run.recipe.name} {model_label(run.recipe.model)}"),
         )
+        report = evaluation.report.changed(chosen=chosen_words(run.directory.path))
+        keep(report)
+        evaluations.append(replace(evaluation, report=report))
     reports = [evaluation.report for evaluation in evaluations]
     if is_main():
         progress("the figures")
@@ -110,7 +112,7 @@ def bounds_for(run: Run, bounds: BoundSettings | None) -> BoundSettings | None:
     if bounds is None or not run.sampling.exact:
         return None
     if has_latent(run) and run.sampling.latent_policy == "fixed":
-        bounds = bounds.without_delbo()
+        bounds = replace(bounds, delbo_draws=0)
     return replace(bounds, steps=run.possible_steps(bounds.steps))
 
 
@@ -143,9 +145,7 @@ def _sections(
 
     rows = zip(report_names(reports), runs, evaluations, strict=True)
     texts = {name: evaluation.shown for name, run, evaluation in rows if run.kind.name == "text" and evaluation.shown}
-    by_label, likelihoods = label_table(reports), [report.likelihood for report in reports if report.likelihood]
-    quality = [quality_table(reports), *([] if by_label is None else [by_label])]
-    quality += [imputation_table(reports)] if any(report.imputation is not None for report in reports) else []
+    likelihoods = [report.likelihood for report in reports if report.likelihood]
     scores_pads = all(likelihood.scores_pads for likelihood in likelihoods)
     padded = any(run.model.pad is not None for run in runs)
     return [
@@ -155,7 +155,10 @@ def _sections(
             figures=shown("one-step", "by-steps", "marginals", "pairs", "grids", "denoising"),
         ),
         PageSection(
-            "Distance from the data", tables=quality, figures=shown("divergence", "texts"), commands=commands_of(page)
+            "Distance from the data",
+            tables=sample_tables(reports),
+            figures=shown("divergence", "texts"),
+            commands=commands_of(page),
         ),
         PageSection(
             "Likelihood",

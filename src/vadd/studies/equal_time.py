@@ -24,13 +24,15 @@ from vadd.report.page import PageSection
 from vadd.report.table import Cell, Table, model_label
 from vadd.run.directory import RunDirectory, step_of
 from vadd.run.run import Run
+from vadd.studies.choosing import candidate_runs, chosen_recipe
 from vadd.studies.comparison import Page, Result, publish
 from vadd.studies.fitting import fitted, trial_trainer
-from vadd.studies.study import Published, Request, Study
+from vadd.studies.study import Choice, Published, Request, Study
 from vadd.studies.trainings import finished_run, trainings_of
-from vadd.training.loop import Trainer, check_trainable
+from vadd.training.loop import Trainer
 from vadd.training.optimizer import Ema, Stepper
 from vadd.training.prior import JUDGED, posteriors_of
+from vadd.training.start import check_trainable
 
 WARM_UP, TIMED = 3, 20
 """Steps of the pilot; the first ones are slower."""
@@ -113,20 +115,34 @@ def _fit_in(recipe: Recipe, model: Model, data: DiscreteDataset, seconds: float)
     return {"latent.flow.steps": steps, "latent.flow.examples": examples}
 
 
-def trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progress) -> Run:
-    """The finished run in ``path``. One that was begun before keeps its lengths."""
-    directory, finished = RunDirectory(path), False
-    if directory.is_run():
-        known = directory.recipe()
+def trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progress, choice: Choice | None = None) -> Run:
+    """The finished run in ``path``, with what ``choice`` leaves open chosen. One that was begun before keeps its
+    lengths.
+    """
+    directory = RunDirectory(path)
+    begun = [each for each in ([] if choice is None else candidate_runs(path)) + [directory] if each.is_run()]
+    if begun:
+        known = begun[0].recipe()
         flow = known.latent.flow
         lengths = timed(known.training.steps) | {"latent.flow.steps": flow.steps, "latent.flow.examples": flow.examples}
-        finished = known.training.steps in map(step_of, directory.checkpoints())
     else:
         progress(f"how fast {recipe.name} {recipe.model} is")
         lengths = lengths_in(recipe, seconds)
+    recipe = recipe.with_values(lengths.items())
+    if choice is not None:
+        recipe = chosen_recipe(recipe, path, choice, progress)
+        recipe = recipe.with_values(timed(recipe.training.steps).items())
+    return timed_run(recipe, path)
+
+
+def timed_run(recipe: Recipe, path: Path) -> Run:
+    """The finished run in ``path``, and what it took beside it: see :func:`processor_seconds`."""
+    directory, finished = RunDirectory(path), False
+    if directory.is_run():
+        finished = directory.recipe().training.steps in map(step_of, directory.checkpoints())
     before, began = processor_seconds(path) or 0.0, time.process_time()
     try:
-        return finished_run(recipe.with_values(lengths.items()), path)
+        return finished_run(recipe, path)
     finally:
         if directory.is_run() and not finished:
             write_json(path / SPENT, {"seconds": before + time.process_time() - began})

@@ -114,10 +114,11 @@ def _tables(rows: Sequence[Row]) -> Figures:
     fewest = min(rows[0][2].shown)
     drawn = {f"{name}, {plural(fewest, 'step')}": each.shown[fewest] for name, _, each in rows if fewest in each.shown}
     comparison = RowComparison(Reference(run.data, min(map(len, drawn.values()))))
+    drawn = {name: table.with_dependents(tokens) for name, tokens in drawn.items()}
     compared = drawn | {"the other half of the data": comparison.other}
-    matrices = {name: pair_tv(some, comparison.reference, table.sizes) for name, some in compared.items()}
-    labels = {column.name: column.labels() for column in table.columns}
+    matrices = {name: pair_tv(some, comparison.reference, comparison.sizes) for name, some in compared.items()}
+    labels = {column.name: column.labels() for column in table.shown}
     return {
-        "marginals": ("Columns of samples and of the data", marginals(labels, run.data.train.numpy(), drawn)),
+        "marginals": ("Columns of samples and of the data", marginals(labels, comparison.train.numpy(), drawn)),
         "pairs": ("Total variation of pairs of columns from a half of the data", pair_matrices(table.names, matrices)),
     }

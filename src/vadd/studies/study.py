@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 OF_THE_PAPER = ("toys", "mnist", "cifar10", "cifar10-2m", "lm1b", "text", "zero-shot", "recognition", "speed")
-STUDIES = (*OF_THE_PAPER, "validity", "latents", "baselines")
+STUDIES = (*OF_THE_PAPER, "validity", "latents", "baselines", "league")
 PARTICLES, DRAWS = 1000, 100
 """The paper's estimates of VADD: K latents for each of so many pairs (t, x_t)."""
 
@@ -68,8 +68,24 @@ class View(_Data):
     """One way to sample a trained model: a row of the tables."""
 
     latent_policy: Literal["resample", "fixed"] | None = None
-    prior: Literal["fitted", "trained"] = "fitted"
+    prior: Literal["fitted", "flow", "trained"] = "fitted"
+    """``fitted`` is a flow only where it is better than N(0, I); ``flow`` is one whatever it is worth."""
     float32: bool = False
+
+
+class Choice(_Data):
+    """What is chosen for every model of a table, all by the same rule (:mod:`vadd.studies.choosing`)."""
+
+    values: dict[str, tuple[Any, ...]] = {}
+    """Keys of the recipe, and the values that are tried; each combination is a training."""
+    grids: tuple[Literal["uniform", "cosine"], ...] = ("uniform",)
+    lengths: int = 1
+    """Of the training: so many parts of the whole, evenly."""
+    set_aside: int = 500
+    """Training examples that decide, at most."""
+    steps: tuple[int, ...]
+    """Numbers of steps of the bounds, whose mean decides."""
+    particles: int = 16
 
 
 class Zoo(_Data):
@@ -95,6 +111,10 @@ class Setting(_Data):
     entries: tuple[Entry, ...] = ()
     measuring: Measuring = Measuring()
     zoo: Zoo | None = None
+    sets: tuple[str, ...] = ()
+    """Of :data:`vadd.studies.league_sets.SETS`."""
+    minutes: float = 5
+    """Processor time of the default on each of these sets, at most."""
 
 
 class Quoted(_Data):
@@ -150,9 +170,11 @@ class Study(_Data):
     """Groups: within a group the views of each training follow one another."""
     fixed: tuple[str, ...] = ()
     """Keys of the recipe in which its rows differ, besides those of all studies."""
+    choose: Choice | None = None
+    """What is chosen for every model instead of being taken from its recipe."""
     needs_inception: bool = False
     only_text: bool = False
-    engine: Literal["comparison", "zero-shot", "speed", "baselines"] = "comparison"
+    engine: Literal["comparison", "zero-shot", "speed", "baselines", "league"] = "comparison"
     title: str
     introduction: str = ""
     tables: tuple[str, ...] = ()
@@ -213,10 +235,15 @@ class Request:
     """Loads the judge of texts; called once the recipes are known to be right."""
     float32: bool = False
     control: bool = False
+    choose: bool = True
+    """Choose what the study leaves open; else recipes are taken as they are."""
+    seeds: int = 1
+    """Trainings of each row."""
     corpora: Path | None = None
     only: Sequence[str] | None = None
     runs: Sequence[Path] = ()
     models: Sequence[str] = ()
+    sets: Sequence[str] = ()
     minutes: float | None = None
     timed_steps: int = 20
     progress: Progress = silent

@@ -207,25 +207,58 @@ def fid_table(reports: Reports, published: Published) -> list[Table]:
 def latents_table(reports: Reports, published: Published) -> list[Table]:
     """Distances of samples (of texts the judge's bits per character) and bits, a row for each way to draw z."""
 
-    def three_digits(value: float | None) -> Cell:
-        return None if value is None else f"{value:.3g}"
-
     def bounds(report: RunReport) -> Sequence[NegativeLogLikelihood]:
         return () if report.likelihood is None else report.likelihood.bounds
 
+    def numbers(report: RunReport) -> list[float | None]:
+        return [*(quality(result.metrics) for result in report.results), *(bound.bpd for bound in bounds(report))]
+
     rows: list[list[Cell]] = []
-    for name, report in zip(report_names(reports), reports, strict=True):
-        fit = "" if report.prior_seconds is None else f" + {report.prior_seconds:.0f}"
-        seconds = None if report.training_seconds is None else f"{report.training_seconds:.0f}{fit}"
-        qualities = [three_digits(quality(result.metrics)) for result in report.results]
-        rows.append([name, seconds, *qualities, *(three_digits(bound.bpd) for bound in bounds(report))])
+    chooses = any(report.chosen is not None for report in reports)
+    for name, members in _by_seed(reports).items():
+        first = members[0]
+        fit = "" if first.prior_seconds is None else f" + {first.prior_seconds:.0f}"
+        seconds = None if first.training_seconds is None else f"{first.training_seconds:.0f}{fit}"
+        chosen = " or ".join(dict.fromkeys(member.chosen or "" for member in members))
+        cells = [mean_and_spread(values) for values in zip(*map(numbers, members), strict=True)]
+        rows.append([name, seconds, *cells, *([chosen] if chooses else [])])
     columns = ["", "s", *(f"T = {result.steps}" for result in reports[0].results)]
-    columns += [f"bits, T = {bound.steps}" for bound in bounds(reports[0])]
+    columns += [f"bits, T = {bound.steps}" for bound in bounds(reports[0])] + ["chosen"] * chooses
     note = (
         "Seconds of training, and of fitting the prior. Distance of the samples from the data (of texts the judge's "
         "bits per character), then bits per dimension by step bound, for the sampler of the row."
     )
+    note += f" {CHOSEN_NOTE}" if chooses else ""
+    note += f" {SEEDS_NOTE}" if len(rows) < len(reports) else ""
     return [Table("Ways to draw z", columns, rows, note)]
+
+
+CHOSEN_NOTE = (
+    "Chosen: by the mean step bound of training examples that were set aside. The rule is the same for all rows, the "
+    "time is not: each candidate is trained for as long as the row, and there are three weightings of the masks, but "
+    "one for models that allow integral weights alone, and none for DDPM. Candidates are bounded with N(0, I) for z, "
+    "before any prior is fitted."
+)
+SEEDS_NOTE = "±: half of what trainings with other seeds differ by; their mean stands before it."
+
+
+def _by_seed(reports: Reports) -> dict[str, list[RunReport]]:
+    """The reports that differ in the seed of the training alone, under one name."""
+    groups: dict[str, list[RunReport]] = {}
+    for seed in dict.fromkeys(report.seed for report in reports):
+        of_seed = [report for report in reports if report.seed == seed]
+        for name, report in zip(report_names(of_seed), of_seed, strict=True):
+            groups.setdefault(name, []).append(report)
+    return groups
+
+
+def mean_and_spread(values: Sequence[float | None]) -> Cell:
+    """The mean to three digits and, of several, half of what they differ by."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    spread = f" ± {(max(known) - min(known)) / 2:.1g}" if len(known) > 1 else ""
+    return f"{sum(known) / len(known):.3g}{spread}"
 
 
 def quality(metrics: object) -> float | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vadd.core import Particles
+from vadd.data import DiscreteDataset
 from vadd.errors import Interrupted, UserError
 from vadd.evaluation import BoundSettings
 from vadd.evaluation.evaluate import MOST_SAMPLES
@@ -12,22 +13,24 @@ from vadd.recipe import Recipe, build_dataset, differences, load_recipe
 from vadd.recipe.recipe import COMPUTING, same_learning
 from vadd.run.directory import RunDirectory, step_of
 from vadd.run.limits import check_time
+from vadd.run.loading import load
 from vadd.run.options import SamplingOptions
-from vadd.run.run import Run, load
+from vadd.run.run import Run
 from vadd.studies.fitting import fitted
 from vadd.studies.study import Measuring, Request, Study
-from vadd.training.loop import check_trainable, train
+from vadd.training.loop import train
 from vadd.training.prior import fit_priors_of_recipe
+from vadd.training.start import check_trainable
 
 COMPARED = ("model", "name", "data.kind", "data.name", "latent.prior", "sampling.latent_policy")
 """Keys of the recipe that every study sets itself."""
 
 
-def check_overrides(overrides: Iterable[str], fixed: Sequence[str] = ()) -> None:
+def check_overrides(overrides: Iterable[str], fixed: Sequence[str] = (), compared: Sequence[str] = COMPARED) -> None:
     """Refuse what would make the rows of a comparison the same, or change what they are called."""
     for override in overrides:
         key = override.partition("=")[0]
-        if key in (*COMPARED, *fixed):
+        if key in (*compared, *fixed):
             raise UserError(f"{override} contradicts what is compared: `vadd reproduce` sets {key} for each row itself")
 
 
@@ -50,8 +53,17 @@ def trainings_of(study: Study, request: Request) -> list[tuple[Recipe, Path]]:
         if entry.time_ratio != 1 and recipe.network.kind == "short-transformer":
             recipe = recipe.with_values([("training.steps", round(entry.time_ratio * recipe.training.steps))])
         folder = entry.folder.format(name=recipe.name.removesuffix("-paper"), model=recipe.model)
-        trainings.append((recipe, request.out / folder))
+        trainings += [(of_seed(recipe, seed), request.out / place_of(folder, seed)) for seed in range(request.seeds)]
     return trainings
+
+
+def of_seed(recipe: Recipe, number: int) -> Recipe:
+    """The same training with other random numbers."""
+    return recipe if number == 0 else recipe.with_values([("seed", recipe.seed + number)])
+
+
+def place_of(folder: str, seed: int) -> str:
+    return folder if seed == 0 else f"{folder}-seed-{seed}"
 
 
 def finished_runs(trainings: Sequence[tuple[Recipe, Path]], *, fit: bool = False) -> list[Run]:
@@ -64,9 +76,10 @@ def finished_runs(trainings: Sequence[tuple[Recipe, Path]], *, fit: bool = False
     return [finished_run(recipe, path, fit=fit) for recipe, path in trainings]
 
 
-def finished_run(recipe: Recipe, path: Path, *, fit: bool = False) -> Run:
+def finished_run(recipe: Recipe, path: Path, *, fit: bool = False, data: DiscreteDataset | None = None) -> Run:
     """The run in ``path``, trained if it is missing and continued if it is unfinished; of several processes the main
-    one writes. With ``fit`` it is computed so that it fits into memory (:mod:`vadd.studies.fitting`).
+    one writes. With ``fit`` it is computed so that it fits into memory (:mod:`vadd.studies.fitting`). It learns from
+    ``data``, by default the recipe's.
     """
     directory = RunDirectory(path)
     _refuse_another_recipe(recipe, directory)
@@ -76,7 +89,7 @@ def finished_run(recipe: Recipe, path: Path, *, fit: bool = False) -> Run:
         if run.step == recipe.training.steps:  # otherwise the last checkpoint is damaged
             return run
     check_trainable(recipe)
-    data = build_dataset(recipe)
+    data = build_dataset(recipe) if data is None else data
     recipe = fitted(recipe, data) if fit else recipe
     on_main_process(lambda: None if directory.is_run() else directory.create(recipe))
     outcome = train(recipe, directory, data, resume=True)

@@ -13,7 +13,7 @@ from vadd.progress import named
 from vadd.report.likelihood_tables import PADS_NOTE, SPELLED_NOTE, perplexity_cell, skipped_notes
 from vadd.report.page import PageSection
 from vadd.report.table import Cell, Table, report_names
-from vadd.run.run import load
+from vadd.run.loading import load
 from vadd.studies.comparison import Page, Result, publish
 from vadd.studies.study import Published, Request, Study
 from vadd.studies.tables import difference_notes

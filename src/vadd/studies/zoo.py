@@ -3,15 +3,10 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from vadd.core import Samples
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings
-from vadd.evaluation.evaluator import Evaluator, Reference
-from vadd.evaluation.evaluators import choose_evaluator
-from vadd.evaluation.language_models import LanguageJudge
 from vadd.evaluation.likelihood import measure_bounds
 from vadd.evaluation.reports import NegativeLogLikelihood
 from vadd.progress import Progress
@@ -19,6 +14,7 @@ from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, differences, load_recipe
 from vadd.report.table import model_label
 from vadd.run.directory import MANIFEST, PRIORS
 from vadd.run.run import Run
+from vadd.studies.choosing import chosen_words
 from vadd.studies.ddpm import Ddpm, check_installed, weights_of
 from vadd.studies.equal_time import processor_seconds
 from vadd.studies.study import Request, Study
@@ -126,6 +122,7 @@ class Trained:
             "model": run.recipe.model,
             "training_steps": run.recipe.training.steps,
             "training_seconds": processor_seconds(run.directory.path),
+            "chosen": chosen_words(run.directory.path),
             "parameters": weights_of(run.model),
             "exact_sampler": run.model.samplers["ancestral"].exact,
         }
@@ -145,18 +142,8 @@ class Trained:
             return False
         return not self.run.model.samplers["ancestral"].exact or not MODELS[self.run.recipe.model].chosen_steps
 
-    def draw(self, count: int, steps: int, progress: Progress) -> list[Samples]:
-        """Chunk by chunk, with the seed 0."""
-        return list(self.run.stream(count, steps=steps, seed=0, progress=progress))
-
     def bound(self, settings: BoundSettings, progress: Progress) -> NegativeLogLikelihood | None:
         """None for DDPM: a density of continuous images is not comparable with probabilities of discrete ones."""
         if isinstance(self.run, Ddpm):
             return None
         return measure_bounds(self.run, self.run.data.test, settings, progress).bounds[0]
-
-    def judge(
-        self, samples: int, inception: Path | None, language: LanguageJudge | None, progress: Progress
-    ) -> Evaluator:
-        run = None if isinstance(self.run, Ddpm) else self.run
-        return choose_evaluator(Reference(self.run.data, samples, 0, run, inception, language, progress))

@@ -131,12 +131,13 @@ def fill_row(run: Run, known: Known) -> list[Markup]:
         raise UserError("write a line of column names and below it as many cells, empty where the model is to fill")
     cells = {name: [None if cell.strip() in MISSING_WORDS else cell] for name, cell in zip(*lines, strict=True)}
     given, codec = RawTable("the row", cells, spelled=True), table_of(run)
-    asked = codec.gaps(given)[0] == TO_FILL
-    if not asked.any():
+    codec.check_columns(given)
+    asked = [cells[name] == [None] for name in codec.names]
+    if not any(asked):
         raise UserError("no cell of the row is empty: there is nothing to fill")
     copies = fill_rows(run, given, COMPLETIONS, steps=known.steps, seed=known.seed, progress=known.progress)
     new, old = Markup("<td><mark>{}</mark></td>"), Markup("<td>{}</td>")
-    columns = list(zip(codec.columns, asked, strict=True))
+    columns = list(zip(codec.shown, asked, strict=True))
     rows = [
         [new.format(c.spell(copy[c.name][0])) if gap else old.format(copy[c.name][0]) for c, gap in columns]
         for copy in copies
@@ -153,7 +154,7 @@ def row_with_gaps(run: Run) -> str:
     known &= example != run.model.mask_value  # a missing cell of the example is a gap too
     cells = TableView(run).spelled(np.where(known, example, 0)[None])[0]
     written = io.StringIO()
-    gapped = [cell if kept else "" for cell, kept in zip(cells, known, strict=True)]
+    gapped = [cell if kept else "" for cell, kept in zip(cells, known[run.kind.codec.origins], strict=True)]
     csv.writer(written, lineterminator="\n").writerows([run.kind.codec.names, gapped])
     return written.getvalue()
 

@@ -18,8 +18,9 @@ from vadd.kinds import Kind
 from vadd.recipe import Recipe
 from vadd.run.directory import RunDirectory, check_model
 from vadd.run.export import find_exported
+from vadd.run.loading import load
 from vadd.run.priors import prior_records
-from vadd.run.run import Run, load
+from vadd.run.run import Run
 from vadd.run.status import read_status
 from vadd.studio.views import VIEWS, View
 from vadd.words import size_in_memory

@@ -100,7 +100,7 @@ def described_plan(recipe: Recipe) -> str:
             f"{recipe.name}, {recipe.model}: {recipe.about}",
             f"examples of {' x '.join(map(str, plan.shape))} with {plan.vocab_size:,} values; "
             f"{plan.parameters.trained:,} parameters",
-            f"{plan.steps:,} steps of batch {plan.batch}: {duration(3600 * plan.hours)} of arithmetic alone on an idle "
+            f"{plan.steps:,} steps of batch {plan.batch}: {plan.time} of arithmetic alone on an idle "
             "machine, measured here; a training takes longer",
             f"memory about {size_in_memory(most)}, on disk {size_in_memory(disk)}",
         ]

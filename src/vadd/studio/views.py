@@ -180,7 +180,8 @@ class TableView(View):
     def rows(self, tokens: Array) -> Markup:
         masked = tokens == self.vocab_size
         plain, hidden = Markup("<td>{}</td>"), Markup('<td><span class="masked">{}</span></td>')
-        cells = zip(self.spelled(np.where(masked, 0, tokens)), masked, strict=True)
+        marks = masked[:, table_of(self.run).origins]
+        cells = zip(self.spelled(np.where(masked, 0, tokens)), marks, strict=True)
         written = [[(hidden if m else plain).format(c) for c, m in zip(*row, strict=True)] for row in cells]
         return table(table_of(self.run).names, written)
 

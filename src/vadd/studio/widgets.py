@@ -11,9 +11,8 @@ import gradio as gr
 from markupsafe import Markup
 
 from vadd.errors import UserError
+from vadd.words import why_too_large
 
-OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
-"""Messages of torch on a CUDA device, on Linux, on Windows."""
 NO_BAR = gr.Progress()
 WITH_TIME_AND_TAB = """(_, __, ...given) => [performance.now(),
   Array.from(document.querySelectorAll('[role=tabpanel]')).find((tab) => tab.offsetParent)?.id ?? '', ...given]"""
@@ -76,10 +75,9 @@ def problem(error: Exception | str) -> str:
 
 def described(error: Exception) -> str:
     """In one line. An unforeseen error goes to the terminal as well."""
-    first = next(iter(str(error).splitlines()), "")
     if isinstance(error, UserError):
         return str(error)
-    if isinstance(error, MemoryError) or any(sign in first for sign in OUT_OF_MEMORY):
+    if why_too_large(error) is not None:
         return "there is not enough memory for this; ask for less at once"
     if isinstance(error, OSError):
         return f"{error.filename or 'the system'}: {error.strerror or error}"

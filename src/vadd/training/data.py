@@ -10,16 +10,19 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from torch.utils.data import TensorDataset
 
 from vadd.data import ArrayData, DiscreteDataset, GivenData, TableData, TextData, check_dataset, save_dataset
 from vadd.data.array import values_of
-from vadd.data.labels import Labels, given_labels
-from vadd.data.text.corpora import LABEL_FIELD
+from vadd.data.labels import Labels, given_labels, without_torch
+from vadd.data.text.corpora import LABEL_FIELD, TEXT_FIELD
+from vadd.data.text.documents import encodable
 from vadd.errors import UserError
 from vadd.files import whole_file, whole_path
 from vadd.kinds.arrays import Array
 from vadd.kinds.table.reading import RawTable, from_frame, is_frame, read_table
 from vadd.kinds.table.writing import write_cells
+from vadd.kinds.text.tokenizers import WORDS, count_tokens
 from vadd.progress import Progress
 from vadd.recipe import Recipe, build_dataset, load_recipe, recipe_for, recipe_names
 from vadd.recipe.own_data import (
@@ -53,11 +56,6 @@ class Source(ABC):
     def keep(self, directory: RunDirectory) -> None:  # noqa: B027  # files on disk stay where they are
         """Write into the run what is in memory only."""
 
-    def check_same(self, directory: RunDirectory) -> None:
-        """Refuse to resume a run that was trained on other data than these."""
-        if not self.equals(directory):
-            raise UserError(f"{directory.path} was trained on other data than those that were given")
-
     def equals(self, directory: RunDirectory) -> bool:
         """Whether these are the data that the run keeps."""
         return True
@@ -85,7 +83,7 @@ class InMemoryArray(Source):
     def recipe(self, directory: RunDirectory) -> Recipe:
         path, labelled = directory.examples(".npy").resolve(), self.labels is not None
         data = ArrayData(path=str(path), vocab_size=self.vocab_size, labels=labelled)
-        return recipe_for_examples(data, directory.path.name, len(self.array), self.array.shape[1:], self.vocab_size)
+        return recipe_for_examples(data, directory.path.name, self.array, self.vocab_size)
 
     def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
         data = recipe.data
@@ -113,9 +111,9 @@ class InMemoryArray(Source):
 class Texts(Source):
     name = "texts"
 
-    def __init__(self, texts: Sequence[str], labels: Any = None) -> None:
+    def __init__(self, texts: Sequence[str], labels: Any = None, tokenizer: str | None = None) -> None:
         names = None if labels is None else given_labels(labels, len(texts), TEXTS)
-        rows = [{"text": text} for text in texts]
+        rows = [{"text": encodable(text, TEXTS)} for text in texts]
         if names is not None:
             rows = [row | {LABEL_FIELD: name} for row, name in zip(rows, names, strict=True)]
         kept = [row for row in rows if row["text"].strip()]
@@ -125,7 +123,8 @@ class Texts(Source):
         if self.labelled:
             Labels.of([row[LABEL_FIELD] for row in kept], TEXTS)
         self.content = "".join(json.dumps(row) + "\n" for row in kept)
-        self.lengths = [len(row["text"]) for row in kept]
+        self.lengths = [count_tokens(row["text"], tokenizer) for row in kept]
+        self.tokenizer = {"tokenizer": tokenizer} if tokenizer in WORDS else {}
 
     def recipe(self, directory: RunDirectory) -> Recipe:
         with TemporaryDirectory() as folder:
@@ -135,9 +134,9 @@ class Texts(Source):
             elif max(self.lengths) <= LONGEST_ITEM:
                 recipe = recipe_for_items(file, len(self.lengths), max(self.lengths))
             else:
-                recipe = recipe_for_text(file, len(self.content))
+                recipe = recipe_for_text(file, len(self.content), self.tokenizer.get("tokenizer"))
         path = str(directory.examples(".jsonl").resolve())
-        data = recipe.data.model_copy(update={"path": path, "labels": self.labelled})
+        data = recipe.data.model_copy(update={"path": path, "labels": self.labelled, **self.tokenizer})
         return recipe.model_copy(update={"name": directory.path.name, "data": data})
 
     def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
@@ -195,7 +194,9 @@ class InMemoryDataset(Source):
 
     def recipe(self, directory: RunDirectory) -> Recipe:
         section = GivenData(path=str(directory.examples().resolve()))
-        return recipe_for_examples(section, self.data.name, len(self.data.train), self.data.shape, self.data.vocab_size)
+        return recipe_for_examples(
+            section, self.data.name, self.data.train.view(-1, *self.data.shape), self.data.vocab_size
+        )
 
     def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
         return self.data if isinstance(recipe.data, GivenData) else super().read(recipe, progress)
@@ -221,6 +222,8 @@ def source_of(data: Any, labels: Any = None, reading: Mapping[str, Any] | None =
                 "labels=[...] are for data in memory; for a recipe or a file labels=True takes those that the data have"
             )
         return RecipeSource(data if isinstance(data, Recipe) else _named(data, reading or {}))
+    reading = reading or {}
+    data, labels = _unpacked(data, labels, wanted=reading.get("labels", False))
     if isinstance(data, DiscreteDataset):
         if labels is not None:
             raise UserError("a DiscreteDataset has its labels in train_labels, test_labels and label_names")
@@ -232,9 +235,31 @@ def source_of(data: Any, labels: Any = None, reading: Mapping[str, Any] | None =
                 "sample_frame(n, {COLUMN: VALUE})"
             )
         return Rows(from_frame(data))
-    if labels is None and reading is not None and reading["labels"]:
+    if labels is None and reading.get("labels"):
         raise UserError("the labels of data in memory are given with them: labels=[...], one for each example")
-    return _in_memory(data, labels)
+    return _in_memory(data, labels, reading.get("tokenizer"))
+
+
+def _unpacked(data: Any, labels: Any, *, wanted: bool) -> tuple[Any, Any]:
+    """What torch's TensorDataset and Hugging Face's Dataset hold: examples, texts or a table, and the labels that they
+    have if they are ``wanted``.
+    """
+    if isinstance(data, TensorDataset):
+        examples, *rest = data.tensors
+        return examples, rest[0] if wanted and rest else labels
+    if type(data).__module__.split(".")[0] != "datasets":
+        return data, labels
+    if type(data).__name__ != "Dataset":
+        raise UserError(f"a {type(data).__name__} is not one data set in memory: give one split, data['train']")
+    columns = data.with_format(None)[:]
+    if wanted and LABEL_FIELD in columns:
+        names = getattr(data.features[LABEL_FIELD], "names", None)
+        labels = [names[number] if names else number for number in columns[LABEL_FIELD]]
+    others = {name: column for name, column in columns.items() if name != LABEL_FIELD}
+    if TEXT_FIELD in others:
+        return others[TEXT_FIELD], labels
+    nested = [column for column in others.values() if column and isinstance(column[0], list)]
+    return (nested[0], labels) if len(nested) == len(others) == 1 else (data.with_format(None).to_pandas(), labels)
 
 
 def _named(name: str | Path, reading: Mapping[str, Any]) -> Recipe:
@@ -247,18 +272,30 @@ def _named(name: str | Path, reading: Mapping[str, Any]) -> Recipe:
     raise UserError(f"{str(name)!r} is neither a recipe nor an existing file or folder{hint}")
 
 
-def _in_memory(data: Any, labels: Any) -> Source:
-    if hasattr(data, "detach"):  # a tensor, on whatever device
-        data = data.detach().cpu()
+def _in_memory(data: Any, labels: Any, tokenizer: str | None) -> Source:
+    data = without_torch(data, IN_MEMORY)
+    if isinstance(data, np.ndarray) and data.ndim == 2 and data.dtype.kind in "UOT":
+        data = data.tolist()
+    if isinstance(data, list | tuple) and all(isinstance(row, list | tuple) and row for row in data):
+        symbols = [symbol for row in data for symbol in row]
+        if symbols and all(isinstance(symbol, str) for symbol in symbols):
+            for symbol in symbols:
+                if len(symbol.split()) != 1:
+                    raise UserError(f"the symbol {symbol!r} is blank or has white space in it")
+            return Texts([" ".join(row) for row in data], labels, tokenizer or "symbols")
     try:
         array = np.asarray(data)
-    except ValueError:  # rows of different lengths
-        raise UserError("the data are rows of different lengths; an array of integers is needed, or texts") from None
+    except (ValueError, TypeError):  # rows of different lengths
+        raise UserError(
+            "the data are rows of different lengths; an array of integers is needed, texts or lists of symbols"
+        ) from None
+    if not array.size:
+        array = array.astype(np.int64)  # refused by its shape
     if array.dtype.kind in "UOT" and array.ndim == 1:
         others = {type(text).__name__ for text in array.tolist() if not isinstance(text, str)}
         if others:
             raise UserError(f"a list of texts holds {', '.join(sorted(others))} too; give text only")
-        return Texts([str(text) for text in array.tolist()], labels)
+        return Texts([str(text) for text in array.tolist()], labels, tokenizer)
     if array.dtype.kind == "f":
         raise UserError(
             f"the array holds {array.dtype} values; integers are needed: cut them into levels first, or "
@@ -266,7 +303,7 @@ def _in_memory(data: Any, labels: Any) -> Source:
         )
     if array.dtype.kind not in "iub":
         raise UserError(
-            f"vadd.train takes arrays and tensors of integers, DataFrames, texts, a DiscreteDataset, a path or the "
-            f"name of a recipe, not {type(data).__name__}"
+            f"vadd.train takes arrays and tensors of integers, DataFrames, texts, lists of symbols, a data set, a path "
+            f"or the name of a recipe, not {type(data).__name__}"
         )
     return InMemoryArray(array.astype(np.uint8) if array.dtype.kind == "b" else array, labels)

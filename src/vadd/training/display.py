@@ -9,7 +9,6 @@ import time
 import warnings
 from dataclasses import replace
 from importlib import import_module
-from types import TracebackType
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -67,9 +66,7 @@ class TrainingDisplay:
             self._lines.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self._ended.set()
         self._progress.stop()
 
@@ -158,11 +155,9 @@ class NotebookProgress:
         self._handle = shown.display(self._html(self._bar(0, 1, "starting")), display_id=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
-            self._handle.update(self._html(self._bar(0, 1, f"ended with {type(error).__name__}")))
+    def __exit__(self, kind: type[BaseException] | None, *failure: object) -> None:
+        if kind is not None:
+            self._handle.update(self._html(self._bar(0, 1, f"ended with {kind.__name__}")))
 
     def _step(self, event: StepEvent) -> None:
         if self._first is None:

@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -20,19 +19,9 @@ from vadd.run.directory import RunDirectory
 from vadd.run.status import MetricsLog, forget_after
 from vadd.training.held_out import HeldOutResult
 
+LOSSES = ("loss", "reconstruction", "kl")
 UNLOGGED = 5
 """Numbers that a checkpoint keeps: three sums, steps taken, steps skipped."""
-
-
-@dataclass(frozen=True)
-class Means:
-    """Over the steps that were taken; NaN if none was."""
-
-    loss: float
-    reconstruction: float
-    kl: float
-    skipped: int
-    most_skipped_in_a_row: int
 
 
 class RunningMeans:
@@ -40,7 +29,7 @@ class RunningMeans:
 
     def __init__(self, processes: Processes, unlogged: Sequence[float] = ()) -> None:
         """``unlogged`` is what :meth:`unlogged` returned when the run was saved."""
-        self.speed = 0.0
+        self.speed, self.most_skipped_in_a_row = 0.0, 0
         self._processes = processes
         self._in_a_row = 0
         self._restart()
@@ -65,10 +54,12 @@ class RunningMeans:
         self._sum_up()
         return (*self._sums, self._taken, self._skipped) if self._taken + self._skipped else ()
 
-    def close(self) -> Means:
+    def close(self) -> dict[str, float]:
+        """Of the steps that were taken, NaN if none was, and how many were skipped; the next line begins here."""
         self._sum_up()
-        loss, reconstruction, kl = (total / self._taken if self._taken else float("nan") for total in self._sums)
-        means = Means(loss, reconstruction, kl, self._skipped, self._worst)
+        taken = self._taken or math.nan
+        means = {name: total / taken for name, total in zip(LOSSES, self._sums, strict=True)}
+        means["skipped"], self.most_skipped_in_a_row = self._skipped, self._worst
         self.speed = self._timed / (time.perf_counter() - self._since)
         self._restart()
         return means
@@ -115,6 +106,7 @@ class TrainingLog:
     def add(self, step: int, split: str, **values: float) -> None:
         if not self._open:
             return
+        self.check_place()
         # JSON has no NaN; trackers take it as it is.
         finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
         self.metrics.append({"step": step, "split": split, **finite})
@@ -127,11 +119,16 @@ class TrainingLog:
                 warn(f"{tracker.name} gets no more metrics: {error}")
 
     def add_held_out(self, step: int, result: HeldOutResult) -> None:
-        losses = ("loss", "reconstruction", "kl")
-        self.add(step, "test", **{name: getattr(result.objective, name).item() for name in losses})
+        self.add(step, "test", **{name: getattr(result.objective, name).item() for name in LOSSES})
         if result.health is not None:
             health = ("kl_all_masked", "kl_average", "active_units", "dimensions")
             self.add(step, "latent", **{name: getattr(result.health, name) for name in health})
+
+    def check_place(self) -> None:
+        """Refuse to go on where the run's folder was removed: a new one would hold half of a run."""
+        if not self.directory.recipe_file.exists():
+            self._trackers.clear()  # they would fail to write what they still hold
+            raise UserError(f"{self.directory.path} was removed or renamed during its training, which ends here")
 
     def finish(self) -> None:
         for tracker in self._trackers:

@@ -8,11 +8,13 @@ takes its rows: the result does not depend on the number of processes, nor on th
 import math
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from vadd.core import MaskedBatch, Model, Objective, kl_warmup, objective
+from vadd.core.health import REMEDIES
 from vadd.core.masking import BatchPart, Masking
 from vadd.core.randomness import MASKS, ShuffledBatches, seed_dropout, step_generator
 from vadd.data import DiscreteDataset
@@ -22,16 +24,16 @@ from vadd.parallel import Processes, held_by_main_process, is_main
 from vadd.progress import warn
 from vadd.recipe import Recipe, build_model
 from vadd.recipe.counting import checkpoint_bytes
-from vadd.run.checkpoint import Archive, TrainingState, read_checkpoint
+from vadd.run.checkpoint import Archive, TrainingState
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
 from vadd.training.display import TrainingDisplay
 from vadd.training.events import Callbacks, CheckpointEvent, EvaluationEvent, StepEvent, StopRequest
 from vadd.training.held_out import HeldOutResult, evaluate_held_out
-from vadd.training.log import RunningMeans, TrainingLog, check_trackers
+from vadd.training.log import RunningMeans, TrainingLog
 from vadd.training.optimizer import Ema, Stepper, learning_rate
 from vadd.training.sharding import shard, whole_state
-from vadd.training.start import compile_networks, freeze, start_from
+from vadd.training.start import check_state, compile_networks, freeze, saved_state, start_from
 from vadd.words import size_in_memory
 
 
@@ -43,12 +45,8 @@ class Outcome:
     seconds: float
     stopped: bool
     """Whether a stop was requested, be it in the last step."""
-
-
-def check_trainable(recipe: Recipe) -> None:
-    """Before anything on disk changes: can these processes train this recipe?"""
-    Processes().share(recipe.training.batch, recipe.training.accumulate)
-    check_trackers(recipe)
+    collapsed: bool = False
+    """Whether z did not depend on the data at the last evaluation."""
 
 
 def train(
@@ -60,6 +58,7 @@ def train(
     callbacks: Callbacks = Callbacks(),  # noqa: B008  # frozen
     networks: CustomNetworks | None = None,
     silent: bool = False,
+    device: torch.device | None = None,
 ) -> Outcome:
     """Train what ``recipe`` describes on its ``data``; the directory must have been made by ``RunDirectory.create``.
 
@@ -70,7 +69,9 @@ def train(
     """
     with held_by_main_process(directory.lock):
         try:
-            trainer = Trainer(recipe, directory, data, resume=resume, callbacks=callbacks, networks=networks)
+            trainer = Trainer(
+                recipe, directory, data, resume=resume, callbacks=callbacks, networks=networks, device=device
+            )
             return trainer.run(silent=silent)
         except BaseException:
             if not resume and is_main():
@@ -88,10 +89,11 @@ class Trainer:
         resume: bool = False,
         callbacks: Callbacks = Callbacks(),  # noqa: B008  # frozen
         networks: CustomNetworks | None = None,
+        device: torch.device | None = None,
     ) -> None:
         self.recipe, self.directory, self.settings, self.data = recipe, directory, recipe.training, data
         self.stop_request = StopRequest()
-        self.processes = Processes()
+        self.processes = Processes(device)
         self.device = self.processes.device
         if self.processes.is_main:
             data.kind.save(directory.path, data.fingerprint())
@@ -99,7 +101,7 @@ class Trainer:
         self.batches = ShuffledBatches(len(data.train), self.settings.batch, recipe.seed)
         self.draw_mask = recipe.build_mask_draw()
         self.archive = Archive(directory)
-        state = self._saved_state() if resume else None
+        state = saved_state(self.archive, self.settings.steps) if resume else None
         self.start = 0 if state is None else state.step
         self.model: Model = build_model(recipe, data.kind, networks)
         if self.settings.start_from is not None:
@@ -110,6 +112,7 @@ class Trainer:
         self.model.to(self.device)
         self.ema = Ema(self.model, self.settings.ema)
         if state is not None:
+            check_state(state, self.model, directory.path)
             # Before the weights are divided among processes: checkpoints hold whole tensors.
             self.model.load_state_dict(state.model)
             self.ema.averaged.load_state_dict(state.ema)
@@ -122,21 +125,12 @@ class Trainer:
             self.stepper.restore(state.optimizer)
         self.wrapped = self.model if sharded else self.processes.wrap(self.model)
         self.means = RunningMeans(self.processes, () if state is None else state.unlogged)
+        self.collapsed = False
         self.log = TrainingLog(recipe, directory)
         self.averaged_run = Run(directory, self.ema.averaged, recipe, data.kind)
         self.callbacks = callbacks if self.processes.is_main else Callbacks()
         if self.settings.compile:
             compile_networks(self.model, self.trial, self.processes)
-
-    def _saved_state(self) -> TrainingState | None:
-        newest = self.archive.newest(read_checkpoint)
-        state = None if newest is None else newest[1]
-        if state is not None and self.settings.steps < state.step:
-            raise UserError(
-                f"{self.directory.path} is at step {state.step} already; "
-                f"training.steps={self.settings.steps} would undo it"
-            )
-        return state
 
     def run(self, *, silent: bool = False) -> Outcome:
         started = self._saved_at = time.perf_counter()
@@ -151,7 +145,7 @@ class Trainer:
                 step, stopped = self._steps(stop, display)
         finally:
             self.log.finish()
-        return Outcome(step, step >= self.settings.steps, time.perf_counter() - started, stopped)
+        return Outcome(step, step >= self.settings.steps, time.perf_counter() - started, stopped, self.collapsed)
 
     def _about(self) -> str:
         shape = " x ".join(map(str, self.data.shape))
@@ -171,7 +165,9 @@ class Trainer:
             result = self.step(step)
             step += 1
             display.advance(step)
-            self._notify_step(step, result)
+            if self.callbacks.on_step is not None:
+                speed = self.means.speed
+                self.callbacks.on_step(StepEvent(**self._moment(step), steps_per_second=speed, _objective=result))
             last = step == self.settings.steps
             if step % self.settings.log_every == 0 or last:
                 self._log(step, display)
@@ -182,9 +178,10 @@ class Trainer:
             stopping, due = self.processes.any(stop.asked, self._save_is_due(step, evaluated))
             if due or stopping or last:
                 saved = self.save(step, evaluated)
-                if saved:
-                    self._notify_checkpoint(step, evaluated)
-                    stopping = self.processes.any(stop.asked)[0]
+                if saved and self.callbacks.on_checkpoint is not None:
+                    path, loss = self.directory.checkpoint(step), None if evaluated is None else evaluated.loss
+                    self.callbacks.on_checkpoint(CheckpointEvent(**self._moment(step), path=path, loss=loss))
+                stopping = stopping if not saved else self.processes.any(stop.asked)[0]
         if not saved:
             raise UserError("the last checkpoint could not be written; free some space and go on with --resume")
         return step, stopping
@@ -216,7 +213,7 @@ class Trainer:
             with self.processes.without_sync(self.wrapped):
                 results.append(self._backward(step, indices, masking, rows, generator.clone_state()))
         results.append(self._backward(step, indices, masking, self.parts[-1], generator))
-        result = results[0] if len(results) == 1 else _mean(results)
+        result = results[0] if len(results) == 1 else Objective.mean(results)
         applied = self.stepper.step(step, result.loss)
         self.ema.update(step, applied)
         self.means.add(result, applied)
@@ -243,7 +240,7 @@ class Trainer:
 
     def _kl_weight(self, step: int) -> float:
         warmup = round(self.settings.kl_warmup * self.settings.steps)
-        return kl_warmup(step, warmup, self.settings.kl_power)
+        return self.settings.kl_weight * kl_warmup(step, warmup, self.settings.kl_power)
 
     def trial(self) -> None:
         """One pass forward and back that changes nothing."""
@@ -281,6 +278,7 @@ class Trainer:
         unlogged = self.means.unlogged()
         saved = True
         if keep:
+            self.log.check_place()
             self.log.metrics.flush_to_disk()
             test_loss = None if evaluated is None else evaluated.loss
             state = TrainingState(step, model, ema, optimizer, unlogged, test_loss)
@@ -295,25 +293,14 @@ class Trainer:
 
     def _log(self, step: int, display: TrainingDisplay) -> None:
         means = self.means.close()
-        if means.most_skipped_in_a_row >= self.settings.nonfinite_patience:
-            raise UserError(
-                f"at step {step} the loss or its gradient was not finite {means.most_skipped_in_a_row} times in a row; "
-                f"{self._advice()}"
-            )
-        if math.isfinite(means.loss):
+        if (count := self.means.most_skipped_in_a_row) >= self.settings.nonfinite_patience:
+            problem = f"at step {step} the loss or its gradient was not finite {count} times in a row"
+            raise UserError(f"{problem}; {self._advice()}")
+        if math.isfinite(means["loss"]):
             display.show(self.means.speed)
-        self.log.add(
-            step,
-            "train",
-            loss=means.loss,
-            reconstruction=means.reconstruction,
-            kl=means.kl,
-            # Steps are counted from 0: these are the values that the last step was taken with.
-            kl_weight=self._kl_weight(step - 1),
-            learning_rate=learning_rate(step - 1, self.settings),
-            skipped=means.skipped,
-            steps_per_second=self.means.speed,
-        )
+        # Steps are counted from 0: these are the values that the last step was taken with.
+        weight, rate = self._kl_weight(step - 1), learning_rate(step - 1, self.settings)
+        self.log.add(step, "train", **means, kl_weight=weight, learning_rate=rate, steps_per_second=self.means.speed)
 
     def _evaluate(self, step: int, display: TrainingDisplay) -> HeldOutResult:
         """The averaged weights on held-out examples."""
@@ -321,44 +308,19 @@ class Trainer:
             rows, test = self.recipe.network.rows_at_once, self.data.test
             labels = None if self.data.label_names is None else self.data.test_labels
             result = evaluate_held_out(self.ema.averaged, test, self.recipe.seed, rows, self.processes, labels)
-        display.note(result.loss, result.health.verdict if result.health else "")
-        self.log.add_held_out(step, result)
-        if self.callbacks.on_evaluation is not None:
-            with self.means.paused():
-                self.callbacks.on_evaluation(
-                    EvaluationEvent(
-                        step=step,
-                        steps=self.settings.steps,
-                        health=result.health,
-                        _objective=result.objective,
-                        _run=self.averaged_run,
-                        _stop=self.stop_request.ask,
-                    )
-                )
+            display.note(result.loss, result.health.verdict if result.health else "")
+            # Early evaluations say little: the KL is still being warmed up, and averaged weights lag behind.
+            if result.health is not None and 10 * step >= self.settings.steps:
+                if result.health.collapsed and not self.collapsed:
+                    warn(f"posterior collapse at step {step}: z does not depend on the data. Try: {REMEDIES}")
+                self.collapsed = result.health.collapsed
+            self.log.add_held_out(step, result)
+            if self.callbacks.on_evaluation is not None:
+                objective, run = result.objective, self.averaged_run
+                event = EvaluationEvent(**self._moment(step), health=result.health, _objective=objective, _run=run)
+                self.callbacks.on_evaluation(event)
         return result
 
-    def _notify_step(self, step: int, objective: Objective) -> None:
-        if self.callbacks.on_step is not None:
-            speed, stop = self.means.speed, self.stop_request.ask
-            self.callbacks.on_step(
-                StepEvent(
-                    step=step, steps=self.settings.steps, steps_per_second=speed, _objective=objective, _stop=stop
-                )
-            )
-
-    def _notify_checkpoint(self, step: int, evaluated: HeldOutResult | None) -> None:
-        if self.callbacks.on_checkpoint is not None:
-            path, loss = self.directory.checkpoint(step), None if evaluated is None else evaluated.loss
-            self.callbacks.on_checkpoint(
-                CheckpointEvent(step=step, steps=self.settings.steps, path=path, loss=loss, _stop=self.stop_request.ask)
-            )
-
-
-def _mean(results: list[Objective]) -> Objective:
-    """Of parts of equal size."""
-    return Objective(
-        *(
-            torch.stack([getattr(result, name).detach() for result in results]).mean()
-            for name in ("loss", "reconstruction", "kl")
-        )
-    )
+    def _moment(self, step: int) -> dict[str, Any]:
+        """What every event says."""
+        return {"step": step, "steps": self.settings.steps, "_stop": self.stop_request.ask}

@@ -16,17 +16,6 @@ from vadd.training.sharding import local, part_of, whole
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def build_optimizer(parameters: Iterable[nn.Parameter], training: Training) -> torch.optim.Optimizer:
-    kind = torch.optim.Adam if training.optimizer == "adam" else torch.optim.AdamW
-    return kind(
-        parameters,
-        lr=training.learning_rate,
-        betas=training.betas,
-        weight_decay=training.weight_decay,
-        fused=True,  # one kernel for all parameters: a third of a small model's step otherwise
-    )
-
-
 def learning_rate(step: int, training: Training) -> float:
     """At ``step`` (counted from 0): a linear warm-up, then constant or a cosine down to zero at the end of the run."""
     warmup = min(1.0, (step + 1) / training.warmup_steps) if training.warmup_steps else 1.0
@@ -50,7 +39,10 @@ class Stepper:
             for name, parameter in self._sources.items()
         }
         self._sharded = any(part is not self._sources[name] for name, part in self._parts.items())
-        self.optimizer = build_optimizer(self._parts.values(), training)
+        kind = torch.optim.Adam if training.optimizer == "adam" else torch.optim.AdamW
+        decay, parts = training.weight_decay, self._parts.values()
+        # Fused, one kernel for all parameters: a third of a small model's step otherwise.
+        self.optimizer = kind(parts, lr=training.learning_rate, betas=training.betas, weight_decay=decay, fused=True)
 
     def zero_grad(self) -> None:
         for parameter in self._sources.values():

@@ -25,8 +25,10 @@ from vadd.progress import Progress, silent, warn
 from vadd.recipe import Training
 from vadd.run.checkpoint import Archive, TrainingState, read_checkpoint, read_weights, write_checkpoint
 from vadd.run.directory import PriorName, RunDirectory
+from vadd.run.loading import load
 from vadd.run.priors import PriorRecord, prior_records, write_prior
-from vadd.run.run import Run, load
+from vadd.run.run import Run
+from vadd.settings import Count, checked
 from vadd.training.events import StopRequest
 from vadd.training.optimizer import Ema, Stepper
 
@@ -35,18 +37,19 @@ JUDGED = 5_000
 SAVE_SECONDS = 60.0
 
 
+@checked
 def fit_prior(
     run: Run,
     name: PriorName = "flow",
     *,
-    steps: int | None = None,
+    steps: Count | None = None,
     progress: Progress = silent,
 ) -> PriorRecord:
     """Fit a prior to the weights that the run was loaded with and write it next to them; see :mod:`vadd.run.priors`."""
-    if steps is not None and steps < 1:
-        raise UserError(f"the fit of a prior needs at least 1 step, not {steps}")
     if run.model.latent.dim == 0:
         raise UserError(f"{run.directory.path} has no latent: it is a model without one, like MDLM, and needs no prior")
+    if name == "flow" and run.recipe.latent.prior == "autoregressive":
+        raise UserError(f"{run.directory.path} has a prior that was trained with the model: it needs no other")
     if isinstance(run.model.latent, CodedLatent):
         raise UserError(f"{run.directory.path} has codes: its prior is learnt already, with the model")
     directory = RunDirectory.open(run.directory.path)  # refuses an exported model
@@ -209,8 +212,8 @@ def fit_priors_of_recipe(
     """What ``latent.prior`` of a finished run's recipe asks for, as far as it is not there yet."""
     directory = RunDirectory(path)
     recipe = directory.recipe()
-    wanted: dict[str, tuple[PriorName, ...]] = {"normal": (), "flow": ("flow",), "conditional": ("flow", "conditional")}
-    names = wanted[recipe.latent.prior] if recipe.has_latent else ()
+    wanted: dict[str, tuple[PriorName, ...]] = {"flow": ("flow",), "conditional": ("flow", "conditional")}
+    names = wanted.get(recipe.latent.prior, ()) if recipe.has_latent else ()
     if not names:
         return []
     place, _ = Archive(directory).chosen("latest", read_weights)

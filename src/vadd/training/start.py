@@ -1,4 +1,4 @@
-"""What happens to a model before its first step: starting from a trained one, freezing, torch.compile."""
+"""What happens to a model before its first step: resuming, starting from a trained one, freezing, torch.compile."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,17 +14,70 @@ from vadd.networks.warm_start import latents_own, take_over, transformer_weights
 from vadd.parallel import Processes
 from vadd.progress import warn
 from vadd.recipe import Recipe
-from vadd.run.run import load
+from vadd.run.checkpoint import Archive, TrainingState, check_shapes, read_checkpoint
+from vadd.run.loading import load
+from vadd.training.log import check_trackers
+
+
+def check_trainable(recipe: Recipe) -> None:
+    """Before anything on disk changes: can these processes train this recipe?"""
+    Processes().share(recipe.training.batch, recipe.training.accumulate)
+    check_trackers(recipe)
+
+
+def saved_state(archive: Archive, steps: int) -> TrainingState | None:
+    """What a training of so many ``steps`` goes on from: the newest checkpoint that is whole."""
+    newest = archive.newest(read_checkpoint)
+    if newest is None:
+        return None
+    state, place = newest[1], archive.directory.path
+    if steps < state.step:
+        raise UserError(f"{place} is at step {state.step} already; training.steps={steps} would undo it")
+    return state
+
+
+def check_state(state: TrainingState, model: Model, place: Path) -> None:
+    """Refuse to go on with tensors of other names or shapes than those of the ``model`` and its optimiser."""
+    problem = f"the checkpoint of step {state.step} in {place} does not fit the recipe of the run"
+    for weights in (state.model, state.ema):
+        check_shapes(weights, model.state_dict(), problem)
+    parameters = dict(model.named_parameters())
+    wanted = {
+        name: parameters[owner] if key != "step" else value  # steps are numbers, moments as large as their owners
+        for name, value in state.optimizer.items()
+        for key, _, owner in [name.partition("/")]
+        if owner in parameters
+    }
+    check_shapes(state.optimizer, wanted, problem)
 
 
 def start_from(model: Model, recipe: Recipe, format: Kind) -> None:
-    """Begin as the model that ``training.start_from`` names, the same function at step 0: a run of MDLM, an exported
-    one, or a .safetensors file as the MDLM code writes it.
+    """Begin as the model that ``training.start_from`` names, the same function at step 0: a run or an exported model,
+    of MDLM or of the model that is trained, or a .safetensors file as the MDLM code writes it.
     """
     source = recipe.training.start_from
     assert source is not None
     assert isinstance(model.denoiser, nn.Module)
-    take_over(model.denoiser, _foreign(source, recipe, format) if _is_file(source) else _run(source, format))
+    if Path(source).suffix == ".safetensors":
+        take_over(model.denoiser, _foreign(source, recipe, format))
+        return
+    run = load(source, "cpu", prior="trained")
+    if run.kind != format:
+        raise UserError(
+            f"{source} was trained on examples of shape {run.kind.shape} with {run.kind.vocab_size} values; these "
+            f"have {format.shape} and {format.vocab_size}"
+        )
+    assert isinstance(run.model.denoiser, nn.Module)
+    if type(run.model) is MaskedDiffusion and not run.recipe.has_latent:
+        take_over(model.denoiser, run.model.denoiser.state_dict())
+    elif run.recipe.model == recipe.model:
+        try:
+            model.load_state_dict(run.model.state_dict())
+        except RuntimeError:
+            network = "network and latent must be those of its recipe"
+            raise UserError(f"the weights of {source} do not fit: {network}, see {source}/recipe.yaml") from None
+    else:
+        raise UserError(f"{source} is {run.recipe.model}; a training starts from MDLM or from its own model")
 
 
 def freeze(model: Model) -> None:
@@ -35,25 +88,6 @@ def freeze(model: Model) -> None:
     learning = latents_own(model.denoiser)
     for name, parameter in model.denoiser.named_parameters():
         parameter.requires_grad_(name in learning)
-
-
-def _is_file(source: str) -> bool:
-    return Path(source).suffix == ".safetensors"
-
-
-def _run(source: str, format: Kind) -> dict[str, Tensor]:
-    run = load(source, "cpu")
-    if run.recipe.has_latent:
-        raise UserError(f"{source} has a latent already; a training starts from a model without one (MDLM)")
-    if type(run.model) is not MaskedDiffusion:
-        raise UserError(f"{source} is not a masked model; a training starts from one without a latent (MDLM)")
-    if run.kind != format:
-        raise UserError(
-            f"{source} was trained on examples of shape {run.kind.shape} with {run.kind.vocab_size} values; these "
-            f"have {format.shape} and {format.vocab_size}"
-        )
-    assert isinstance(run.model.denoiser, nn.Module)
-    return dict(run.model.denoiser.state_dict())
 
 
 def _foreign(source: str, recipe: Recipe, format: Kind) -> dict[str, Tensor]:

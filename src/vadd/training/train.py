@@ -2,35 +2,42 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from vadd.core.checking import check, latent_size
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.networks import CustomNetworks
-from vadd.parallel import is_main
-from vadd.progress import console, silent, warn
-from vadd.recipe import Recipe
+from vadd.parallel import chosen_device, is_main, on_main_process, process_count
+from vadd.progress import Progress, console, silent, warn
+from vadd.recipe import Recipe, differences
 from vadd.recipe.loading import with_settings
 from vadd.recipe.models import ModelName
-from vadd.recipe.recipe import validate
-from vadd.run.run import Run, given_networks, load
+from vadd.recipe.plan import check_memory, warn_of_size
+from vadd.recipe.recipe import may_change_on_resume, validate
+from vadd.run.directory import RunDirectory
+from vadd.run.loading import given_networks, load
+from vadd.run.run import Run
+from vadd.settings import Place, checked
 from vadd.training.data import RecipeSource, Source, source_of
 from vadd.training.display import NotebookProgress, in_notebook
 from vadd.training.events import Callbacks, CheckpointEvent, EvaluationEvent, StepEvent
-from vadd.training.job import Job, new_job, prepare, resumed_job, run_directory
 from vadd.training.loop import Outcome
 from vadd.training.loop import train as run_training
 from vadd.training.prior import fit_priors_of_recipe
+from vadd.training.start import check_trainable
 
 
+@checked
 def train(
     data: Any = None,
-    out: str | Path | None = None,
+    out: Place | None = None,
     model: ModelName | None = None,
     *,
     labels: Any = None,
@@ -42,13 +49,15 @@ def train(
     on_evaluation: Callable[[EvaluationEvent], object] | None = None,
     on_checkpoint: Callable[[CheckpointEvent], object] | None = None,
     progress: bool = True,
+    device: str | torch.device | None = None,
     **settings: Any,
 ) -> Run:
     """Train a model and open it.
 
-    ``data`` is an array or tensor of integers (examples first), a list of texts, a pandas DataFrame, a
-    :class:`~vadd.data.DiscreteDataset`, the path of an ``.npy`` file, a text or a folder of images, or the name of a
-    recipe. What lies in memory is kept in the run.
+    ``data`` is an array or tensor of integers (examples first), a list of texts or of lists of symbols, a DataFrame, a
+    data set of torch (``TensorDataset``), Hugging Face or this package (:class:`~vadd.data.DiscreteDataset`), the
+    path of an ``.npy`` file, a text or a folder of images, or the name of a recipe. What lies in memory is kept in
+    the run.
 
     ``out`` is the run's directory, by default ``runs/NAME-MODEL``; an existing run is never replaced without
     ``overwrite``. ``model`` is "vadd" unless the recipe says otherwise, or "mdlm" for the same without a latent, or
@@ -64,6 +73,8 @@ def train(
     The callbacks are given one event each and may end the training with ``event.stop()``; so does Ctrl-C or the
     notebook's stop button. A run that ended early goes on with ``resume=True``; the data may then be left out.
 
+    ``device`` is where to train, like "cuda:1"; by default a GPU if there is one, else the CPU.
+
     All other keywords are keys of the recipe: ``steps=2000`` (those of the training), ``latent={"dim": 8}``,
     ``**{"data.test_fraction": 0.2}``. Whatever is not given is as in ``vadd train``.
 
@@ -75,6 +86,7 @@ def train(
     """
     if resume and overwrite:
         raise UserError("resume and overwrite exclude each other")
+    place = None if device is None else chosen_device(device)
     if model is not None:
         settings["model"] = model
     if isinstance(labels, bool):
@@ -84,56 +96,94 @@ def train(
         raise UserError("labels are given with their data: vadd.train(data, labels=labels)")
     if source is None and not resume:
         raise UserError("vadd.train needs data: an array, texts, a path or the name of a recipe")
-    job = _job(source, out, settings, given_networks(denoiser, recognizer), resume=resume, overwrite=overwrite)
-    dataset = (
-        prepare(job, silent, source.read, source.keep) if source is not None and not resume else prepare(job, silent)
-    )
-    outcome = _trained(job, dataset, Callbacks(on_step, on_evaluation, on_checkpoint), progress=progress)
+    if source is None and out is None:
+        raise UserError("resume=True needs the run's directory: out=...")
+    directory = run_directory(out, "" if source is None else source.name, str(settings.get("model", "vadd")))
+    if resume and source is not None and not source.equals(RunDirectory.open(directory.path)):
+        raise UserError(f"{directory.path} was trained on other data than those that were given")
+    if source is None or (resume and not isinstance(source, RecipeSource)):
+        recipe = RunDirectory.open(directory.path).recipe()
+    else:
+        recipe = source.recipe(directory)
+    recipe = with_settings(recipe, settings, list(inspect.signature(train).parameters))
+    networks = given_networks(denoiser, recognizer)
+    recipe = recipe if networks is None else with_networks(recipe, networks)
+    job = Job(recipe, directory, resume, overwrite, networks)
+    dataset = job.prepare(silent, None if resume else source)
+    start = partial(run_training, recipe, directory, dataset, resume=resume, networks=networks, device=place)
+    outcome = _trained(start, recipe, Callbacks(on_step, on_evaluation, on_checkpoint), progress=progress)
     if outcome.finished and is_main():
-        fit_priors_of_recipe(job.directory.path, networks=job.networks)
-    return load(job.directory.path, denoiser=denoiser, recognizer=recognizer)
+        fit_priors_of_recipe(directory.path, networks=networks)
+    return load(directory.path, device, denoiser=denoiser, recognizer=recognizer)
 
 
 def _reading(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What the keywords say of how a file is read, which decides what recipe it gets."""
-    field = settings.get("data.field", settings.get("field"))
-    return {"field": None if field is None else str(field), "labels": bool(settings.get("data.labels"))}
+    given = {key: settings.get(f"data.{key}", settings.get(key)) for key in ("field", "tokenizer")}
+    texts = {key: None if value is None else str(value) for key, value in given.items()}
+    return {**texts, "labels": bool(settings.get("data.labels"))}
 
 
-def _job(
-    source: Source | None,
-    out: str | Path | None,
-    settings: Mapping[str, Any],
-    networks: CustomNetworks | None,
-    *,
-    resume: bool,
-    overwrite: bool,
-) -> Job:
-    if source is None and out is None:
-        raise UserError("resume=True needs the run's directory: out=...")
-    name = "" if source is None else source.name
-    directory = run_directory(out, name, str(settings.get("model", "vadd")))
-    if resume:
-        recipe = directory.open(directory.path).recipe()
-        if source is not None:
-            source.check_same(directory)
-        if isinstance(source, RecipeSource):
-            recipe = source.recipe(directory)
-    else:
-        assert source is not None
-        recipe = source.recipe(directory)
-    recipe = with_settings(recipe, settings, list(inspect.signature(train).parameters))
-    recipe = recipe if networks is None else with_networks(recipe, networks)
-    if resume:
-        return resumed_job(recipe, directory, networks)
-    return new_job(recipe, directory, overwrite=overwrite, networks=networks)
+@dataclass(frozen=True)
+class Job:
+    """A training that was requested, on the command line or in Python, up to the point where it can begin. Refused
+    where its place is taken, or the recipe differs from the run's in more than a resumed training may change.
+    """
+
+    recipe: Recipe
+    directory: RunDirectory
+    resume: bool = False
+    overwrite: bool = False
+    networks: CustomNetworks | None = None
+    """Trained in place of the recipe's."""
+
+    def __post_init__(self) -> None:
+        if not self.resume:
+            if process_count() == 1:  # several processes agree first
+                self.directory.check_place(overwrite=self.overwrite)
+            return
+        changed = differences(RunDirectory.open(self.directory.path).recipe(), self.recipe)
+        # A prior that is trained with the model is a part of its weights; others are fitted afterwards.
+        refused = {
+            key: values
+            for key, values in changed.items()
+            if not may_change_on_resume(key) or (key == "latent.prior" and "autoregressive" in values)
+        }
+        if refused:
+            listed = ", ".join(f"{key} is {old!r} there, {now!r} here" for key, (old, now) in refused.items())
+            raise UserError(f"{self.directory.path} was started with another recipe: {listed}")
+
+    def prepare(self, progress: Progress, source: Source | None = None) -> DiscreteDataset:
+        """The data, after everything was checked that can be before an old run is removed; then the run's directory is
+        made. ``source`` is needed for data that no recipe names.
+        """
+        source = RecipeSource(self.recipe) if source is None else source
+        if not self.resume:
+            on_main_process(partial(self.directory.check_place, overwrite=self.overwrite))  # reading may take long
+        dataset = source.read(self.recipe, progress)
+        check_trainable(self.recipe)
+        if self.networks is not None:
+            self.networks.check_sizes(dataset.kind)
+        else:
+            check_memory(self.recipe, dataset.kind)
+            # The sizes of presets are known; those for other data were guessed.
+            if not self.resume and getattr(self.recipe.data, "path", None) is not None:
+                on_main_process(partial(warn_of_size, self.recipe, dataset.kind))
+        if not self.resume:
+            create = partial(self.directory.create, self.recipe, overwrite=self.overwrite, keep=source.keep)
+            on_main_process(create)
+        return dataset
 
 
-def _trained(job: Job, dataset: DiscreteDataset, callbacks: Callbacks, *, progress: bool) -> Outcome:
-    start = partial(run_training, job.recipe, job.directory, dataset, resume=job.resume, networks=job.networks)
+def run_directory(out: str | Path | None, name: str = "", model: str = "") -> RunDirectory:
+    """Where a run is written: ``out``, or runs/NAME-MODEL."""
+    return RunDirectory(Path("runs") / f"{name}-{model}" if out is None else out)
+
+
+def _trained(start: Callable[..., Outcome], recipe: Recipe, callbacks: Callbacks, *, progress: bool) -> Outcome:
     if not progress or not in_notebook():
         return start(callbacks=callbacks, silent=not progress)
-    with NotebookProgress(f"{job.recipe.name} {job.recipe.model}", callbacks) as shown:
+    with NotebookProgress(f"{recipe.name} {recipe.model}", callbacks) as shown:
         outcome = start(callbacks=shown.callbacks, silent=True)
     if not outcome.finished:
         console.print(f"stopped after {outcome.step} steps; saved, resume=True goes on", markup=False)
@@ -155,19 +205,18 @@ def with_networks(recipe: Recipe, networks: CustomNetworks) -> Recipe:
     if not needs_recognizer and networks.recognizer is not None:
         raise UserError("a recognition model needs model=vadd with a latent.dim above 0")
     codes = recipe.latent.codes if recipe.has_latent else 0
-    size = None if networks.recognizer is None else partial(latent_size, networks.recognizer)
     # With codes the denoiser's input is longer than the recognition model's output.
     if not codes:
         findings = check(networks.denoiser, networks.recognizer)
     else:
-        findings = check(networks.denoiser, latent_dim=codes + (0 if size is None else size(*networks.sizes)))
+        findings = check(networks.denoiser, latent_dim=codes + latent_size(networks.recognizer, *networks.sizes))
     if not findings.ok:
         more = f" (and {len(findings.problems) - 1} more, see vadd.check)" if len(findings.problems) > 1 else ""
         raise UserError(f"{type(networks.denoiser).__name__} cannot be trained: {findings.problems[0]}{more}")
     for note in findings.notes:
         warn(note)
     changes: dict[str, Any] = {"network": networks.section().model_dump()}
-    if size is not None:
-        latent = recipe.latent.model_dump(mode="json")
-        changes["latent"] = latent | {"dim": size(*networks.sizes), "per": "example"}
+    if networks.recognizer is not None:
+        dim = latent_size(networks.recognizer, *networks.sizes)
+        changes["latent"] = recipe.latent.model_dump(mode="json") | {"dim": dim, "per": "example"}
     return validate(recipe.model_dump(mode="json") | changes, recipe.name)

@@ -18,10 +18,13 @@ from vadd.errors import UserError
 from vadd.kinds.text import load_tokenizer
 from vadd.kinds.text.subwords import SubwordTokenizer, published, read_tokenizer_json, train_bpe
 from vadd.kinds.text.tokenizers import (
+    WORDS,
     ByteTokenizer,
     CharacterTokenizer,
     Specials,
     Tokenizer,
+    WordTokenizer,
+    count_tokens,
     refuse_other,
 )
 
@@ -243,3 +246,28 @@ def test_offline_the_hub_is_named_and_local_files_proposed(monkeypatch: pytest.M
     assert "openai-community/gpt2" in told
     assert "no route to host" in told
     assert "data.tokenizer_path" in told
+
+
+@given(text=st.text(st.sampled_from("ab é.,!\n\t'0_"), max_size=60))
+@properties
+def test_words_come_back_as_they_were_and_symbols_with_single_blanks(text: str) -> None:
+    for name, expected in (("words", text), ("symbols", " ".join(text.split()))):
+        tokenizer = WordTokenizer(name, WORDS[name].findall(text), ["bos", "eos"])
+        ids = tokenizer.encode([text])[0]
+        assert tokenizer.decode(ids) == expected
+        assert count_tokens(text, name) == len(ids)
+
+
+def test_a_tokenizer_of_words_is_kept_and_names_what_it_does_not_know(tmp_path: Path) -> None:
+    tokenizer = WordTokenizer("symbols", ["C", "Am", "F"], ["eos"])
+    tokenizer.save(tmp_path / "kept")
+    kept = load_tokenizer(tmp_path / "kept")
+    assert kept.encode(["F  C Am"]) == tokenizer.encode(["F C Am"]) == [[2, 1, 0]]
+    with pytest.raises(UserError, match="'G7' is not among the 3 symbols of this tokenizer"):
+        kept.encode(["F G7"])
+
+
+def test_more_words_than_a_model_can_write_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vadd.kinds.text.tokenizers.MOST_WORDS", 2)
+    with pytest.raises(UserError, match="3 different words, more than 2"):
+        WordTokenizer("words", ["a", "b", "c"])

@@ -32,7 +32,7 @@ from vadd.kinds import Kind, kind_of
 from vadd.kinds.text import load_tokenizer
 from vadd.kinds.text.subwords import published, read_tokenizer_json, train_bpe
 from vadd.kinds.text.templates import Wrap
-from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer, Special, Tokenizer
+from vadd.kinds.text.tokenizers import WORDS, ByteTokenizer, CharacterTokenizer, Special, Tokenizer, WordTokenizer
 from vadd.progress import Progress, silent
 
 __all__ = ["TextData"]
@@ -63,8 +63,10 @@ class TextData(DataSettings):
     )
     labels: bool = Field(False, description=f"{LABELS}; one for each document, with wrap: padded")
     label_field: ColumnName = Field(LABEL_FIELD, description="the key in .jsonl or column in .csv that holds the label")
-    tokenizer: Literal["characters", "bytes", "bpe", "gpt2", "bert", "file"] = Field(
-        "characters", description="characters and bpe are learnt from the text; file: any tokenizer.json"
+    tokenizer: Literal["characters", "words", "symbols", "bytes", "bpe", "gpt2", "bert", "file"] = Field(
+        "characters",
+        description="the first three and bpe are learnt from the text; symbols: what stands between blanks, chords or "
+        "codes; file: any tokenizer.json",
     )
     tokenizer_path: str | None = Field(
         None, description="where the files of gpt2, bert or file lie; by default gpt2 and bert come from the hub"
@@ -167,19 +169,19 @@ class TextData(DataSettings):
         with FileLock(kept.with_name(f"{kept.name}.lock")):
             if not kept.exists():
                 progress(f"learning a tokenizer from {corpus.name}", 0, None)
-                _learnt_tokenizer(corpus, vocabulary, specials).save(kept)
+                self._learnt_tokenizer(corpus, specials).save(kept)
             return load_tokenizer(kept)
 
-
-def _learnt_tokenizer(corpus: Corpus, vocabulary: int | None, specials: tuple[Special, ...]) -> Tokenizer:
-    """A BPE with so many entries, or all characters."""
-    if vocabulary is not None:
-        return train_bpe(_beginning(corpus, BPE_CHARACTERS), vocabulary, specials)
-    # Of both parts: a character that only the test part has must be encodable too.
-    parts: tuple[Literal["train"], Literal["test"]] = ("train", "test")
-    return CharacterTokenizer(
-        set().union(*(set(piece.text) for part in parts for piece in corpus.pieces(part))), specials
-    )
+    def _learnt_tokenizer(self, corpus: Corpus, specials: tuple[Special, ...]) -> Tokenizer:
+        if self.tokenizer == "bpe":
+            return train_bpe(_beginning(corpus, BPE_CHARACTERS), self.vocabulary, specials)
+        # Of both parts: a character that only the test part has must be encodable too.
+        parts: tuple[Literal["train"], Literal["test"]] = ("train", "test")
+        texts = (piece.text for part in parts for piece in corpus.pieces(part))
+        if self.tokenizer in WORDS:
+            vocabulary = set().union(*(WORDS[self.tokenizer].findall(text) for text in texts))
+            return WordTokenizer(self.tokenizer, vocabulary, specials)
+        return CharacterTokenizer(set().union(*map(set, texts)), specials)
 
 
 def _beginning(corpus: Corpus, characters: int) -> Iterator[str]:

@@ -281,7 +281,8 @@ class HubRows:
                 f"could not fetch {self.repository} from the hub ({reason}); or name a local copy with data.path"
             ) from None
         if self.field not in rows.column_names:
-            raise UserError(f"{self.repository} has no column {self.field!r}; it has {', '.join(rows.column_names)}")
+            columns = ", ".join(rows.column_names)
+            raise UserError(f"{self.repository} has no column {self.field!r}; it has {columns}")
         return rows
 
     def count(self) -> int:

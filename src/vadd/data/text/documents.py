@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from vadd.errors import UserError
+from vadd.kinds.text.tokenizers import count_tokens
 from vadd.words import shortened
 
 Documents = Literal["file", "line", "paragraph"]
@@ -68,7 +69,7 @@ class TextFiles:
             for document, label in zip(self._read(file), read(file, field), strict=True):
                 if document.strip():
                     if not label.strip():
-                        raise UserError(f"{file}: the text {shortened(document)!r} has an empty {field!r}")
+                        raise UserError(f"{file}: the text {document!r} has an empty {field!r}")
                     yield label.strip()
 
     def _read(self, file: Path) -> Iterator[str]:
@@ -111,8 +112,8 @@ LARGEST_LIST = 100_000_000
 LEAST_ITEMS = 20
 
 
-def items_in(file: Path, longest: int) -> tuple[int, int] | None:
-    """How many lines, and the characters of the longest, where a plain text has one item a line: names, codes, short
+def items_in(file: Path, longest: int, tokenizer: str | None = None) -> tuple[int, int] | None:
+    """How many lines, and the tokens of the longest, where a plain text has one item a line: names, codes, short
     sentences. None for running text, of which paragraphs have blank lines between them, or lines go on from each other.
     """
     if file.suffix in ROW_SUFFIXES or file.stat().st_size > LARGEST_LIST:
@@ -120,11 +121,12 @@ def items_in(file: Path, longest: int) -> tuple[int, int] | None:
     count = blank = spaced = going_on = length = characters = 0
     for line in read_lines(file):
         text = line.strip()
-        if len(text) > longest:
+        size = count_tokens(text, tokenizer)
+        if size > longest:
             return None
         count, blank = count + bool(text), blank + (not text)
         spaced, going_on = spaced + (" " in text), going_on + text[:1].islower()
-        length, characters = max(length, len(text)), characters + len(text)
+        length, characters = max(length, size), characters + size
     if count < LEAST_ITEMS or blank > count // 50:
         return None
     wrapped = spaced > count / 2 and going_on > count / 3 and characters / count > 40
@@ -149,18 +151,30 @@ def read_jsonl(file: Path, field: str, *, spelled: bool = False) -> Iterator[str
     for number, line in enumerate(read_lines(file), start=1):
         if not line.strip():
             continue
+        where = f"{file}, line {number}"
         try:
             row = json.loads(line)
+        except RecursionError:
+            raise UserError(f"{where} is not a JSON object: it is nested too deeply") from None
         except ValueError as error:
-            raise UserError(f"{file}, line {number} is not JSON: {error}") from None
+            raise UserError(f"{where} is not JSON: {error}") from None
         if not isinstance(row, dict):
-            raise UserError(f"{file}, line {number} is not a JSON object")
+            raise UserError(f"{where} is not a JSON object")
         if field not in row:
-            raise UserError(f"{file}, line {number} has no field {field!r}; it has {', '.join(map(repr, row))}")
+            raise UserError(f"{where} has no field {field!r}; it has {shortened(', '.join(map(repr, row)))}")
         if not isinstance(row[field], str | int if spelled else str):
             kind = "neither text nor an integer" if spelled else "not text"
-            raise UserError(f"{file}, line {number}: the field {field!r} is {kind}")
-        yield str(row[field])
+            raise UserError(f"{where}: the field {field!r} is {kind}")
+        yield encodable(str(row[field]), where)
+
+
+def encodable(text: str, where: str) -> str:
+    """The text, unless it has half a character in it, as JSON and Python allow."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{where}: {text[error.start]!r} is half a character, which UTF-8 cannot write") from None
+    return text
 
 
 def first_fields(file: Path) -> list[str]:
@@ -168,7 +182,7 @@ def first_fields(file: Path) -> list[str]:
     try:
         first = next((line for line in read_lines(file) if line.strip()), "")
         row = json.loads(first) if file.suffix == ".jsonl" else next(csv.reader([first]), [])
-    except (UserError, ValueError, csv.Error):
+    except (UserError, ValueError, RecursionError, csv.Error):
         return []
     return list(row) if isinstance(row, dict | list) else []
 
@@ -185,7 +199,8 @@ def read_csv(file: Path, field: str) -> Iterator[str]:
         else:
             header = next(rows, [])
             if field not in header:
-                raise UserError(f"{file} has no column {field!r}; it has {', '.join(map(repr, header)) or 'nothing'}")
+                names = shortened(", ".join(map(repr, header))) or "nothing"
+                raise UserError(f"{file} has no column {field!r}; it has {names}")
             columns = [header.index(field)]
         for row in rows:
             if not row:

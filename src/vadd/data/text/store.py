@@ -28,10 +28,10 @@ from filelock import FileLock
 
 from vadd.data.download import data_directory
 from vadd.data.text.corpora import Corpus, Part, Piece
-from vadd.data.text.wrapping import count_sequences, cut_sequences, encode_pieces, value_type
+from vadd.data.text.wrapping import count_sequences, cut_sequences, encode_pieces
 from vadd.errors import UserError
-from vadd.files import whole_file
-from vadd.kinds.arrays import Array
+from vadd.files import checksum, whole_file, write_whole
+from vadd.kinds.arrays import Array, value_type
 from vadd.kinds.text.templates import Wrap
 from vadd.kinds.text.tokenizers import Tokenizer
 from vadd.progress import Progress, silent
@@ -80,21 +80,15 @@ def sequences(request: Request, *, workers: int | None = None, progress: Progres
     directory.mkdir(parents=True, exist_ok=True)
     # Processes that train together all ask for the same sequences: one makes them, the others wait.
     with FileLock(directory / "lock"):
-        found = _open(request, progress)
-        if found is not None:
-            return found
-        _make_parts(request, _workers(request, workers), progress)
-        _assemble(request, progress)
         made = _open(request, progress)
+        if made is None:
+            size = request.corpus.byte_count
+            enough = 1 if size is not None and size < WORTH_PROCESSES else os.cpu_count() or 1
+            _make_parts(request, enough if workers is None else workers, progress)
+            _assemble(request, progress)
+            made = _open(request, progress)
     assert made is not None
     return made
-
-
-def _workers(request: Request, asked: int | None) -> int:
-    if asked is not None:
-        return asked
-    size = request.corpus.byte_count
-    return 1 if size is not None and size < WORTH_PROCESSES else os.cpu_count() or 1
 
 
 def _open(request: Request, progress: Progress) -> Array | None:
@@ -103,9 +97,7 @@ def _open(request: Request, progress: Progress) -> Array | None:
     try:
         index = json.loads((directory / "index.json").read_text())
         progress("checking the tokens", 0, None)
-        with (directory / "tokens.npy").open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if index["identity"] != request.identity or index["sha256"] != found:
+        if index["identity"] != request.identity or index["sha256"] != checksum(directory / "tokens.npy"):
             return None
         # Mapped copy-on-write: torch wants arrays it may write to, and the file stays as it is.
         mapped: Array = np.load(directory / "tokens.npy", mmap_mode="c", allow_pickle=False)
@@ -212,9 +204,6 @@ def _assemble(request: Request, progress: Progress) -> None:
             file.write(block.tobytes())
             written += len(block)
             progress(what, written, count)
-    with (directory / "tokens.npy").open("rb") as made:
-        checksum = hashlib.file_digest(made, "sha256").hexdigest()
-    index = {"identity": request.identity, "sequences": count, "sha256": checksum}
-    with whole_file(directory / "index.json") as file:
-        file.write(json.dumps(index, indent=2).encode())
+    index = {"identity": request.identity, "sequences": count, "sha256": checksum(directory / "tokens.npy")}
+    write_whole(directory / "index.json", json.dumps(index, indent=2))
     shutil.rmtree(directory / "parts")

@@ -2,7 +2,7 @@
 
 ``packed``   every document followed by EOS, all in a row, cut every N tokens (SEDD's OpenWebText, LM1B in D3PM)
 ``wrapped``  the same row cut every N - 2 tokens, each cut between BOS and EOS (the paper's OpenWebText)
-``padded``   one document a sequence: BOS, its first N - 2 tokens, EOS, then pads that nobody scores (the paper's LM1B)
+``padded``   one document a sequence: BOS, its first N - 2 tokens, EOS, then pads that are not scored (the paper's LM1B)
 
 A rest too short for a sequence is left out. A running text has no documents and so no EOS between them.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from vadd.data.text.corpora import Piece
 from vadd.errors import UserError
-from vadd.kinds.arrays import Array
+from vadd.kinds.arrays import Array, value_type
 from vadd.kinds.text.templates import Wrap
 from vadd.kinds.text.tokenizers import Special, Tokenizer
 
@@ -38,11 +38,6 @@ def check_wrapping(tokenizer: Tokenizer, wrap: Wrap, length: int, *, running: bo
             raise UserError(f"the tokenizer {tokenizer.name} has no {special.upper()}, which data.wrap={wrap} needs")
     if length <= 2 and wrap != "packed":
         raise UserError(f"data.wrap={wrap} needs a data.length above 2, not {length}: BOS and EOS take two")
-
-
-def value_type(values: int) -> np.dtype[np.generic]:
-    """The smallest integers that hold them and that torch can index and compare."""
-    return np.dtype(np.uint8 if values <= 1 << 8 else np.int16 if values <= 1 << 15 else np.int32)
 
 
 def encode_pieces(tokenizer: Tokenizer, pieces: Sequence[Piece], wrap: Wrap, length: int) -> Array:

@@ -13,6 +13,7 @@ from vadd.errors import UserError
 from vadd.files import write_json
 from vadd.kinds.arrays import TO_FILL, Array
 from vadd.kinds.table.columns import NOTHING, Column, Condition, parse_condition
+from vadd.kinds.table.dependences import Dependent, find_dependents
 from vadd.kinds.table.fitting import column_from_json, fit_column
 from vadd.kinds.table.reading import Cell, RawTable
 from vadd.kinds.table.schema import Schema
@@ -29,15 +30,32 @@ Where = Sequence[str] | Mapping[str, object]
 
 @dataclass(frozen=True)
 class TableCodec:
-    """Rows to codes (n, N) and back, a position for each column."""
+    """Rows to codes (n, N) and back, a position for each column that does not follow from another one."""
 
     columns: tuple[Column, ...]
     left_out: tuple[str, ...] = ()
     """Columns of the table that the model does not know."""
+    dependents: tuple[Dependent, ...] = ()
+    """Columns that are looked up when rows are decoded; in the order of the table."""
+
+    @cached_property
+    def shown(self) -> tuple[Column, ...]:
+        """All columns that rows are decoded to, in the order of the table."""
+        columns = list(self.columns)
+        for each in self.dependents:
+            columns.insert(each.place, each.column)
+        return tuple(columns)
 
     @property
     def names(self) -> list[str]:
-        return [column.name for column in self.columns]
+        """Of all columns that are shown."""
+        return [column.name for column in self.shown]
+
+    @cached_property
+    def origins(self) -> list[int]:
+        """For each column that is shown the position that it comes from."""
+        follows = {each.column.name: each.follows for each in self.dependents}
+        return [self._by_name[follows.get(name, name)] for name in self.names]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -55,16 +73,16 @@ class TableCodec:
 
     @cached_property
     def _by_name(self) -> dict[str, int]:
-        return {name: position for position, name in enumerate(self.names)}
+        return {column.name: position for position, column in enumerate(self.columns)}
 
-    def position(self, name: str, what: str) -> int:
-        if name not in self._by_name:
-            raise UserError(f"{what}: there is no column {name!r}{suggestion(name, self.names)}")
-        return self._by_name[name]
+    def _source(self, dependent: Dependent) -> Column:
+        return self.columns[self._by_name[dependent.follows]]
 
     @classmethod
-    def fit(cls, table: RawTable, schema: Schema, training: Sequence[int]) -> "TableCodec":
-        """The values of all rows; numbers and rare categories come back from those of the ``training`` rows."""
+    def fit(cls, table: RawTable, schema: Schema, training: Sequence[int], *, dependent: bool = False) -> "TableCodec":
+        """The values of all rows; numbers and rare categories come back from those of the ``training`` rows. Where it
+        is asked for, columns that are ``dependent`` are no positions.
+        """
         kept = {name: spec for name, spec in schema.items() if spec.kind != "skip"}
         if not kept:
             raise UserError(f"{table.source}: every column is left out")
@@ -73,7 +91,10 @@ class TableCodec:
             cells = table.columns[name]
             learnt = [cells[row] for row in training]
             columns.append(fit_column(name, spec, cells, learnt, table.source, spelled=table.spelled))
-        return cls(tuple(columns), tuple(name for name in schema if name not in kept))
+        dependents = find_dependents(columns, table.columns) if dependent else []
+        places = {each.place for each in dependents}
+        modelled = tuple(column for place, column in enumerate(columns) if place not in places)
+        return cls(modelled, tuple(name for name in schema if name not in kept), tuple(dependents))
 
     def check_columns(self, table: RawTable) -> None:
         """Refuse a table whose columns are not those of the run."""
@@ -108,7 +129,22 @@ class TableCodec:
 
     def gaps(self, table: RawTable) -> Array:
         """The rows of ``table`` with :data:`~vadd.kinds.arrays.TO_FILL` where a cell is missing."""
-        return self.encode(table, gaps=TO_FILL)
+        return self.encode(self._given(table), gaps=TO_FILL)
+
+    def _given(self, table: RawTable) -> RawTable:
+        """With the missing cells that a column that follows from theirs tells."""
+        self.check_columns(table)
+        columns = dict(table.columns)
+        for each in self.dependents:
+            columns[each.follows] = [
+                each.determining_cell(self._source(each), given, f"{table.source}, row {row}")
+                if cell is None and given is not None
+                else cell
+                for row, (cell, given) in enumerate(
+                    zip(columns[each.follows], columns[each.column.name], strict=True), start=1
+                )
+            ]
+        return RawTable(table.source, columns, table.spelled)
 
     def decode(
         self, codes: Array, seed: int = 0, first: int = 0, conditions: Mapping[int, Condition] | None = None
@@ -117,20 +153,39 @@ class TableCodec:
         among those of the ``seed``, ``conditions`` hold for the columns at their positions.
         """
         uniforms = _uniforms(seed, first, len(codes), len(self.columns))
-        return {
+        cells = {
             column.name: column.cells(codes[:, n], uniforms[:, n], (conditions or {}).get(n))
             for n, column in enumerate(self.columns)
         }
+        cells |= {each.column.name: each.look_up(self._source(each), cells[each.follows]) for each in self.dependents}
+        return {name: cells[name] for name in self.names}
 
-    def merged(self, rows: RawTable, gaps: Array, filled: Array, seed: int, first: int = 0) -> Columns:
-        """The cells of ``rows`` as they are, and where ``gaps`` are those of ``filled`` (n, N)."""
+    def with_dependents(self, codes: Array) -> Array:
+        """The codes (n, N) of the positions, and those of the columns that follow from them, as they are decoded: a
+        column for each that is shown.
+        """
+        if not self.dependents:
+            return codes
+        uniforms = _uniforms(0, 0, len(codes), len(self.columns))
+        found = {column.name: codes[:, n] for n, column in enumerate(self.columns)}
+        for each in self.dependents:
+            n = self._by_name[each.follows]
+            cells = self._source(each).cells(codes[:, n], uniforms[:, n])
+            found[each.column.name] = each.column.codes(each.look_up(self._source(each), cells), spelled=False)
+        return np.stack([found[name] for name in self.names], axis=1)
+
+    def merged(self, rows: RawTable, filled: Array, seed: int, first: int = 0) -> Columns:
+        """The cells of ``rows`` as they are, and where they are missing those of ``filled`` (n, N)."""
         drawn = self.decode(filled, seed, first)
-        columns: Columns = {name: list(cells) for name, cells in rows.columns.items()}
-        for position, name in enumerate(self.names):
-            missing = gaps[:, position] == TO_FILL
-            columns[name] = [
-                new if gap else old for old, new, gap in zip(columns[name], drawn[name], missing, strict=True)
-            ]
+        columns: Columns = {name: list(cells) for name, cells in self._given(rows).columns.items()}
+        for column in self.columns:
+            columns[column.name] = _completed(columns[column.name], drawn[column.name])
+        for each in self.dependents:
+            name, known = each.column.name, columns[each.follows]
+            asked = [row for row, cell in enumerate(columns[name]) if cell is None]
+            found = each.look_up(self._source(each), [known[row] for row in asked])
+            for row, cell in zip(asked, found, strict=True):
+                columns[name][row] = cell
         return columns
 
     def where(self, where: Where) -> dict[int, Condition]:
@@ -140,17 +195,21 @@ class TableCodec:
         conditions: dict[int, Condition] = {}
         for text in where:
             condition = parse_condition(text, self.names)
-            position = self.position(condition.column, f"--where {text}")
+            if condition.column not in self.names:
+                nearest = suggestion(condition.column, self.names)
+                raise UserError(f"--where {condition.text}: there is no column {condition.column!r}{nearest}")
+            for each in self.dependents:
+                if each.column.name == condition.column:
+                    condition = each.translated(condition, self._source(each))
+            position = self._by_name[condition.column]
             if position in conditions:
-                raise UserError(
-                    f"--where says two things of the column {condition.column!r}; join them: {condition.column}=FROM-TO"
-                )
+                raise UserError(f"--where says two things of the column {condition.column!r}; join them: FROM-TO")
             conditions[position] = condition
         return conditions
 
     def spelled(self, columns: Columns) -> list[list[str]]:
         """The rows of a CSV."""
-        by_column = [[column.spell(cell) for cell in columns[column.name]] for column in self.columns]
+        by_column = [[column.spell(cell) for cell in columns[column.name]] for column in self.shown]
         return [list(row) for row in zip(*by_column, strict=True)]
 
     def save(self, file: Path) -> None:
@@ -159,6 +218,8 @@ class TableCodec:
             "columns": [column.to_json() for column in self.columns],
             "left_out": list(self.left_out),
         }
+        if self.dependents:
+            content["dependents"] = [each.to_json() for each in self.dependents]
         write_json(file, content)
 
     @classmethod
@@ -166,9 +227,19 @@ class TableCodec:
         try:
             content = json.loads(file.read_text())
             columns = tuple(column_from_json(entry) for entry in content["columns"])
-            return cls(columns, tuple(content["left_out"]))
+            dependents = tuple(_dependent_from_json(entry) for entry in content.get("dependents", []))
+            return cls(columns, tuple(content["left_out"]), dependents)
         except (OSError, ValueError, KeyError, TypeError):
             raise UserError(f"{file} is damaged") from None
+
+
+def _dependent_from_json(content: dict[str, Any]) -> Dependent:
+    pairs = tuple((key, value) for key, value in content["pairs"])
+    return Dependent(column_from_json(content["column"]), content["follows"], pairs, content["place"])
+
+
+def _completed(known: list[Cell], drawn: list[Cell]) -> list[Cell]:
+    return [new if old is None else old for old, new in zip(known, drawn, strict=True)]
 
 
 def _uniforms(seed: int, first: int, rows: int, columns: int) -> Array:

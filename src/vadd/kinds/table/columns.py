@@ -12,7 +12,7 @@ from vadd.errors import UserError
 from vadd.kinds.arrays import Array
 from vadd.kinds.table.reading import Cell
 from vadd.kinds.table.schema import Kind
-from vadd.words import suggestion
+from vadd.words import shortened, suggestion
 
 NOTHING = -1
 """The code of a missing cell in a column that has no value for it."""
@@ -64,11 +64,11 @@ def parse_condition(text: str, names: Sequence[str] = ()) -> Condition:
         rest = text[len(name) :].lstrip()
         if rest.startswith(("=", ">=", "<=")):
             operator = rest[:2] if rest[:2] in (">=", "<=") else "="
-            return Condition(text, name, operator, rest[len(operator) :].strip())
+            return Condition(shortened(text), name, operator, rest[len(operator) :].strip())
     parts = _PARTS.fullmatch(text)
     if parts is None:
         raise UserError(f"--where takes COLUMN=VALUE, COLUMN=FROM-TO, COLUMN>=FROM or COLUMN<=TO, not {text!r}")
-    return Condition(text, parts[1].strip(), parts[2], parts[3].strip())
+    return Condition(shortened(text), parts[1].strip(), parts[2], parts[3].strip())
 
 
 class Column(ABC):
@@ -108,8 +108,14 @@ class Column(ABC):
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not False}  # type: ignore[arg-type]
 
     @abstractmethod
-    def understood(self, cell: Cell) -> Cell:
-        """What a cell of a CSV stands for."""
+    def key(self, cell: Any) -> Any:
+        """What a cell of a CSV or a DataFrame stands for, as JSON has it; None for a missing one. ValueError where it
+        is of another kind.
+        """
+
+    @abstractmethod
+    def cell_of(self, key: Any) -> Cell:
+        """The cell that comes back for a key."""
 
     def spell(self, cell: Cell) -> str:
         """A cell as it stands in a CSV."""
@@ -153,10 +159,10 @@ class CategoryColumn(Column):
             if code is None:
                 if not self.rare:
                     raise UserError(
-                        f"row {row + 1}, column {self.name!r}: {str(cell)!r} is not among its {len(self.values)} "
-                        f"values{suggestion(str(cell), self.labels())}"
+                        f"row {row + 1}, column {self.name!r}: {str(cell)!r} is not among its "
+                        f"{len(self.values)} values{suggestion(str(cell), self.labels())}"
                     )
-                code = len(self.values)  # a category that nobody has seen is as rare as can be
+                code = len(self.values)  # a category that no row has is as rare as can be
             found[row] = code
         return found
 
@@ -210,8 +216,8 @@ class CategoryColumn(Column):
             )
         return wanted
 
-    def understood(self, cell: Cell) -> Cell:
-        known: Cell = self.key(cell)
+    def cell_of(self, key: Any) -> Cell:
+        known: Cell = key
         return known
 
     def labels(self) -> list[str]:

@@ -95,8 +95,9 @@ def _share(counts: "Counter[float]", most: int) -> float:
 
 
 def _bin(group: list[float], training: "Counter[float]") -> Bin:
-    members = [number for number in group if training[number]]
-    counts = [training[number] for number in members]
+    # A bin of held-out rows alone gives back their numbers, as rare categories do.
+    members = [number for number in group if training[number]] or group
+    counts = [max(1, training[number]) for number in members]
     if len(members) > MOST_MEMBERS:
         every = np.repeat(members, counts)
         kept = every[np.linspace(0, len(every) - 1, MOST_MEMBERS).round().astype(int)]

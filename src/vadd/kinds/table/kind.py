@@ -32,6 +32,13 @@ class TableKind(Kind):
     file = "FILE.csv"
     try_out = ("-n 1000", "--steps 1", " --out synthetic.csv")
 
+    @property
+    def parts(self) -> list[str]:
+        notes = {"value": ", missing cells are one of them", "unknown": ", missing cells are unknown", "never": ""}
+        columns = [f"{each.name}: {each.kind}, {each.size} values{notes[each.missing]}" for each in self.codec.columns]
+        columns += [each.line for each in self.codec.dependents]
+        return [*columns, *(f"{name}: left out" for name in self.codec.left_out)]
+
     def decode(self, tokens: Array, how: How = How(), first: int = 0) -> Columns:  # noqa: B008  # frozen
         return self.codec.decode(np.asarray(tokens), how.seed, first, how.conditions)
 
@@ -75,7 +82,7 @@ class TableKind(Kind):
         if IMPUTATION in rows.columns and IMPUTATION not in self.codec.names:
             raise UserError(f"{file} has a column {IMPUTATION!r} already: it looks filled")
         gaps = TableGaps(self, self.codec.gaps(rows), rows, seed)
-        if not (gaps.x == TO_FILL).any():
+        if not any(None in rows.columns[name] for name in self.codec.names):
             raise UserError(f"there is nothing to fill in {file}: no cell is missing")
         return gaps
 
@@ -111,7 +118,7 @@ class TableGaps(Gaps):
     def copies(self, filled: Array) -> list[Columns]:
         """A table for each completion (rows, count, N): the cells that were there as they are, the others filled."""
         return [
-            self.kind.codec.merged(self.table, self.x, filled[:, number], self.seed, first=number * len(filled))
+            self.kind.codec.merged(self.table, filled[:, number], self.seed, first=number * len(filled))
             for number in range(filled.shape[1])
         ]
 
@@ -136,7 +143,7 @@ class TableGaps(Gaps):
     def _rows(self, copies: list[Columns]) -> list[list[str]]:
         """With names; cells that were there are as they were."""
         several = len(copies) > 1
-        spell = {column.name: column.spell for column in self.kind.codec.columns}
+        spell = {column.name: column.spell for column in self.kind.codec.shown}
         rows = [[IMPUTATION] * several + list(self.table.columns)]
         for number, copy in enumerate(copies, start=1):
             columns = [
@@ -156,7 +163,7 @@ class TableGaps(Gaps):
         for number in range(filled.shape[1]):
             for row, position in np.argwhere(self.x == TO_FILL).tolist():
                 code = int(filled[row, number, position])
-                cell = [str(row + 1), codec.names[position], labels[position][code]]
+                cell = [str(row + 1), codec.columns[position].name, labels[position][code]]
                 rows.append([str(number + 1)] * several + [*cell, f"{chance[row, position, code]:.6g}"])
         return rows
 

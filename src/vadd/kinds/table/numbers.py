@@ -67,7 +67,7 @@ class NumberColumn(Column):
             rows = np.flatnonzero(codes == code)
             numbers = self._numbers(self.bins[code], uniforms[rows], low, high)
             for row, number in zip(rows.tolist(), numbers.tolist(), strict=True):
-                found[row] = self._given_back(self._cell(number))
+                found[row] = self.cell_of(number)
         return found
 
     def _numbers(self, bin: Bin, uniforms: Array, low: float, high: float) -> Array:
@@ -142,10 +142,13 @@ class NumberColumn(Column):
                 return EPOCH + timedelta(microseconds=int(number))
         return int(number)
 
-    def understood(self, cell: Cell) -> Cell:
-        return None if cell is None else self._given_back(self._cell(to_number(cell, self.kind, self.format)))
+    def key(self, cell: Any) -> float | None:
+        return None if cell is None else to_number(cell, self.kind, self.format)
 
-    def _given_back(self, cell: Cell) -> Cell:
+    def cell_of(self, key: Any) -> Cell:
+        if key is None:
+            return None
+        cell = self._cell(key)
         return self.spell(cell) if self.text else cell
 
     def labels(self) -> list[str]:

@@ -17,6 +17,7 @@ from vadd.kinds.table.reading import RawTable
 from vadd.words import suggestion
 
 Kind = Literal["category", "boolean", "integer", "real", "date", "datetime", "skip"]
+LONGEST_EXAMPLE = 20
 Missing = Literal["value", "unknown"]
 
 CATEGORIES, BINS = 100, 50
@@ -55,6 +56,21 @@ class ColumnReport:
     examples: tuple[str, ...]
     problem: str | None = None
 
+    @property
+    def cells(self) -> list[str]:
+        """Name, kind, number of values, missing cells, the most frequent values."""
+        skipped = self.spec.kind == "skip"
+        grouped = self.distinct > self.spec.values and not skipped
+        values = f"{self.distinct:,}" + (f" in {self.spec.values}" if grouped else "")
+        missing = f"{self.missing:,}" if self.missing else "-"
+        shown = self.problem or ", ".join(_short(example) for example in self.examples)
+        return [self.name, "left out" if skipped else self.spec.kind, values, missing, shown]
+
+
+def _short(text: str) -> str:
+    one_line = " ".join(text.split())
+    return one_line if len(one_line) <= LONGEST_EXAMPLE else f"{one_line[: LONGEST_EXAMPLE - 3]}..."
+
 
 Schema = dict[str, ColumnSpec]
 
@@ -89,7 +105,7 @@ def _kind_of_words(words: set[str]) -> tuple[Kind, str | None]:
         return "real", None
     for kind, formats in (("date", DATE_FORMATS), ("datetime", TIME_FORMATS)):
         fitting = [format for format in formats if all(_parses(word, format) for word in words)]
-        # Where both orders of day and month fit, nobody can tell: it stays text, unless a schema says which.
+        # Where both orders of day and month fit, the order is unknown: it stays text, unless a schema says which.
         if len(fitting) == 1 or (fitting and kind == "datetime"):
             return kind, fitting[0]  # type: ignore[return-value]
     return "category", None
@@ -156,8 +172,8 @@ def refuse_problems(reports: Sequence[ColumnReport], source: str) -> None:
             # No kind helps where there is nothing to read.
             otherwise = ", or give it another kind in a schema" if report.distinct else ""
             raise UserError(
-                f"{source}: the column {report.name!r} {report.problem}; leave it out with data.skip=[{report.name}]"
-                f"{otherwise}"
+                f"{source}: the column {report.name!r} {report.problem}; leave it out with "
+                f"data.skip=[{report.name}]{otherwise}"
             )
 
 

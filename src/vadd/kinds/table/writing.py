@@ -38,7 +38,7 @@ def arrow_type(column: Column) -> Any:
 def arrow_table(table: TableCodec, cells: Columns) -> Any:
     import pyarrow as arrow
 
-    arrays = [arrow.array(cells[column.name], arrow_type(column)) for column in table.columns]
+    arrays = [arrow.array(cells[column.name], arrow_type(column)) for column in table.shown]
     return arrow.Table.from_arrays(arrays, schema=_schema(table))
 
 
@@ -64,7 +64,7 @@ class ParquetFile(SampleFile):
 def _schema(table: TableCodec) -> Any:
     import pyarrow as arrow
 
-    return arrow.schema([(column.name, arrow_type(column)) for column in table.columns])
+    return arrow.schema([(column.name, arrow_type(column)) for column in table.shown])
 
 
 def write_parquet(out: Path, columns: Columns, table: TableCodec, *, spelled: bool) -> None:
@@ -72,9 +72,9 @@ def write_parquet(out: Path, columns: Columns, table: TableCodec, *, spelled: bo
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    known = {column.name: column for column in table.columns}
+    known = {column.name: column for column in table.shown}
     arrays = {
-        name: arrow.array([known[name].understood(cell) for cell in cells], arrow_type(known[name]))
+        name: arrow.array([known[name].cell_of(known[name].key(cell)) for cell in cells], arrow_type(known[name]))
         if name in known and spelled
         else arrow.array(cells)
         for name, cells in columns.items()

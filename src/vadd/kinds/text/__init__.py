@@ -4,7 +4,17 @@ from pathlib import Path
 
 from vadd.errors import UserError
 from vadd.kinds.text.subwords import SubwordTokenizer
-from vadd.kinds.text.tokenizers import ABOUT, CONTENT, ByteTokenizer, CharacterTokenizer, Special, Specials, Tokenizer
+from vadd.kinds.text.tokenizers import (
+    ABOUT,
+    CONTENT,
+    WORDS,
+    ByteTokenizer,
+    CharacterTokenizer,
+    Special,
+    Specials,
+    Tokenizer,
+    WordTokenizer,
+)
 from vadd.parsing import read_json
 
 
@@ -16,8 +26,9 @@ def load_tokenizer(directory: Path) -> Tokenizer:
         named: list[Special] = [s for s in ("bos", "eos", "pad") if specials[s] is not None]
         tokenizer: Tokenizer
         if name == CharacterTokenizer.name:
-            content = read_json(directory / CONTENT)
-            tokenizer = CharacterTokenizer(content["alphabet"], named)
+            tokenizer = CharacterTokenizer(read_json(directory / CONTENT)["alphabet"], named)
+        elif name in WORDS:
+            tokenizer = WordTokenizer(name, read_json(directory / CONTENT)["vocabulary"], named)
         elif name == ByteTokenizer.name:
             tokenizer = ByteTokenizer(named)
         else:

@@ -17,6 +17,7 @@ import numpy as np
 from vadd.errors import UserError
 from vadd.kinds.arrays import TO_FILL, Array
 from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer, Tokenizer
+from vadd.settings import represented
 
 Wrap = Literal["packed", "wrapped", "padded"]
 """See :mod:`vadd.data.text.wrapping`."""
@@ -46,8 +47,8 @@ class Templates:
         r"""Two or more underscores are a gap, of ``gap`` tokens; by default one for each underscore where tokens are
         characters or bytes, else 3. ``\_`` is an ordinary underscore.
         """
-        if gap is not None and gap < 1:
-            raise UserError(f"a gap takes at least 1 token, not {gap}")
+        if gap is not None and not 1 <= gap <= self._room:
+            raise UserError(f"a gap takes 1 to {self._room} tokens, not {represented(gap)}")
         gaps = [len(found[0]) if self._letter_by_letter else SUBWORDS_IN_A_GAP for found in GAP.finditer(text)]
         if not gaps:
             raise UserError(f"there is no gap in {text!r}; mark one by two or more underscores")
@@ -101,7 +102,7 @@ class Templates:
 
     def _framed(self, prompt: str, values: list[int], *, ends: bool) -> Template:
         if len(values) > self._room:
-            raise UserError(f"{shortened(prompt)!r} takes {len(values)} tokens, too long" + self._limit(None))
+            raise UserError(f"{prompt!r} takes {len(values)} tokens, too long" + self._limit(None))
         sequence = np.full(self.positions, TO_FILL, np.int64)
         first = 0 if self.wrap == "packed" else 1
         last = first + len(values)
@@ -119,10 +120,6 @@ class Templates:
     def _special(self, number: int | None) -> int:
         assert number is not None  # the training needed it for this wrapping
         return int(self.tokenizer.to_values(np.array([number]))[0])
-
-
-def shortened(text: str, most: int = 40) -> str:
-    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:

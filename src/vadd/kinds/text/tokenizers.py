@@ -8,6 +8,7 @@ the ids above it move down by one, and no entry is added: 30,521 values, 30,522 
 
 import hashlib
 import json
+import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -199,6 +200,42 @@ class CharacterTokenizer(_WithNamedSpecials):
 
 def _code_points(text: str) -> Array:
     return np.frombuffer(text.encode("utf-32-le"), np.uint32)
+
+
+WORDS = {"words": re.compile(r" ?\w+| ?[^\w\s]|\s"), "symbols": re.compile(r"\S+")}
+"""What is a token: a word or a mark with the blank before it, and any other white space; or what stands between blanks.
+"""
+MOST_WORDS = 1 << 16
+
+
+def count_tokens(text: str, tokenizer: str | None) -> int:
+    """How many tokens a text has, of words or symbols; else its characters."""
+    return len(WORDS[tokenizer].findall(text)) if tokenizer in WORDS else len(text)
+
+
+class WordTokenizer(_WithNamedSpecials):
+    """One id for each word of a vocabulary, in alphabetical order; ``name`` is a key of :data:`WORDS`."""
+
+    def __init__(self, name: str, vocabulary: Iterable[str], specials: Sequence[Special] = ()) -> None:
+        self.name, self.vocabulary = name, sorted(set(vocabulary))
+        if len(self.vocabulary) > MOST_WORDS:
+            count = f"{len(self.vocabulary):,} different {name}, more than {MOST_WORDS:,}"
+            raise UserError(f"the text has {count}: data.tokenizer=bpe learns parts of words")
+        super().__init__(len(self.vocabulary), specials)
+        self._ids = {word: number for number, word in enumerate(self.vocabulary)}
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        try:
+            return [[self._ids[word] for word in WORDS[self.name].findall(text)] for text in texts]
+        except KeyError as unknown:
+            known = f"the {len(self._ids):,} {self.name} of this tokenizer"
+            raise UserError(f"{unknown.args[0]!r} is not among {known}") from None
+
+    def _decode_ordinary(self, ids: Sequence[int]) -> str:
+        return (" " if self.name == "symbols" else "").join(self.vocabulary[number] for number in ids)
+
+    def content(self) -> dict[str, Any]:
+        return {"vocabulary": self.vocabulary}
 
 
 class ByteTokenizer(_WithNamedSpecials):
