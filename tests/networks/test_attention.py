@@ -1,6 +1,7 @@
 """Attention, and the kernel that stands in for it where only its cost is of interest."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -100,4 +101,22 @@ def test_another_kernel_holds_inside_the_block_and_nowhere_else_whatever_happens
         assert not attention(*inputs).any()
     with pytest.raises(ZeroDivisionError), attention_kernel(zero):
         1 / 0  # noqa: B018
+    assert attention(*inputs).equal(before)
+
+
+def test_another_kernel_holds_in_its_own_thread_alone() -> None:
+    """Also where two threads replace it and end in the order in which they began: the others keep the softmax."""
+    inputs = queries_keys_values((1, 2, 5, 4))
+    before = attention(*inputs)
+    blocks = [attention_kernel(without_softmax) for _ in range(2)]
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+        threads = list(zip((first, second), blocks, strict=True))
+        for thread, block in threads:
+            thread.submit(block.__enter__).result()
+        for thread, _ in threads:
+            assert_close(thread.submit(attention, *inputs).result(), without_softmax(*inputs))
+        assert attention(*inputs).equal(before)
+        for thread, block in threads:
+            thread.submit(block.__exit__, None, None, None).result()
+            assert thread.submit(attention, *inputs).result().equal(before)
     assert attention(*inputs).equal(before)

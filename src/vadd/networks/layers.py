@@ -1,6 +1,7 @@
 """Layers that several networks share."""
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
@@ -230,20 +231,29 @@ class SummedRecognizer(nn.Module):
 Kernel = Callable[..., Tensor]
 """Queries, keys and values -> what is attended to; for causal attention with the keyword ``is_causal``."""
 
-_kernel: Kernel = F.scaled_dot_product_attention
+
+class _ThisThread(threading.local):
+    """A thread may count what attention costs while others train and sample: each has a kernel of its own."""
+
+    kernel: Kernel = staticmethod(F.scaled_dot_product_attention)
+
+
+_this_thread = _ThisThread()
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, *, causal: bool = False) -> Tensor:
     """softmax(query key^T / sqrt(D)) value, all (..., N, D); ``causal``: the n-th query sees the first n keys only."""
-    return _kernel(query, key, value, is_causal=True) if causal else _kernel(query, key, value)
+    kernel = _this_thread.kernel
+    return kernel(query, key, value, is_causal=True) if causal else kernel(query, key, value)
 
 
 @contextmanager
 def attention_kernel(kernel: Kernel) -> Iterator[None]:
-    """In here attention is computed by ``kernel``, also where blocks are recomputed in a backward pass."""
-    global _kernel  # a backward pass runs in other contexts, so a context variable would be lost
-    before, _kernel = _kernel, kernel
+    """In here this thread computes attention by ``kernel``, also where blocks are recomputed in a backward pass on the
+    CPU or the meta device; a context variable would be lost there.
+    """
+    before, _this_thread.kernel = _this_thread.kernel, kernel
     try:
         yield
     finally:
-        _kernel = before
+        _this_thread.kernel = before
