@@ -227,7 +227,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 BAD = [
-    (("book",), "what is to be filled?; give one of --text, --prefix or --suffix, --file"),
+    (("book",), "what is to be filled?; give one of --text, --prefix, --suffix, --file"),
     (("book", "--text", "a __", "--array", "full.npy"), "--text and --array exclude each other"),
     (("book", "--text", "the cat"), "there is no gap in 'the cat'"),
     (("book", "--text", "The __"), "the character 'T' is not among"),

@@ -1,10 +1,8 @@
-"""What takes long: comparisons in the background and trainings in processes of their own."""
+"""What takes long: comparisons, and trainings in processes of their own."""
 
 import os
 import re
 import shutil
-import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,86 +10,51 @@ import pytest
 
 from tests.helpers.studio import PATIENCE, Studio, studio
 from vadd.errors import UserError
+from vadd.progress import silent
 from vadd.run.status import read_status
-from vadd.studio.compare import MOST_WAITING, RESULTS, CancelledError, Comparisons, Job, show_job
+from vadd.studio.compare import RESULTS, Comparisons, show_results
 from vadd.studio.runs import OpenRuns
 from vadd.studio.train import Watch, Wish, changes_of, described_plan
 from vadd.studio.trainings import Trainings
+from vadd.studio.widgets import OvertakenError
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 
-def finished(job: Job | None) -> Job:
-    assert job is not None
-    until = time.monotonic() + PATIENCE
-    while not job.ended and time.monotonic() < until:
-        time.sleep(0.05)
-    return job
-
-
-def test_a_comparison_is_computed_once_and_kept(vadd_run: Path, mdlm_run: Path, tmp_path: Path) -> None:
-    comparisons = Comparisons(OpenRuns([vadd_run, mdlm_run]), tmp_path)
+def test_a_comparison_is_computed_once_and_kept(
+    vadd_run: Path, mdlm_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wish = (["vadd", "mdlm"], [1, 2], 200, 20)
-    key = comparisons.start(*wish)
-    job = finished(comparisons.find(key))
-    assert (job.state, comparisons.start(*wish)) == ("done", key)
-    page = show_job(job)
+    out = Comparisons(OpenRuns([vadd_run, mdlm_run]), tmp_path).make(*wish, silent)
+    page = show_results(out)
     assert page.count('<img class="figure"') == 3
     assert page.count("<table") == 3
     # A studio that is started later finds it on disk.
-    later = Comparisons(OpenRuns([vadd_run, mdlm_run]), tmp_path)
-    found = later.find(later.start(*wish))
-    assert found is not None
-    assert found.state == "done"
-    assert show_job(found) == page
+    monkeypatch.delattr("vadd.studio.compare.compare")
+    assert Comparisons(OpenRuns([vadd_run, mdlm_run]), tmp_path).make(*wish, silent) == out
 
 
-def test_a_comparison_that_fails_says_why(vadd_run: Path, tmp_path: Path) -> None:
+def test_a_comparison_that_fails_says_why_and_leaves_nothing(vadd_run: Path, tmp_path: Path) -> None:
     comparisons = Comparisons(OpenRuns([vadd_run]), tmp_path)
     with pytest.raises(UserError, match="at least one run"):
-        comparisons.start([], [1], 200, 20)
-    job = finished(comparisons.find(comparisons.start(["vadd"], [1], 1, 20)))
-    assert job.state == "failed"
-    assert job.said.startswith("a comparison needs at least 2 ")
-    assert "problem" in show_job(job)
+        comparisons.make([], [1], 200, 20, silent)
+    with pytest.raises(UserError, match="a comparison needs at least 2 "):
+        comparisons.make(["vadd"], [1], 1, 20, silent)
+    assert not list(tmp_path.glob("comparisons/*"))
 
 
-def test_a_comparison_can_be_cancelled_and_the_queue_has_an_end(vadd_run: Path, tmp_path: Path) -> None:
+def test_of_a_cancelled_comparison_nothing_is_left(vadd_run: Path, tmp_path: Path) -> None:
     comparisons = Comparisons(OpenRuns([vadd_run]), tmp_path)
-    with comparisons._turn:  # nobody's turn comes
-        keys = [comparisons.start(["vadd"], [1], 200 + n, 20) for n in range(MOST_WAITING)]
-        with pytest.raises(UserError, match="too many comparisons"):
-            comparisons.start(["vadd"], [1], 300, 20)
-        for key in keys:
-            job = comparisons.find(key)
-            assert job is not None
-            job.cancel()
-    assert {finished(comparisons.find(key)).state for key in keys} == {"cancelled"}
-    running = Job(["vadd"], tmp_path, "running")
-    running.progress("samples", 1, 2)
-    assert running.share == 0.5
-    running.cancel()
-    with pytest.raises(CancelledError):
-        running.progress("samples", 2, 2)
-    assert threading.active_count() < 50
+    out = comparisons.folder(["vadd"], [1, 2], 200, 20)
 
+    def cancelled_once_something_is_kept(what: str, done: int = 0, total: int | None = None) -> None:
+        if (out / RESULTS).is_file():
+            raise OvertakenError
 
-def test_of_a_cancelled_comparison_nothing_is_left(
-    vadd_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    report = Job.progress
-
-    def cancelled_once_something_is_kept(job: Job, what: str, done: int = 0, total: int | None = None) -> None:
-        if (job.out / RESULTS).is_file():
-            job.cancel()
-        report(job, what, done, total)
-
-    monkeypatch.setattr(Job, "progress", cancelled_once_something_is_kept)
-    comparisons = Comparisons(OpenRuns([vadd_run]), tmp_path)
-    job = finished(comparisons.find(comparisons.start(["vadd"], [1, 2], 200, 20)))
-    assert (job.state, job.out.exists()) == ("cancelled", False)
-    assert "not kept" in show_job(job)
+    with pytest.raises(OvertakenError):
+        comparisons.make(["vadd"], [1, 2], 200, 20, cancelled_once_something_is_kept)
+    assert not out.exists()
 
 
 def test_what_was_not_started_here_cannot_be_stopped_or_resumed(tmp_path: Path) -> None:
@@ -148,6 +111,10 @@ def test_two_runs_are_compared_on_the_page(page: "Page") -> None:
     for run in ("vadd", "mdlm"):
         page.locator("#runs").get_by_label(run, exact=True).check()
     page.get_by_role("tab", name="Compare").click()
+    page.locator("#compare-button").click()
+    page.locator("#compare-shown .progress-text").first.wait_for()
+    page.locator("#compare-cancel").click()
+    page.locator("#compare-said", has_text="Cancelled").wait_for()
     page.locator("#compare-button").click()
     page.locator("#compare-shown .note", has_text="kept in").wait_for()
     assert page.locator("#compare-shown table").count() == 3

@@ -250,9 +250,9 @@ def test_a_latent_slider_and_the_map_move_the_picture(page: "Page") -> None:
     page.keyboard.press("ArrowLeft")
     page.wait_for_function("document.querySelector('#latent-slider-0 input[type=number]').value < 3")
     page.locator("#latent-walk").click()
-    page.locator("#latent-path img").wait_for()
+    page.locator("#latent-path img").last.wait_for()
     page.locator("#latent-vary").click()
-    page.locator("#latent-varied img").wait_for()
+    page.locator("#latent-varied img").last.wait_for()
     # The map of points is another picture than that of the run before.
     corner = "document.querySelector('#latent-pad canvas').toDataURL()"
     before = page.evaluate(corner)

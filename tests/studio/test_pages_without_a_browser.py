@@ -19,7 +19,7 @@ from tests.helpers.studio import PATIENCE
 from vadd.errors import UserError
 from vadd.progress import silent
 from vadd.run.loading import load
-from vadd.studio.draw import draw, draw_all, show, show_step, write_files
+from vadd.studio.draw import draw, draw_all, show, write_files
 from vadd.studio.infill import (
     Known,
     fill_all,
@@ -30,9 +30,9 @@ from vadd.studio.infill import (
     fill_text,
     held_out,
     painting_of,
-    row_with_gaps,
+    words_with_gaps,
 )
-from vadd.studio.latent import SPAN, How, dimensions_of, map_of, moved, point_of_example, show_path, show_point
+from vadd.studio.latent import SPAN, How, dimensions_of, map_of, moved, point_of_example, show_path, show_points
 from vadd.studio.runs import OpenRuns
 from vadd.studio.views import ImageView, NumberView, PointView, TableView, TextView, view_of
 
@@ -116,7 +116,7 @@ def test_every_kind_of_data_has_a_view_and_files(
     suffixes = [{".png", ".gif", ".npy"}, {".png", ".gif", ".npy"}, {".csv", ".gif", ".npy"}, {".txt", ".gif", ".npy"}]
     for name, expected in zip(runs.names(), suffixes, strict=True):
         drawn = draw_all(runs, [name], 5, choices())
-        for page in (show(runs, drawn), *(show_step(runs, drawn, step) for step in range(3))):
+        for page in (show(runs, drawn), *(show(runs, drawn, step) for step in range(3))):
             assert "<script" not in page
             assert name in page
         files = [Path(file) for file in write_files(runs, drawn)]
@@ -128,8 +128,8 @@ def test_every_kind_of_data_has_a_view_and_files(
 def test_a_masked_text_shows_its_masks(script_run: Path) -> None:
     runs = OpenRuns([script_run])
     drawn = draw_all(runs, ["script"], 1, choices())
-    assert show_step(runs, drawn, 0).count('class="masked"') == 24
-    assert show_step(runs, drawn, 2).count('class="masked"') == 0
+    assert show(runs, drawn, 0).count('class="masked"') == 24
+    assert show(runs, drawn, 2).count('class="masked"') == 0
 
 
 def test_what_is_known_of_a_picture_stays(digits_runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,12 +167,12 @@ def test_a_picture_that_is_none_is_refused(digits_runs: list[Path], cells: objec
 def test_texts_points_and_numbers_are_filled(script_run: Path, vadd_run: Path, array_run: Path) -> None:
     assert joined(fill_text(load(script_run), Known(text="<scr__t>"))).count("<mark>") == 8
     assert joined(fill_point(load(vadd_run), Known(coordinate="second", value=3))).count("<img") == 2
-    assert joined(fill_numbers(load(array_run), Known(row="0 1, 2 -1 -1 -1"))).count("<pre") == 8
+    assert joined(fill_numbers(load(array_run), Known(text="0 1, 2 -1 -1 -1"))).count("<pre") == 8
     with pytest.raises(UserError, match="there is no gap"):
         fill_text(load(script_run), Known(text="<script>"))
     for wrong in ("0 1", "a b c d e f", "1" * 40 + " 0 0 0 0 0"):
         with pytest.raises(UserError, match="numbers"):
-            fill_numbers(load(array_run), Known(row=wrong))
+            fill_numbers(load(array_run), Known(text=wrong))
     with pytest.raises(UserError, match="no held-out example 999999"):
         held_out(load(vadd_run), 999999)
 
@@ -188,22 +188,22 @@ def test_rows_of_a_table_are_shown_kept_and_filled_in_its_own_words(
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     runs = OpenRuns([people_run])
     run = runs.get("run")
-    assert type(view_of(run)) is runs.about("run").view is TableView
+    assert type(view_of(run)) is TableView
     drawn = draw_all(runs, ["run"], 5, choices())
     page = show(runs, drawn)
     assert "<th>height</th>" in page
     assert page.count("<tr>") == 6
-    assert show_step(runs, drawn, 0).count('class="masked"') == 5 * 6
+    assert show(runs, drawn, 0).count('class="masked"') == 5 * 6
     written = {Path(file).suffix: Path(file) for file in write_files(runs, drawn)}
     header, *lines = csv.reader(written[".csv"].read_text().splitlines())
     assert header == ["sex", "age", "height", "born", "member", "city"]
     assert {line[0] for line in lines} <= {"F", "M"}
-    begun = row_with_gaps(run)
+    begun = words_with_gaps(run)
     assert begun.splitlines()[1].endswith(",,,")
-    filled = joined(fill_row(run, Known(row=begun)))
+    filled = joined(fill_row(run, Known(text=begun)))
     assert filled.count("<tr>") == 9
     assert filled.count("<mark>") == 8 * begun.splitlines()[1].split(",").count("")
-    page = joined(fill_row(run, Known(row='sex,age,height,born,member,city\nF,,,,,"=cmd(""x,y"")"')))
+    page = joined(fill_row(run, Known(text='sex,age,height,born,member,city\nF,,,,,"=cmd(""x,y"")"')))
     assert page.count("=cmd(&#34;x,y&#34;)") == 8
 
 
@@ -220,7 +220,7 @@ def test_rows_of_a_table_are_shown_kept_and_filled_in_its_own_words(
 )
 def test_a_row_that_is_none_of_the_table_is_refused(people_run: Path, text: str, told: str) -> None:
     with pytest.raises(UserError, match=told):
-        fill_row(load(people_run), Known(row=text))
+        fill_row(load(people_run), Known(text=text))
 
 
 def test_two_visitors_draw_two_labels_of_one_run_at_once(labelled_run: Path) -> None:
@@ -237,7 +237,7 @@ def test_two_visitors_draw_two_labels_of_one_run_at_once(labelled_run: Path) -> 
 def test_a_label_is_no_dimension_of_the_latent(labelled_run: Path) -> None:
     run = load(labelled_run)
     assert run.model.latent.dim == dimensions_of(run).among + 10
-    assert "<img" in show_point(run, point_of_example(run, 0), HOW)
+    assert "<img" in show_points(run, point_of_example(run, 0)[None], HOW)[0]
 
 
 def test_the_dimensions_are_in_the_order_of_what_they_carry(digits_runs: list[Path]) -> None:
@@ -247,8 +247,8 @@ def test_the_dimensions_are_in_the_order_of_what_they_carry(digits_runs: list[Pa
     assert found.nats == sorted(found.nats, reverse=True)
     z = moved(point_of_example(run, 0), found.numbers, [SPAN] * 6)
     assert z[found.numbers].tolist() == [SPAN] * 6
-    assert "<img" in show_point(run, z, HOW)
-    assert "<img" in show_path(run, z.repeat(3, 1), HOW)
+    assert "<img" in show_points(run, z[None], HOW)[0]
+    assert show_path(run, z.repeat(3, 1), HOW).count("<img") == 3
 
 
 def test_a_model_without_a_latent_says_so(mdlm_run: Path) -> None:

@@ -51,15 +51,10 @@ def test_a_run_that_is_open_is_read_again_and_shown_anew(unfitted: Path) -> None
 
 def test_what_was_compared_without_it_is_not_taken_for_what_it_is_with_it(unfitted: Path) -> None:
     comparisons = Comparisons(OpenRuns([unfitted]), unfitted.parent)
-    with comparisons._turn:  # nobody's turn comes
-        keys = [comparisons.start(["digits-vadd"], [1], 200, 20)]
-        fit_prior(load(unfitted), steps=2)
-        keys.append(comparisons.start(["digits-vadd"], [1], 200, 20))
-        for key in keys:
-            job = comparisons.find(key)
-            assert job is not None
-            job.cancel()
-    assert keys[0] != keys[1]
+    before = comparisons.folder(["digits-vadd"], [1], 200, 20)
+    assert comparisons.folder(["digits-vadd"], [1], 200, 20) == before
+    fit_prior(load(unfitted), steps=2)
+    assert comparisons.folder(["digits-vadd"], [1], 200, 20) != before
 
 
 def test_the_demonstration_goes_on_with_what_has_none_yet(

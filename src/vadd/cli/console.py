@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -24,7 +24,7 @@ out_console = PlainConsole()
 err_console = PlainConsole(stderr=True)
 
 
-def print_columns(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset(), indent: str = "") -> None:
+def print_columns(rows: Sequence[Sequence[str]], *, right: Collection[int] = (), indent: str = "") -> None:
     """Aligned and never broken, so that lines can be searched and piped; the columns ``right`` end evenly."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -35,16 +35,12 @@ def print_columns(rows: Sequence[Sequence[str]], *, right: frozenset[int] = froz
 @contextmanager
 def progress_bar() -> "Iterator[Progress]":
     """What is being done and how far it is, on a terminal only."""
-    if not err_console.is_terminal:
-        from vadd.progress import silent
-
-        yield silent
-        return
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with RichProgress(*columns, console=err_console, transient=True) as bar:
+    hidden = not err_console.is_terminal
+    with RichProgress(*columns, console=err_console, transient=True, disable=hidden) as bar:
         task = bar.add_task("starting", total=None)
 
         def report(what: str, done: int = 0, total: int | None = None) -> None:

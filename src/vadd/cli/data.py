@@ -1,25 +1,21 @@
 """``vadd data``."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from vadd.cli.console import out_console, print_columns, progress_bar
 from vadd.cli.syntax import Data
-from vadd.data import DiscreteDataset, cifar10
+from vadd.data import cifar10, mnist
 from vadd.data.download import data_directory
-from vadd.data.mnist import MnistData, fetch_mnist, missing_mnist
 from vadd.data.text.text8 import fetch_text8
 from vadd.errors import UserError
-from vadd.evaluation.frechet import fetch_inception, inception_file
+from vadd.evaluation.frechet import fetch_inception
 from vadd.files import write_whole
 from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.table.reading import read_table
 from vadd.kinds.table.schema import infer, inspect, to_yaml
 from vadd.progress import Progress
-
-BUILT_IN = "built in"
 
 
 def data(options: Data) -> None:
@@ -28,18 +24,16 @@ def data(options: Data) -> None:
         _inspect(options.file, options.schema)
     elif options.file is not None or options.schema is not None:
         raise UserError("a file and --schema are for: vadd data inspect FILE")
-    elif name is None:
-        if directory is not None:
-            raise UserError("--dir says where to put a data set: name it too, like: vadd data mnist --dir DIR")
-        print_columns([[known, about, _state(known)] for known, about in KNOWN.items()])
-    elif name not in KNOWN:
+    elif name is not None and name not in KNOWN:
         raise UserError(f"there is no data set {name!r}; known are {', '.join(KNOWN)}")
+    elif directory is not None and name not in DOWNLOADS:
+        raise UserError(f"--dir says where to put a download: {', '.join(DOWNLOADS)}")
+    elif name is None:
+        print_columns([[known, about, _state(known)] for known, (about, _) in KNOWN.items()])
     elif name in DOWNLOADS:
         with progress_bar() as progress:
-            content = DOWNLOADS[name].fetch(directory, progress)
-        _say(f"{name}: {content}")
-    elif directory is not None:
-        raise UserError(f"{name} needs no download, so there is nothing to put into {directory}")
+            place = DOWNLOADS[name].fetch(directory, progress=progress)
+        _say(f"{name}: in {place}")
     else:
         _say(f"{name}: {_state(name)}; nothing to fetch")
 
@@ -56,7 +50,7 @@ def _inspect(file: Path | None, schema: Path | None) -> None:
         dependents = TableCodec.fit(table, learnt, range(table.rows), dependent=True).dependents if learnt else ()
     _say(f"{file}: {table.rows:,} rows")
     head = ["column", "kind", "values", "missing", "most frequent"]
-    print_columns([head, *(report.cells for report in reports)], right=frozenset({2, 3}))
+    print_columns([head, *(report.cells for report in reports)], right=(2, 3))
     for each in dependents:
         _say(each.line)
     if schema is not None:
@@ -65,106 +59,58 @@ def _inspect(file: Path | None, schema: Path | None) -> None:
 
 
 def _say(line: str) -> None:
-    out_console.print(line, soft_wrap=True, markup=False)
+    out_console.print(line, soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class Download:
-    present: Callable[[], str | None]
-    """Where it is; None where it is not, or not whole."""
-    fetch: Callable[[Path | None, Progress], str]
-    """Gets it, and says what is where."""
-    size: str = ""
-
-
-def _mnist() -> str | None:
-    place = data_directory("mnist")
-    return None if missing_mnist(place) else str(place)
-
-
-def _cifar10() -> str | None:
-    train, test = cifar10.count_cifar10()
-    whole = (train, test) == (cifar10.BATCH_IMAGES * len(cifar10.TRAIN_BATCHES), cifar10.BATCH_IMAGES)
-    part = "" if whole else f", a part of it: {train:,} + {test:,} images"
-    return f"{data_directory('cifar10')}{part}" if train and test else None
-
-
-def _folder_of(file: Path) -> str | None:
-    return str(file.parent) if file.is_file() else None
-
-
-def _images(place: Path, read: Callable[[], DiscreteDataset], progress: Progress) -> str:
-    progress("checking")
-    images = read()
-    return f"{len(images.train):,} + {len(images.test):,} images in {place}"
-
-
-def _fetch_mnist(directory: Path | None, progress: Progress) -> str:
-    place = fetch_mnist(directory, progress=progress)
-    return _images(place, MnistData(directory=str(place)).load, progress)
-
-
-def _fetch_cifar10(directory: Path | None, progress: Progress) -> str:
-    place = cifar10.fetch_cifar10(directory, progress=progress)
-    return _images(place, cifar10.Cifar10Data(directory=str(place)).load, progress)
-
-
-def _fetch_text8(directory: Path | None, progress: Progress) -> str:
-    file = fetch_text8(directory, progress=progress)
-    return f"{file.stat().st_size:,} characters in {file.parent}"
-
-
-def _fetch_inception(directory: Path | None, progress: Progress) -> str:
+def _fetch_inception(directory: Path | None, *, progress: Progress) -> Path:
     if directory is not None:
         raise UserError("inception goes to $VADD_DATA/inception, where FID looks for it; leave out --dir")
     progress("fetching the Inception network (87 MB)")
-    return f"in {fetch_inception()}"
+    return fetch_inception()
+
+
+class Download(NamedTuple):
+    fetch: Callable[..., Path]
+    last: str
+    """The file that is there once all are."""
+    size: str = ""
 
 
 DOWNLOADS = {
-    "mnist": Download(_mnist, _fetch_mnist),
-    "cifar10": Download(_cifar10, _fetch_cifar10, " (170 MB)"),
-    "text8": Download(lambda: _folder_of(data_directory("text8") / "text8"), _fetch_text8, " (31 MB)"),
-    "inception": Download(lambda: _folder_of(inception_file()), _fetch_inception, " (87 MB)"),
-}
-USE = {
-    "images": "use with: vadd train --data DIR",
-    "text": "use with: vadd train --data FILE.txt (.jsonl, .csv, or a folder of .txt)",
-    "table": "use with: vadd train --data FILE.csv (.tsv, .parquet)",
-    "array": "use with: vadd train --data FILE.npy",
+    "mnist": Download(mnist.fetch_mnist, list(mnist.MD5)[-1]),
+    "cifar10": Download(cifar10.fetch_cifar10, cifar10.TEST_BATCH, " (170 MB)"),
+    "text8": Download(fetch_text8, "text8", " (31 MB)"),
+    "inception": Download(_fetch_inception, "inception.pt", " (87 MB)"),
 }
 
 
 def _state(name: str) -> str:
-    if name in DOWNLOADS:
-        place = DOWNLOADS[name].present()
-        return f"fetch with: vadd data {name}{DOWNLOADS[name].size}" if place is None else f"present in {place}"
-    if name in ("lm1b", "openwebtext"):
-        needed = "" if find_spec("datasets") else "; needs pip install 'vadd[text]'"
-        return f"fetched from the hub when used, or data.path=FILE{needed}"
-    if name in ("fair", "randhie"):
-        needed = BUILT_IN if find_spec("statsmodels") else "needs pip install 'vadd[tables]'"
-        return f"{needed}; use with: vadd train table data.name=NAME"
-    return USE.get(name, BUILT_IN)
+    if name not in DOWNLOADS:
+        return KNOWN[name][1]
+    download, place = DOWNLOADS[name], data_directory(name)
+    return f"present in {place}" if any(place.rglob(download.last)) else f"fetch with: vadd data {name}{download.size}"
 
 
+BUILT_IN, HUB = "built in", "fetched from the hub when used, or data.path=FILE"
+STATSMODELS = "use with: vadd train table data.name=NAME; needs pip install 'vadd[tables]'"
 KNOWN = {
-    "checkerboard": "two coordinates, half of the cells of a board",
-    "swissroll": "two coordinates, a spiral",
-    "circles": "two coordinates, two rings",
-    "copies": "noisy copies of one hidden symbol",
-    "digits": "1,797 handwritten digits, 8 x 8, from scikit-learn",
-    "mnist": "70,000 handwritten digits, binarized, 32 x 32",
-    "cifar10": "60,000 colour images of ten classes, 32 x 32",
-    "pydocs": "text: the documentation that every Python carries",
-    "text8": "text: 100 MB of Wikipedia in 27 characters",
-    "lm1b": "text: 30 million sentences of news",
-    "openwebtext": "text: 8 million web pages",
-    "fair": "a table: 6,366 answers to a survey, 9 columns, from statsmodels",
-    "randhie": "a table: 20,190 insured people, 10 columns, from statsmodels",
-    "inception": "the network behind the FID of colour images",
-    "images": "your own folder of images",
-    "text": "your own text",
-    "table": "your own table",
-    "array": "your own integers, an .npy file",
+    "checkerboard": ("two coordinates, half of the cells of a board", BUILT_IN),
+    "swissroll": ("two coordinates, a spiral", BUILT_IN),
+    "circles": ("two coordinates, two rings", BUILT_IN),
+    "copies": ("noisy copies of one hidden symbol", BUILT_IN),
+    "digits": ("1,797 handwritten digits, 8 x 8, from scikit-learn", BUILT_IN),
+    "mnist": ("70,000 handwritten digits, binarized, 32 x 32", ""),
+    "cifar10": ("60,000 colour images of ten classes, 32 x 32", ""),
+    "pydocs": ("text: the documentation that every Python carries", BUILT_IN),
+    "text8": ("text: 100 MB of Wikipedia in 27 characters", ""),
+    "lm1b": ("text: 30 million sentences of news", HUB),
+    "openwebtext": ("text: 8 million web pages", HUB),
+    "fair": ("a table: 6,366 answers to a survey, 9 columns, from statsmodels", STATSMODELS),
+    "randhie": ("a table: 20,190 insured people, 10 columns, from statsmodels", STATSMODELS),
+    "inception": ("the network behind the FID of colour images", ""),
+    "images": ("your own folder of images", "use with: vadd train --data DIR"),
+    "text": ("your own text", "use with: vadd train --data FILE.txt (.jsonl, .csv, or a folder of .txt)"),
+    "table": ("your own table", "use with: vadd train --data FILE.csv (.tsv, .parquet)"),
+    "array": ("your own integers, an .npy file", "use with: vadd train --data FILE.npy"),
 }
+"""What each is, and how it is had; downloads are in :data:`DOWNLOADS`."""

@@ -47,8 +47,6 @@ def evaluate(options: Evaluate) -> None:
 
 
 def _check(options: Evaluate) -> None:
-    if options.nearest and options.steps is None and options.zero_shot is not None:
-        raise UserError("--nearest looks at samples: say with --steps how they are to be drawn")
     if options.zero_shot is not None and options.data is not None:
         raise UserError("--data and --zero-shot both name the texts to score: give one of them")
     if options.zero_shot is not None and not options.zero_shot.is_dir():
@@ -62,7 +60,7 @@ def _bounds_asked(options: Evaluate) -> bool:
 
 def _steps(options: Evaluate) -> list[int]:
     """Numbers of steps to sample with; none where only bounds were asked for."""
-    if options.steps is None and _bounds_asked(options) and options.judge is None:
+    if options.steps is None and _bounds_asked(options) and options.judge is None and not options.nearest:
         return []
     return parse_steps(DEFAULT_STEPS if options.steps is None else options.steps)
 
@@ -105,7 +103,7 @@ def _measure(
                 examples=None if options.data is None else read_examples(run, options.data, progress),
                 inception=fetched_inception() if fid and options.inception is None else options.inception,
                 language=options.open([run], progress) if steps else None,
-                nearest=options.nearest and bool(steps),
+                nearest=options.nearest,
             ),
             progress=progress,
         ).report

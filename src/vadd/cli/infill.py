@@ -1,5 +1,7 @@
 """``vadd infill``."""
 
+from collections.abc import Sequence
+
 import torch
 from rich.text import Text
 from torch import Tensor
@@ -50,6 +52,8 @@ def infill(options: Infill) -> None:
         out_console.print(f"how probable they were: {options.probabilities}", soft_wrap=True)
 
 
+SOURCES = ("text", "prefix", "suffix", "file", "image", "from_data", "array", "table")
+"""Options that say what is to be filled."""
 NEEDS = {
     "mask": ("image", "from_data"),
     "keep": ("image", "from_data"),
@@ -62,26 +66,19 @@ NEEDS = {
 
 def _check(options: Infill) -> None:
     """Exactly one thing to fill, and only options that fit it."""
-    ends = options.suffix if options.prefix is None else options.prefix
-    sources = {
-        "--text": options.text,
-        "--prefix or --suffix": ends,
-        "--file": options.file,
-        "--image": options.image,
-        "--from-data": options.from_data,
-        "--array": options.array,
-        "--table": options.table,
-    }
-    given = [name for name, source in sources.items() if source is not None]
-    if len(given) != 1:
-        problem = f"{' and '.join(given)} exclude each other" if given else "what is to be filled?"
-        raise UserError(f"{problem}; give one of {', '.join(sources)}")
+    given = [name for name in SOURCES if getattr(options, name) is not None]
+    if len(given) != 1 and given != ["prefix", "suffix"]:
+        problem = f"{_flags(given, ' and ')} exclude each other" if given else "what is to be filled?"
+        raise UserError(f"{problem}; give one of {_flags(SOURCES, ', ')}")
     for name, needed in NEEDS.items():
-        if getattr(options, name) is not None and all(getattr(options, other) is None for other in needed):
-            named = " or ".join(f"--{other.replace('_', '-')}" for other in needed)
-            raise UserError(f"--{name} is for {named}")
+        if getattr(options, name) is not None and given[0] not in needed:
+            raise UserError(f"--{name} is for {_flags(needed, ' or ')}")
     if options.mask is not None and options.keep is not None:
         raise UserError("--mask and --keep exclude each other")
+
+
+def _flags(names: Sequence[str], between: str) -> str:
+    return between.join(f"--{name.replace('_', '-')}" for name in names)
 
 
 def _gaps(run: Run, options: Infill) -> Gaps:

@@ -71,4 +71,4 @@ def _memory(plan: Plan) -> list[list[str]]:
 
 def _section(title: str, *rows: list[str]) -> None:
     out_console.out(f"\n{title}")
-    print_columns(rows, right=frozenset(range(1, len(rows[0]))), indent="  ")
+    print_columns(rows, right=range(1, len(rows[0])), indent="  ")

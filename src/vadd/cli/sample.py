@@ -1,7 +1,6 @@
 """``vadd sample``."""
 
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +10,10 @@ from torch import Tensor
 
 from vadd.cli.console import err_console, out_console, progress_bar
 from vadd.cli.syntax_sampling import Sample
-from vadd.core import Samples
 from vadd.files import writing
 from vadd.kinds import How
 from vadd.parallel import Processes, leave, process_count
-from vadd.progress import Progress, named
+from vadd.progress import named
 from vadd.report.samples import draw_sample_file
 from vadd.report.trajectory import check_trajectory, write_trajectory
 from vadd.run.run import Run
@@ -35,21 +33,23 @@ def sample(options: Sample) -> None:
     labels = labels_to_draw(run, options.label)
     if labels or options.guidance is not None:
         run = run.labelled(labels[0] if labels else None, 1.0 if options.guidance is None else options.guidance)
-    each = max(1, len(labels))
-    n = run.kind.default_count(options.out, len(labels)) if options.n is None else options.n * each
+    n = run.kind.default_count(options.out, len(labels)) if options.n is None else options.n * max(1, len(labels))
     settings = run.options(**options.sampling())  # checked before a file is begun
     check_trajectory(run.kind, options.trajectory)
     if options.out is not None:
         run.kind.check_file(options.out, n)
-    drawn = Drawn(How(options.seed, run.kind.where(options.where) if options.where else {}, labels))
+    how = How(options.seed, run.kind.where(options.where) if options.where else {}, labels)
     began = time.perf_counter()
-    _draw(run, options, n, drawn, processes)
+    drawn = _draw(run, options, n, how, processes)
     seconds = time.perf_counter() - began
     reasons = run.inexact_completions(**options.sampling()) if options.where else settings.inexact
     if options.trajectory is not None and drawn.states:
         show_trajectory(run, drawn.states, options.trajectory, "samples")
     leave()
-    _show(run, drawn, n, options.out)
+    for line in drawn.lines:
+        out_console.out(line, highlight=False)
+    if options.out is None and n > drawn.shown:
+        out_console.out(f"... {n - drawn.shown} more; write them all with --out {run.kind.file}")
     summary = [
         f"{plural(n, 'sample')} in {plural(settings.steps, 'step')}"
         + ("" if options.out is None else f": {options.out}"),
@@ -70,69 +70,46 @@ def labels_to_draw(run: Run, label: str | None) -> tuple[str, ...]:
 
 @dataclass
 class Drawn:
-    """What is printed about the samples."""
+    """What is said about the samples."""
 
-    how: How
-    lines: list[str] = field(default_factory=list)
-    shown: dict[str | None, int] = field(default_factory=dict)
-    """How many samples of each label are among them."""
     evaluations: int = 0
     sequences: int = 0
     states: list[Tensor] = field(default_factory=list)
     """How the first samples came about."""
-
-    def add(self, part: Samples) -> None:
-        self.evaluations += part.evaluations
-        self.sequences += part.sequences
-        self.states += [] if part.trajectory is None else [part.trajectory]
-
-    def show(self, run: Run, tokens: Tensor, label: str | None) -> None:
-        """Samples to be printed, some of each label."""
-        begun = self.shown.setdefault(label, 0)
-        tokens = tokens[: max(1, SHOWN // max(1, len(self.how.labels))) - begun]
-        self.shown[label] += len(tokens)
-        if len(tokens):
-            lines = run.kind.lines(tokens.numpy(), self.how, first=len(self.lines))
-            self.lines += lines if label is None else [f"{label}: {line}" for line in lines]
+    lines: list[str] = field(default_factory=list)
+    shown: int = 0
+    """Samples that are in the lines."""
 
 
-def _draw(run: Run, options: Sample, n: int, drawn: Drawn, processes: Processes | None) -> None:
-    """The samples into the file, or the first of them to be shown; of several processes, the main one does that."""
+def _draw(run: Run, options: Sample, n: int, how: How, processes: Processes | None) -> Drawn:
+    """The samples into the file, or the first of them, some of each label, to be printed; of several processes, the
+    main one does that. Every label has the noise that it has alone.
+    """
+    drawn, several = Drawn(), len(how.labels) > 1
     with ExitStack() as stack:
         progress = stack.enter_context(progress_bar())
-        start: int | Tensor = n // max(1, len(drawn.how.labels))
-        if drawn.how.conditions:
+        start: int | Tensor = n // max(1, len(how.labels))
+        if how.conditions:
             progress("drawing the columns of --where")
-            start = starts_given(run, n, drawn.how.conditions, **options.sampling())
+            start = starts_given(run, n, how.conditions, **options.sampling())
         file = None
         if options.out is not None and (processes is None or processes.is_main):
-            file = stack.enter_context(run.kind.sample_file(options.out, n, drawn.how, draw_sample_file))
-        for label, part in _parts(run, options, start, drawn.how.labels, processes, progress):
-            drawn.add(part)
-            if file is not None:
-                file.write(part.tokens.numpy())
-            else:
-                drawn.show(run, part.tokens, label)
-
-
-def _parts(
-    run: Run,
-    options: Sample,
-    start: int | Tensor,
-    labels: Sequence[str],
-    processes: Processes | None,
-    progress: Progress,
-) -> Iterator[tuple[str | None, Samples]]:
-    """Chunk by chunk, with the label that they are drawn of. Every label has the noise that it has alone."""
-    record = 0 if options.trajectory is None else RECORDED
-    if len(labels) < 2:
-        for part in run.stream(start, record=record, processes=processes, progress=progress, **options.drawing()):
-            yield None, part
-        return
-    for number, label in enumerate(labels):
-        settings = options.drawing() | {"label": label, "record": int(number < record)}
-        for part in run.stream(start, processes=processes, progress=named(progress, label), **settings):
-            yield label, part
+            file = stack.enter_context(run.kind.sample_file(options.out, n, how, draw_sample_file))
+        for number, label in enumerate(how.labels or (None,)):
+            record = 0 if options.trajectory is None else int(number < RECORDED) if several else RECORDED
+            settings = options.drawing() | {"label": label, "record": record, "processes": processes}
+            room = max(1, SHOWN // max(1, len(how.labels)))
+            for part in run.stream(start, progress=named(progress, str(label)) if several else progress, **settings):
+                drawn.evaluations += part.evaluations
+                drawn.sequences += part.sequences
+                drawn.states += [] if part.trajectory is None else [part.trajectory]
+                if file is not None:
+                    file.write(part.tokens.numpy())
+                elif len(tokens := part.tokens[:room]):
+                    room, drawn.shown = room - len(tokens), drawn.shown + len(tokens)
+                    lines = run.kind.lines(tokens.numpy(), how, first=len(drawn.lines))
+                    drawn.lines += [f"{label}: {line}" for line in lines] if several else lines
+    return drawn
 
 
 def show_trajectory(run: Run, states: list[Tensor], out: Path, what: str, extents: list[slice] | None = None) -> None:
@@ -141,11 +118,3 @@ def show_trajectory(run: Run, states: list[Tensor], out: Path, what: str, extent
         whole = np.concatenate([part.numpy() for part in states], axis=1)
         write_trajectory(run.kind, whole, out, run.directory.path.name, extents)
     out_console.print(f"how the {what} come about: {out}", soft_wrap=True)
-
-
-def _show(run: Run, drawn: Drawn, n: int, out: Path | None) -> None:
-    for line in drawn.lines:
-        out_console.out(line, highlight=False)
-    shown = sum(drawn.shown.values())
-    if out is None and n > shown:
-        out_console.out(f"... {n - shown} more; write them all with --out {run.kind.file}")

@@ -33,7 +33,7 @@ def runs(options: Runs) -> None:
     if states:
         header = ["run", "recipe", "model", "step", "state", "test", "latent", "last change"]
         rows = [_row(run, str(Path(run.path).relative_to(options.directory))) for run in states]
-        print_columns([header, *rows], right=frozenset({3, 5}))
+        print_columns([header, *rows], right=(3, 5))
         out_console.out("test: held-out objective in nats per position; of VADD it is not a likelihood bound")
     else:
         out_console.out(f"no runs in {options.directory}; those of another folder: vadd runs DIR")

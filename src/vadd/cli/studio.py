@@ -52,14 +52,10 @@ def studio(options: Studio) -> None:
 
 
 def _close(trainings: "Trainings") -> None:
-    running = trainings.running()
-    if running:
+    if trainings.running():
         err_console.print("the trainings are asked to save and to stop")
-    saved = trainings.close()
-    if saved:
+    if saved := trainings.close():
         err_console.print(f"saved and stopped: {', '.join(saved)}", soft_wrap=True)
-    if unsaved := [name for name in running if name not in saved]:
-        err_console.print(f"stopped, with nothing to save yet: {', '.join(unsaved)}", soft_wrap=True)
 
 
 def _has_display() -> bool:

@@ -27,7 +27,6 @@ KEPT_SECONDS = 3600
 DEFAULT = ("as the recipe says", "")
 ANY = ("any", "")
 NOTHING_CHOSEN = ui.note("Choose a run above; its samples appear here.")
-CANCELLED = ui.note("Cancelled. What is shown was drawn before.")
 
 
 @dataclass(frozen=True)
@@ -62,30 +61,32 @@ def draw(run: Run, name: str, count: int, options: Mapping[str, Any], progress: 
 def draw_all(
     runs: OpenRuns, names: Sequence[str], count: int, options: Mapping[str, Any], progress: Progress = silent
 ) -> list[Drawn]:
+    opened = side_by_side(runs, names)
+    return [draw(run, name, count, options, named(progress, name)) for name, run in opened.items()]
+
+
+def side_by_side(runs: OpenRuns, names: Sequence[str]) -> dict[str, Run]:
     if len(names) > SIDE_BY_SIDE:
         raise UserError(f"at most {SIDE_BY_SIDE} runs side by side; {len(names)} are chosen")
-    return [draw(runs.get(name), name, count, options, named(progress, name)) for name in names]
+    return {name: runs.get(name) for name in names}
 
 
 def title_of(run: Run, name: str) -> str:
     return f"{name} · {model_label(run.recipe.model)}"
 
 
-def show(runs: OpenRuns, drawn: Sequence[Drawn]) -> str:
-    opened = [(runs.get(one.name), one) for one in drawn]
-    return ui.cards([ui.card(title_of(run, one.name), view_of(run).show(one.tokens), one.said) for run, one in opened])
-
-
-def show_step(runs: OpenRuns, drawn: Sequence[Drawn], step: int) -> str:
-    """All runs at the same step of their trajectories."""
+def show(runs: OpenRuns, drawn: Sequence[Drawn], step: int | None = None) -> str:
+    """All runs side by side: their samples, or the same ``step`` of their trajectories."""
     shown = []
     for one in drawn:
         run, last = runs.get(one.name), len(one.states) - 1
-        at = min(max(0, step), last)
-        state = one.states[at]
-        masked = int((state == run.model.mask_value).sum())
-        said = f"step {at} of {last} · {masked:,} of {state.size:,} positions masked"
-        shown.append(ui.card(title_of(run, one.name), view_of(run).show_state(one.states, at), said))
+        content, said = view_of(run).show(one.tokens), one.said
+        if step is not None:
+            state = one.states[at := min(max(0, step), last)]
+            masked = int((state == run.model.mask_value).sum())
+            content = view_of(run).show_state(one.states, at)
+            said = f"step {at} of {last} · {masked:,} of {state.size:,} positions masked"
+        shown.append(ui.card(title_of(run, one.name), content, said))
     return ui.cards(shown)
 
 
@@ -112,14 +113,14 @@ class Limits:
 
 
 def limits_of(runs: OpenRuns, names: Sequence[str]) -> Limits:
-    abouts = [runs.about(name) for name in names[:SIDE_BY_SIDE]]
-    if not abouts:
+    views = [view_of(runs.get(name)) for name in names[:SIDE_BY_SIDE]]
+    if not views:
         return Limits(2, 1, 2, [])
     return Limits(
-        max(2, min(MOST_STEPS, max(about.kind.positions for about in abouts))),
-        min(about.view.count for about in abouts),
-        min(about.view.most for about in abouts),
-        list(dict.fromkeys(label for about in abouts for label in about.kind.labels or ())),
+        max(2, min(MOST_STEPS, max(view.positions for view in views))),
+        min(view.count for view in views),
+        min(view.most for view in views),
+        list(dict.fromkeys(label for view in views for label in view.kind.labels or ())),
     )
 
 
@@ -196,18 +197,13 @@ def draw_tab(page: gr.Blocks, runs: OpenRuns, chosen: gr.CheckboxGroup) -> None:
         return "", gr.File(write_files(runs, drawn), visible=True)
 
     def on_scrub(turn: ui.Turn, drawn: list[Drawn], step: int) -> str:
-        return show_step(runs, drawn, int(step))
-
-    def on_cancel(request: gr.Request) -> str:
-        turns.cancel(request.session_hash)
-        return CANCELLED
+        return show(runs, drawn, int(step))
 
     turns, inputs, answers = ui.Turns(), [chosen, count, *options.values()], [shown, kept, scrubber, files, said]
     triggers = [start.click, steps.release, options["seed"].submit, options["label"].input]
     drawing = turns.on([*triggers, *([page.load] if first else [])], on_draw, inputs, answers)
     choosing = turns.on([chosen.change], on_choose, inputs, [*answers, steps, count, options["label"]])
-    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
-    stop.click(on_cancel, None, said, cancels=[drawing, choosing], **quiet)
-    quiet["trigger_mode"] = "always_last"
+    turns.cancelled_by(stop, said, drawing, choosing)
+    quiet: dict[str, Any] = {"show_progress": "hidden", "queue": False, "trigger_mode": "always_last"}
     ui.Turns().on([scrubber.input], on_scrub, [kept, scrubber], [shown], **quiet)
     ui.Turns().on([make.click], on_files, [kept], [said, files])

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import gradio as gr
 from starlette.datastructures import MutableHeaders
-from starlette.requests import HTTPConnection
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -73,7 +73,7 @@ class Gate:
                 receive = await self.checked(scope, receive)
         except RefusedError as refused:
             answer = PlainTextResponse(str(refused), refused.status)
-        except (ValueError, RecursionError):  # headers, an address or JSON that cannot be read
+        except (ValueError, RecursionError, ClientDisconnect):  # headers, an address or JSON that cannot be read
             answer = PlainTextResponse("this request cannot be read", 400)
         if answer is None:
             answer = await self.passed_on(scope, receive, send)
@@ -143,24 +143,14 @@ class Gate:
             raise RefusedError("this is more than the studio takes", 413)
         if scope["method"] != "POST" or is_upload:
             return limited
-        body = bytearray()
-        while True:
-            message = await limited()
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                break
-        value = json.loads(body, parse_constant=_refused_constant)
+        value = json.loads(await Request(scope, limited).body(), parse_constant=_refused_constant)
         value = self.checked_call(value) if path in CALLS else value
         # Refuses infinities, and text that is no Unicode.
         content = json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
-        sent = False
+        pending = [{"type": "http.request", "body": content, "more_body": False}]
 
         async def replayed() -> Message:
-            nonlocal sent
-            if sent:
-                return await receive()
-            sent = True
-            return {"type": "http.request", "body": content, "more_body": False}
+            return pending.pop() if pending else await receive()
 
         return replayed
 

@@ -1,7 +1,6 @@
 """The tab "Infill": a part of an example is known, and the chosen runs fill in the rest."""
 
 import csv
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,15 +14,16 @@ from markupsafe import Markup
 from vadd.errors import UserError
 from vadd.kinds import TableKind, TextKind
 from vadd.kinds.arrays import TO_FILL, Array
+from vadd.kinds.files import csv_lines
 from vadd.kinds.gaps import picture_shape
 from vadd.kinds.table.reading import MISSING_WORDS, RawTable
 from vadd.progress import Progress, named, silent
 from vadd.run.run import Run
 from vadd.run.tables import fill_rows, table_of
 from vadd.studio import widgets as ui
-from vadd.studio.draw import SIDE_BY_SIDE, title_of
-from vadd.studio.runs import About, OpenRuns
-from vadd.studio.views import ImageView, NumberView, PointView, TableView, TextView, View, pixels, table, texts, view_of
+from vadd.studio.draw import side_by_side, title_of
+from vadd.studio.runs import OpenRuns
+from vadd.studio.views import ImageView, NumberView, PointView, pixels, table, texts
 
 COMPLETIONS = 8
 POINTS = 2_000
@@ -49,7 +49,6 @@ class Known:
     text: str = ""
     coordinate: str = "first"
     value: int = 0
-    row: str = ""
     steps: int = 1
     seed: int = 0
     progress: Progress = silent
@@ -93,8 +92,8 @@ def fill_text(run: Run, known: Known) -> list[Markup]:
     assert isinstance(run.kind, TextKind)
     gaps, new, old = run.kind.fill_text(known.text), Markup("<mark>{}</mark>"), Markup("{}")
     rows = [gaps.marked(gaps.templates[0], row) for row in known.completions(run, gaps.x[0])]
-    lines = [Markup("").join((new if filled else old).format(text) for text, filled in row) for row in rows]
-    return [Markup('<div class="card wide">{}</div>').format(texts(lines))]
+    lines = [ui.NOTHING.join((new if filled else old).format(text) for text, filled in row) for row in rows]
+    return [ui.wide_card(texts(lines))]
 
 
 def fill_point(run: Run, known: Known) -> list[Markup]:
@@ -113,7 +112,7 @@ def fill_point(run: Run, known: Known) -> list[Markup]:
 
 def fill_numbers(run: Run, known: Known) -> list[Markup]:
     try:
-        given = np.array([int(word) for word in known.row.replace(",", " ").split()], np.int64)
+        given = np.array([int(word) for word in known.text.replace(",", " ").split()], np.int64)
     except (ValueError, OverflowError):
         raise UserError("write whole numbers, separated by blanks, -1 where the model is to fill") from None
     if len(given) != run.model.positions or TO_FILL not in given:
@@ -124,7 +123,7 @@ def fill_numbers(run: Run, known: Known) -> list[Markup]:
 def fill_row(run: Run, known: Known) -> list[Markup]:
     """Of a table: the names of its columns, and below them a row with empty cells."""
     try:
-        lines = [line for line in csv.reader(io.StringIO(known.row, newline="")) if line]
+        lines = [line for line in csv.reader(known.text.splitlines(keepends=True)) if line]
     except csv.Error:
         lines = []
     if len(lines) != 2 or len(lines[0]) != len(lines[1]) or len(set(lines[0])) != len(lines[0]):
@@ -142,43 +141,41 @@ def fill_row(run: Run, known: Known) -> list[Markup]:
         [new.format(c.spell(copy[c.name][0])) if gap else old.format(copy[c.name][0]) for c, gap in columns]
         for copy in copies
     ]
-    return [Markup('<div class="card wide">{}</div>').format(table(codec.names, rows))]
+    return [ui.wide_card(table(codec.names, rows))]
 
 
-def row_with_gaps(run: Run) -> str:
-    """The first half of a held-out example."""
+def words_with_gaps(run: Run) -> str:
+    """What to begin with: a text, or the first half of a held-out example."""
+    if isinstance(run.kind, TextKind):
+        return "the ____ sat"
     example = held_out(run, 0)
     known = np.arange(len(example)) < (len(example) + 1) // 2
     if not isinstance(run.kind, TableKind):
         return " ".join(map(str, np.where(known, example, TO_FILL).tolist()))
     known &= example != run.model.mask_value  # a missing cell of the example is a gap too
-    cells = TableView(run).spelled(np.where(known, example, 0)[None])[0]
-    written = io.StringIO()
-    gapped = [cell if kept else "" for cell, kept in zip(cells, known[run.kind.codec.origins], strict=True)]
-    csv.writer(written, lineterminator="\n").writerows([run.kind.codec.names, gapped])
-    return written.getvalue()
+    cells, kept = run.kind.rows(np.where(known, example, 0)[None])[0], known[run.kind.codec.origins]
+    return csv_lines([run.kind.codec.names, np.where(kept, cells, "").tolist()])
 
 
-FILLERS: dict[type[View], Callable[[Run, Known], list[Markup]]] = {
-    ImageView: fill_picture,
-    TextView: fill_text,
-    PointView: fill_point,
-    NumberView: fill_numbers,
-    TableView: fill_row,
+FILLERS: dict[str, Callable[[Run, Known], list[Markup]]] = {
+    "image": fill_picture,
+    "text": fill_text,
+    "points": fill_point,
+    "array": fill_numbers,
+    "table": fill_row,
 }
+"""By the name of the kind of examples."""
 
 
 def fill_all(runs: OpenRuns, names: Sequence[str], known: Callable[[Progress], Known], progress: Progress) -> str:
     """By each of the runs whose examples look like those of the first."""
     if not names:
         raise UserError("choose a run above")
-    if len(names) > SIDE_BY_SIDE:
-        raise UserError(f"at most {SIDE_BY_SIDE} runs side by side; {len(names)} are chosen")
-    first, shown = runs.about(names[0]), []
-    for name in names:
-        run, about = runs.get(name), runs.about(name)
-        if (about.view, about.kind.shape) == (first.view, first.kind.shape):
-            parts = FILLERS[type(view_of(run))](run, known(named(progress, name)))
+    opened, shown = side_by_side(runs, names), []
+    first = opened[names[0]].kind
+    for name, run in opened.items():
+        if (run.kind.name, run.shape) == (first.name, first.shape):
+            parts = FILLERS[run.kind.name](run, known(named(progress, name)))
             shown.append(f"<h4>{Markup.escape(title_of(run, name))}</h4>" + ui.cards(parts))
     return "".join(shown)
 
@@ -193,32 +190,19 @@ def _image_controls() -> ui.Answer:
     return example, painter, blank
 
 
-def _point_controls(about: About | None) -> ui.Answer:
-    coordinates = ["first", "second"]
-    coordinate = gr.Radio(coordinates, value="first", label="Known coordinate", info="The model draws the other.")
-    return coordinate, ui.slider("Its value", "Moving it fills in anew.", (0, _last_value(about)), 0, "infill-value")
-
-
-def _box(label: str, info: str, value: str, most: int) -> gr.Textbox:
-    return gr.Textbox(value, label=label, info=info, lines=3, max_length=most)
-
-
 def infill_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
     """The first picture reads data: it waits until the ``tab`` is opened."""
-    names = runs.names()
-    first = runs.about(names[0]) if names else None
     with gr.Row():
         with ui.controls():
-            with gr.Group(visible=_is(first, ImageView), elem_id="infill-images") as images:
+            with gr.Group(visible=False, elem_id="infill-images") as images:
                 example, painter, blank = _image_controls()
-            with gr.Group(visible=_is(first, TextView), elem_id="infill-text") as written:
-                about = "Two or more underscores are a gap; where tokens are characters, one for each."
-                text = _box("Text with gaps", about, "the ____ sat", 20_000)
-            with gr.Group(visible=_is(first, PointView), elem_id="infill-points") as points:
-                coordinate, value = _point_controls(first)
-            with gr.Group(visible=_is(first, NumberView, TableView), elem_id="infill-numbers") as numbers:
-                about = "-1 where the model is to fill a number; of a table, leave the cell empty."
-                row = _box("Row", about, "", 100_000)
+            with gr.Group(visible=False, elem_id="infill-points") as points:
+                about = "The model draws the other."
+                coordinate = gr.Radio(["first", "second"], value="first", label="Known coordinate", info=about)
+                value = ui.slider("Its value", "Moving it fills in anew.", (0, 1), 0, "infill-value")
+            with gr.Group(visible=False, elem_id="infill-words") as words:
+                about = "Gaps are two or more underscores in a text, -1 among numbers, empty cells of a table."
+                text = gr.Textbox("", label="Text with gaps", info=about, lines=3, max_length=100_000)
             start = ui.button("Fill in", "infill-button", variant="primary")
             ui.hint("Eight times; of points 2,000 times, to see how they are distributed.")
             about = "With one step all gaps are filled at once."
@@ -226,58 +210,34 @@ def infill_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
             seed = ui.number("Seed", "Another seed, other completions.")
         with ui.results():
             shown = gr.HTML(elem_id="infill-shown", min_height=200)
-    built: Any = gr.State(None)
-    groups: dict[Any, tuple[type[View], ...]] = {
-        images: (ImageView,),
-        written: (TextView,),
-        points: (PointView,),
-        numbers: (NumberView, TableView),
-    }
 
-    def rebuilt(names: list[str], before: str | None) -> ui.Answer:
-        """What to begin with, for the first of the chosen runs; the same run is left as it is."""
-        name = names[0] if names else None
-        if name == before:
-            return (gr.skip(),) * (len(groups) + 5)
-        about, painting, line = None if name is None else runs.about(name), None, ""
-        if name is not None and _is(about, ImageView):
-            painting = painting_of(runs.get(name), 0)
-        elif name is not None and _is(about, NumberView, TableView):
-            line = row_with_gaps(runs.get(name))
-        visible = [gr.Group(visible=_is(about, *kinds)) for kinds in groups.values()]
-        said = ui.note("Choose a run above, and give it something to fill.") if name is None else ""
-        return said, *visible, painting, line, gr.Slider(maximum=_last_value(about), value=0), name
+    def build(name: str | None) -> ui.Answer:
+        """What to begin with."""
+        if name is None:
+            hidden = [gr.Group(visible=False)] * 3
+            return ui.note("Choose a run above, and give it something to fill."), *hidden, None, "", gr.skip()
+        run = runs.get(name)
+        is_image, is_point = run.kind.name == "image", run.kind.name == "points"
+        visible = [gr.Group(visible=each) for each in (is_image, is_point, not (is_image or is_point))]
+        painting = painting_of(run, 0) if is_image else None
+        line = "" if is_image or is_point else words_with_gaps(run)
+        return "", *visible, painting, line, gr.Slider(maximum=run.kind.vocab_size - 1, value=0)
 
-    def on_choose(turn: ui.Turn, names: list[str], before: str | None) -> ui.Answer:
-        return rebuilt(names, before if turn.tab == "tab-infill" else names[0] if names else None)
-
-    def painted(names: list[str], example: int | None) -> ui.Answer:
+    def painted(turn: ui.Turn, names: list[str], example: int | None = None) -> ui.Answer:
         if not names:
             raise UserError("choose a run above")
-        return "", painting_of(runs.get(names[0]), example)
-
-    def on_example(turn: ui.Turn, names: list[str], example: int | None) -> ui.Answer:
-        return painted(names, int(example or 0))
+        return "", painting_of(runs.get(names[0]), None if example is None else int(example))
 
     def on_fill(turn: ui.Turn, names: list[str], *given: Any) -> str:
-        painting, text, coordinate, value, row, steps, seed = given
+        painting, text, coordinate, value, steps, seed = given
         if not 1 <= steps <= MOST_STEPS or (seed or 0) < 0:
             raise UserError(f"between 1 and {MOST_STEPS} steps are taken here, and a seed is 0 or more")
-        fields = (painting, text or "", coordinate, int(value or 0), row or "", int(steps), int(seed or 0))
+        fields = (painting, text or "", coordinate, int(value or 0), int(steps), int(seed or 0))
         return fill_all(runs, names, lambda progress: Known(*fields, progress), turn.progress)
 
-    building, outputs = ui.Turns(), [shown, *groups, painter, row, value, built]
-    building.on([tab.select], lambda turn, *given: rebuilt(*given), [chosen, built], outputs)
-    building.on([chosen.change], on_choose, [chosen, built], outputs)
-    building.on([example.change], on_example, [chosen, example], [shown, painter])
-    building.on([blank.click], lambda turn, names: painted(names, None), [chosen], [shown, painter])
-    given = [chosen, painter, text, coordinate, value, row, steps, seed]
+    building, first = ui.Turns(), ui.Shown(lambda names: names[0], build)
+    building.follow(tab, chosen, first, [], [shown, images, points, words, painter, text, value])
+    building.on([example.change], painted, [chosen, example], [shown, painter])
+    building.on([blank.click], painted, [chosen], [shown, painter])
+    given = [chosen, painter, text, coordinate, value, steps, seed]
     ui.Turns().on([start.click, text.submit, value.release], on_fill, given, [shown])
-
-
-def _is(about: About | None, *kinds: type[View]) -> bool:
-    return about is not None and about.view in kinds
-
-
-def _last_value(about: About | None) -> int:
-    return 1 if about is None else about.kind.vocab_size - 1

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import resources
 from typing import Annotated, Any
-from weakref import WeakKeyDictionary
 
 import gradio as gr
 import numpy as np
@@ -19,14 +19,16 @@ from vadd.core import TokenSampler
 from vadd.errors import UserError
 from vadd.evaluation.latent_paths import JUDGED, cross, decode, encode, informative_dimensions, line
 from vadd.evaluation.likelihood import has_latent
+from vadd.kinds.arrays import Array
 from vadd.report.images import image_grid
 from vadd.report.trajectory import png_uri
 from vadd.run.run import Run
+from vadd.settings import checked_fields
 from vadd.studio import widgets as ui
 from vadd.studio.draw import title_of
 from vadd.studio.infill import held_out
 from vadd.studio.runs import OpenRuns
-from vadd.studio.views import ImageView, PointView, view_of
+from vadd.studio.views import PointView, view_of
 
 SLIDERS = 6
 SPAN = 3.0
@@ -51,49 +53,42 @@ class Dimensions:
     """All dimensions of z, without those of labels."""
 
 
+Steps = Annotated[int, Field(ge=1, le=MOST_STEPS)]
+Temperature = Annotated[float, Field(ge=0, le=10)]
+
+
+@checked_fields
 @dataclass(frozen=True)
 class How:
     """How a z is shown."""
 
-    steps: int
-    temperature: float
+    steps: Steps
+    temperature: Temperature
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.steps <= MOST_STEPS or not 0 <= self.temperature <= 10:
-            raise UserError(f"between 1 and {MOST_STEPS} steps are taken here, at a temperature between 0 and 10")
-
-    def samples(self, run: Run, z: Tensor) -> np.ndarray[Any, Any]:
+    def samples(self, run: Run, z: Tensor) -> Array:
         """One for each point z (n, d), all with the same random numbers."""
         return decode(run, z, steps=self.steps, token_sampler=TokenSampler(temperature=self.temperature)).numpy()
 
-    def points(self, run: Run, z: Tensor, count: int) -> np.ndarray[Any, Any]:
+    def points(self, run: Run, z: Tensor, count: int) -> Array:
         """``count`` samples of each z (n, d): (n, count, N)."""
         many = z.repeat_interleave(count, dim=0)
         drawn = run.sample(len(many), z=many, steps=self.steps, temperature=self.temperature)
         return drawn.numpy().reshape(len(z), count, -1)
 
 
-_dimensions: "WeakKeyDictionary[Run, Dimensions]" = WeakKeyDictionary()
-_points: "WeakKeyDictionary[Run, tuple[int, Tensor]]" = WeakKeyDictionary()
-"""The z of the last example: a slider that moves asks for it again and again."""
-
-
+@lru_cache(maxsize=4)
 def dimensions_of(run: Run) -> Dimensions:
-    if run not in _dimensions:
-        numbers = informative_dimensions(run, SLIDERS)
-        posterior = run.model.encode(run.data.test[:JUDGED])
-        assert posterior is not None
-        nats = posterior.kl_to_standard_normal().mean(0)
-        _dimensions[run] = Dimensions(numbers, [float(nats[place]) for place in numbers], len(nats))
-    return _dimensions[run]
+    numbers = informative_dimensions(run, SLIDERS)
+    posterior = run.model.encode(run.data.test[:JUDGED])
+    assert posterior is not None
+    nats = posterior.kl_to_standard_normal().mean(0)
+    return Dimensions(numbers, [float(nats[place]) for place in numbers], len(nats))
 
 
+@lru_cache(maxsize=4)
 def point_of_example(run: Run, index: int) -> Tensor:
-    """(d,)"""
-    known = _points.get(run)
-    if known is None or known[0] != index:
-        known = _points[run] = (index, encode(run, torch.from_numpy(held_out(run, index))[None])[0])
-    return known[1]
+    """(d,). A slider that moves asks for it again and again."""
+    return encode(run, torch.from_numpy(held_out(run, index))[None])[0]
 
 
 def moved(centre: Tensor, numbers: Sequence[int], values: Sequence[float]) -> Tensor:
@@ -104,21 +99,17 @@ def moved(centre: Tensor, numbers: Sequence[int], values: Sequence[float]) -> Te
     return z
 
 
-def show_point(run: Run, z: Tensor, how: How) -> Markup:
-    """What this z gives: one sample, or, where examples are points, where they fall."""
+def show_points(run: Run, z: Tensor, how: How) -> list[Markup]:
+    """What each z (n, d) gives: one sample, or, where examples are points, where they fall."""
     view = view_of(run)
-    many = isinstance(view, PointView)
-    return view.show(how.points(run, z[None], POINTS)[0] if many else how.samples(run, z[None]))
+    clouds = how.points(run, z, POINTS) if isinstance(view, PointView) else how.samples(run, z)[:, None]
+    return [view.show(cloud) for cloud in clouds]
 
 
 def show_path(run: Run, z: Tensor, how: How) -> str:
     """What the points (n, d) give, one after the other."""
-    view = view_of(run)
-    if isinstance(view, PointView):
-        planes = [ui.card(f"{place}", show_point(run, one, how)) for place, one in enumerate(z, start=1)]
-        return str(Markup('<div class="cards small">{}</div>').format(ui.NOTHING.join(planes)))
-    tokens = how.samples(run, z)
-    return str(view.row(tokens, len(tokens)) if isinstance(view, ImageView) else view.show(tokens))
+    shown = [ui.card(f"{place}", one) for place, one in enumerate(show_points(run, z, how), start=1)]
+    return ui.cards(shown, "small")
 
 
 def map_of(run: Run, centre: Tensor, dimensions: Dimensions, how: How) -> str:
@@ -135,8 +126,8 @@ def map_of(run: Run, centre: Tensor, dimensions: Dimensions, how: How) -> str:
     return png_uri(image_grid(pictures, MAP))
 
 
-def point_card(run: Run, z: Tensor, how: How) -> str:
-    return ui.cards([ui.card("this z", show_point(run, z, how))])
+def point_card(run: Run, z: Tensor, how: How, title: str = "this z") -> str:
+    return ui.cards([ui.card(title, show_points(run, z[None], how)[0])])
 
 
 def with_latent(runs: OpenRuns, name: str) -> Run:
@@ -166,8 +157,8 @@ class Place(BaseModel, allow_inf_nan=False):
 
     run: str
     example: int
-    steps: Annotated[int, Field(ge=1, le=MOST_STEPS)]
-    temperature: Annotated[float, Field(ge=0, le=10)]
+    steps: Steps
+    temperature: Temperature
     values: Annotated[list[Annotated[float, Field(ge=-SPAN, le=SPAN)]], Field(max_length=SLIDERS)]
 
 
@@ -237,17 +228,16 @@ def latent_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
             pad = gr.HTML(html_template=PAD, js_on_load=_script("pad.js"), elem_id="latent-pad")
     with gr.Row():
         (source, target), walk, path, dimension, vary, varied = _path_controls()
-    built: Any = gr.State(None)
 
-    def run_of(names: Sequence[str]) -> str:
+    def pick(names: Sequence[str]) -> str:
         """The first of the chosen runs that has a latent."""
         if not names:
             raise UserError("choose a run with a latent (VADD) above")
-        return next((name for name in names if runs.about(name).recipe.has_latent), names[0])
+        return next((name for name in names if has_latent(runs.get(name))), names[0])
 
     def begun(name: str, example: int | None, how: How) -> ui.Answer:
-        run = with_latent(runs, name)
-        known, z, index = dimensions_of(run), point_of_example(run, int(example or 0)), int(example or 0)
+        run, index = with_latent(runs, name), int(example or 0)
+        known, z = dimensions_of(run), point_of_example(run, index)
         values = [round(float(z[place].clamp(-SPAN, SPAN)), 2) for place in known.numbers]
         named = zip(known.numbers, known.nats, values, strict=True)
         updates = [gr.Slider(visible=True, value=at, label=f"z{k}: {nats:.2f} nats") for k, nats, at in named]
@@ -255,38 +245,30 @@ def latent_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
         x, y = (*values, 0.0)[:2]
         picture = {"x": x / SPAN, "y": y / SPAN, "span": SPAN, "picture": map_of(run, z, known, how)}
         place = {"run": name, "example": index, "steps": how.steps, "temperature": how.temperature}
-        title = ui.cards([ui.card(title_of(run, name), show_point(run, z, how))])
         dimension = gr.Slider(maximum=max(1, known.among - 1), value=known.numbers[0])
-        return {"shown": title, **place}, *updates, picture, dimension
+        return {"shown": point_card(run, z, how, title_of(run, name)), **place}, *updates, picture, dimension
 
     def on_begin(turn: ui.Turn, names: list[str], example: int | None, steps: int, temperature: float) -> ui.Answer:
-        return begun(run_of(names), example, How(int(steps), temperature))
+        return begun(pick(names), example, How(int(steps), temperature))
 
-    def rebuilt(names: list[str], before: str | None, example: int | None, steps: int) -> ui.Answer:
+    def build(name: str | None, example: int | None, steps: int) -> ui.Answer:
         """For another run: nothing of the one before stays. Points are shown as z distributes them."""
-        empty: list[Any] = [*[gr.Slider(visible=False)] * SLIDERS, {"x": 0, "y": 0, "span": SPAN, "picture": ""}]
-        name = None
         try:
-            if (name := run_of(names)) == before:
-                return (gr.skip(),) * (SLIDERS + 7)
-            temperature = 1.0 if runs.about(name).view is PointView else 0.0
-            return *begun(name, example, How(int(steps), temperature)), temperature, "", "", name
+            run = with_latent(runs, pick([name] if name else []))
+            temperature = 1.0 if run.kind.name == "points" else 0.0
+            return *begun(str(name), example, How(int(steps), temperature)), temperature, "", ""
         except UserError as error:
-            return ui.problem(error), *empty, gr.skip(), gr.skip(), "", "", name
-
-    def on_choose(turn: ui.Turn, names: list[str], *given: Any) -> ui.Answer:
-        return rebuilt(names, *given) if turn.tab == "tab-latent" else (gr.skip(),) * (SLIDERS + 7)
+            empty = {"x": 0, "y": 0, "span": SPAN, "picture": ""}
+            return ui.problem(error), *[gr.Slider(visible=False)] * SLIDERS, empty, gr.skip(), gr.skip(), "", ""
 
     def on_walk(turn: ui.Turn, names: list[str], *given: Any) -> str:
-        return walked(with_latent(runs, run_of(names)), *given)
+        return walked(with_latent(runs, pick(names)), *given)
 
     def on_vary(turn: ui.Turn, names: list[str], *given: Any) -> str:
-        return varied_one(with_latent(runs, run_of(names)), *given)
+        return varied_one(with_latent(runs, pick(names)), *given)
 
-    turns, answers = ui.Turns(), [shown, *sliders, pad, dimension]
-    outputs, how = [*answers, temperature, path, varied, built], [steps, temperature]
-    turns.on([tab.select], lambda turn, *given: rebuilt(*given), [chosen, built, example, steps], outputs)
-    turns.on([chosen.change], on_choose, [chosen, built, example, steps], outputs)
+    turns, answers, how = ui.Turns(), [shown, *sliders, pad, dimension], [steps, temperature]
+    turns.follow(tab, chosen, ui.Shown(pick, build), [example, steps], [*answers, temperature, path, varied])
     changes = [begin.click, example.submit, steps.release, temperature.release]
     turns.on(changes, on_begin, [chosen, example, *how], answers)
     ui.Turns().on([walk.click], on_walk, [chosen, source, target, *how], [path])

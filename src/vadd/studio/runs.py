@@ -7,38 +7,21 @@ import stat
 import threading
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from vadd.data.image_folder import SUFFIXES
 from vadd.errors import UserError
-from vadd.kinds import Kind
-from vadd.recipe import Recipe
 from vadd.run.directory import RunDirectory, check_model
-from vadd.run.export import find_exported
 from vadd.run.loading import load
 from vadd.run.priors import prior_records
 from vadd.run.run import Run
 from vadd.run.status import read_status
-from vadd.studio.views import VIEWS, View
 from vadd.words import size_in_memory
 
 Weights = tuple[Path | None, tuple[str, ...]]
 """The newest checkpoint, None for an exported model, and the checksums of the priors that were fitted to it."""
-
-
-@dataclass(frozen=True)
-class About:
-    """What is known of a run before its weights are read."""
-
-    recipe: Recipe
-    kind: Kind
-
-    @property
-    def view(self) -> type[View]:
-        return VIEWS[self.kind.name]
 
 
 class OpenRuns:
@@ -46,7 +29,6 @@ class OpenRuns:
 
     def __init__(self, paths: Sequence[Path] = ()) -> None:
         self._paths: dict[str, Path] = {}
-        self._about: dict[str, About] = {}
         self._loaded: dict[str, tuple[Weights, Run]] = {}
         # Two of them: a request for names does not wait until weights are read.
         self._lock, self._loading = threading.RLock(), threading.Lock()
@@ -77,12 +59,6 @@ class OpenRuns:
                 raise UserError(f"no run of the name {name!r} is open here")
             return self._paths[name]
 
-    def about(self, name: str) -> About:
-        path = self.path(name)
-        if name not in self._about:
-            self._about[name] = _about(path)
-        return self._about[name]
-
     def get(self, name: str) -> Run:
         """With its newest weights: a run that is still training is followed."""
         path = self.path(name)
@@ -92,14 +68,6 @@ class OpenRuns:
             if kept is None or kept[0] != newest:
                 kept = self._loaded[name] = (newest, load(path))
             return kept[1]
-
-
-def _about(path: Path) -> About:
-    if (exported := find_exported(path)) is not None:
-        return About(exported.recipe, exported.kind)
-    directory = RunDirectory.open(path)
-    recipe = directory.recipe()
-    return About(recipe, directory.kind(recipe)[0])
 
 
 def newest_weights(path: Path) -> Weights:

@@ -13,6 +13,7 @@ import matplotlib
 import numpy as np
 from markupsafe import Markup
 
+from vadd.kinds import TableKind
 from vadd.kinds.arrays import Array
 from vadd.report.images import (
     MASK_COLOUR,
@@ -26,7 +27,6 @@ from vadd.report.images import (
 )
 from vadd.report.trajectory import histories_of, png_uri, text_gif
 from vadd.run.run import Run
-from vadd.run.tables import table_of
 from vadd.studio.widgets import NOTHING
 
 RECORDED_VALUES = 4_000_000
@@ -178,16 +178,12 @@ class TableView(View):
         return self.rows(states[step][: self.shown])
 
     def rows(self, tokens: Array) -> Markup:
-        masked = tokens == self.vocab_size
+        assert isinstance(self.kind, TableKind)
+        codec, masked = self.kind.codec, tokens == self.vocab_size
         plain, hidden = Markup("<td>{}</td>"), Markup('<td><span class="masked">{}</span></td>')
-        marks = masked[:, table_of(self.run).origins]
-        cells = zip(self.spelled(np.where(masked, 0, tokens)), marks, strict=True)
+        cells = zip(self.kind.rows(np.where(masked, 0, tokens)), masked[:, codec.origins], strict=True)
         written = [[(hidden if m else plain).format(c) for c, m in zip(*row, strict=True)] for row in cells]
-        return table(table_of(self.run).names, written)
-
-    def spelled(self, tokens: Array) -> list[list[str]]:
-        codec = table_of(self.run)
-        return codec.spelled(codec.decode(tokens))
+        return table(codec.names, written)
 
 
 VIEWS: dict[str, type[View]] = {
@@ -217,7 +213,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Markup]]) -> Markup:
     """Of cells ``<td>``."""
     names = NOTHING.join(Markup("<th>{}</th>").format(name) for name in head)
     lines = NOTHING.join(Markup("<tr>{}</tr>").format(NOTHING.join(row)) for row in rows)
-    shown = '<div class="scroll"><table class="numbers"><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
+    shown = '<div class="scroll"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
     return Markup(shown).format(names, lines)
 
 

@@ -5,7 +5,8 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import gradio as gr
 from markupsafe import Markup
@@ -59,8 +60,12 @@ def card(title: str, content: Markup, note: str = "") -> Markup:
     )
 
 
-def cards(content: Sequence[Markup]) -> str:
-    return str(Markup('<div class="cards">{}</div>').format(NOTHING.join(content)))
+def wide_card(content: Markup) -> Markup:
+    return Markup('<div class="card wide">{}</div>').format(content)
+
+
+def cards(content: Sequence[Markup], size: str = "") -> str:
+    return str(Markup('<div class="cards {}">{}</div>').format(size, NOTHING.join(content)))
 
 
 def note(text: str) -> str:
@@ -85,6 +90,9 @@ def described(error: Exception) -> str:
     return f"something went wrong ({type(error).__name__}); the terminal that runs the studio says what"
 
 
+CANCELLED = note("Cancelled. What is shown was there before.")
+
+
 class OvertakenError(Exception):
     """A newer request came, or the visitor cancelled."""
 
@@ -106,6 +114,14 @@ class Turn:
         if self.overtaken:
             raise OvertakenError
         self.bar((done, total), unit=what)
+
+
+class Shown(NamedTuple):
+    """What a tab shows of one of the chosen runs."""
+
+    pick: Callable[[Sequence[str]], str]
+    build: Callable[..., Answer]
+    """Gives a value for each output; the run is None where none is chosen."""
 
 
 class Turns:
@@ -139,6 +155,21 @@ class Turns:
             list(triggers), self.answering(work, len(outputs)), [*hidden, *inputs], list(outputs), **settings | more
         )
 
+    def follow(self, tab: gr.Tab, chosen: Any, shown: "Shown", inputs: Sequence[Any], outputs: list[Any]) -> None:
+        """Shows the run that ``shown`` picks whenever that is another one than before and the tab is open: what a tab
+        shows may need the data of a run, which take long to read.
+        """
+        built: Any = gr.State("")
+
+        def rebuilt(turn: Turn, names: list[str], before: str, *given: Any, opened: bool = False) -> Answer:
+            name = shown.pick(names) if names else None
+            if name == before or not (opened or turn.tab == tab.elem_id):
+                return (gr.skip(),) * (len(outputs) + 1)
+            return *shown.build(name, *given), name
+
+        for trigger, answer in ((tab.select, partial(rebuilt, opened=True)), (chosen.change, rebuilt)):
+            self.on([trigger], answer, [chosen, built, *inputs], [*outputs, built])
+
     def answering(self, work: Callable[..., Any], count: int) -> Callable[..., Any]:
         def answer(
             request: gr.Request, bar: gr.Progress = NO_BAR, asked: float | None = None, tab: str = "", *given: Any
@@ -162,6 +193,16 @@ class Turns:
         with self._lock:
             if visitor in self._newest:
                 self._newest[visitor].overtaken = True
+
+    def cancelled_by(self, button: gr.Button, said: gr.HTML, *events: Any) -> None:
+        """The button ends what is under way; nothing but ``said`` changes on the page."""
+
+        def cancel(request: gr.Request) -> str:
+            self.cancel(request.session_hash)
+            return CANCELLED
+
+        settings: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
+        button.click(cancel, None, said, cancels=list(events), **settings)
 
     def _begin(self, turn: Turn) -> None:
         with self._lock:
