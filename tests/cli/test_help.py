@@ -70,7 +70,7 @@ def test_the_first_panel_of_options_is_on_the_first_screen(
     first, *others = rest.split("\n\n")
     assert len(re.findall(r"^  -", first, re.MULTILINE)) <= 10
     assert (head + first).count("\n") + 2 <= 40
-    panels = [panel.partition(":")[0] for panel in others]
+    panels = [panel.strip().partition(":")[0] for panel in others]
     assert panels == [name for name in PANELS if name in panels] + ["Examples"]
     assert (title == "Options") == (len(panels) == 1)
     assert all(len(line) <= 80 for line in shown.partition("Examples:")[0].splitlines())

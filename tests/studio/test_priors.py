@@ -10,7 +10,7 @@ import pytest
 from vadd.run.loading import load
 from vadd.studio.compare import Comparisons
 from vadd.studio.runs import OpenRuns, awaits_prior
-from vadd.studio.train import Watch
+from vadd.studio.train import Watch, one_step_samples
 from vadd.studio.trainings import Trainings
 from vadd.training.prior import fit_prior
 
@@ -46,7 +46,7 @@ def test_a_run_that_is_open_is_read_again_and_shown_anew(unfitted: Path) -> None
     after = runs.get("digits-vadd")
     assert (before.prior_seconds is None, after.prior_seconds is None) == (True, False)
     assert "p(z)" not in watch.show()
-    assert watch._samples["digits-vadd"][0] is after
+    assert str(one_step_samples(after)) in watch.show()
 
 
 def test_what_was_compared_without_it_is_not_taken_for_what_it_is_with_it(unfitted: Path) -> None:

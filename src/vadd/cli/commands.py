@@ -60,10 +60,10 @@ def add_command(
     def call(**given: Any) -> None:
         work(given)
 
-    call.__doc__ = help
+    about, title, examples = inspect.cleandoc(help).partition(EXAMPLES)
     call.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]  # where typer looks
     call.__annotations__ = {option.name: option.annotation for option in options}
-    app.command(name, cls=PanelCommand)(call)
+    app.command(name, cls=PanelCommand, help=about, epilog=title + examples)(call)
 
 
 def options_of(group: type[Any]) -> list[Parameter]:
@@ -148,12 +148,7 @@ def lazy_group(commands: Mapping[str, Lazy]) -> type[LazyGroup]:
 
 
 class PanelCommand(TyperCommand):
-    """Shows options under the names of their panels, those without one in the first, and examples at the end."""
-
-    def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        whole, (self.help, _, _) = self.help, (self.help or "").partition(EXAMPLES)
-        super().format_help_text(ctx, formatter)
-        self.help = whole
+    """Shows options under the names of their panels, those without one in the first."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{panel: [] for panel in PANELS}}
@@ -167,5 +162,3 @@ class PanelCommand(TyperCommand):
             if records:
                 with formatter.section("Options" if panels == [title] else title):
                     formatter.write_dl(records)
-        formatter.write_paragraph()
-        formatter.write(EXAMPLES.removeprefix("\b\n") + (self.help or "").partition(EXAMPLES)[2])

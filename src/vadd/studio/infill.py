@@ -4,7 +4,6 @@ import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 import gradio as gr
@@ -182,8 +181,7 @@ def fill_all(runs: OpenRuns, names: Sequence[str], known: Callable[[Progress], K
 
 def _image_controls() -> ui.Answer:
     example = ui.number("Held-out example", "The picture to begin with, by number.")
-    script = resources.files("vadd").joinpath("studio", "painter.js").read_text()
-    painter = gr.HTML(html_template=PAINTER, js_on_load=script, elem_id="painter")
+    painter = gr.HTML(html_template=PAINTER, js_on_load=ui.asset("painter.js"), elem_id="painter")
     ui.hint("Paint over what is to be forgotten (grey), or pixels light and dark; or arrow keys and space.")
     blank = ui.button("Forget everything", "infill-blank", size="sm")
     ui.hint("Then draw a few pixels: the model adds the rest.")

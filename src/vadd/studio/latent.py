@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 from typing import Annotated, Any
 
 import gradio as gr
@@ -178,10 +177,6 @@ def live_route(runs: OpenRuns) -> APIRouter:
     return router
 
 
-def _script(name: str) -> str:
-    return resources.files("vadd").joinpath("studio", name).read_text()
-
-
 def _slider_controls() -> list[gr.Slider]:
     about = "Move it, and nothing else changes."
     more: dict[str, Any] = {"step": 0.05, "visible": False, "interactive": True}  # Gradio does not see what they do
@@ -223,9 +218,9 @@ def latent_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
             sliders = _slider_controls()
         with gr.Column(scale=1, min_width=280, elem_classes="results"):
             live = '<div class="live"></div>'
-            shown = gr.HTML(html_template=live, js_on_load=_script("live.js"), elem_id="latent-shown", min_height=200)
+            shown = gr.HTML(html_template=live, js_on_load=ui.asset("live.js"), elem_id="latent-shown", min_height=200)
             gr.Markdown("**Map** of the two dimensions that carry most: drag over it, or use the arrow keys.")
-            pad = gr.HTML(html_template=PAD, js_on_load=_script("pad.js"), elem_id="latent-pad")
+            pad = gr.HTML(html_template=PAD, js_on_load=ui.asset("pad.js"), elem_id="latent-pad")
     with gr.Row():
         (source, target), walk, path, dimension, vary, varied = _path_controls()
 

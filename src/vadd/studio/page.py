@@ -1,6 +1,5 @@
 """The page: a choice of runs, and a tab for each thing that can be done with them."""
 
-from importlib import resources
 from typing import Any
 
 import gradio as gr
@@ -33,10 +32,6 @@ def theme() -> gr.themes.Base:
     names = ("block_info_text_color", "body_text_color_subdued")
     colours = {f"{name}{dark}": f"*neutral_{300 if dark else 600}" for name in names for dark in ("", "_dark")}
     return gr.themes.Default(primary_hue="blue", **fonts).set(**colours)
-
-
-def style() -> str:
-    return resources.files("vadd").joinpath("studio", "style.css").read_text()
 
 
 def build_page(runs: OpenRuns, trainings: Trainings) -> gr.Blocks:

@@ -83,7 +83,8 @@ def build_app(page: "gr.Blocks", runs: "OpenRuns", folder: Path, *, host: str, t
 
     from vadd.studio.gate import Gate
     from vadd.studio.latent import live_route
-    from vadd.studio.page import style, theme
+    from vadd.studio.page import theme
+    from vadd.studio.widgets import asset
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Gate, page=page, folder=folder, host=host, token=token, largest=LARGEST_UPLOAD + 2**20)
@@ -91,7 +92,7 @@ def build_app(page: "gr.Blocks", runs: "OpenRuns", folder: Path, *, host: str, t
     refusal = PlainTextResponse("this request cannot be read", 400)
     app.add_exception_handler(RequestValidationError, lambda request, error: refusal)
     quiet = {"footer_links": [], "run_history": False, "ssr_mode": False, "pwa": False, "mcp_server": False}
-    looks = {"theme": theme(), "css": style(), "show_error": False, "max_file_size": LARGEST_UPLOAD}
+    looks = {"theme": theme(), "css": asset("style.css"), "show_error": False, "max_file_size": LARGEST_UPLOAD}
     gr.mount_gradio_app(app, page, path="/", enable_monitoring=False, **quiet, **looks)
     # Mounting does not set it, and without it Gradio copies and serves any file that a request names.
     page.has_launched = True

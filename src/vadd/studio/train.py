@@ -4,6 +4,7 @@ import base64
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,18 @@ SECONDS = 2.0
 SHOWN = 64
 
 
+@lru_cache(maxsize=4)
+def one_step_samples(run: Run) -> Markup:
+    """Always with the same random numbers; a newer checkpoint is another run."""
+    view = view_of(run)
+    return view.show(run.sample(min(SHOWN, view.most) if view.count <= SHOWN else view.count, steps=1).numpy())
+
+
 class Watch:
     """What the trainings look like now; drawn once for all visitors."""
 
     def __init__(self, runs: OpenRuns, trainings: Trainings) -> None:
         self.runs, self.trainings = runs, trainings
-        self._samples: dict[str, tuple[Run, Markup]] = {}
         self._curves: tuple[object, str] = (None, "")
 
     def show(self) -> str:
@@ -60,18 +67,9 @@ class Watch:
         bar = Markup('<progress max="{}" value="{}"></progress>').format(status.steps or 1, status.step)
         if not status.checkpoints:
             return ui.card(name, bar, "; ".join([*lines, "no checkpoint to draw from yet"]))
-        title, picture = self._sampled(name)
-        return ui.card(title, bar + picture, "; ".join(lines))
-
-    def _sampled(self, name: str) -> tuple[str, Markup]:
-        """One-step samples of the newest checkpoint, always with the same random numbers."""
         run = self.runs.get(self.runs.add(self.trainings.path(name)))
-        known = self._samples.get(name)
-        if known is None or known[0] is not run:
-            view = view_of(run)
-            drawn = run.sample(min(SHOWN, view.most) if view.count <= SHOWN else view.count, steps=1)
-            known = self._samples[name] = (run, view.show(drawn.numpy()))
-        return f"{title_of(run, name)} · one step, after {run.step} training steps", known[1]
+        title = f"{title_of(run, name)} · one step, after {run.step} training steps"
+        return ui.card(title, bar + one_step_samples(run), "; ".join(lines))
 
     def _drawn_curves(self, names: Sequence[str]) -> str:
         logs = {name: list(RunDirectory(self.trainings.path(name)).metrics()) for name in names}

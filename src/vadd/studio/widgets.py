@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import resources
 from typing import Any, NamedTuple
 
 import gradio as gr
@@ -21,6 +22,11 @@ MOST_VISITORS = 1_000
 NOTHING = Markup("")
 Answer = tuple[Any, ...]
 """A value for each output of an event."""
+
+
+def asset(name: str) -> str:
+    """A script or style sheet of the studio."""
+    return resources.files("vadd").joinpath("studio", name).read_text()
 
 
 def slider(label: str, info: str, ends: tuple[float, float], value: float, name: str, **more: Any) -> gr.Slider:
