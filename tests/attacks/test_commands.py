@@ -1,7 +1,7 @@
 """Every command with absurd values for each of its options: exit code 0 or 2, few words, no traceback, nothing outside
 the working directory, nothing lost inside it.
 
-Each call runs in a fork of this process with a limit on memory and processor time.
+The calls of a command run in a fork of this process, each with a limit on memory and processor time.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.attacks import Watched, problem
-from tests.helpers.forks import forked
+from tests.helpers.forks import in_forks
 from tests.helpers.tiny import TINY
 
 HUGE = 400 * "9"
@@ -88,10 +88,8 @@ def test_there_are_at_least_four_hundred_distinct_calls() -> None:
 
 @pytest.mark.parametrize("command", OPTIONS)
 def test_absurd_values_end_in_a_line(arena: Path, command: str) -> None:
-    watched, wrong = Watched(arena), []
-    for call in calls(command):
-        if (found := problem(forked(*call))) is not None:
-            wrong.append(([word[:60] for word in call], found))
-        watched.clean()
+    watched, all_calls = Watched(arena), list(calls(command))
+    ends = zip(all_calls, in_forks(all_calls, watched.clean), strict=True)
+    wrong = [([word[:60] for word in call], found) for call, ended in ends if (found := problem(ended)) is not None]
     assert wrong == []
     watched.check()
