@@ -11,19 +11,23 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 import numpy as np
 import pytest
 import torch
+from xdist.remote import Producer  # type: ignore[import-untyped]
 
 from tests.helpers.commands import Command, Finished
 from tests.helpers.model_runs import ModelRuns
+from tests.helpers.scheduling import ByFile, long_first
 from tests.helpers.tiny import TINY_ARRAY, tiny_recipe, train_in
 from vadd.cli import main
 from vadd.recipe import recipe_for
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests in a browser first: one worker gets them all, so the studio is started once, and nobody waits for them at
-    the end.
-    """
-    items.sort(key=lambda item: "browser" not in getattr(item, "fixturenames", ()))
+    long_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    return ByFile(config, log)
 
 
 def of_the_session(factory: pytest.TempPathFactory, name: str) -> Path:
@@ -41,6 +45,14 @@ def data_in_a_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> I
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VADD_DATA", str(of_the_session(tmp_path_factory, "data")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """No test cuts the power, and a killed process loses nothing that it has written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
         yield
 
 
