@@ -1,5 +1,6 @@
 """What the tests of the upper floors share: tiny recipes, tiny trained runs, and the command line as a function."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -14,11 +15,20 @@ import torch
 from xdist.remote import Producer  # type: ignore[import-untyped]
 
 from tests.helpers.commands import Command, Finished
+from tests.helpers.files import do_not_wait_for_the_disk
 from tests.helpers.model_runs import ModelRuns
 from tests.helpers.scheduling import ByFile, long_first
 from tests.helpers.tiny import TINY_ARRAY, tiny_recipe, train_in
 from vadd.cli import main
 from vadd.recipe import recipe_for
+
+do_not_wait_for_the_disk()
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: a garbage collection need not look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -45,14 +55,6 @@ def data_in_a_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> I
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VADD_DATA", str(of_the_session(tmp_path_factory, "data")))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _no_waiting_for_the_disk() -> Iterator[None]:
-    """No test cuts the power, and a killed process loses nothing that it has written."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda descriptor: None)
         yield
 
 

@@ -43,7 +43,7 @@ def test_an_interrupted_demo_goes_on_and_a_finished_one_only_reports_again(
 ) -> None:
     out, file, demo = tmp_path / "demo", tmp_path / "numbers.json", study_named("demo")
     entries = [Entry(recipe="circles", changes=(f"model={model}", *TINY)) for model in ("mdlm", "vadd")]
-    measuring = demo.settings["circles"].measuring.model_copy(update={"samples": 1000})
+    measuring = demo.settings["circles"].measuring.model_copy(update={"samples": 100})
     change(monkeypatch, demo, "circles", recipes=(), entries=entries, measuring=measuring)
     with monkeypatch.context() as patched:
         patch_step(patched, stop_in_the_second_training)
@@ -68,7 +68,7 @@ def test_an_interrupted_demo_goes_on_and_a_finished_one_only_reports_again(
 
 def test_the_toys_are_reproduced_beside_the_papers_numbers(vadd_command: Command, tmp_path: Path) -> None:
     out, file = tmp_path / "toys", tmp_path / "numbers.json"
-    options = ("--samples", 1000, "--particles", 4, "--draws", 1, "--limit", 20)
+    options = ("--samples", 100, "--particles", 2, "--draws", 1, "--limit", 5)
     done = vadd_command("reproduce", "toys", *TINY, "--out", out, "--json", file, *options)
     assert done.code == 0
     reports = json.loads(file.read_text())

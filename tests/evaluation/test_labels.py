@@ -102,7 +102,7 @@ def test_a_forest_says_whether_other_examples_obey(tmp_path: Path, vadd_command:
     codes = np.repeat(values[:, None], 4, axis=1)
     names = np.array(["low", "mid", "high"])[values]
     small: dict[str, Any] = {"width": 32, "denoiser": {"blocks": 1}, "recognizer": {"blocks": 1}}
-    settings: dict[str, Any] = {"steps": 600, "batch": 64, "learning_rate": 3e-3, "network": small, "progress": False}
+    settings: dict[str, Any] = {"steps": 200, "batch": 64, "learning_rate": 6e-3, "network": small, "progress": False}
     vadd.train(codes, tmp_path / "run", labels=names, **settings)
     done = vadd_command("eval", tmp_path / "run", "--steps", "2", "--json", tmp_path / "e.json")
     assert done.code == 0, done.err

@@ -20,6 +20,7 @@ import torch
 import torch._dynamo  # optimisers import it when they are made; here, once for all children
 import torch.distributed as dist
 
+from tests.helpers.files import do_not_wait_for_the_disk
 from vadd import progress
 from vadd.core import Objective, Samples
 from vadd.kinds import kind_of
@@ -31,6 +32,7 @@ from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
 from vadd.training.loop import Trainer, train
 
+do_not_wait_for_the_disk()
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([__name__])
 

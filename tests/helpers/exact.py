@@ -18,7 +18,7 @@ from torch.distributions import Normal
 
 from vadd.core import CosineSchedule, LinearSchedule, PolynomialSchedule, Schedule
 
-properties = settings(max_examples=60, deadline=None, derandomize=True)
+properties = settings(max_examples=25, deadline=None, derandomize=True)
 """For property tests: the same examples on every run, and no clock, since the machine may be shared."""
 
 

@@ -1,5 +1,6 @@
 """Files written and read back."""
 
+import os
 from pathlib import Path
 
 
@@ -20,3 +21,8 @@ def write_all(folder: Path, files: dict[str, bytes]) -> Path:
 def contents(path: Path) -> dict[str, bytes]:
     """Every file in a folder and below."""
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def do_not_wait_for_the_disk() -> None:
+    """No test cuts the power, and a killed process loses nothing that it has written."""
+    os.fsync = lambda fd: None

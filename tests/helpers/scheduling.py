@@ -6,7 +6,13 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 TOGETHER = ("tests/studio/", "tests/attacks/")
 """Folders whose files share what takes seconds to make: a studio and a browser; runs of every kind."""
-LONG: tuple[str, ...] = ()
+LONG = (
+    "tests/test_notebooks.py",
+    "tests/test_examples.py",
+    "tests/studies/test_baselines.py",
+    "tests/training/test_learning.py",
+    "tests/training/test_faults.py",
+)
 """Files that take longest. They go first, so that no worker has one of them left when the others are done."""
 
 

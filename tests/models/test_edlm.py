@@ -48,9 +48,9 @@ def counts_of(model: MaskedDiffusion, n: int, steps: int, seed: int = 0) -> np.n
 
 @torch.no_grad()
 def test_with_many_candidates_one_step_follows_the_energy_s_model() -> None:
-    """Chi-square with 400 candidates, whose bias is below what 4,000 samples show; a false alarm in one of 10^4."""
+    """Chi-square with 200 candidates, whose bias is below what 1,000 samples show; a false alarm in one of 10^4."""
     truth = autoregressive().log_likelihood(all_sequences(POSITIONS, VALUES)).exp()
-    assert chi_square_p_value(counts_of(energy(400), 4000, steps=1), truth.numpy()) > 1e-4
+    assert chi_square_p_value(counts_of(energy(200), 1000, steps=1), truth.numpy()) > 1e-4
     alone = sampler_distribution(TableDenoiser(POSITIONS, VALUES), LINEAR, [0.0, 1.0], fixed_z=False, nodes=1)
     assert float((truth - alone).abs().sum()) > 0.3, "the proposal by itself is far from it"
 
