@@ -154,7 +154,7 @@ def test_items_are_read_one_a_sequence_which_is_said_with_how_to_change_it(
 
 
 def test_what_is_large_is_said_beforehand_with_the_numbers_of_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    wide = recipe_of(500, (8, 8), 100).with_overrides(["network.width=2048", "training.steps=1"])
+    wide = recipe_of(500, (8, 8), 100).with_overrides(["network.denoiser.width=2048", "training.steps=1"])
     warn_of_size(wide, kind_of((8, 8), 100))
     parameters = count_parameters(model_on_meta(wide, kind_of((8, 8), 100))).trained
     told = capsys.readouterr().err
@@ -163,3 +163,13 @@ def test_what_is_large_is_said_beforehand_with_the_numbers_of_the_plan(capsys: p
     assert "of arithmetic alone" in told
     warn_of_size(recipe_of(5000, (8,), 7), kind_of((8,), 7))
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("shape", "values"), [((13,), 2), ((9, 9), 9), ((128,), 512)])
+def test_arrays_longer_than_a_few_positions_have_a_share_of_z_for_each(shape: tuple[int, ...], values: int) -> None:
+    """Large enough to tell the values apart, with at least one component for each."""
+    recipe = recipe_of(5000, shape, values)
+    assert (recipe.network.kind, recipe.latent.per) == ("short-transformer", "position")
+    assert 2**recipe.latent.dim >= min(values, 256)
+    assert recipe.latent.autoregressive.components >= min(values, 256)
+    assert recipe_of(5000, (12,), values).network.kind == "residual"

@@ -1,10 +1,14 @@
-"""A density over z that is trained with the model: one number after another, each a mixture of Gaussians."""
+"""Densities over z that are trained with the model: one number, or one position, after another, each a mixture of
+Gaussians.
+"""
 
 import math
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from vadd.networks.transformer_blocks import Past, TransformerBody, TransformerSize
 
 SMALLEST_LOG_STD, LARGEST_LOG_STD = -7.0, 3.0
 
@@ -68,9 +72,7 @@ class AutoregressiveMixture(nn.Module):
         for number in range(self.dim):
             written = F.linear(self._hidden(z, context), weight[number], bias[number])
             logits, means, log_stds = _mixture(written.view(*written.shape[:-1], 3, self.components))
-            ends = logits.double().softmax(-1).cumsum(-1)
-            beyond = ends <= levels[..., number, None] * ends[..., -1:]
-            chosen = beyond.sum(-1, keepdim=True).clamp(max=self.components - 1)
+            chosen = _chosen(logits, levels[..., number, None])
             mean, log_std = means.gather(-1, chosen)[..., 0], log_stds.gather(-1, chosen)[..., 0]
             z[..., number] = mean + log_std.exp() * deviations[..., number]
         return z
@@ -85,6 +87,91 @@ class AutoregressiveMixture(nn.Module):
         for block in self.blocks:
             hidden = hidden + block(hidden)
         return F.silu(hidden)
+
+
+class AutoregressiveTransformer(nn.Module):
+    """p(z) = prod_n p(z_n | z_1..z_{n-1}) of a z that is divided among N positions, ``share`` numbers for each.
+
+    Every factor is a mixture of the same ``components`` Gaussians; a causal transformer gives their probabilities. What
+    a recognition model writes at a position has a cluster for each value there, whatever the others are: the clusters
+    are learnt once, and what is left is to predict which comes next, as a language model does. The density of any z
+    costs one pass, a draw one position after another, with keys and values kept.
+
+    ``context`` is how many numbers each position reads besides: contexts (..., N * context), position after position.
+    """
+
+    def __init__(
+        self, positions: int, share: int, *, context: int = 0, width: int = 128, blocks: int = 3, components: int = 64
+    ) -> None:
+        super().__init__()
+        self.positions, self.share = positions, share
+        self.dim, self.noise_dim = positions * share, positions * (share + 1)
+        self.reads = nn.Linear(share, width)
+        nn.init.normal_(self.reads.weight, std=share**-0.5)
+        self.context = nn.Linear(context, width, bias=False) if context else None
+        self.places = nn.Parameter(0.02 * torch.randn(positions, width))
+        # Two tokens: nothing stands before the first position, numbers before all others.
+        self.body = TransformerBody(
+            positions, 1, TransformerSize(width=width, blocks=blocks, heads=4), condition=None, zero=False, causal=True
+        )
+        self.writes = nn.Linear(width, components)
+        self.means = nn.Parameter(torch.randn(components, share))
+        self.log_stds = nn.Parameter(torch.full((components, share), -1.0))
+
+    def log_prob(self, z: Tensor, context: Tensor | None = None) -> Tensor:
+        """z (..., N * c), with their context -> (...)."""
+        numbers = z.reshape(-1, self.positions, self.share)
+        before = torch.cat([numbers.new_zeros(len(numbers), 1, self.share), numbers[:, :-1]], dim=1)
+        tokens = torch.ones(before.shape[:2], dtype=torch.long, device=z.device)
+        tokens[:, 0] = 0
+        added = self._read(before, context, slice(None))
+        logits = self.writes(self.body(tokens, None, None, added)).log_softmax(-1)
+        # The squares of all deviations, (..., components), without a tensor of all deviations.
+        log_stds = self.log_stds.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
+        precisions = (-2 * log_stds).exp()
+        squares = numbers.square() @ precisions.T - 2 * numbers @ (self.means * precisions).T
+        squares = squares + (self.means.square() * precisions).sum(1)
+        constant = log_stds.sum(1) + 0.5 * self.share * math.log(2 * math.pi)
+        return (logits - 0.5 * squares - constant).logsumexp(-1).sum(-1).view(z.shape[:-1])
+
+    def from_noise(self, noise: Tensor, context: Tensor | None = None) -> Tensor:
+        """Standard normal numbers (..., N * (c + 1)) -> a draw for each, (..., N * c): first the deviations, then the
+        numbers that choose a component at each position.
+        """
+        flat = noise.reshape(-1, self.noise_dim)
+        deviations = flat[:, : self.dim].view(-1, self.positions, self.share)
+        levels = torch.special.ndtr(flat[:, self.dim :].double())
+        stds = self.log_stds.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD).exp()
+        past = [Past() for _ in self.body.attentions]
+        numbers = torch.zeros_like(deviations[:, 0])
+        drawn = []
+        for position in range(self.positions):
+            tokens = torch.full((len(flat), 1), min(position, 1), device=noise.device)
+            added = self._read(numbers[:, None], context, slice(position, position + 1))
+            logits = self.writes(self.body.forward_new(tokens, position, past, added)[:, 0])
+            chosen = _chosen(logits, levels[:, position, None])[:, 0]
+            numbers = self.means[chosen] + stds[chosen] * deviations[:, position]
+            drawn.append(numbers)
+        return torch.stack(drawn, dim=1).view(*noise.shape[:-1], self.dim)
+
+    def start_at(self, z: Tensor) -> None:
+        """Its components are found in training."""
+
+    def _read(self, before: Tensor, context: Tensor | None, which: slice) -> Tensor:
+        """What the positions ``which`` see besides their tokens: the numbers ``before`` them, (B, n, c), where they
+        are, and their context.
+        """
+        added: Tensor = self.reads(before) + self.places[which]
+        if self.context is not None:
+            assert context is not None, "a density built for contexts is given one"
+            added = added + self.context(context.reshape(len(before), self.positions, -1)[:, which])
+        return added
+
+
+def _chosen(logits: Tensor, level: Tensor) -> Tensor:
+    """The component (..., 1) whose share of 0..1 holds the ``level`` (..., 1)."""
+    ends = logits.double().softmax(-1).cumsum(-1)
+    return (ends <= level * ends[..., -1:]).sum(-1, keepdim=True).clamp(max=logits.shape[-1] - 1)
 
 
 def _mixture(written: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -48,19 +48,11 @@ class ShortTransformerSettings(NetworkSettings):
     kind: Literal["short-transformer"] = "short-transformer"
     heads: PositiveInt = 4
     convolution: int = Field(7, ge=0, description=CONVOLUTION)
-    latent: Literal["position", "example"] = Field(
-        "position",
-        description="position: every position reads and writes its own share of z; example: each of them reads all of "
-        "z by a map of its own",
-    )
     dropout: Fraction = 0.0
     denoiser: ShortTransformerDenoiserSettings = ShortTransformerDenoiserSettings()
     recognizer: ShortTransformerRecognizerSettings = ShortTransformerRecognizerSettings()
     rows_at_once: ClassVar[int] = 64
-
-    @property
-    def divides_latent(self) -> bool:  # type: ignore[override]
-        return self.latent == "position"
+    divides_latent: ClassVar[bool] = True
 
     def size_of(self, part: str) -> TransformerSize:
         return TransformerSize.of(self.values_of(part))
@@ -100,9 +92,8 @@ class ShortTransformerDenoiser(DenoiserBase):
         self.places = nn.Parameter(0.02 * torch.randn(positions, size.width))
         self.latent = None
         if latent_dim is not None and latent_dim > labels:
-            dim = latent_dim - labels
-            share = share_of_each(dim, positions) if settings.divides_latent else dim
-            self.latent = nn.Linear(share, size.width * (1 if settings.divides_latent else positions), bias=False)
+            share = share_of_each(latent_dim - labels, positions)
+            self.latent = nn.Linear(share, size.width, bias=False)
             nn.init.normal_(self.latent.weight, std=share**-0.5)
         self.body = unit_variance_body(positions, vocab_size, size)
         self.readout = nn.Linear(size.width, vocab_size)
@@ -119,8 +110,7 @@ class ShortTransformerDenoiser(DenoiserBase):
             z, added = z[:, :own], added + self.label(z[:, own:])[:, None]
         if self.latent is not None:
             assert z is not None, "a denoiser built for a latent is given one"
-            # Of the numbers that belong to it, or of all by a map of its own: (B, N, width) either way.
-            read = self.latent(z.view(len(z), -1, self.latent.in_features)).view(len(z), self.positions, -1)
+            read = self.latent(z.view(len(z), self.positions, -1))
             added = added + (read if self.latent_everywhere else (xt == self.vocab_size)[..., None] * read)
         if self.time is not None:
             added = added + self.time(t)[:, None]
@@ -144,20 +134,18 @@ class ShortTransformerRecognizer(nn.Module):
     def __init__(self, positions: int, vocab_size: int, settings: ShortTransformerSettings, *, latent_dim: int) -> None:
         super().__init__()
         size = settings.size_of("recognizer")
-        self.vocab_size, self.divided = vocab_size, settings.divides_latent
+        self.vocab_size = vocab_size
         self.places = nn.Parameter(0.02 * torch.randn(positions, size.width))
         self.masked = nn.Parameter(torch.randn(size.width))
         self.body = unit_variance_body(positions, vocab_size, size)
-        share = share_of_each(latent_dim, positions) if self.divided else latent_dim
-        self.readout = nn.Linear(size.width * (1 if self.divided else positions), 2 * share)
+        share = share_of_each(latent_dim, positions)
+        self.readout = nn.Linear(size.width, 2 * share)
         nn.init.constant_(self.readout.bias[share:], -1.0)
-        self.codes = nn.Embedding(vocab_size + 1, share) if self.divided else None
+        self.codes = nn.Embedding(vocab_size + 1, share)
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         masked = (xt == self.vocab_size)[..., None]
         hidden = self.body(x0, None, None, self.places + masked * self.masked)
-        if self.codes is None:
-            return mean_and_log_std(self.readout(hidden.flatten(1)))
         mean, log_std = mean_and_log_std(self.readout(hidden), -5.0, 1.0)
         return (masked * (mean + self.codes(x0))).flatten(1), (masked * log_std).flatten(1)
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from vadd.core import CodedLatent, FlowPrior, GaussianLatent, Latent, NoLatent, SharedLatent
 from vadd.networks import NetworkSettings
-from vadd.networks.autoregressive import AutoregressiveMixture
+from vadd.networks.autoregressive import AutoregressiveMixture, AutoregressiveTransformer
 from vadd.networks.flows import CouplingFlow, SequenceFlow, StateReader
 from vadd.networks.settings import Examples
 from vadd.settings import Layers, Section
@@ -33,11 +33,13 @@ class FlowSection(Section):
 
 
 class AutoregressiveSection(Section):
-    """The network of latent.prior=autoregressive."""
+    """The network of latent.prior=autoregressive: a masked perceptron over the numbers of z, or a causal transformer
+    over positions with latent.per=position.
+    """
 
     width: PositiveInt = 256
     blocks: Layers = 2
-    components: PositiveInt = Field(16, description="Gaussians in the mixture of each number of z")
+    components: PositiveInt = Field(16, description="Gaussians in the mixture of each number, or position, of z")
 
 
 class LatentSection(Section):
@@ -104,9 +106,13 @@ class LatentSection(Section):
     def build_trained_prior(self, examples: Examples) -> FlowPrior:
         """The prior that is trained with the model."""
         classes = len(examples.labels or ())
-        sizes = self.autoregressive.model_dump()
-        density = AutoregressiveMixture(self.size(examples.shape), context=classes + 1 if classes else 0, **sizes)
-        return FlowPrior(density, classes=classes)
+        sizes = {"context": classes + 1 if classes else 0, **self.autoregressive.model_dump()}
+        if self.per == "position":
+            positions = examples.positions
+            return FlowPrior(
+                AutoregressiveTransformer(positions, self.dim, **sizes), classes=classes, positions=positions
+            )
+        return FlowPrior(AutoregressiveMixture(self.size(examples.shape), **sizes), classes=classes)
 
     def build_prior(self, network: NetworkSettings, examples: Examples, *, conditional: bool) -> FlowPrior:
         """An untrained flow over z. A ``conditional`` one reads states by a network like the recognition model."""

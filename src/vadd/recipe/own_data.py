@@ -24,14 +24,13 @@ from vadd.networks.pyramid import PyramidSettings
 from vadd.networks.residual import ResidualSettings
 from vadd.networks.short_transformer import (
     ShortTransformerDenoiserSettings,
-    ShortTransformerRecognizerSettings,
     ShortTransformerSettings,
 )
 from vadd.networks.table import TableSettings
 from vadd.progress import note
 from vadd.recipe.counting import model_on_meta, training_cost
 from vadd.recipe.dependence import dependence
-from vadd.recipe.latent import LatentSection
+from vadd.recipe.latent import AutoregressiveSection, LatentSection
 from vadd.recipe.loading import load_recipe
 from vadd.recipe.recipe import Recipe, name_from
 from vadd.recipe.sections import Diffusion, Sampling, Training
@@ -47,7 +46,9 @@ OVERHEAD, RATE = 0.015, 4e10
 FEW_EXAMPLES = 2_000
 """Below, networks are trained with dropout."""
 SHORT = 12
-"""Positions up to which a perceptron learns a sequence as well as a transformer does."""
+"""Positions up to which a perceptron learns an array as well as a transformer does."""
+MOST_VALUES = 512
+"""Of a transformer, whose prior over z has clusters for them."""
 LARGEST_LATENT = 48
 STEPS = {1: 0.5, 2: 0.2, 4: 0.1, 8: 0.1, 16: 0.05, 32: 0.05}
 """What is trained for: one step must do what twenty can."""
@@ -145,27 +146,35 @@ def recipe_for_folder(path: Path, images: Look) -> Recipe:
 
 
 def network_for(kind: Kind, examples: int) -> NetworkSettings:
-    """Pyramids for images that can be halved twice, transformers for sequences, perceptrons for what is short or has
-    too many values.
+    """Pyramids for images that can be halved twice, perceptrons for other images and for what is short, very long or
+    has too many values, transformers for all else.
     """
     few = 0.1 if examples < FEW_EXAMPLES else 0.0
     if kind.name == "image" and kind.positions >= 256 and all(side % 4 == 0 for side in kind.shape[:2]):
         return PyramidSettings(dropout=few)
-    sequence = kind.name != "image" and len(kind.shape) == 1
-    if sequence and SHORT < kind.positions <= LONGEST_ITEM + 2 and kind.vocab_size <= 512:
+    if kind.name != "image" and SHORT < kind.positions <= LONGEST_ITEM + 2 and kind.vocab_size <= MOST_VALUES:
         return transformer(few)
     width, features = fitting_size(kind.positions, kind.vocab_size, 256, readings=3)
     return ResidualSettings(width=width, value_embedding=features, dropout=few)
 
 
 def transformer(dropout: float = 0.0) -> ShortTransformerSettings:
-    """Each position reads all of z by a map of its own."""
+    """Small: z has a share for each position, which says nearly all, and the prior knows how they go together."""
     return ShortTransformerSettings(
-        latent="example",
-        dropout=dropout,
-        denoiser=ShortTransformerDenoiserSettings(latent_everywhere=True),
-        recognizer=ShortTransformerRecognizerSettings(width=96, blocks=2),
+        dropout=dropout, denoiser=ShortTransformerDenoiserSettings(width=96, blocks=2, latent_everywhere=True)
     )
+
+
+def latent_for(kind: Kind, network: NetworkSettings, nats: float) -> LatentSection:
+    """One z for all steps with a prior that is trained with the model. ``nats`` is what the positions say about each
+    other: it sizes a z for the whole. A share of a position must tell its values apart.
+    """
+    if network.divides_latent:
+        share = max(2, min(8, math.ceil(math.log2(kind.vocab_size))))
+        prior = AutoregressiveSection(width=128, blocks=3, components=max(32, min(256, 2 * kind.vocab_size)))
+        return LatentSection(kind="shared", dim=share, per="position", prior="autoregressive", autoregressive=prior)
+    dim = max(min(8, 2 * kind.positions), min(LARGEST_LATENT, round(min(2 * nats, kind.positions))))
+    return LatentSection(kind="shared", dim=dim, prior="autoregressive")
 
 
 def _fitted(
@@ -177,21 +186,27 @@ def _fitted(
     examples: int,
     nats: float = math.inf,
 ) -> Recipe:
-    """One z for all steps with a prior that is trained with the model, half of the training for one step, and as many
-    training steps as the time allows. ``nats`` is what the positions say about each other: it sizes z.
-    """
-    dim = max(min(8, 2 * kind.positions), min(LARGEST_LATENT, round(min(2 * nats, kind.positions))))
+    """Half of the training for one step, and as many training steps as the time allows."""
+    divided = network.divides_latent
     steps = {steps: share for steps, share in STEPS.items() if steps <= max(4, kind.positions)}
     # The logits of all examples, in single precision: a hundred megabytes at most.
-    batch = max(1, min(128, examples // 4, 25_000_000 // (kind.positions * kind.vocab_size)))
+    batch = max(1, min(64 if divided else 128, examples // 4, 25_000_000 // (kind.positions * kind.vocab_size)))
     recipe = Recipe(
         name=name_from(name),
         about=about,
         data=data,
         network=network,
-        latent=LatentSection(kind="shared", dim=dim, prior="autoregressive"),
+        latent=latent_for(kind, network, nats),
         diffusion=Diffusion(steps=steps),
-        training=Training(batch=batch, optimizer="adamw", learning_rate=1e-3, weight_decay=0.01, clip=1, kl_warmup=0.3),
+        training=Training(
+            batch=batch,
+            optimizer="adamw",
+            learning_rate=3e-3 if divided else 1e-3,
+            weight_decay=0.01,
+            clip=1,
+            kl_warmup=0.3,
+            kl_weight=0.3 if divided else 1,
+        ),
         sampling=Sampling(latent_policy="fixed"),
     )
     flops = batch * training_cost(model_on_meta(recipe, kind), recipe, most_examples=8).flops

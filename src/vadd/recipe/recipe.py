@@ -195,6 +195,8 @@ def _latent_that_follows(latent: Mapping[str, Any], given: Mapping[str, Any]) ->
     if not given.get("latent.codes") and given.get("latent.kind") != "per-state":
         return {}
     replaced = {"kind": ("shared", "per-state"), "prior": ("autoregressive", "normal")}
+    if given.get("latent.codes"):
+        replaced["per"] = ("position", "example")
     return {key: new for key, (old, new) in replaced.items() if latent.get(key) == old and f"latent.{key}" not in given}
 
 
