@@ -53,7 +53,7 @@ def test_the_results_of_eval_come_into_the_card_under_their_names(
     assert f"{report['results'][0]['jsd']:.4f}" in card
     for number, named in (
         (report["bounds"][0], "step bound, T = 1 | yes"),
-        (report["delbo"], "the paper's DELBO | no: not a likelihood bound"),
+        (report["delbo"], "the paper's DELBO, K = 2 | no: not a likelihood bound"),
     ):
         assert f"| {named} | {number['nats']:.4f} ± {number['stderr']:.4f} |" in card
     assert "### Health of the latent" in card

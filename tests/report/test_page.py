@@ -113,7 +113,7 @@ def test_the_table_of_bounds_says_of_every_number_whether_it_is_valid() -> None:
         ["step bound, T = 1", "yes", "6.0000 ± 0.1000"],
         ["ELBO", "yes", "5.0000 ± 0.1000"],
         ["step bound, T = 1", "yes", "6.0000 ± 0.1000"],
-        ["the paper's DELBO", "no: not a likelihood bound", "5.0000 ± 0.1000"],
+        ["the paper's DELBO, K = 4", "no: not a likelihood bound", "5.0000 ± 0.1000"],
     ]
     assert "entropy of checkerboard: 3.5000 nats" in table.note
     assert PADS_NOTE not in table.note

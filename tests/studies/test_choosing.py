@@ -14,6 +14,7 @@ from vadd.evaluation.reports import LikelihoodReport, NegativeLogLikelihood
 from vadd.parsing import read_json
 from vadd.progress import silent
 from vadd.recipe import Recipe, build_dataset, load_recipe
+from vadd.report.table import mean_and_spread
 from vadd.run.directory import RunDirectory
 from vadd.run.loading import load
 from vadd.run.run import Run
@@ -22,7 +23,7 @@ from vadd.studies.baseline_tables import Row, over_seeds, summary_table
 from vadd.studies.choosing import candidate_runs, chosen_recipe, chosen_words, folder_of, without
 from vadd.studies.engine import reproduce
 from vadd.studies.study import Choice, Request, study_named
-from vadd.studies.tables import latents_table, mean_and_spread
+from vadd.studies.tables import latents_table
 
 SMALL = [
     "data.vocab_size=8",

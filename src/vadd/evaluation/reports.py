@@ -327,19 +327,18 @@ class LikelihoodReport(Report):
         return self.delbo_by_particles or (() if self.delbo is None else (self.delbo,))
 
     @property
-    def integral(self) -> NegativeLogLikelihood | None:
-        """What the paper's formula gives, see :attr:`formula`."""
-        return self.elbo if self.delbo is None else self.delbo
-
-    @property
-    def formula(self) -> str:
-        """The paper's formula: the ELBO or, for a model with a latent, the DELBO."""
-        return "ELBO" if self.delbo is None else "DELBO"
+    def named(self) -> list[tuple[str, NegativeLogLikelihood]]:
+        """Every number under its name."""
+        numbers = [
+            (f"step bound, T = {bound.steps}" + ", one z" * bool(bound.one_latent), bound) for bound in self.bounds
+        ]
+        numbers += [] if self.elbo is None else [("ELBO", self.elbo)]
+        numbers += [(f"the paper's DELBO, K = {delbo.particles}", delbo) for delbo in self.delbos]
+        return [(name + ", given the label" * bool(number.given_label), number) for name, number in numbers]
 
     @property
     def scores_pads(self) -> bool:
-        numbers = [*self.bounds, *self.delbos, self.elbo]
-        return all(number.convention != PADS_NOT_SCORED for number in numbers if number is not None)
+        return all(number.convention != PADS_NOT_SCORED for _, number in self.named)
 
 
 class ScoredCorpus(Report):

@@ -3,9 +3,10 @@ names that runs have in tables.
 """
 
 import html
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from rich.cells import cell_len
@@ -27,6 +28,13 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     note: str = ""
+
+    @classmethod
+    def of(cls, title: str, rows: Iterable[Mapping[str, Cell]], note: str = "") -> "Table":
+        """Of cells by column, in the order in which the columns first come; a row may lack some."""
+        records = list(rows)
+        columns = list(dict.fromkeys(column for record in records for column in record))
+        return cls(title, columns, [[record.get(column) for column in columns] for record in records], note)
 
     def text_rows(self) -> list[list[str]]:
         return [[format_cell(cell) for cell in row] for row in self.rows]
@@ -100,6 +108,19 @@ def field(name: str, digits: int | None = None) -> Callable[[Any], Cell]:
         return value if value is None or digits is None else f"{value:.{digits}f}"
 
     return cell
+
+
+def at_steps(by_steps: Mapping[int, Cell], steps: Iterable[int], title: str = "T = ") -> dict[str, Cell]:
+    """A cell for each number of steps, empty where there is none."""
+    return {f"{title}{count}": by_steps.get(count) for count in steps}
+
+
+def mean_and_spread(values: Iterable[float | None], form: str = "{:.3g}") -> Cell:
+    """The mean and, of several, half of what they differ by."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return form.format(fmean(known)) + (f" ± {(max(known) - min(known)) / 2:.1g}" if len(known) > 1 else "")
 
 
 def model_label(model: str) -> str:

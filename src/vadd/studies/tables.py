@@ -2,7 +2,7 @@
 how many latents, masks and examples it was estimated.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vadd.evaluation import RunReport
@@ -11,12 +11,11 @@ from vadd.evaluation.reports import (
     Distance,
     DistributionDistance,
     InceptionDistance,
-    LikelihoodReport,
     NegativeLogLikelihood,
     TextMetrics,
 )
 from vadd.report.likelihood_tables import PADS_NOTE, bound_table
-from vadd.report.table import Cell, Table, model_label, report_names
+from vadd.report.table import Cell, Table, at_steps, mean_and_spread, model_label, report_names
 from vadd.report.tables import judge_note, quality_table, sample_counts
 from vadd.studies.study import PARTICLES, Published, Quoted, study_named
 
@@ -24,8 +23,6 @@ MOST_KEYS = 5
 BITS_ITERATIONS = 2_000_000
 """Of the paper's bits per dimension on CIFAR-10; its FID is after half as many."""
 Reports = Sequence[RunReport]
-Detail = tuple[str, Callable[[RunReport], Cell]]
-"""A column and its cell of a run; of a quoted number its ``detail``."""
 
 
 @dataclass(frozen=True)
@@ -57,41 +54,51 @@ def _draws(report: RunReport) -> str:
     return "" if report.draws is None else f", {report.draws} draws"
 
 
+def _parameters(report: RunReport) -> Cell:
+    return None if report.parameters is None else f"{report.parameters / 1e6:.3g}M"
+
+
+def _iterations(report: RunReport) -> Cell:
+    steps = report.training_steps
+    return None if steps is None else f"{steps / 1e6:g}M" if steps >= 100_000 else str(steps)
+
+
+DETAILS: dict[str, Callable[[RunReport], Cell]] = {"parameters": _parameters, "iterations": _iterations}
+"""A column of a run, of a quoted number its ``detail``."""
+
+
 def likelihood_table(
     unit: Unit,
     reports: Reports,
     quoted: Sequence[Quoted] = (),
-    detail: Detail = ("", lambda report: None),
+    detail: str | None = None,
     name_of: Callable[[RunReport], str] = row_name,
 ) -> Table:
     """Ours, a row for each number, and then the paper's."""
-    rows: list[list[Cell]] = []
+
+    def row(name: str, about: Cell, value: float | None, *facts: Cell) -> dict[str, Cell]:
+        detailed = {} if detail is None else {detail: about}
+        cells = zip(("which is", "K", "masks", unit.examples), facts, strict=True)
+        return {"": name, **detailed, unit.name: rounded(value, unit.digits), **dict(cells)}
+
+    rows = []
     for report in reports:
-        for which, number, latents in [] if report.likelihood is None else _numbers(report.likelihood):
-            value = rounded(unit.of(number), unit.digits)
-            rows.append([name_of(report), detail[1](report), value, which, latents, number.draws, number.examples])
+        about = None if detail is None else DETAILS[detail](report)
+        for what, number in [] if report.likelihood is None else report.likelihood.named:
+            facts = (*_which(what, number), number.draws, number.examples)
+            rows.append(row(name_of(report), about, unit.of(number), *facts))
     for one in quoted:
         name = f"{one.name}, {'the paper' if one.model else 'quoted by the paper'}"
-        rows.append([name, one.detail, rounded(one.value, unit.digits), *one.which, one.examples])
-    columns = ["", detail[0], unit.name, "which is", "K", "masks", unit.examples]
-    if not detail[0]:
-        columns, rows = [columns[0], *columns[2:]], [[row[0], *row[2:]] for row in rows]
-    return Table(unit.title, columns, rows, _note(reports, quoted))
+        rows.append(row(name, one.detail, one.value, *one.which, one.examples))
+    return Table.of(unit.title, rows, _note(reports, quoted))
 
 
-def _numbers(likelihood: LikelihoodReport) -> list[tuple[str, NegativeLogLikelihood, int | None]]:
-    """What each number is, whether it bounds the likelihood, and K; a model without a latent draws none."""
-    bounds = [(f"step bound, T = {bound.steps}", bound) for bound in likelihood.bounds]
-    bounds += [] if likelihood.elbo is None else [("ELBO", likelihood.elbo)]
-    numbers = [
-        (f"{name}, {'a bound' if bound.valid else bound.problem}", bound, bound.particles if bound.proposals else None)
-        for name, bound in bounds
-    ]
-    delbos = [
-        (", ".join(filter(None, ["DELBO", NOT_A_BOUND, delbo.convention])), delbo, delbo.particles)
-        for delbo in likelihood.delbos
-    ]
-    return [*numbers, *delbos]
+def _which(name: str, number: NegativeLogLikelihood) -> tuple[str, int | None]:
+    """What a number is, whether it bounds the likelihood, and K; a model without a latent draws none."""
+    if "DELBO" in name:
+        return ", ".join(filter(None, ["DELBO", NOT_A_BOUND, number.convention])), number.particles
+    name = name.removesuffix(", one z")  # the rows say it
+    return f"{name}, {number.problem or 'a bound'}", number.particles if number.proposals else None
 
 
 def _note(reports: Reports, quoted: Sequence[Quoted]) -> str:
@@ -161,11 +168,7 @@ def toy_tables(reports: Reports, published: Published) -> list[Table]:
 
 def bits_table(reports: Reports, published: Published) -> list[Table]:
     """The paper's table of bits per dimension, with parameters."""
-
-    def parameters(report: RunReport) -> Cell:
-        return None if report.parameters is None else f"{report.parameters / 1e6:.3g}M"
-
-    table = likelihood_table(BITS, reports, published.likelihoods[published.recipe], ("parameters", parameters))
+    table = likelihood_table(BITS, reports, published.likelihoods[published.recipe], "parameters")
     notes = [table.note, "Parameters are those of the denoiser, all that sampling uses."]
     steps = sorted({report.training_steps for report in reports if report.training_steps is not None})
     if published.recipe != "cifar10":
@@ -186,51 +189,50 @@ def _value_notes(reports: Reports) -> list[str]:
     return [] if values == 256 else [note]
 
 
+def by_steps_table(title: str, steps: Sequence[int], rows: Mapping[str, Mapping[int, Cell]], note: str) -> Table:
+    return Table.of(title, [{"": name, **at_steps(cells, steps)} for name, cells in rows.items()], note)
+
+
 def fid_table(reports: Reports, published: Published) -> list[Table]:
     ours = [report.by_steps(InceptionDistance) for report in reports]
     steps = sorted({count for by_steps in ours for count in by_steps})
-
-    def papers(model: str) -> list[Cell]:
-        fids = published.by_steps[model]
-        return [f"{model_label(model)}, the paper, {published.samples} images", *(fids.get(count) for count in steps)]
-
-    rows: list[list[Cell]] = []
+    papers = {
+        model: {f"{model_label(model)}, the paper, {published.samples} images": fids}
+        for model, fids in published.by_steps.items()
+    }
+    rows: dict[str, Mapping[int, float]] = {}
     for report, by_steps in zip(reports, ours, strict=True):
-        fids = [by_steps[count].fid if count in by_steps else None for count in steps]
-        rows += [[f"{model_label(report.model)}, {report.samples} images", *fids], papers(report.model)]
-    rows.append(papers("ddpm"))
+        fids = {count: distance.fid for count, distance in by_steps.items()}
+        rows |= {f"{model_label(report.model)}, {report.samples} images": fids, **papers[report.model]}
     note = f"Floor, as many test images against the training images: {next(iter(ours[0].values())).floor:.2f}."
     notes = [note, *_value_notes(reports), *difference_notes(reports)]
-    return [Table("FID by number of steps", ["", *(f"T = {count}" for count in steps)], rows, " ".join(notes))]
+    return [by_steps_table("FID by number of steps", steps, rows | papers["ddpm"], " ".join(notes))]
 
 
 def latents_table(reports: Reports, published: Published) -> list[Table]:
     """Distances of samples (of texts the judge's bits per character) and bits, a row for each way to draw z."""
 
-    def bounds(report: RunReport) -> Sequence[NegativeLogLikelihood]:
-        return () if report.likelihood is None else report.likelihood.bounds
+    def numbers(report: RunReport) -> dict[str, float | None]:
+        bounds = () if report.likelihood is None else report.likelihood.bounds
+        numbers = {f"T = {result.steps}": quality(result.metrics) for result in report.results}
+        return numbers | {f"bits, T = {bound.steps}": bound.bpd for bound in bounds}
 
-    def numbers(report: RunReport) -> list[float | None]:
-        return [*(quality(result.metrics) for result in report.results), *(bound.bpd for bound in bounds(report))]
-
-    rows: list[list[Cell]] = []
+    rows: list[dict[str, Cell]] = []
     chooses = any(report.chosen is not None for report in reports)
     for name, members in _by_seed(reports).items():
-        first = members[0]
+        first, columns = members[0], [numbers(member) for member in members]
         fit = "" if first.prior_seconds is None else f" + {first.prior_seconds:.0f}"
         seconds = None if first.training_seconds is None else f"{first.training_seconds:.0f}{fit}"
+        cells = {title: mean_and_spread(column[title] for column in columns) for title in columns[0]}
         chosen = " or ".join(dict.fromkeys(member.chosen or "" for member in members))
-        cells = [mean_and_spread(values) for values in zip(*map(numbers, members), strict=True)]
-        rows.append([name, seconds, *cells, *([chosen] if chooses else [])])
-    columns = ["", "s", *(f"T = {result.steps}" for result in reports[0].results)]
-    columns += [f"bits, T = {bound.steps}" for bound in bounds(reports[0])] + ["chosen"] * chooses
+        rows.append({"": name, "s": seconds, **cells, **({"chosen": chosen} if chooses else {})})
     note = (
         "Seconds of training, and of fitting the prior. Distance of the samples from the data (of texts the judge's "
         "bits per character), then bits per dimension by step bound, for the sampler of the row."
     )
     note += f" {CHOSEN_NOTE}" if chooses else ""
     note += f" {SEEDS_NOTE}" if len(rows) < len(reports) else ""
-    return [Table("Ways to draw z", columns, rows, note)]
+    return [Table.of("Ways to draw z", rows, note)]
 
 
 CHOSEN_NOTE = (
@@ -252,15 +254,6 @@ def _by_seed(reports: Reports) -> dict[str, list[RunReport]]:
     return groups
 
 
-def mean_and_spread(values: Sequence[float | None]) -> Cell:
-    """The mean to three digits and, of several, half of what they differ by."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    spread = f" ± {(max(known) - min(known)) / 2:.1g}" if len(known) > 1 else ""
-    return f"{sum(known) / len(known):.3g}{spread}"
-
-
 def quality(metrics: object) -> float | None:
     """The number to compare samples by; smaller is better."""
     if isinstance(metrics, TextMetrics):
@@ -274,38 +267,33 @@ def recognition_tables(reports: Reports, published: Published) -> list[Table]:
     def name(report: RunReport) -> str:
         return "without x_t, one z" if report.one_latent else "with x_t"
 
-    rows: list[list[Cell]] = [
-        [
-            name(report),
-            f"{report.latent.active_units} of {report.latent.dimensions}",
-            f"{report.latent.kl_all_masked:.3f}",
-            f"{report.latent.kl_average:.3f}",
-        ]
+    rows: list[dict[str, Cell]] = [
+        {
+            "": name(report),
+            "active": f"{report.latent.active_units} of {report.latent.dimensions}",
+            "KL at t = 1": f"{report.latent.kl_all_masked:.3f}",
+            "KL on average": f"{report.latent.kl_average:.3f}",
+        }
         for report in reports
         if report.latent is not None
     ]
     note = "KL in nats: what the latent says of an example. The paper's remark is of text, and has no numbers."
-    latents = Table("Recognition with x_t and without", ["", "active", "KL at t = 1", "KL on average"], rows, note)
+    latents = Table.of("Recognition with x_t and without", rows, note)
     text = any(report.likelihood is not None and report.likelihood.unit is not None for report in reports)
     return [latents, likelihood_table(BITS_PER_TOKEN if text else BITS, reports, name_of=name)]
 
 
 def text_likelihood_tables(reports: Reports, published: Published) -> list[Table]:
     """Ours with the paper's rows; where the text or its tokens are others, bits, and the paper's rows apart."""
-
-    def iterations(report: RunReport) -> Cell:
-        steps = report.training_steps
-        return None if steps is None else f"{steps / 1e6:g}M" if steps >= 100_000 else str(steps)
-
-    detail, corpus = ("iterations", iterations), reports[0].published_recipe or ""
+    corpus = reports[0].published_recipe or ""
     known = study_named("text").published.likelihoods | study_named("lm1b").published.likelihoods
     ours = likelihood_table(BITS_PER_TOKEN, reports)
     if corpus in known:
-        ours = likelihood_table(PERPLEXITY, reports, known[corpus], detail)
+        ours = likelihood_table(PERPLEXITY, reports, known[corpus], "iterations")
     if corpus == published.recipe:
         return [ours]
     unit = replace(PERPLEXITY, title=f"The paper's perplexities: {published.recipe}")
-    theirs = likelihood_table(unit, [], known[published.recipe], detail)
+    theirs = likelihood_table(unit, [], known[published.recipe], "iterations")
     apart = "Of other text in other tokens, and of sequences of another length: not to be compared with ours."
     return [ours, replace(theirs, note=f"{apart} {theirs.note}")]
 
@@ -315,17 +303,16 @@ def ratio_tables(reports: Reports, published: Published) -> list[Table]:
     judge = reports[0].judge
     if judge is None:
         return []
-    steps, rows = _beside_mdlm(reports, "gen_ppl", 1, "MDLM", lambda a, b: a / b)
+    rows = _beside_mdlm(reports, "gen_ppl", 1, "MDLM", lambda a, b: a / b)
     # The same data, judge and convention: else the paper's numbers do not compare.
     alike = judge.name.rpartition("/")[2] == published.judge and judge.convention.startswith("corpus")
     alike = alike and reports[0].published_recipe == published.recipe
     for model, theirs in published.by_steps.items() if alike else ():
-        name = f"{model_label(model)}, the paper, float64 draws, {published.samples} samples"
-        rows.append([name, *(theirs.get(count) for count in steps)])
+        rows[f"{model_label(model)}, the paper, float64 draws, {published.samples} samples"] = theirs
     notes = [f"{sample_counts(reports)} samples for each number of steps.", judge_note(reports)]
     notes += [*([] if alike else [NOT_THE_PAPERS]), *difference_notes(reports)]
-    columns = ["", *(f"T = {count}" for count in steps)]
-    return [Table("Generative perplexity by number of steps", columns, rows, " ".join(notes))]
+    steps = list(rows[model_label("mdlm")])
+    return [by_steps_table("Generative perplexity by number of steps", steps, rows, " ".join(notes))]
 
 
 NOT_THE_PAPERS = (
@@ -338,43 +325,46 @@ def character_tables(reports: Reports, published: Published) -> list[Table]:
     """The judge's bits per character, and VADD's perplexity per character over MDLM's."""
     if reports[0].judge is None:
         return []
-    steps, rows = _beside_mdlm(reports, "judge_bits", 3, "MDLM, perplexity", lambda a, b: 2 ** (a - b))
+    rows = _beside_mdlm(reports, "judge_bits", 3, "MDLM, perplexity", lambda a, b: 2 ** (a - b))
     note = "Of the same texts. Models of characters are compared by these: they do not depend on the judge's tokens."
-    return [Table("The judge's bits per character", ["", *(f"T = {count}" for count in steps)], rows, note)]
+    return [by_steps_table("The judge's bits per character", list(rows[model_label("mdlm")]), rows, note)]
 
 
 def _beside_mdlm(
     reports: Reports, key: str, digits: int, ratio_name: str, ratio: Callable[[float, float], float]
-) -> tuple[list[int], list[list[Cell]]]:
-    """The numbers of steps, and rows: a metric of each report, its ratio to MDLM's, and that of real text."""
+) -> dict[str, Mapping[int, Cell]]:
+    """By number of steps: a metric of each report, its ratio to MDLM's, and that of real text."""
     ours = {
         row_name(report): {steps: getattr(metrics, key) for steps, metrics in report.by_steps(TextMetrics).items()}
         for report in reports
     }
-    steps = list(ours[model_label("mdlm")])
-    rows: list[list[Cell]] = [[name, *(rounded(by_steps[t], digits) for t in steps)] for name, by_steps in ours.items()]
+    rows: dict[str, Mapping[int, Cell]] = {
+        name: {steps: rounded(value, digits) for steps, value in by_steps.items()} for name, by_steps in ours.items()
+    }
     for report in reports:
         if report.model != "mdlm":
             # Draws in single precision are compared with each other only.
-            mine, mdlm = ours[row_name(report)], ours[model_label("mdlm") + _draws(report)]
-            ratios = [None if mine[t] is None or mdlm[t] is None else ratio(mine[t], mdlm[t]) for t in steps]
-            rows.append([f"{row_name(report)} / {ratio_name}", *(rounded(value, 3) for value in ratios)])
+            mdlm = ours[model_label("mdlm") + _draws(report)]
+            pairs = {steps: (value, mdlm.get(steps)) for steps, value in ours[row_name(report)].items()}
+            rows[f"{row_name(report)} / {ratio_name}"] = {
+                steps: None if a is None or b is None else rounded(ratio(a, b), 3) for steps, (a, b) in pairs.items()
+            }
     real = None if reports[0].real_text is None else getattr(reports[0].real_text.metrics, key)
-    return steps, [*rows, ["real text", *[rounded(real, digits)] * len(steps)]]
+    return rows | {"real text": dict.fromkeys(rows[model_label("mdlm")], rounded(real, digits))}
 
 
 def time_tables(reports: Reports, published: Published) -> list[Table]:
-    rows: list[list[Cell]] = [
-        [
-            model_label(report.model),
-            report.training_steps,
-            None if report.training_seconds is None else round(report.training_seconds),
-        ]
+    rows: list[dict[str, Cell]] = [
+        {
+            "": model_label(report.model),
+            "steps": report.training_steps,
+            "seconds": None if report.training_seconds is None else round(report.training_seconds),
+        }
         for report in reports
         if not report.one_latent and report.draws is None
     ]
     note = "Of the optimisation steps alone, without evaluations and pauses, on whatever machine it was."
-    return [Table("Time of training", ["", "steps", "seconds"], rows, note)]
+    return [Table.of("Time of training", rows, note)]
 
 
 TABLES: dict[str, Callable[[Reports, Published], list[Table]]] = {

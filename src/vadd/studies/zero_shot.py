@@ -7,10 +7,9 @@ from vadd.data.text.corpora import HUB_CORPORA
 from vadd.errors import UserError
 from vadd.evaluation import RunReport
 from vadd.evaluation.evaluate import report_of
-from vadd.evaluation.reports import LikelihoodReport, NegativeLogLikelihood, ScoredCorpus
 from vadd.evaluation.zero_shot import corpora_in, recognise, zero_shot
 from vadd.progress import named
-from vadd.report.likelihood_tables import PADS_NOTE, SPELLED_NOTE, perplexity_cell, skipped_notes
+from vadd.report.likelihood_tables import perplexity_cell, scored_corpora, zero_shot_notes
 from vadd.report.page import PageSection
 from vadd.report.table import Cell, Table, report_names
 from vadd.run.loading import load
@@ -62,70 +61,59 @@ def zero_shot_tables(reports: Sequence[RunReport], published: Published) -> list
     groups: dict[tuple[object, ...], list[tuple[str, RunReport]]] = {}
     for name, report in zip(report_names(reports), reports, strict=True):
         groups.setdefault(_reading(report), []).append((name, report))
-    corpora = [corpus.read_as for corpus in _evaluated(reports[0])]
-    quoted: list[list[Cell]] = [
-        [name, *(values[published.columns.index(corpus)] for corpus in corpora)]
-        for name, values in published.rows.items()
-    ]
+    corpora = [corpus.read_as for corpus in scored_corpora(reports[0])]
+    quoted = {name: dict(zip(published.columns, values, strict=True)) for name, values in published.rows.items()}
+
+    def table(title: str, rows: Mapping[str, Mapping[str, Cell]], note: str) -> Table:
+        cells = [[name, *(row.get(corpus) for corpus in corpora)] for name, row in rows.items()]
+        return Table(title, ["", *corpora], cells, note)
+
     tables, quoted_apart = [], True
     for members in groups.values():
-        rows, evaluated = _rows(members, corpora), _evaluated(members[0][1])
+        rows: dict[str, Mapping[str, Cell]] = {}
+        for name, report in members:
+            rows |= _rows(name, report)
+        evaluated = scored_corpora(members[0][1])
+        rows["sequences evaluated"] = {one.read_as: one.likelihood.bounds[-1].examples for one in evaluated}
         unit = " or ".join({str(corpus.likelihood.unit) for corpus in evaluated})
         if all(report.published_recipe == published.recipe for _, report in members):
-            quoted_apart, rows, unit = False, [*rows, *quoted], "token of GPT-2"
-        note = _note([report for _, report in members], evaluated, published.columns)
-        tables.append(Table(f"Zero-shot perplexity per {unit}", ["", *corpora], rows, note))
+            quoted_apart, rows, unit = False, rows | quoted, "token of GPT-2"
+        note = _note([report for _, report in members], published.columns)
+        tables.append(table(f"Zero-shot perplexity per {unit}", rows, note))
     if quoted_apart:
         theirs = (
             "Of models trained on OpenWebText, per token of GPT-2, on test splits: not to be compared with models of "
             "other text or tokens. The DELBO is not a likelihood bound."
         )
-        tables.append(Table("The paper's zero-shot perplexities", ["", *corpora], quoted, theirs))
+        tables.append(table("The paper's zero-shot perplexities", quoted, theirs))
     return tables
-
-
-def _evaluated(report: RunReport) -> list[ScoredCorpus]:
-    return [corpus for corpus in report.zero_shot or () if isinstance(corpus, ScoredCorpus)]
 
 
 def _reading(report: RunReport) -> tuple[object, ...]:
     """What two runs must share for their perplexities to compare: the text as they read it, and what they score."""
-    corpora = _evaluated(report)
+    corpora = scored_corpora(report)
     readings = {(one.likelihood.unit, one.spelled_like, one.likelihood.scores_pads) for one in corpora}
     return (report.values, *sorted(readings, key=str))
 
 
-def _rows(members: Sequence[tuple[str, RunReport]], corpora: Sequence[str]) -> list[list[Cell]]:
-    rows: list[list[Cell]] = []
-    for name, report in members:
-        by_name = {corpus.read_as: _numbers(corpus.likelihood) for corpus in _evaluated(report)}
-        columns = [by_name.get(corpus, {}) for corpus in corpora]
-        for what in dict.fromkeys(what for numbers in columns for what in numbers):
-            cells = [perplexity_cell(numbers[what]) if what in numbers else None for numbers in columns]
-            rows.append([f"{name}: {what}", *cells])
-    counts = {corpus.read_as: corpus.likelihood.bounds[-1].examples for corpus in _evaluated(members[0][1])}
-    return [*rows, ["sequences evaluated", *(counts.get(corpus) for corpus in corpora)]]
+def _rows(name: str, report: RunReport) -> dict[str, dict[str, Cell]]:
+    """Perplexities by what the number is and by corpus."""
+    rows: dict[str, dict[str, Cell]] = {}
+    for corpus in scored_corpora(report):
+        for what, number in corpus.likelihood.named:
+            facts = [name + ": " + what.removeprefix("the paper's ")]
+            facts += [] if number.proposals is None or "K = " in what else [f"K = {number.particles}"]
+            facts += [] if number.draws is None else [f"{number.draws} masks"]
+            facts += ["not a bound"] if "DELBO" in what else []
+            rows.setdefault(", ".join(facts), {})[corpus.read_as] = perplexity_cell(number)
+    return rows
 
 
-def _numbers(likelihood: LikelihoodReport) -> dict[str, NegativeLogLikelihood]:
-    numbers = {
-        f"step bound, T = {bound.steps}" + ("" if bound.proposals is None else f", K = {bound.particles}"): bound
-        for bound in likelihood.bounds
-    }
-    if likelihood.elbo is not None:
-        numbers[f"ELBO, {likelihood.elbo.draws} masks"] = likelihood.elbo
-    for delbo in likelihood.delbos:
-        numbers[f"DELBO, K = {delbo.particles}, {delbo.draws} masks, not a bound"] = delbo
-    return numbers
-
-
-def _note(reports: Sequence[RunReport], evaluated: Sequence[ScoredCorpus], known: Sequence[str]) -> str:
-    files = ", ".join(f"{corpus.read_as} from {corpus.corpus}" for corpus in evaluated)
+def _note(reports: Sequence[RunReport], known: Sequence[str]) -> str:
+    files = ", ".join(f"{corpus.read_as} from {corpus.corpus}" for corpus in scored_corpora(reports[0]))
     splits = ", ".join(f"{name} {HUB_CORPORA[name].test}" for name in known)
-    notes = [
+    note = (
         f"Perplexity ± standard error, over the sequences evaluated. Read: {files}. The paper evaluates test splits; "
         f"the splits that this package takes from the hub are {splits}."
-    ]
-    notes += [PADS_NOTE] if any(not corpus.likelihood.scores_pads for corpus in evaluated) else []
-    notes += [SPELLED_NOTE] if any(corpus.spelled_like for corpus in evaluated) else []
-    return " ".join([*notes, *skipped_notes(reports[0]), *difference_notes(reports)])
+    )
+    return " ".join([note, *zero_shot_notes(reports[0]), *difference_notes(reports)])
