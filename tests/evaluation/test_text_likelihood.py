@@ -25,7 +25,8 @@ from vadd.evaluation.zero_shot import sample_entropy
 from vadd.kinds.arrays import Array
 from vadd.kinds.text.kind import TextKind
 from vadd.kinds.text.tokenizers import Specials
-from vadd.report.likelihood_tables import PADS_NOTE, bound_table
+from vadd.report.likelihood_tables import bound_table
+from vadd.report.notes import NOTES
 from vadd.run.directory import RunDirectory
 from vadd.run.export import export
 from vadd.run.loading import load
@@ -171,7 +172,7 @@ def test_the_table_names_the_unit_and_the_convention(padded: Run, padded_mdlm: R
     ]
     table = bound_table(reports)
     assert {"bits per character", "perplexity per character"} <= set(table.columns)
-    assert PADS_NOTE in table.note
+    assert NOTES["pads"] in table.note
     assert [row[1:3] for row in table.text_rows()] == [
         ["step bound, T = 2", "no: pads not scored"],
         ["ELBO", "no: pads not scored"],
@@ -187,7 +188,7 @@ def test_the_table_names_the_unit_and_the_convention(padded: Run, padded_mdlm: R
     ).report
     valid = bound_table([both])
     assert [row[2] for row in valid.rows] == ["yes"]
-    assert PADS_NOTE not in valid.note
+    assert NOTES["pads"] not in valid.note
 
 
 def test_a_list_of_particles_gives_a_delbo_for_each(padded: Run, sentences: torch.Tensor) -> None:

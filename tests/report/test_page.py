@@ -16,7 +16,8 @@ from tests.helpers.reports import likelihood, run_report, toy_distance, toy_repo
 from vadd.core.health import LatentHealth
 from vadd.evaluation.reports import PairDistance, StepResult
 from vadd.report.figures import histogram_panels, save_figure
-from vadd.report.likelihood_tables import PADS_NOTE, bound_table, latent_table
+from vadd.report.likelihood_tables import bound_table, latent_table
+from vadd.report.notes import NOTES
 from vadd.report.page import PageSection, write_page
 from vadd.report.table import Table, format_cell
 from vadd.report.tables import divergence_table
@@ -116,11 +117,11 @@ def test_the_table_of_bounds_says_of_every_number_whether_it_is_valid() -> None:
         ["the paper's DELBO, K = 4", "no: not a likelihood bound", "5.0000 ± 0.1000"],
     ]
     assert "entropy of checkerboard: 3.5000 nats" in table.note
-    assert PADS_NOTE not in table.note
+    assert NOTES["pads"] not in table.note
     padded = likelihood("mdlm", 0.5, (1, 0.6), valid=False, convention="pads not scored")
     table = bound_table([run_report("mdlm", likelihood=padded)])
     assert [row[2] for row in table.rows] == ["no: pads not scored"] * 2
-    assert PADS_NOTE in table.note
+    assert NOTES["pads"] in table.note
 
 
 def test_the_table_of_latents_leaves_out_models_without_one() -> None:

@@ -17,12 +17,12 @@ from vadd.report.table import model_label
 from vadd.run.loading import load
 from vadd.run.run import Run
 from vadd.studies import baselines, equal_time
-from vadd.studies.baseline_tables import Row, verdict
+from vadd.studies.baseline_tables import ModelRow
+from vadd.studies.baselines import Trained, ZooModel, labels_of, models_of
 from vadd.studies.comparison import Result
 from vadd.studies.engine import reproduce
 from vadd.studies.equal_time import FIT_SHARE, lengths_in, trained_for
 from vadd.studies.study import Request, study_named
-from vadd.studies.zoo import Trained, ZooModel, labels_of, models_of
 
 STUDY = study_named("baselines").model_copy(update={"choose": None})
 """Recipes as they are: what is chosen is tested in test_choosing."""
@@ -35,8 +35,8 @@ def _short_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(equal_time, "SECONDS_TIMED", 0.0)
 
 
-def rows_of(result: Result) -> list[Row]:
-    return [Row(**row) for row in result.numbers if "absent" not in row]
+def rows_of(result: Result) -> list[ModelRow]:
+    return [ModelRow(**row) for row in result.numbers if "absent" not in row]
 
 
 def test_runs_are_made_once_and_stand_side_by_side(tmp_path: Path) -> None:
@@ -58,46 +58,14 @@ def test_runs_are_made_once_and_stand_side_by_side(tmp_path: Path) -> None:
     assert not weighed.bound_valid
     assert not weighed.exact_sampler
     assert json.loads((tmp_path / "results.json").read_text()) == result.numbers
-    _, likelihoods, costs, _ = result.tables
+    _, likelihoods, costs = result.tables
     assert [row[-1] for row in costs.rows if row[0] == "AR"] == ["exact"]
     assert weighed.nats == by_name["MDLM", 1].nats
     assert [row[0] for row in likelihoods.rows] == ["MDLM", "AR"]
     page = result.page.read_text()
-    assert "The paper, checkerboard" in page
-    assert "VADD, the paper" in page
+    assert "The zoo on toys" in page
     assert page.count("data:image/png;base64,") == 1
     assert rows_of(compared("ar"))[0] == by_name["AR", 2]
-
-
-def test_what_is_said_of_the_best_is_true() -> None:
-    def row(model: str, steps: int, distance: float, nats: float) -> Row:
-        return Row(
-            model=model,
-            name=model_label(model),
-            steps=steps,
-            evaluations=steps,
-            sequences=steps,
-            seconds=1.0,
-            metrics={"frechet": distance, "frechet_floor": 0.1},
-            measure="frechet",
-            nats=nats,
-            nats_stderr=0.1,
-            bound_valid=model != "edlm",
-            training_steps=1,
-            parameters=1,
-            exact_sampler=True,
-        )
-
-    rows = [row("mdlm", 1, 9.0, 20.0), row("mdlm", 5, 1.0, 10.0), row("vadd", 1, 2.0, 12.0), row("vadd", 5, 1.5, 11.0)]
-    said = verdict([*rows, row("edlm", 5, 3.0, 5.0)])
-    assert "T = 1: VADD (2). T = 5: MDLM (1); VADD (1.5)." in said
-    assert "two standard errors counted against it: MDLM, 10.00 nats at T = 5; VADD has 11.00 at T = 5." in said
-    assert "; VADD" not in verdict(rows[2:])
-    noisy = row("sedd", 5, 9.0, 9.9).model_copy(update={"nats_stderr": 0.5})
-    assert "counted against it: MDLM, 10.00 nats" in verdict([*rows, noisy])
-    one_z = row("vadd", 5, 1.2, 10.5).model_copy(update={"name": "VADD, one z"})
-    assert "T = 5: MDLM (1); VADD, one z (1.2)." in verdict([*rows, one_z])
-    assert "; VADD, one z has 10.50 at T = 5." in verdict([*rows, one_z])
 
 
 TINY_IMAGES = ("network.width=16", "network.denoiser.blocks=1", "latent.dim=3", "training.batch=8")
@@ -218,7 +186,7 @@ def test_a_model_that_fails_is_named_and_the_others_are_measured(
 def test_rows_are_measured_once_and_again_where_something_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def compared(samples: int, *models: str) -> list[Row]:
+    def compared(samples: int, *models: str) -> list[ModelRow]:
         return rows_of(on_toys(tmp_path, *models, samples=samples, steps=(1, 2)))
 
     timed_draw = baselines.timed_draw
@@ -245,10 +213,8 @@ def test_rows_are_measured_once_and_again_where_something_changed(
 
 
 def test_models_whose_samples_take_long_show_fewer_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setting = STUDY.settings["toys"]
-    assert setting.zoo is not None
-    zoo = setting.zoo.model_copy(update={"costly_samples": 20})
-    monkeypatch.setitem(STUDY.settings, "toys", setting.model_copy(update={"zoo": zoo}))
+    fewer = STUDY.settings["toys"].model_copy(update={"costly_samples": 20})
+    monkeypatch.setitem(STUDY.settings, "toys", fewer)
     result = on_toys(tmp_path, "mdlm", "ar")
     assert {row.name: row.samples for row in rows_of(result)} == {"MDLM": 50, "AR": 20, "EDLM on MDLM, k = 8": 20}
     table = result.tables[0]

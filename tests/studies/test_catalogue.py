@@ -156,35 +156,17 @@ def test_the_list_says_what_was_made_and_at_what_scale(
         assert part in listed.out
     assert listed.out.count("made here: no") == len(OF_THE_PAPER)
 
-    def results(*entries: dict[str, Any]) -> str:
-        write(tmp_path / "runs" / "toys" / "results.json", json.dumps(entries))
-        return made_here(toys, tmp_path / "runs")
-
-    assert made_here(toys, tmp_path / "runs") == "no"
-    entry = {"recipe": "mine", "published_recipe": "circles-paper", "training_steps": 195_312}
-    assert results(entry) == "paper's recipe, 195,312 steps"
-    assert results(entry, {**entry, "unlike_it": ["seed"], "training_steps": 5}) == "small, 5, 195,312 steps"
-    write(tmp_path / "runs" / "toys" / "results.json", "{")
-    assert made_here(toys, tmp_path / "runs") == "damaged"
+    assert made_here(toys, Path("runs")) == "no"
+    write(tmp_path / "runs" / "toys" / "results.json", "[]")
+    assert made_here(toys, Path("runs")) == "runs/toys"
 
 
 @pytest.mark.parametrize("place", ["paper/text/zero-shot", "text-paper/zero-shot", "text/zero-shot"])
 def test_what_was_made_is_found_where_the_commands_put_it(tmp_path: Path, place: str) -> None:
     zero_shot = study_named("zero-shot")
     assert made_here(zero_shot, tmp_path) == "no"
-    write(tmp_path / "text" / "zero-shot" / "results.json", json.dumps([{"recipe": "small"}]))
-    write(tmp_path / place / "results.json", json.dumps([{"recipe": "mine", "published_recipe": "openwebtext"}]))
-    assert made_here(zero_shot, tmp_path) == "paper's recipe", "the paper's scale comes first"
-
-
-def test_the_two_recognition_models_are_the_papers_recipe_whichever_they_are(tmp_path: Path) -> None:
-    target = study_named("recognition")
-    entries = [
-        {"published_recipe": "mnist"},
-        {"published_recipe": "mnist", "unlike_it": ["latent.kind=shared instead"]},
-    ]
-    write(tmp_path / "recognition" / "results.json", json.dumps(entries))
-    assert made_here(target, tmp_path) == "paper's recipe"
+    write(tmp_path / place / "results.json", "[]")
+    assert made_here(zero_shot, tmp_path) == str(tmp_path / place)
 
 
 def test_every_table_and_figure_of_the_paper_has_a_study() -> None:

@@ -19,7 +19,7 @@ from vadd.run.directory import RunDirectory
 from vadd.run.loading import load
 from vadd.run.run import Run
 from vadd.studies import choosing, equal_time
-from vadd.studies.baseline_tables import Row, over_seeds, summary_table
+from vadd.studies.baseline_tables import ModelRow, summary_table
 from vadd.studies.choosing import candidate_runs, chosen_recipe, chosen_words, folder_of, without
 from vadd.studies.engine import reproduce
 from vadd.studies.study import Choice, Request, study_named
@@ -128,14 +128,14 @@ def test_the_study_of_all_models_chooses_and_names_it(tmp_path: Path, monkeypatc
         seeds=2,
     )
     result = reproduce(study, request)
-    rows = [Row(**row) for row in result.numbers if "absent" not in row]
+    rows = [ModelRow(**row) for row in result.numbers if "absent" not in row]
     assert {(row.name, row.seed) for row in rows} == {("MDLM", 0), ("MDLM", 1)}
     mdlm = RunDirectory(tmp_path / "checkerboard-mdlm").recipe()
     first = next(row for row in rows if row.name == "MDLM")
     assert first.chosen == (
         f"{mdlm.diffusion.weighting} weights, {mdlm.sampling.grid} grid, {mdlm.training.steps:,} steps"
     )
-    table = summary_table(over_seeds(rows), {})
+    table = summary_table(rows, {})
     assert table.columns[-1] == "chosen"
     assert all("±" in str(cell) for row in table.rows if row[0] == "MDLM" for cell in row[4:6])
     assert first.chosen in result.page.read_text()

@@ -15,10 +15,10 @@ from vadd.core import Particles
 from vadd.evaluation import BoundSettings, RunReport
 from vadd.evaluation.reports import DistributionDistance
 from vadd.files import write_json
-from vadd.report.likelihood_tables import PADS_NOTE
+from vadd.report.notes import NOTES
 from vadd.report.table import report_names
 from vadd.run.run import Run
-from vadd.studies.comparison import LIKELIHOOD_NOTE, Measurements, Page, compare
+from vadd.studies.comparison import Measurements, Page, compare
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_the_page_of_padded_text_calls_nothing_a_bound(tmp_path: Path) -> None:
     settings = BoundSettings(Particles(1), steps=(1,), delbo_draws=1, limit=4)
     _, path = compare([run], tmp_path / "out", Measurements([1], 4, settings), PLAIN)
     page = words_of(path)
-    assert PADS_NOTE in page
-    assert LIKELIHOOD_NOTE not in page
+    assert NOTES["pads"] in page
+    assert NOTES["likelihood"] not in page
     assert "it does not bound the likelihood of the padded sequences" in page
     assert "For MDLM it bounds" not in page

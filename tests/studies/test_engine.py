@@ -22,8 +22,7 @@ def test_a_definition_names_what_exists(name: str) -> None:
     assert {*study.tables, *study.terminal} <= {*TABLES}
     assert {*study.options} <= {*OPTIONS}
     for setting, chosen in study.settings.items():
-        variants = [] if chosen.zoo is None else [*chosen.zoo.variants.values()]
-        entries = [*study.entries_of(setting), *variants]
+        entries = [*study.entries_of(setting), *chosen.variants.values()]
         assert entries or chosen.sets
         assert {entry.recipe for entry in entries} <= {*recipe_names()}
 

@@ -110,7 +110,7 @@ def test_the_halves_divide_all_sets() -> None:
 def row(vadd: dict[int, float], mdlm: dict[int, float], name: str = "parity") -> SetRow:
     nats = {"vadd": vadd, "mdlm": mdlm}
     stderr = {model: dict.fromkeys(by_steps, 0.1) for model, by_steps in nats.items()}
-    about = {"name": name, "kind": "array", "seed": 0, "latent": None, "grid": "uniform", "stamp": ""}
+    about: dict[str, Any] = {"name": name, "kind": "array", "right": {}, "latent": None, "grid": "uniform", "stamp": ""}
     lengths = {"seconds": {"vadd": 1.0, "mdlm": 1.0}, "training_steps": {"vadd": 1, "mdlm": 1}}
     return SetRow.model_validate({**about, **lengths, "nats": nats, "stderr": stderr, "bound_valid": True})
 

@@ -14,7 +14,7 @@ from vadd.evaluation import RunReport
 from vadd.evaluation.reports import JudgeReport, RealText, StepResult, TextMetrics
 from vadd.recipe import load_recipe
 from vadd.recipe.loading import how_computed, published_recipe, unlike
-from vadd.report.likelihood_tables import PADS_NOTE
+from vadd.report.notes import NOTES
 from vadd.report.table import Table
 from vadd.studies.study import study_named
 from vadd.studies.tables import character_tables, ratio_tables, text_likelihood_tables, time_tables
@@ -257,8 +257,8 @@ def test_the_bits_of_padded_text_are_valid_only_where_pads_are_scored() -> None:
         "step bound, T = 1, pads not scored",
         "DELBO, not a likelihood bound, pads not scored",
     ]
-    assert PADS_NOTE in padded.note
-    assert PADS_NOTE not in scored.note
+    assert NOTES["pads"] in padded.note
+    assert NOTES["pads"] not in scored.note
     assert "a bound" in str(scored.rows[0][2])
 
 

@@ -3,15 +3,13 @@ matplotlib figures out.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FormatStrFormatter, FuncFormatter, LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import LogLocator, StrMethodFormatter
 
 from vadd.evaluation.reports import Distance, LikelihoodReport, NegativeLogLikelihood, RunReport, TextMetrics
 
@@ -22,10 +20,10 @@ MOST_INSIDE = 5
 """Runs whose names have space between the lines of a panel."""
 MOST_COLUMNS, MOST_LABELS = 12, 12
 """Of a table that are shown, and of the values of a column that are named."""
-MARKERS = "osD^v<>PX*hdp"
+MARKERS, COLOURS = "osD^v<>PX*hdp", 10
 Array = np.ndarray[Any, np.dtype[Any]]
 Panel = tuple[str, Array]
-"""A title and a two-dimensional histogram (V, V)."""
+"""A title and what it shows."""
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
@@ -34,22 +32,32 @@ def save_figure(figure: Figure, path: Path) -> Path:
     return path
 
 
-def histogram_panels(rows: Mapping[str, Sequence[Panel]]) -> Figure:
-    """Rows of two-dimensional histograms (V, V), each with a title; the row's name stands at its left.
-
-    Colours are on one scale within a row, that of its first panel, the data; brighter than the data's brightest is cut.
-    """
-    widest = max(len(panels) for panels in rows.values())
-    figure = Figure(figsize=(2.3 * widest, 2.45 * len(rows)), layout="constrained")
+def panel_rows(
+    rows: Sequence[tuple[str, Sequence[Panel]]], draw: Callable[[Axes, Array, Array], None], size: float
+) -> Figure:
+    """Panels with titles in rows, the row's name at its left; ``draw`` gets a panel and the first of its row."""
+    widest = max(len(panels) for _, panels in rows)
+    figure = Figure(figsize=(size * widest, (size + 0.15) * len(rows)), layout="constrained")
     axes = figure.subplots(len(rows), widest, squeeze=False)
-    for row, (name, panels) in zip(axes, rows.items(), strict=True):
-        for axis in row[len(panels) :]:
+    for line, (name, panels) in zip(axes, rows, strict=True):
+        for axis in line[len(panels) :]:
             axis.set_axis_off()
-        for axis, (title, density) in zip(row, panels, strict=False):
-            draw_density(axis, density, float(panels[0][1].max()))
+        for axis, (title, panel) in zip(line, panels, strict=False):
+            draw(axis, panel, panels[0][1])
             axis.set_title(title, fontsize=10)
-        row[0].set_ylabel(name, fontsize=10)
+        line[0].set_ylabel(name, fontsize=10)
     return figure
+
+
+def histogram_panels(rows: Mapping[str, Sequence[Panel]]) -> Figure:
+    """Rows of two-dimensional histograms (V, V). Colours are on one scale within a row, that of its first panel, the
+    data; brighter than the data's brightest is cut.
+    """
+
+    def draw(axis: Axes, density: Array, data: Array) -> None:
+        draw_density(axis, density, float(data.max()))
+
+    return panel_rows(list(rows.items()), draw, 2.3)
 
 
 def draw_density(axis: Axes, density: Array, top: float | None = None) -> None:
@@ -265,58 +273,32 @@ def _short(text: str) -> str:
     return text if len(text) <= 14 else f"{text[:12]}.."
 
 
-@dataclass(frozen=True)
-class CostPoint:
-    name: str
-    evaluations: float
-    """Calls of the network, for a chunk of samples."""
-    sequences: float
-    """Shown to networks for each sample."""
-    quality: float
+CostPoint = tuple[float, float, float]
+"""Calls of the network for a chunk of samples, sequences shown to networks for each sample, and the quality."""
 
 
-def quality_by_cost(points: Sequence[CostPoint], label: str, references: Sequence[float] = ()) -> Figure:
+def quality_by_cost(points: Mapping[str, Sequence[CostPoint]], label: str, references: Sequence[float] = ()) -> Figure:
     """Against evaluations and against sequences; a model with one number of steps is a point, the others are lines
     from few steps to many. ``references`` is what held-out data score.
     """
     figure = Figure(figsize=(11, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    names = list(dict.fromkeys(point.name for point in points))
-    colours = colormaps["tab10"].colors  # type: ignore[attr-defined]
-    costs: dict[Axes, tuple[str, Callable[[CostPoint], float]]] = {
-        left: ("network evaluations", lambda point: point.evaluations),
-        right: ("sequences shown to networks, for each sample", lambda point: point.sequences),
-    }
-    for axis, (title, cost) in costs.items():
-        for number, name in enumerate(names):
-            of_name = sorted((point for point in points if point.name == name), key=lambda point: point.sequences)
-            axis.plot(
-                [cost(point) for point in of_name],
-                [point.quality for point in of_name],
-                marker=MARKERS[number % len(MARKERS)],
-                markersize=5,
-                linestyle="--" if number >= len(colours) else "-",
-                color=colours[number % len(colours)],
-                label=name,
-            )
+    axes = figure.subplots(1, 2, sharey=True)
+    titles = ("network evaluations", "sequences shown to networks, for each sample")
+    for cost, (axis, title) in enumerate(zip(axes, titles, strict=True)):
+        for number, (name, those) in enumerate(points.items()):
+            line = sorted(those, key=lambda point: point[1])
+            style = {"marker": MARKERS[number % len(MARKERS)], "linestyle": "--" if number >= COLOURS else "-"}
+            colour = f"C{number % COLOURS}"
+            axis.plot([point[cost] for point in line], [point[2] for point in line], color=colour, label=name, **style)
         for number, reference in enumerate(references):
             named = "held-out data" if number == 0 else None
             axis.axhline(reference, color="0.4", linestyle=":", linewidth=1, zorder=0, label=named)
         axis.set_xlabel(title)
         axis.set_xscale("log")
-        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.xaxis.set_major_formatter(FormatStrFormatter("%g"))
-        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axis.grid(alpha=0.25, which="both")
-    left.set_ylabel(label)
-    left.set_yscale("log")
-    left.yaxis.set_major_formatter(FormatStrFormatter("%g"))
-    left.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: _between_decades(value)))
-    figure.legend(*left.get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right center")
+    axes[0].set_ylabel(label)
+    axes[0].set_yscale("log")
+    axes[0].yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right center")
     return figure
-
-
-def _between_decades(value: float) -> str:
-    """A label for 2, 3, 4 and 6 times a power of ten."""
-    shown = f"{value:g}"
-    return shown if shown.replace(".", "").strip("0") in ("2", "3", "4", "6") else ""

@@ -5,7 +5,7 @@ V itself may stand for "still masked".
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from vadd.errors import UserError, check_range
-from vadd.report.figures import save_figure
+from vadd.report.figures import panel_rows, save_figure
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -99,17 +99,16 @@ def save_image(image: Array, path: Path, *, scale: int = 1) -> Path:
 
 def grids_by_steps(rows: Mapping[str, Sequence[tuple[str, Array]]]) -> Figure:
     """A row for each model, a panel for each number of steps: ``{"VADD": [("T = 5", images), ...], ...}``."""
-    widest = max(len(panels) for panels in rows.values())
-    figure = Figure(figsize=(2.6 * widest, 2.75 * len(rows)), layout="constrained")
-    axes = figure.subplots(len(rows), widest, squeeze=False)
-    for row, (name, panels) in zip(axes, rows.items(), strict=True):
-        for axis, (title, images) in zip(row, panels, strict=False):
-            draw(axis, square_grid(images))
-            axis.set_title(title, fontsize=10)
-        for axis in row[len(panels) :]:
-            axis.set_axis_off()
-        row[0].set_ylabel(name, fontsize=11)
-    return figure
+    return panel_rows(list(rows.items()), lambda axis, images, _: draw(axis, square_grid(images)), 2.6)
+
+
+def _images_in_rows(images: Iterable[Iterable[Array]], rows: Sequence[str], columns: Sequence[str]) -> Figure:
+    """Images (H, W, C) with the names of the columns above the first row."""
+    named = [
+        (name, [(title if number == 0 else "", image) for title, image in zip(columns, line, strict=True)])
+        for number, (name, line) in enumerate(zip(rows, images, strict=True))
+    ]
+    return panel_rows(named, lambda axis, image, _: draw(axis, image), 1.0)
 
 
 def denoising_strip(
@@ -123,16 +122,8 @@ def denoising_strip(
     states = as_trajectory(trajectory)
     steps = len(states) - 1
     shown = np.unique(np.rint(np.linspace(0, steps, min(max(2, most), steps + 1))).astype(int))
-    count = states.shape[1]
-    figure = Figure(figsize=(1.1 * len(shown), 1.1 * count + 0.3), layout="constrained")
-    axes = figure.subplots(count, len(shown), squeeze=False)
-    for column, step in zip(axes.T, shown, strict=True):
-        for axis, image in zip(column, tokens_to_images(states[step], shape, vocab_size, masks=True), strict=True):
-            draw(axis, image)
-        column[0].set_title("masked" if step == 0 else f"step {step}", fontsize=9)
-    for axis, name in zip(axes[:, 0], names, strict=False):
-        axis.set_ylabel(name, fontsize=8)
-    return figure
+    lines = [tokens_to_images(line, shape, vocab_size, masks=True) for line in states[shown].swapaxes(0, 1)]
+    return _images_in_rows(lines, names or [""] * len(lines), [f"step {step}" if step else "masked" for step in shown])
 
 
 def traversal_figure(
@@ -141,16 +132,8 @@ def traversal_figure(
     """A row for each dimension of the latent, a column for each of its values: ``levels`` (rows, columns, N) in
     0..V-1, which may lie between the whole values.
     """
-    figure = Figure(figsize=(0.85 * len(columns), 0.85 * len(rows) + 0.3), layout="constrained")
-    axes = figure.subplots(len(rows), len(columns), squeeze=False)
     brightness = np.rint(np.asarray(levels) * (255 / (vocab_size - 1))).astype(np.uint8)
-    for line, pictures, name in zip(axes, brightness, rows, strict=True):
-        for axis, picture in zip(line, pictures, strict=True):
-            draw(axis, picture.reshape((*shape, 1)[:3]))
-        line[0].set_ylabel(name, fontsize=9)
-    for axis, title in zip(axes[0], columns, strict=True):
-        axis.set_title(title, fontsize=9)
-    return figure
+    return _images_in_rows(brightness.reshape(*brightness.shape[:2], *(*shape, 1)[:3]), rows, columns)
 
 
 def draw_walk(

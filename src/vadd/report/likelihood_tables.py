@@ -4,13 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from vadd.evaluation.reports import NOT_A_BOUND, NegativeLogLikelihood, RunReport, ScoredCorpus, SkippedCorpus
+from vadd.report.notes import NOTES
 from vadd.report.table import Cell, Table, named_reports, report_names
-
-PADS_NOTE = (
-    "Pads are not scored: the numbers are those of the text given its pads, the custom of the field, and do not bound "
-    "the likelihood of the padded sequence; --score-pads gives one that does."
-)
-SPELLED_NOTE = "Spelled like text8, which has 27 letters: lower case, digits as words, blanks for everything else."
 
 
 def perplexity_cell(number: NegativeLogLikelihood) -> Cell:
@@ -56,7 +51,7 @@ def bound_table(reports: Sequence[RunReport]) -> Table:
     if entropies:
         known = "; ".join(f"entropy of {recipe}: {value:.4f} nats" for recipe, value in entropies.items())
         notes.append(f"Excess: above what the true distribution itself scores on the same examples; {known}.")
-    notes += [] if all(likelihood.scores_pads for _, likelihood in measured) else [PADS_NOTE]
+    notes += [] if all(likelihood.scores_pads for _, likelihood in measured) else [NOTES["pads"]]
     return Table.of("Likelihood of held-out examples", rows, " ".join(notes))
 
 
@@ -80,8 +75,8 @@ def scored_corpora(report: RunReport) -> list[ScoredCorpus]:
 def zero_shot_notes(report: RunReport) -> list[str]:
     """How its corpora were read, and which were not."""
     scored = scored_corpora(report)
-    notes = [] if all(corpus.likelihood.scores_pads for corpus in scored) else [PADS_NOTE]
-    notes += [SPELLED_NOTE] if any(corpus.spelled_like for corpus in scored) else []
+    notes = [] if all(corpus.likelihood.scores_pads for corpus in scored) else [NOTES["pads"]]
+    notes += [NOTES["spelled"]] if any(corpus.spelled_like for corpus in scored) else []
     skipped = [corpus for corpus in report.zero_shot or () if isinstance(corpus, SkippedCorpus)]
     return [*notes, *(f"Skipped {corpus.corpus}: {corpus.skipped}." for corpus in skipped)]
 
@@ -113,4 +108,4 @@ def latent_table(reports: Sequence[RunReport]) -> Table:
             per_dimension = " ".join(f"{value:.2f}" for value in sorted(latent.kl_per_dimension, reverse=True)[:8])
             rows.append([name, latent.verdict, latent.kl_all_masked, latent.kl_average, per_dimension])
     columns = ["run", "verdict", "KL at t = 1", "KL on average", "largest KL by dimension"]
-    return Table("Health of the latent", columns, rows, "KL of the recognition model from N(0, I), in nats.")
+    return Table("Health of the latent", columns, rows, NOTES["latent"])

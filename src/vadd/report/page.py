@@ -23,14 +23,20 @@ class PageSection:
     """The commands that made what the section shows."""
 
 
-def write_page(path: Path, title: str, introduction: str, sections: Sequence[PageSection]) -> Path:
+def rendered(template: str, **values: object) -> str:
+    """A template of this package, filled in."""
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["data_uri"] = png_data_uri
-    template = environment.from_string(resources.files("vadd").joinpath("report", "page.html").read_text())
+    source = resources.files("vadd").joinpath("report", template).read_text()
+    return environment.from_string(source).render(version=__version__, **values)
+
+
+def write_page(path: Path, title: str, introduction: str, sections: Sequence[PageSection]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(template.render(title=title, introduction=introduction, sections=sections, version=__version__))
+    path.write_text(rendered("page.html", title=title, introduction=introduction, sections=sections))
     return path
 
 
-def png_data_uri(file: Path) -> str:
-    return "data:image/png;base64," + base64.b64encode(file.read_bytes()).decode()
+def png_data_uri(picture: Path | bytes) -> str:
+    content = picture if isinstance(picture, bytes) else picture.read_bytes()
+    return "data:image/png;base64," + base64.b64encode(content).decode()

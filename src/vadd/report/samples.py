@@ -1,6 +1,5 @@
 """A picture of samples of any kind: points, images, rows of values, texts."""
 
-import base64
 import html
 import io
 import textwrap
@@ -16,6 +15,7 @@ from vadd.kinds.arrays import Array
 from vadd.kinds.kind import Kind
 from vadd.report.figures import draw_density, histogram_panels, save_figure
 from vadd.report.images import draw, grid_with_names, image_grid, save_image, square_grid, tokens_to_images
+from vadd.report.page import png_data_uri
 from vadd.words import plural
 
 if TYPE_CHECKING:
@@ -128,8 +128,7 @@ def run_html(run: "Run") -> str:
     )
     figure = ShownFigure(figsize=(3.4, 3.4), layout="constrained")
     _draw_run(figure.subplots(), run, None, 0)
-    encoded = base64.b64encode(as_png(figure)).decode()
-    picture = f'<img alt="samples" src="data:image/png;base64,{encoded}">'
+    picture = f'<img alt="samples" src="{png_data_uri(as_png(figure))}">'
     return f"<div style='display: flex; gap: 1em; align-items: center'><table>{rows}</table>{picture}</div>"
 
 

@@ -3,11 +3,10 @@ names that runs have in tables.
 """
 
 import html
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -18,8 +17,6 @@ from vadd.evaluation.reports import RunReport
 from vadd.recipe.models import EVERY_MODEL
 
 Cell = str | float | int | None
-Column = tuple[str, Callable[[Any], Cell]]
-"""A title, and the cell of a row's subject: metrics, a likelihood, a corpus."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +99,8 @@ def format_cell(cell: Cell) -> str:
     return f"{cell:.4f}" if isinstance(cell, float) else str(cell)
 
 
-def field(name: str, digits: int | None = None) -> Callable[[Any], Cell]:
-    def cell(metrics: Any) -> Cell:
-        value: float | None = getattr(metrics, name, None)
-        return value if value is None or digits is None else f"{value:.{digits}f}"
-
-    return cell
+def rounded(value: float | None, digits: int) -> str | None:
+    return None if value is None else f"{value:.{digits}f}"
 
 
 def at_steps(by_steps: Mapping[int, Cell], steps: Iterable[int], title: str = "T = ") -> dict[str, Cell]:

@@ -4,19 +4,16 @@ Everything is coloured by the step at which it was revealed, of what was masked 
 given from the start has no colour.
 """
 
-import base64
 import io
 import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
-from jinja2 import Environment
 from matplotlib import font_manager
 
 from vadd.errors import UserError
@@ -33,7 +30,7 @@ from vadd.report.images import (
     save_animation,
     tokens_to_images,
 )
-from vadd.version import __version__
+from vadd.report.page import png_data_uri, rendered
 
 SCALE = matplotlib.colormaps["plasma"]
 SCALE_ENDS = 0.1, 0.88
@@ -154,15 +151,13 @@ def png_uri(image: Array) -> str:
     """As a data URI."""
     written = io.BytesIO()
     as_pillow(image).save(written, format="PNG")
-    return "data:image/png;base64," + base64.b64encode(written.getvalue()).decode()
+    return png_data_uri(written.getvalue())
 
 
 def _page(title: str, steps: int, **content: object) -> str:
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(resources.files("vadd").joinpath("report", "trajectory.html").read_text())
     scale = [colour(1 + round(place * max(0, steps - 1) / 11), steps) for place in range(12)]
     mask = "#" + bytes(MASK_COLOUR).hex()
-    return template.render(title=title, steps=steps, scale=scale, mask=mask, version=__version__, **content)
+    return rendered("trajectory.html", title=title, steps=steps, scale=scale, mask=mask, **content)
 
 
 def check_trajectory(kind: Kind, out: Path | None) -> None:

@@ -1,46 +1,147 @@
-"""Every model of the zoo on the same data, network and processor time: quality against what a sample costs.
+"""Every model of the zoo on the same data, network and processor time: quality against what a sample costs."""
 
-OUT/report.html  OUT/results.json  OUT/tables.md  OUT/figures/quality.png, and a run for each model
-
-All of it is written anew after each model. What was trained and measured before is kept; a model that fails is named in
-the tables and does not stop the others.
-"""
-
-import hashlib
-import json
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 
 from vadd.core import Samples
 from vadd.errors import UserError
 from vadd.evaluation.evaluator import Evaluator, Reference
 from vadd.evaluation.evaluators import choose_evaluator
 from vadd.evaluation.language_models import LanguageJudge
+from vadd.evaluation.likelihood import measure_bounds
 from vadd.evaluation.reports import Distance, Metrics, TextMetrics
-from vadd.files import write_json
-from vadd.parsing import read_json
-from vadd.progress import Progress, named, note, warn
-from vadd.recipe import COMPARED_ONLY, build_dataset
+from vadd.progress import Progress, named
+from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, build_dataset, differences, load_recipe
+from vadd.report.page import PageSection
 from vadd.report.table import model_label
 from vadd.run.loading import load
 from vadd.run.run import Run
-from vadd.studies.baseline_tables import Row, baselines_section
-from vadd.studies.comparison import Page, Result, publish
-from vadd.studies.ddpm import ddpm_trained_for
-from vadd.studies.equal_time import FIT_SHARE, trained_for
+from vadd.studies.baseline_tables import ModelRow, baselines_section
+from vadd.studies.choosing import chosen_words
+from vadd.studies.comparison import Result
+from vadd.studies.ddpm import Ddpm, check_installed, ddpm_trained_for, weights_of
+from vadd.studies.equal_time import FIT_SHARE, processor_seconds, trained_for
+from vadd.studies.rows import RowsOfStudy, checksum
 from vadd.studies.study import Request, Study
-from vadd.studies.trainings import bound_settings, measuring_of, of_seed, place_of
-from vadd.studies.zoo import FIRST, Trained, ZooModel, models_of
+from vadd.studies.trainings import bound_settings, check_judges, check_overrides, of_seed, place_of
+from vadd.words import suggestion
 
+FIRST = ("mdlm", "vadd")
+POSITIONS_AT_ONCE, FEWEST_AT_ONCE = 4096, 4
+"""Positions in a batch of AR, at most, and sequences, at least: a transformer takes long for a position, and small
+batches learn more in little time.
+"""
 SHORT_DRAW, MOST_DRAWS = 2.0, 5
 """Draws that take less than so many seconds are repeated so often, to time them."""
+
+
+@dataclass(frozen=True)
+class ZooModel:
+    key: str
+    """As ``--models`` names it."""
+    label: str
+    recipe: Recipe
+
+
+def labels_of(study: Study, setting: str) -> dict[str, str]:
+    """Labels by the names of ``--models``, in the order of the tables. EDLM is two of these together."""
+    variants = {key: f"VADD, {key[5:].replace('-', ' ')}" for key in study.settings[setting].variants}
+    others = [str(name) for name in MODELS if name not in (*FIRST, "edlm")]
+    return {key: variants.get(key, model_label(key)) for key in (*FIRST, *variants, *others, *COMPARED_ONLY)}
+
+
+def models_of(study: Study, request: Request) -> tuple[list[ZooModel], dict[str, str]]:
+    """The requested models (by default all) that can take part, and why others cannot, by label. A model that the user
+    names must be able to.
+    """
+    check_overrides(request.overrides, study.fixed)
+    labels = labels_of(study, request.setting)
+    models: list[ZooModel] = []
+    absent: dict[str, str] = {}
+    for key in dict.fromkeys(request.models or labels):
+        if key not in labels:
+            raise UserError(f"unknown model {key!r}{suggestion(key, labels)}; choose from {', '.join(labels)}")
+        try:
+            model = ZooModel(key, labels[key], _recipe(key, study, request))
+        except UserError as error:
+            # An error of the first, MDLM, is one of the request.
+            if request.models or not models:
+                raise
+            absent[labels[key]] = str(error)
+            continue
+        twin = next((other for other in models if _same_training(other, model)), None)
+        if twin is None:
+            models.append(model)
+        else:
+            absent[model.label] = f"under this recipe the same training as {twin.label}, whose rows stand for both"
+    return models, absent
+
+
+def _recipe(key: str, study: Study, request: Request) -> Recipe:
+    setting = study.settings[request.setting]
+    entry = setting.variants.get(key, setting.entries[0])
+    model = "vadd" if key in setting.variants else "mdlm" if key in COMPARED_ONLY else key
+    recipe = load_recipe(entry.recipe).with_overrides([f"model={model}", *entry.changes, *request.overrides])
+    kind = recipe.data.example_kind()
+    if key in COMPARED_ONLY:
+        if kind.name != "image":
+            raise UserError(f"{model_label(key)} is for images; --data {request.setting} has none")
+        check_installed()
+    batch_is_chosen = any(override.startswith("training.batch=") for override in request.overrides)
+    if MODELS[recipe.model].chosen_steps or batch_is_chosen:
+        return recipe
+    most = max(FEWEST_AT_ONCE, POSITIONS_AT_ONCE // kind.positions)
+    return recipe.with_values([("training.batch", min(recipe.training.batch, most))])
+
+
+def _same_training(one: ZooModel, other: ZooModel) -> bool:
+    """Whether two models, under this recipe, are the same class with the same settings (as MDLM and RADD often are)."""
+    if {one.key, other.key} & {*COMPARED_ONLY}:
+        return False
+    first, second = (each.recipe.with_values([("diffusion.mask_draw", each.recipe.mask_draw)]) for each in (one, other))
+    same_class = MODELS[first.model].build is MODELS[second.model].build and first.has_latent == second.has_latent
+    return same_class and set(differences(first, second)) <= {"model", "name", "about"}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model as its rows name it: a run or the continuous model of diffusers."""
+
+    name: str
+    run: Run | Ddpm
+    steps: Sequence[int]
+    energy: Run | None = None
+    """What weighs its samples, if anything does."""
+    proposal: str | None = None
+    """The model whose bounds stand for its own, by name."""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the rows say of it."""
+        run = self.run
+        if isinstance(run, Ddpm):
+            about = {"model": "ddpm", "training_steps": run.training_steps, "training_seconds": run.training_seconds}
+            return {**about, "parameters": weights_of(run.network), "exact_sampler": False}
+        return {
+            "model": run.recipe.model,
+            "training_steps": run.recipe.training.steps,
+            "training_seconds": processor_seconds(run.directory.path),
+            "chosen": chosen_words(run.directory.path),
+            "parameters": weights_of(run.model),
+            "exact_sampler": run.model.samplers["ancestral"].exact,
+        }
+
+    @property
+    def costly(self) -> bool:
+        """Whether a sample takes many times as long as that of a masked model in a few steps."""
+        if isinstance(self.run, Ddpm):
+            return False
+        return not self.run.model.samplers["ancestral"].exact or not MODELS[self.run.recipe.model].chosen_steps
 
 
 def compare_zoo(study: Study, request: Request) -> Result:
@@ -49,106 +150,78 @@ def compare_zoo(study: Study, request: Request) -> Result:
     Where AR and MDLM or VADD are among them, the masked ones are also weighed by the energy of AR (EDLM).
     """
     models, absent = models_of(study, request)
-    kind = models[0].recipe.data.kind
-    if request.judge is not None and kind != "text":
-        raise UserError(f"--judge reads texts; --data {request.setting} has none")
-    if request.inception is not None and kind in ("text", "toy"):
-        raise UserError(f"--inception evaluates images; --data {request.setting} has none")
-    comparison = _Comparison(study, request, absent)
+    check_judges(request, models[0].recipe)
+    zoo = _Zoo(study, request)
     for name, why in absent.items():
-        note(f"{name} is left out: {why}")
+        zoo.leave_out(name, why)
     build_dataset(models[0].recipe)  # missing data are not the failure of one model
-    comparison.language = request.open_judge() if kind == "text" else None
+    zoo.language = request.open_judge() if models[0].recipe.data.kind == "text" else None
     for seed in range(request.seeds):
-        comparison.run(models, seed)
-    if not comparison.rows:
-        raise UserError(f"no model could be trained and measured: {list(absent.values())[-1]}")
-    return comparison.publish()
+        zoo.compare(models, seed)
+    return zoo.publish()
 
 
-class _Comparison:
+class _Zoo(RowsOfStudy[ModelRow]):
+    row_type = ModelRow
     language: LanguageJudge | None = None
 
-    def __init__(self, study: Study, request: Request, absent: dict[str, str]) -> None:
-        zoo = study.settings[request.setting].zoo
-        assert zoo is not None
-        self.study, self.request, self.absent, self.zoo = study, request, absent, zoo
-        self.measuring = measuring_of(study, request)
-        steps = self.measuring.steps
-        self.energy_steps = [count for count in steps if count in zoo.energy_steps] or list(steps[:1])
-        self.seconds = 60 * (zoo.minutes if request.minutes is None else request.minutes)
-        self.rows: list[Row] = []
-        self.kept = rows_kept(request.out / "results.json")
+    def __init__(self, study: Study, request: Request) -> None:
+        super().__init__(study, request)
         self.judges: dict[int, Evaluator] = {}
         """By number of samples."""
         self.references: dict[int, float | None] = {}
         """The quality of held-out examples."""
 
-    def run(self, models: list[ZooModel], seed: int = 0) -> None:
+    def compare(self, models: list[ZooModel], seed: int) -> None:
         """All models, and those that need two of them."""
-        runs: dict[str, Run] = {}
         self.seed = seed
+        runs: dict[str, Run] = {}
+        steps, setting = self.measuring.steps, self.setting
         for model in models:
-            self._attempt(model.label, partial(self._trained, model, runs))
+            self.attempt(model.label, self._trained(model, runs))
         for key in FIRST:
             if "ar" in runs and key in runs:
-                name = f"EDLM on {model_label(key)}, k = {self.zoo.candidates}"
-                self._attempt(name, partial(self._weighed, runs[key], runs["ar"], model_label(key)))
+                name = f"EDLM on {model_label(key)}, k = {setting.candidates}"
+                weighed = runs[key].with_energy(load(runs["ar"].directory.path), setting.candidates)
+                few = [count for count in steps if count in setting.energy_steps] or list(steps[:1])
+                self.attempt(name, self._measured(Trained(name, weighed, few, runs["ar"], model_label(key))))
 
-    def _attempt(self, name: str, trained: Callable[[], Trained]) -> None:
-        """Its rows or, where it fails, why."""
-        try:
-            self._measure(name, trained())
-        except (UserError, RuntimeError, ArithmeticError, MemoryError) as error:
-            warn(f"{name} failed: {error}")
-            self.absent[name] = f"failed: {next(iter(str(error).splitlines()), repr(error))}"
-        if self.rows:
-            self.publish()
-
-    def _trained(self, model: ZooModel, runs: dict[str, Run]) -> Trained:
+    def _trained(self, model: ZooModel, runs: dict[str, Run]) -> Iterator[ModelRow]:
         place = self.request.out / place_of(f"{model.recipe.name}-{model.key}", self.seed)
         recipe, progress = of_seed(model.recipe, self.seed), self.request.progress
+        run: Run | Ddpm
         if model.key in COMPARED_ONLY:
-            return Trained(ddpm_trained_for(recipe, self.seconds, place, progress), self.measuring.steps)
-        choice = self.study.choose if self.request.choose else None
-        runs[model.key] = trained_for(recipe, self.seconds, place, progress, choice)
-        return Trained(runs[model.key], self.measuring.steps)
+            run = ddpm_trained_for(recipe, self.seconds, place, progress)
+        else:
+            run = runs[model.key] = trained_for(recipe, self.seconds, place, progress, self.choice)
+        yield from self._measured(Trained(model.label, run, self.measuring.steps))
 
-    def _weighed(self, run: Run, energy: Run, proposal: str) -> Trained:
-        weighed = run.with_energy(load(energy.directory.path), self.zoo.candidates)
-        return Trained(weighed, self.energy_steps, energy, proposal)
-
-    def _measure(self, name: str, trained: Trained) -> None:
-        count, costly = self.measuring.samples, self.zoo.costly_samples
+    def _measured(self, trained: Trained) -> Iterator[ModelRow]:
+        count, costly = self.measuring.samples, self.setting.costly_samples
         if trained.costly and costly is not None:
             count = min(count, costly)
         reader = None if self.language is None else repr(self.language.about())
         measured = [count, self.measuring.limit, self.measuring.particles, str(self.request.inception), reader]
-        stamp = hashlib.sha256(json.dumps([trained.checksum, *measured]).encode()).hexdigest()[:16]
-        for steps in trained.run.possible_steps(trained.wanted):
-            kept = self.kept.get((name, steps, self.seed))
-            if kept is None or kept.stamp != stamp:
-                kept = self._row(name, trained, steps, count).model_copy(update={"stamp": stamp})
-            self.rows.append(kept)
-            write_json(self.request.out / "results.json", self.numbers())
+        for steps in trained.run.possible_steps(trained.steps):
+            decides = [trained.name, steps, self.seed, checksum(trained.run, trained.energy), *measured]
+            yield self.once(decides, partial(self._row, trained, steps, count))
 
-    def _row(self, name: str, trained: Trained, steps: int, count: int) -> Row:
-        progress = named(self.request.progress, name)
+    def _row(self, trained: Trained, steps: int, count: int) -> ModelRow:
+        progress, run = named(self.request.progress, trained.name), trained.run
+        exact = run if isinstance(run, Run) else None
         if count not in self.judges:
-            run = trained.run if isinstance(trained.run, Run) else None
-            self.judges[count] = choose_evaluator(
-                Reference(trained.run.data, count, 0, run, self.request.inception, self.language, progress)
-            )
+            reference = Reference(run.data, count, 0, exact, self.request.inception, self.language, progress)
+            self.judges[count] = choose_evaluator(reference)
         judge = self.judges[count]
         began = time.process_time()
         parts, seconds = timed_draw(trained, judge.samples, steps, progress)
-        adapted = judge.for_run(trained.run) if isinstance(trained.run, Run) else judge
+        adapted = judge if exact is None else judge.for_run(exact)
         metrics = adapted(torch.cat([part.tokens for part in parts]).numpy(), steps)
         if count not in self.references:
             self.references[count] = reference_of(judge, metrics)
-        return Row(
+        return ModelRow(
             **trained.about,
-            name=name,
+            name=trained.name,
             seed=self.seed,
             steps=steps,
             evaluations=sum(part.evaluations for part in parts) / len(parts),
@@ -163,41 +236,26 @@ class _Comparison:
         )
 
     def _bound(self, trained: Trained, steps: int, progress: Progress) -> dict[str, Any]:
+        """None for DDPM: a density of continuous images is not comparable with probabilities of discrete ones."""
         for row in self.rows:
             if (row.name, row.steps, row.seed) == (trained.proposal, steps, self.seed):
                 return {"nats": row.nats, "nats_stderr": row.nats_stderr, "bound_valid": False}
+        if isinstance(trained.run, Ddpm):
+            return {}
         settings = bound_settings(self.measuring.model_copy(update={"bound_steps": (steps,)}))
-        bound = trained.bound(settings, progress)
-        return {} if bound is None else {"nats": bound.nats, "nats_stderr": bound.stderr, "bound_valid": bound.valid}
+        bound = measure_bounds(trained.run, trained.run.data.test, settings, progress).bounds[0]
+        return {"nats": bound.nats, "nats_stderr": bound.stderr, "bound_valid": bound.valid}
 
-    def numbers(self) -> list[dict[str, Any]]:
-        absent = [{"name": name, "absent": why} for name, why in self.absent.items()]
-        return [*(row.to_json() for row in self.rows), *absent]
+    def names(self) -> dict[str, str]:
+        return super().names() | {
+            "seconds": f"{self.seconds:.3g}",
+            "fit_share": f"{FIT_SHARE:.0%}",
+            "measuring": f"{sum(row.measuring_seconds for row in self.rows) / 60:.1f}",
+            "reader": "" if self.language is None else f" Texts were read by {self.language.about().name}.",
+        }
 
-    def publish(self) -> Result:
-        measuring = sum(row.measuring_seconds for row in self.rows)
-        reader = "" if self.language is None else f" Texts were read by {self.language.about().name}."
-        introduction = (
-            f"Every model learned the same examples for at most {self.seconds:.3g} s of processor time. Choosing "
-            "came on top, as long again for each candidate: three weightings of the masks, one for models that allow "
-            "integral weights alone, none for DDPM, each bounded with N(0, I) for z. Where the prior of a "
-            f"latent is learned, its fit has {FIT_SHARE:.0%} of it. The likelihood of AR is exact; all others are "
-            "bounds for the sampler with T steps, and those of EDLM are its proposal's. Drawing, evaluating and "
-            f"bounding took {measuring / 60:.1f} minutes of processor time besides.{reader}"
-        )
-        setting, out = self.request.setting, self.request.out
-        page = replace(Page.of(self.study, setting=setting), introduction=introduction)
-        section = baselines_section(self.rows, self.absent, out / "figures", quoted=setting == "toys")
-        return publish(out, page, section, self.numbers())
-
-
-def rows_kept(file: Path) -> dict[tuple[str, int, int], Row]:
-    """Rows that were measured before, by name, number of steps and seed; what cannot be read is measured again."""
-    try:
-        rows = [Row(**entry) for entry in read_json(file) if "absent" not in entry]
-    except (OSError, ValueError, TypeError, ValidationError):
-        return {}
-    return {(row.name, row.steps, row.seed): row for row in rows}
+    def section(self) -> PageSection:
+        return baselines_section(self.rows, self.absent, self.request.out / "figures")
 
 
 def timed_draw(trained: Trained, count: int, steps: int, progress: Progress) -> tuple[list[Samples], float]:

@@ -19,7 +19,8 @@ from vadd.files import write_json
 from vadd.parallel import is_main
 from vadd.progress import Progress, named, silent
 from vadd.report.figures import save_figure
-from vadd.report.likelihood_tables import PADS_NOTE, bound_table, latent_table
+from vadd.report.likelihood_tables import bound_table, latent_table
+from vadd.report.notes import NOTES
 from vadd.report.page import PageSection, write_page
 from vadd.report.table import Table, model_label, report_names
 from vadd.report.tables import sample_tables, side_by_side
@@ -51,7 +52,12 @@ class Page:
 
     @classmethod
     def of(cls, study: Study, **names: str) -> "Page":
-        return cls(study.title.format(**names), study.introduction, f"vadd reproduce {study.name}")
+        title, introduction = study.title.format(**names), study.introduction.format(**names)
+        return cls(title, introduction, f"vadd reproduce {study.name}")
+
+    @property
+    def commands(self) -> list[str]:
+        return [command for command in [typed_command() or self.command] if command]
 
 
 @dataclass(frozen=True)
@@ -123,15 +129,11 @@ def write_report(out: Path, page: Page, sections: Sequence[PageSection]) -> None
     write_page(out / "report.html", page.title, page.introduction, sections)
 
 
-def commands_of(page: Page) -> list[str]:
-    return [command for command in [typed_command() or page.command] if command]
-
-
 def publish(out: Path, page: Page, section: PageSection, numbers: list[dict[str, Any]]) -> Result:
     """The report of a study that does not compare samples, written by the main process."""
     if is_main():
         write_json(out / "results.json", numbers)
-        write_report(out, page, [replace(section, commands=commands_of(page))])
+        write_report(out, page, [replace(section, commands=page.commands)])
     return Result(section.tables, numbers, out / "report.html")
 
 
@@ -158,44 +160,18 @@ def _sections(
             "Distance from the data",
             tables=sample_tables(reports),
             figures=shown("divergence", "texts"),
-            commands=commands_of(page),
+            commands=page.commands,
         ),
         PageSection(
             "Likelihood",
-            LIKELIHOOD_NOTE if scores_pads else PADDED_LIKELIHOOD_NOTE,
+            NOTES["likelihood"] if scores_pads else f"{NOTES['padded_likelihood']} {NOTES['pads']}",
             figures=shown("bounds"),
             tables=[bound_table(reports), latent_table(reports)] if likelihoods else [],
         ),
-        PageSection("The latent", TRAVERSAL_NOTE, figures=shown("traversal")),
+        PageSection("The latent", NOTES["traversal"], figures=shown("traversal")),
         PageSection(
-            "Training", TRAINING_NOTE + (PADDED_TRAINING_NOTE if padded else BOUNDS_NOTE), figures=shown("training")
+            "Training",
+            f"{NOTES['training']} {NOTES['padded_training' if padded else 'training_bounds']}",
+            figures=shown("training"),
         ),
     ]
-
-
-LIKELIHOOD_NOTE = (
-    "Upper bounds of the negative log-likelihood of held-out examples under the very sampler that takes T steps. No "
-    "distribution can score below the entropy of the data; what a model loses above it at few steps is the dependence "
-    "between positions that it cannot draw together."
-)
-PADDED_LIKELIHOOD_NOTE = (
-    "Negative log-likelihoods of held-out text under the very sampler that takes T steps; what a model loses at few "
-    f"steps is the dependence between positions that it cannot draw together. {PADS_NOTE}"
-)
-TRAVERSAL_NOTE = (
-    "Everything is masked and stays so; the latent is the one that the recognition model gives a held-out example, but "
-    "for one dimension, which moves from left to right. Shown is the mean of each pixel's distribution."
-)
-TRAINING_NOTE = (
-    "On held-out examples, with the averaged weights: the ELBO for MDLM and the DELBO for VADD, with several particles "
-    "in its importance-weighted form, both as a loss. Masks count by w(t) and the KL in full, also where training "
-    "itself weighs otherwise (diffusion.weighting, a KL that is warmed up). Dashed: what training minimises, with its "
-    "own weights, the KL as it is warmed up, and dropout. "
-)
-BOUNDS_NOTE = (
-    "For MDLM it bounds the negative log-likelihood from above; for VADD it does not, unless its latent is shared: the "
-    "curves do not compare as likelihoods."
-)
-PADDED_TRAINING_NOTE = (
-    "Pads count as positions but are not scored: it does not bound the likelihood of the padded sequences."
-)

@@ -5,8 +5,7 @@ what it draws is rounded to the nearest value. With as many steps as levels it s
 There is no likelihood to report: its bound is a density of continuous images, which is not comparable with a
 probability of discrete ones.
 
-Needs the extra ``ddpm``. A training is a folder with ``ddpm.json`` and a checkpoint as those of runs: safetensors, and
-what was interrupted goes on.
+Needs the extra ``ddpm``. A training is a folder with ``ddpm.json`` and a checkpoint as those of runs.
 """
 
 import time
@@ -23,17 +22,15 @@ from torch import Tensor, nn
 from vadd.core.randomness import MASKS, SAMPLING, ShuffledBatches, step_generator
 from vadd.core.sampling import Samples
 from vadd.data import DiscreteDataset
-from vadd.errors import Interrupted, UserError
+from vadd.errors import UserError
 from vadd.files import write_json
-from vadd.parallel import Processes, held_by_main_process
+from vadd.parallel import Processes
 from vadd.parsing import read_json
 from vadd.progress import Progress
 from vadd.recipe import Recipe, build_dataset, build_model
-from vadd.run.checkpoint import TrainingState, read_checkpoint, write_checkpoint
+from vadd.run.checkpoint import TrainingState, read_weights, write_checkpoint
 from vadd.run.directory import RunDirectory
 from vadd.studies.equal_time import steps_in, timed
-from vadd.training.display import TrainingDisplay
-from vadd.training.events import StopRequest
 from vadd.training.optimizer import Ema, Stepper
 
 LEVELS = 1000
@@ -83,14 +80,15 @@ def weights_of(network: nn.Module) -> int:
 
 def channels_for(shape: Sequence[int], wanted: int) -> int:
     """So that the UNet's number of weights is nearest to the one that is ``wanted``."""
-    best, error = CHANNEL_STEP, float("inf")
-    for channels in range(CHANNEL_STEP, 1024, CHANNEL_STEP):
+
+    def off(channels: int) -> int:
         with torch.device("meta"):
-            off = weights_of(build_unet(shape, channels)) - wanted
-        best, error = (channels, abs(off)) if abs(off) < error else (best, error)
-        if off > 0:
-            break
-    return best
+            return abs(weights_of(build_unet(shape, channels)) - wanted)
+
+    channels = CHANNEL_STEP
+    while off(channels + CHANNEL_STEP) < off(channels):
+        channels += CHANNEL_STEP
+    return channels
 
 
 def wanted_weights(recipe: Recipe, data: DiscreteDataset) -> int:
@@ -151,8 +149,8 @@ def _sampling_scheduler(steps: int) -> Any:
     from diffusers import DDIMScheduler, DDPMScheduler
 
     # Trailing: the first step is at the last level, which is nothing but noise, also where it is the only one.
-    ddpm, ddim = {"num_train_timesteps": LEVELS}, {"num_train_timesteps": LEVELS, "timestep_spacing": "trailing"}
-    scheduler = DDPMScheduler(**ddpm) if steps == LEVELS else DDIMScheduler(**ddim)
+    ddim = DDIMScheduler(num_train_timesteps=LEVELS, timestep_spacing="trailing")
+    scheduler = DDPMScheduler(num_train_timesteps=LEVELS) if steps == LEVELS else ddim
     scheduler.set_timesteps(steps)
     return scheduler
 
@@ -188,78 +186,49 @@ class DdpmTrainer:
         loss.backward()  # type: ignore[no-untyped-call]
         self.ema.update(step, self.stepper.step(step, loss.detach()))
 
-    def state(self, step: int) -> TrainingState:
-        optimizer = dict(self.stepper.tensors())
-        return TrainingState(step, self.network.state_dict(), self.ema.averaged.state_dict(), optimizer)
-
-    def restore(self, state: TrainingState) -> None:
-        self.network.load_state_dict(state.model)
-        self.ema.averaged.load_state_dict(state.ema)
-        self.stepper.restore(state.optimizer)
-
 
 def ddpm_trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progress) -> Ddpm:
-    """The finished training in ``path``; one that was begun before keeps its number of steps and goes on."""
+    """The training in ``path``, made if it is not there; one that was interrupted begins anew."""
     check_installed()
     data = build_dataset(recipe)
     if data.kind.name != "image":
         raise UserError(f"DDPM is for images; the examples of {recipe.name} have the shape {data.shape}")
-    settings = {
+    settings: dict[str, Any] = {
         "seed": recipe.seed,
         "data": recipe.data.model_dump(mode="json"),
         "data_sha256": data.fingerprint(),
         "training": recipe.training.model_dump(mode="json", exclude={"steps"}),
         "levels": LEVELS,
     }
-    known = _known(path, settings)
-    if known is None:
-        channels = channels_for(data.shape, wanted_weights(recipe, data))
-        progress(f"how fast {recipe.name} ddpm is")
-        known = {**settings, "channels": channels}
-        known["steps"] = steps_in(DdpmTrainer(recipe, data, channels).step, seconds)
-        path.mkdir(parents=True, exist_ok=True)
-        write_json(path / DESCRIPTION, known)
-    recipe = recipe.with_values(timed(int(known["steps"])).items())
-    with held_by_main_process(RunDirectory(path).lock):
-        return _finished(DdpmTrainer(recipe, data, int(known["channels"])), known, path)
-
-
-def _finished(trainer: DdpmTrainer, known: dict[str, Any], path: Path) -> Ddpm:
-    """The rest of the training."""
-    start, steps = 0, int(known["steps"])
-    if (path / CHECKPOINT).is_dir():
-        state = read_checkpoint(path / CHECKPOINT)
-        trainer.restore(state)
-        start = state.step
-    about = f"{weights_of(trainer.network):,} parameters; {steps:,} steps of batch {trainer.batch}"
-    began, step = time.process_time(), start
-    with StopRequest() as stop, TrainingDisplay(f"{trainer.recipe.name} ddpm", about, start, steps) as display:
-        while step < steps and not stop.asked:
-            trainer.step(step)
-            step += 1
-            display.advance(step)
-    seconds = float(known.get("seconds", 0.0)) + time.process_time() - began
-    if step > start:
-        write_checkpoint(path / CHECKPOINT, trainer.state(step))
-        write_json(path / DESCRIPTION, {**known, "seconds": seconds})
-    if step < steps:
-        raise Interrupted(f"stopped at step {step}, saved in {path}")
-    return Ddpm(trainer.ema.averaged, trainer.data, steps, seconds, path / CHECKPOINT)
-
-
-def _known(path: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
-    """The description of a training that was begun in ``path``, which must have the same settings."""
-    file = path / DESCRIPTION
-    if not file.exists():
-        if RunDirectory(path).is_run():
-            raise UserError(f"{path} is a run of another model; choose another --out")
-        return None
+    if not (path / CHECKPOINT).is_dir():
+        _train(recipe, data, settings, seconds, path, progress)
     try:
-        known = dict(read_json(file))
-        int(known["channels"]), int(known["steps"]), float(known.get("seconds", 0.0))
+        known = dict(read_json(path / DESCRIPTION))
+        channels, steps, spent = int(known["channels"]), int(known["steps"]), float(known["seconds"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{file} is damaged; remove {path} to train anew") from None
+        raise UserError(f"{path / DESCRIPTION} is damaged; remove {path} to train anew") from None
     for key, value in settings.items():
         if known.get(key) != value:
             raise UserError(f"{path} was trained with another {key}; choose another --out")
-    return known
+    network = build_unet(data.shape, channels).to(Processes().device)
+    network.load_state_dict(read_weights(path / CHECKPOINT))
+    return Ddpm(network.eval(), data, steps, spent, path / CHECKPOINT)
+
+
+def _train(
+    recipe: Recipe, data: DiscreteDataset, settings: dict[str, Any], seconds: float, path: Path, progress: Progress
+) -> None:
+    if RunDirectory(path).is_run():
+        raise UserError(f"{path} is a run of another model; choose another --out")
+    channels = channels_for(data.shape, wanted_weights(recipe, data))
+    progress(f"how fast {recipe.name} ddpm is")
+    steps = steps_in(DdpmTrainer(recipe, data, channels).step, seconds)
+    trainer = DdpmTrainer(recipe.with_values(timed(steps).items()), data, channels)
+    began = time.process_time()
+    for step in range(steps):
+        trainer.step(step)
+        progress(f"training {recipe.name} ddpm, {weights_of(trainer.network):,} parameters", step + 1, steps)
+    spent = time.process_time() - began
+    weights = trainer.network.state_dict(), trainer.ema.averaged.state_dict()
+    write_json(path / DESCRIPTION, {**settings, "channels": channels, "steps": steps, "seconds": spent})
+    write_checkpoint(path / CHECKPOINT, TrainingState(steps, *weights, dict(trainer.stepper.tensors())))

@@ -5,7 +5,6 @@ OUT/report.html, OUT/results.json, OUT/tables.md, OUT/figures/, and a run for ea
 
 from collections.abc import Callable, Sequence
 
-from vadd.errors import UserError
 from vadd.evaluation import RunReport
 from vadd.evaluation.frechet import fetch_inception, load_network
 from vadd.recipe import Recipe
@@ -19,11 +18,9 @@ from vadd.studies.equal_time import measure_speed
 from vadd.studies.league import compare_sets
 from vadd.studies.study import Request, Study, View
 from vadd.studies.tables import TABLES
-from vadd.studies.trainings import bound_settings, finished_runs, measuring_of, trainings_of
+from vadd.studies.trainings import bound_settings, check_judges, finished_runs, measuring_of, trainings_of
 from vadd.studies.zero_shot import evaluate_corpora
 from vadd.training.start import check_trainable
-
-WITHOUT_IMAGES = ("text", "toy", "copies", "table")
 
 
 def reproduce(study: Study, request: Request) -> Result:
@@ -34,15 +31,10 @@ def reproduce(study: Study, request: Request) -> Result:
 def measurements_of(study: Study, request: Request, recipe: Recipe) -> Measurements:
     """What is measured; judges are loaded."""
     measuring = measuring_of(study, request)
-    if request.judge is not None and recipe.data.kind != "text":
-        raise UserError(f"--judge reads texts; {recipe.name} has none")
-    if request.inception is not None and recipe.data.kind in WITHOUT_IMAGES:
-        raise UserError(f"--inception evaluates images; {recipe.name} has none")
+    check_judges(request, recipe)
     inception = request.inception
     if study.needs_inception:
-        if inception is None:
-            request.progress("the Inception network")
-            inception = fetch_inception()
+        inception = inception or fetch_inception()
         load_network(inception, trust=False)
     language = request.open_judge() if recipe.data.kind == "text" else None
     return Measurements(measuring.steps, measuring.samples, bound_settings(measuring), inception, language)

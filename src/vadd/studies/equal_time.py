@@ -18,8 +18,9 @@ from vadd.files import write_json
 from vadd.parallel import Processes
 from vadd.parsing import read_json
 from vadd.progress import Progress
-from vadd.recipe import Recipe, Training, build_dataset, differences
+from vadd.recipe import Recipe, build_dataset, differences
 from vadd.recipe.loading import how_computed
+from vadd.report.notes import NOTES
 from vadd.report.page import PageSection
 from vadd.report.table import Cell, Table, model_label
 from vadd.run.directory import RunDirectory, step_of
@@ -30,7 +31,6 @@ from vadd.studies.fitting import fitted, trial_trainer
 from vadd.studies.study import Choice, Published, Request, Study
 from vadd.studies.trainings import finished_run, trainings_of
 from vadd.training.loop import Trainer
-from vadd.training.optimizer import Ema, Stepper
 from vadd.training.prior import JUDGED, posteriors_of
 from vadd.training.start import check_trainable
 
@@ -46,8 +46,8 @@ READING_SHARE = 0.5
 """Of the fit's time, at most: where there are many examples, only so many of them are read."""
 FEWEST_FIT_STEPS, FEWEST_EXAMPLES = 50, 1000
 SPENT = "processor-time.json"
-READ_TIMED = 2
-"""Calls of the recognition model that measure how fast it reads."""
+ROUNDS = 4
+"""Turns of the study of speed: what else the machine does falls on both models alike."""
 
 
 def seconds_each(step: Callable[[int], object], seconds: float) -> float:
@@ -89,26 +89,20 @@ def timed(steps: int) -> dict[str, Any]:
 def _fit_in(recipe: Recipe, model: Model, data: DiscreteDataset, seconds: float) -> dict[str, Any]:
     """How many steps the fit of a prior makes in so much processor time, and how many examples it reads before."""
     settings, rows = recipe.latent.flow, recipe.network.rows_at_once
-    some = data.train[: READ_TIMED * rows]
-    posteriors_of(model, some[:1], rows)
-    began = time.process_time()
-    posteriors_of(model, some, rows)
-    each = (time.process_time() - began) / len(some)
+    some = data.train[:rows]
+    each = seconds_each(lambda _: posteriors_of(model, some, rows), seconds) / len(some)
     held_out = min(len(data.test), JUDGED)
     examples = min(max(FEWEST_EXAMPLES, round(READING_SHARE * seconds / each) - held_out), settings.examples)
     with torch.random.fork_rng(devices=[]):
         prior = recipe.latent.build_prior(recipe.network, data.kind, conditional=False).to(model.device)
-    stepper = Stepper(prior, Training(learning_rate=settings.learning_rate, clip=5.0), Processes())
-    ema = Ema(prior, 0.995)
+    optimizer = torch.optim.AdamW(prior.parameters(), lr=settings.learning_rate)
     hidden = torch.full((settings.batch, model.positions), model.mask_value, device=model.device)
-    generator = torch.Generator().manual_seed(recipe.seed)
+    z = torch.randn(1, settings.batch, prior.dim, generator=torch.Generator().manual_seed(0)).to(model.device)
 
     def step(number: int) -> None:
-        z = torch.randn(1, settings.batch, prior.dim, generator=generator).to(model.device)
-        loss = -prior.log_prob(z, hidden).mean() / prior.dim
-        stepper.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        ema.update(number, stepper.step(0, loss))
+        optimizer.zero_grad()
+        (-prior.log_prob(z, hidden).mean() / prior.dim).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
 
     left = seconds - each * (min(len(data.train), examples) + held_out)
     steps = max(FEWEST_FIT_STEPS, round(left / seconds_each(step, seconds)))
@@ -119,8 +113,8 @@ def trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progress, 
     """The finished run in ``path``, with what ``choice`` leaves open chosen. One that was begun before keeps its
     lengths.
     """
-    directory = RunDirectory(path)
-    begun = [each for each in ([] if choice is None else candidate_runs(path)) + [directory] if each.is_run()]
+    candidates = [] if choice is None else candidate_runs(path)
+    begun = [directory for directory in (*candidates, RunDirectory(path)) if directory.is_run()]
     if begun:
         known = begun[0].recipe()
         flow = known.latent.flow
@@ -156,10 +150,6 @@ def processor_seconds(path: Path) -> float | None:
         return None
 
 
-WARM_UP, ROUNDS = 3, 4
-"""Steps before the clock starts, and turns: what else the machine does falls on both models alike."""
-
-
 def measure_speed(study: Study, request: Request) -> Result:
     """Steps of both models in turns, on random examples of the recipe's format. With ``fit`` both are computed as it
     takes for the larger one to fit into memory (:mod:`vadd.studies.fitting`).
@@ -167,7 +157,7 @@ def measure_speed(study: Study, request: Request) -> Result:
     recipes = [recipe for recipe, _ in trainings_of(study, request)]
     for recipe in recipes:
         check_trainable(recipe)
-    data = _examples(recipes[0])
+    data, processes = _examples(recipes[0]), Processes()
     if request.fit:
         mdlm, vadd = recipes
         chosen = fitted(vadd, data, other=mdlm)
@@ -176,13 +166,11 @@ def measure_speed(study: Study, request: Request) -> Result:
     with ExitStack() as stack:
         trainers = [stack.enter_context(trial_trainer(recipe, data)) for recipe in recipes]
         seconds = [0.0 for _ in trainers]
-        for trainer in trainers:
-            request.progress(f"warming up {model_label(trainer.recipe.model)}")
-            _timed(trainer, 0, WARM_UP)
-        for turn in range(ROUNDS):
+        for turn in range(ROUNDS + 1):  # the first is to warm up
             for number, trainer in enumerate(trainers):
-                request.progress(f"round {turn + 1} of {ROUNDS}: {model_label(trainer.recipe.model)}")
-                seconds[number] += _timed(trainer, WARM_UP + turn * each_round, each_round)
+                request.progress(f"round {turn} of {ROUNDS}: {model_label(trainer.recipe.model)}")
+                spent = _timed(trainer, turn * each_round, each_round)
+                seconds[number] += spent if turn else 0.0
     speeds = [
         {
             "model": recipe.model,
@@ -190,8 +178,8 @@ def measure_speed(study: Study, request: Request) -> Result:
             "batch": recipe.training.batch,
             "steps": ROUNDS * each_round,
             "steps_per_second": ROUNDS * each_round / passed,
-            "device": Processes().device.type,
-            "processes": Processes().count,
+            "device": processes.device.type,
+            "processes": processes.count,
             "how_computed": list(how_computed(recipe)),
         }
         for recipe, passed in zip(recipes, seconds, strict=True)
@@ -201,10 +189,10 @@ def measure_speed(study: Study, request: Request) -> Result:
 
 
 def _examples(recipe: Recipe) -> DiscreteDataset:
-    format = recipe.data.example_kind()
+    kind = recipe.data.example_kind()
     generator = torch.Generator().manual_seed(0)
-    examples = torch.randint(format.vocab_size, (recipe.training.batch, format.positions), generator=generator)
-    return DiscreteDataset(recipe.name, format.vocab_size, format.shape, examples, examples[:1], pad=format.pad)
+    examples = torch.randint(kind.vocab_size, (recipe.training.batch, kind.positions), generator=generator)
+    return DiscreteDataset(recipe.name, kind.vocab_size, kind.shape, examples, examples[:1], pad=kind.pad)
 
 
 def _timed(trainer: Trainer, first: int, steps: int) -> float:
@@ -217,25 +205,22 @@ def _timed(trainer: Trainer, first: int, steps: int) -> float:
 
 def speed_table(speeds: Sequence[dict[str, Any]], published: Published) -> Table:
     """Ours and the paper's, each with its ratio to its own MDLM: the machines are not the same."""
-    first = next(speed for speed in speeds if speed["model"] == "mdlm")
-    rows: list[list[Cell]] = [
-        [
-            model_label(speed["model"]),
-            f"{speed['steps_per_second']:.3g}",
-            f"{speed['steps_per_second'] / first['steps_per_second']:.2f}",
-            speed["batch"],
-            f"{speed['processes']} x {speed['device']}",
-        ]
-        for speed in speeds
-    ]
+    ours = {model_label(speed["model"]): speed for speed in speeds}
     theirs = {name: value for name, (value, *_) in published.rows.items() if value is not None}
+    first = ours["MDLM"]
+    rows: list[dict[str, Cell]] = [
+        {
+            "": name,
+            "it/s": f"{speed['steps_per_second']:.3g}",
+            "of MDLM's": f"{speed['steps_per_second'] / first['steps_per_second']:.2f}",
+            "batch": speed["batch"],
+            "devices": f"{speed['processes']} x {speed['device']}",
+        }
+        for name, speed in ours.items()
+    ]
     for name, value in theirs.items():
-        rows.append([f"{name}, the paper", f"{value:.2f}", f"{value / theirs['MDLM']:.2f}", 512, "not said"])
-    note = (
-        f"Ours: {first['recipe']}, {first['steps']} steps of each model in turns. The paper's: OpenWebText. Iterations "
-        "per second depend on the machine, and the paper does not name its own; the ratios to MDLM are what can be "
-        "compared"
-    )
-    note += "." if first["recipe"] == published.recipe else ", and only for networks of the same size."
+        papers: dict[str, Cell] = {"it/s": f"{value:.2f}", "of MDLM's": f"{value / theirs['MDLM']:.2f}", "batch": 512}
+        rows.append({"": f"{name}, the paper", **papers, "devices": "not said"})
+    note = NOTES["speed"].format(**first)
     note += f" Computed with {', '.join(first['how_computed'])}." if first["how_computed"] else ""
-    return Table("Training speed", ["", "it/s", "of MDLM's", "batch", "devices"], rows, note)
+    return Table.of("Training speed", rows, note)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from vadd.evaluation import histogram
 from vadd.evaluation.evaluate import Evaluation
 from vadd.evaluation.evaluator import Reference
-from vadd.evaluation.latent_paths import traverse
+from vadd.evaluation.latent_paths import expected_values, traversal
 from vadd.evaluation.reports import Distance
 from vadd.evaluation.tables import RowComparison, pair_tv
 from vadd.kinds import TableKind
@@ -29,6 +29,8 @@ from vadd.run.run import Run
 from vadd.words import plural
 
 STRIP_STEPS = 10
+TRAVERSED = 6, 2.5, 9
+"""Dimensions of the latent that are moved, how far, and in how many steps."""
 Figures = dict[str, tuple[str, Figure]]
 """Alternative text and figure, by file name."""
 Row = tuple[str, Run, Evaluation]
@@ -93,11 +95,10 @@ def _images(rows: Sequence[Row]) -> Figures:
         states = np.concatenate([run.trajectory(1, steps=STRIP_STEPS).numpy() for run in walking.values()], axis=1)
         strip = denoising_strip(states, shape, values, names=[*walking])
         figures["denoising"] = ("From all masked to an image", strip)
-    traversals = [traversal for _, run, _ in images if (traversal := traverse(run)) is not None]
-    if traversals:
-        last = traversals[-1]
-        labels = [f"z{dimension}" for dimension in last.dimensions], [f"{value:+.1f}" for value in last.values]
-        figure = traversal_figure(last.expected, shape, values, *labels)
+    moving = [run for _, run, _ in images if run.model.encode(run.data.test[:1]) is not None]
+    if moving:
+        walk = traversal(moving[-1], "0", *TRAVERSED)
+        figure = traversal_figure(expected_values(moving[-1], walk.z), shape, values, walk.rows, walk.columns)
         figures["traversal"] = ("One dimension of the latent moving, everything masked", figure)
     return figures
 

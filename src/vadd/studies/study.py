@@ -3,7 +3,6 @@ trainings that each compares, how their runs are sampled, what is measured, whic
 the paper published. Nothing here needs torch.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from vadd.progress import Progress, silent
+from vadd.report.notes import NOTES
 from vadd.words import duration
 
 if TYPE_CHECKING:
@@ -88,21 +88,6 @@ class Choice(_Data):
     particles: int = 16
 
 
-class Zoo(_Data):
-    """How all models of the zoo are compared on one data set."""
-
-    minutes: float
-    """Processor time of each training."""
-    variants: dict[str, Entry]
-    """VADD with other latents than the paper's, by the names of ``--models``."""
-    energy_steps: tuple[int, ...] = (1,)
-    """Those of the steps that are also weighed by an energy, which takes a hundred times as long."""
-    candidates: int = 8
-    """Of the rows that are weighed by an energy."""
-    costly_samples: int | None = None
-    """Of models whose samples take long, where that is fewer."""
-
-
 class Setting(_Data):
     """What a study trains and measures at one scale, or on one data set."""
 
@@ -110,11 +95,18 @@ class Setting(_Data):
     """Each is trained with the changes of every entry of the study."""
     entries: tuple[Entry, ...] = ()
     measuring: Measuring = Measuring()
-    zoo: Zoo | None = None
+    minutes: float = 5
+    """Processor time of each training of the zoo, and of the default on each set of the league, at most."""
+    variants: dict[str, Entry] = {}
+    """VADD with other latents than the paper's, by the names of ``--models``."""
+    energy_steps: tuple[int, ...] = (1,)
+    """Those of the steps that are also weighed by an energy, which takes a hundred times as long."""
+    candidates: int = 8
+    """Of the rows that are weighed by an energy."""
+    costly_samples: int | None = None
+    """Of models whose samples take long, where that is fewer."""
     sets: tuple[str, ...] = ()
     """Of :data:`vadd.studies.league_sets.SETS`."""
-    minutes: float = 5
-    """Processor time of the default on each of these sets, at most."""
 
 
 class Quoted(_Data):
@@ -251,41 +243,19 @@ class Request:
 
 RATE = 50e12
 """FLOP per second that one device is assumed to reach."""
-PAPERS = "paper's recipe"
 
 
-def results_file(study: Study, root: Path, suffix: str = "") -> Path:
-    first, *inside = (study.place or study.name).split("/")
-    return root.joinpath(first + suffix, *inside, "results.json")
+def results_file(study: Study, root: Path) -> Path:
+    return root / (study.place or study.name) / "results.json"
 
 
 def made_here(study: Study, root: Path) -> str:
-    """The scale of the results below ``root``: where the study writes them, where ``vadd reproduce paper`` does, and
-    where the examples of ``--scale paper`` do. The paper's scale comes first.
+    """Where results are: where the study writes them, where ``vadd reproduce paper`` does, and where the examples of
+    ``--scale paper`` do.
     """
-    files = (results_file(study, root), results_file(study, root / "paper"), results_file(study, root, "-paper"))
-    scales = [_scale_of(study, file) for file in files if file.is_file()]
-    return min(scales, key=lambda scale: not scale.startswith(PAPERS), default="no")
-
-
-def _scale_of(study: Study, file: Path) -> str:
-    """By what the reports say of themselves; keys in which the rows of the study differ do not count."""
-    try:
-        reports = [dict(report) for report in json.loads(file.read_text())]
-    except (OSError, ValueError, TypeError):
-        return "damaged"
-    if not reports:
-        return "no"
-    recipes = study.settings["paper"].recipes
-    compared = tuple(change.partition("=")[0] + "=" for entry in study.entries for change in entry.changes)
-    papers = all(
-        (report.get("published_recipe") or report.get("recipe")) in recipes
-        and all(key.startswith(compared) for key in report.get("unlike_it") or ())
-        for report in reports
-    )
-    steps = sorted({count for report in reports if (count := report.get("training_steps") or report.get("steps"))})
-    listed = ", ".join(f"{count:,}" for count in steps)
-    return (PAPERS if papers else "small") + (f", {listed} steps" if listed else "")
+    first, *inside = (study.place or study.name).split("/")
+    places = [Path(root, *parts, *inside) for parts in ((first,), ("paper", first), (f"{first}-paper",))]
+    return ", ".join(str(place) for place in places if (place / "results.json").is_file()) or "no"
 
 
 def listing(root: Path) -> Iterator[tuple[str, list[str]]]:
@@ -302,11 +272,4 @@ def listing(root: Path) -> Iterator[tuple[str, list[str]]]:
         yield f"{study.name}: {study.shows}", lines
 
 
-NOTE = (
-    "Without --scale paper each makes a small version on a laptop. Times: arithmetic of all trainings at the paper's "
-    f"scale on one device that reaches {RATE:.0e} FLOP/s, and of evaluating them with the paper's 1000 latents and 100 "
-    "masks for each example of the whole test set (--limit, --particles and --draws make that shorter); language "
-    "models and Inception are left out, and zero-shot takes what its corpora take. `vadd plan RECIPE` says more. Made "
-    "here: below runs/, where the commands write unless --out says otherwise, in runs/paper and in runs/NAME-paper. "
-    "Figure 2 shows the network; the curves of Figure 4 have no printed numbers."
-)
+NOTE = NOTES["listing"].format(rate=RATE)

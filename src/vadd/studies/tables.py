@@ -14,8 +14,9 @@ from vadd.evaluation.reports import (
     NegativeLogLikelihood,
     TextMetrics,
 )
-from vadd.report.likelihood_tables import PADS_NOTE, bound_table
-from vadd.report.table import Cell, Table, at_steps, mean_and_spread, model_label, report_names
+from vadd.report.likelihood_tables import bound_table
+from vadd.report.notes import NOTES
+from vadd.report.table import Cell, Table, at_steps, mean_and_spread, model_label, report_names, rounded
 from vadd.report.tables import judge_note, quality_table, sample_counts
 from vadd.studies.study import PARTICLES, Published, Quoted, study_named
 
@@ -40,10 +41,6 @@ NATS = Unit("Likelihood of held-out points", "nats", lambda number: number.nats,
 BITS = Unit("Bits per dimension of held-out images", "bits/dim", lambda number: number.bpd, "images")
 BITS_PER_TOKEN = Unit("Bits per token of held-out text", "bits/token", lambda number: number.bpd, "sequences")
 PERPLEXITY = Unit("Perplexity of held-out text", "perplexity", lambda number: number.perplexity, "sequences", 2)
-
-
-def rounded(value: float | None, digits: int) -> str | None:
-    return None if value is None else f"{value:.{digits}f}"
 
 
 def row_name(report: RunReport) -> str:
@@ -102,22 +99,18 @@ def _which(name: str, number: NegativeLogLikelihood) -> tuple[str, int | None]:
 
 
 def _note(reports: Reports, quoted: Sequence[Quoted]) -> str:
-    notes = [
-        "K: latents for each estimate; masks: pairs (t, x_t) for each example. Step bounds are for the sampler that "
-        "takes T steps; the DELBO is what the paper reports of VADD, and does not compare with the ELBO of MDLM."
-    ]
+    notes = [NOTES["numbers"]]
     likelihoods = [report.likelihood for report in reports if report.likelihood]
     counts = {delbo.particles for likelihood in likelihoods for delbo in likelihood.delbos}
     if quoted and counts and PARTICLES not in counts:
         listed = " and ".join(str(count) for count in sorted(count for count in counts if count is not None))
         notes.append(f"Our DELBO has K = {listed}, the paper's K = {PARTICLES}: more latents make it lower.")
-    notes += [PADS_NOTE] if any(not likelihood.scores_pads for likelihood in likelihoods) else []
+    notes += [NOTES["pads"]] if any(not likelihood.scores_pads for likelihood in likelihoods) else []
     return " ".join([*notes, *difference_notes(reports)])
 
 
 def other_data_notes(reports: Reports) -> list[str]:
-    others = any(report.published_recipe is None for report in reports)
-    return ["These data are not the paper's: its numbers do not compare with ours."] if others else []
+    return [NOTES["other_data"]] if any(report.published_recipe is None for report in reports) else []
 
 
 def difference_notes(reports: Reports) -> list[str]:
@@ -148,16 +141,11 @@ def toy_tables(reports: Reports, published: Published) -> list[Table]:
         pairs = [(ours[steps].paper_js if steps in ours else None, theirs[steps]) for steps in (1, 5)]
         exact = ours[1].jsd_exact if 1 in ours else None
         rows.append([f"{toy} {model_label(report.model)}", *(cell for pair in pairs for cell in pair), floor, exact])
-    note = (
-        "The floor is paper_js between two independent samples of the data. The paper gives none; its own rescaling of "
-        "the data is not stated, so its floors may differ from ours for swissroll and circles. The paper compares "
-        "100,000 samples."
-    )
     divergences = Table(
         f"paper_js of {sample_counts(reports)} samples, ours beside the paper's",
         ["", "T = 1", "paper", "T = 5", "paper", "our floor", "jsd exact, T = 1"],
         rows,
-        " ".join([*other_data_notes(reports), note, *difference_notes(reports)]),
+        " ".join([*other_data_notes(reports), NOTES["toys"], *difference_notes(reports)]),
     )
     tables = [divergences]
     for toy, members in by_toy.items():
@@ -169,24 +157,20 @@ def toy_tables(reports: Reports, published: Published) -> list[Table]:
 def bits_table(reports: Reports, published: Published) -> list[Table]:
     """The paper's table of bits per dimension, with parameters."""
     table = likelihood_table(BITS, reports, published.likelihoods[published.recipe], "parameters")
-    notes = [table.note, "Parameters are those of the denoiser, all that sampling uses."]
+    notes = [table.note, NOTES["parameters"]]
     steps = sorted({report.training_steps for report in reports if report.training_steps is not None})
     if published.recipe != "cifar10":
         notes += other_data_notes(reports)
     elif steps != [BITS_ITERATIONS]:
         listed = " and ".join(f"{count:,}" for count in steps)
-        notes.append(
-            f"The paper's bits are after {BITS_ITERATIONS:,} iterations, ours after {listed}: `vadd reproduce "
-            "cifar10-2m --scale paper` trains as long."
-        )
+        notes.append(NOTES["bits_iterations"].format(papers=BITS_ITERATIONS, ours=listed))
     notes += _value_notes(reports) if published.recipe == "cifar10" else []
     return [replace(table, note=" ".join(notes))]
 
 
 def _value_notes(reports: Reports) -> list[str]:
     values = reports[0].values
-    note = f"The paper's images have 256 values per channel, these {values}: its numbers do not compare."
-    return [] if values == 256 else [note]
+    return [] if values == 256 else [NOTES["values"].format(values=values)]
 
 
 def by_steps_table(title: str, steps: Sequence[int], rows: Mapping[str, Mapping[int, Cell]], note: str) -> Table:
@@ -196,11 +180,11 @@ def by_steps_table(title: str, steps: Sequence[int], rows: Mapping[str, Mapping[
 def fid_table(reports: Reports, published: Published) -> list[Table]:
     ours = [report.by_steps(InceptionDistance) for report in reports]
     steps = sorted({count for by_steps in ours for count in by_steps})
-    papers = {
+    papers: dict[str, dict[str, Mapping[int, Cell]]] = {
         model: {f"{model_label(model)}, the paper, {published.samples} images": fids}
         for model, fids in published.by_steps.items()
     }
-    rows: dict[str, Mapping[int, float]] = {}
+    rows: dict[str, Mapping[int, Cell]] = {}
     for report, by_steps in zip(reports, ours, strict=True):
         fids = {count: distance.fid for count, distance in by_steps.items()}
         rows |= {f"{model_label(report.model)}, {report.samples} images": fids, **papers[report.model]}
@@ -226,22 +210,9 @@ def latents_table(reports: Reports, published: Published) -> list[Table]:
         cells = {title: mean_and_spread(column[title] for column in columns) for title in columns[0]}
         chosen = " or ".join(dict.fromkeys(member.chosen or "" for member in members))
         rows.append({"": name, "s": seconds, **cells, **({"chosen": chosen} if chooses else {})})
-    note = (
-        "Seconds of training, and of fitting the prior. Distance of the samples from the data (of texts the judge's "
-        "bits per character), then bits per dimension by step bound, for the sampler of the row."
-    )
-    note += f" {CHOSEN_NOTE}" if chooses else ""
-    note += f" {SEEDS_NOTE}" if len(rows) < len(reports) else ""
-    return [Table.of("Ways to draw z", rows, note)]
-
-
-CHOSEN_NOTE = (
-    "Chosen: by the mean step bound of training examples that were set aside. The rule is the same for all rows, the "
-    "time is not: each candidate is trained for as long as the row, and there are three weightings of the masks, but "
-    "one for models that allow integral weights alone, and none for DDPM. Candidates are bounded with N(0, I) for z, "
-    "before any prior is fitted."
-)
-SEEDS_NOTE = "±: half of what trainings with other seeds differ by; their mean stands before it."
+    notes = [NOTES["latents"], *([NOTES["chosen"]] if chooses else [])]
+    notes += [NOTES["seeds"]] if len(rows) < len(reports) else []
+    return [Table.of("Ways to draw z", rows, " ".join(notes))]
 
 
 def _by_seed(reports: Reports) -> dict[str, list[RunReport]]:
@@ -277,8 +248,7 @@ def recognition_tables(reports: Reports, published: Published) -> list[Table]:
         for report in reports
         if report.latent is not None
     ]
-    note = "KL in nats: what the latent says of an example. The paper's remark is of text, and has no numbers."
-    latents = Table.of("Recognition with x_t and without", rows, note)
+    latents = Table.of("Recognition with x_t and without", rows, NOTES["recognition"])
     text = any(report.likelihood is not None and report.likelihood.unit is not None for report in reports)
     return [latents, likelihood_table(BITS_PER_TOKEN if text else BITS, reports, name_of=name)]
 
@@ -294,8 +264,7 @@ def text_likelihood_tables(reports: Reports, published: Published) -> list[Table
         return [ours]
     unit = replace(PERPLEXITY, title=f"The paper's perplexities: {published.recipe}")
     theirs = likelihood_table(unit, [], known[published.recipe], "iterations")
-    apart = "Of other text in other tokens, and of sequences of another length: not to be compared with ours."
-    return [ours, replace(theirs, note=f"{apart} {theirs.note}")]
+    return [ours, replace(theirs, note=f"{NOTES['other_text']} {theirs.note}")]
 
 
 def ratio_tables(reports: Reports, published: Published) -> list[Table]:
@@ -310,15 +279,9 @@ def ratio_tables(reports: Reports, published: Published) -> list[Table]:
     for model, theirs in published.by_steps.items() if alike else ():
         rows[f"{model_label(model)}, the paper, float64 draws, {published.samples} samples"] = theirs
     notes = [f"{sample_counts(reports)} samples for each number of steps.", judge_note(reports)]
-    notes += [*([] if alike else [NOT_THE_PAPERS]), *difference_notes(reports)]
+    notes += [*([] if alike else [NOTES["not_the_papers"]]), *difference_notes(reports)]
     steps = list(rows[model_label("mdlm")])
     return [by_steps_table("Generative perplexity by number of steps", steps, rows, " ".join(notes))]
-
-
-NOT_THE_PAPERS = (
-    "The paper's generative perplexities are GPT-2 large's on OpenWebText: they do not compare with these, and are not "
-    "shown."
-)
 
 
 def character_tables(reports: Reports, published: Published) -> list[Table]:
@@ -326,8 +289,8 @@ def character_tables(reports: Reports, published: Published) -> list[Table]:
     if reports[0].judge is None:
         return []
     rows = _beside_mdlm(reports, "judge_bits", 3, "MDLM, perplexity", lambda a, b: 2 ** (a - b))
-    note = "Of the same texts. Models of characters are compared by these: they do not depend on the judge's tokens."
-    return [by_steps_table("The judge's bits per character", list(rows[model_label("mdlm")]), rows, note)]
+    steps = list(rows[model_label("mdlm")])
+    return [by_steps_table("The judge's bits per character", steps, rows, NOTES["characters"])]
 
 
 def _beside_mdlm(
@@ -363,8 +326,7 @@ def time_tables(reports: Reports, published: Published) -> list[Table]:
         for report in reports
         if not report.one_latent and report.draws is None
     ]
-    note = "Of the optimisation steps alone, without evaluations and pauses, on whatever machine it was."
-    return [Table.of("Time of training", rows, note)]
+    return [Table.of("Time of training", rows, NOTES["training_time"])]
 
 
 TABLES: dict[str, Callable[[Reports, Published], list[Table]]] = {

@@ -24,6 +24,7 @@ from vadd.training.start import check_trainable
 
 COMPARED = ("model", "name", "data.kind", "data.name", "latent.prior", "sampling.latent_policy")
 """Keys of the recipe that every study sets itself."""
+WITHOUT_IMAGES = ("text", "toy", "copies", "table")
 
 
 def check_overrides(overrides: Iterable[str], fixed: Sequence[str] = (), compared: Sequence[str] = COMPARED) -> None:
@@ -32,6 +33,14 @@ def check_overrides(overrides: Iterable[str], fixed: Sequence[str] = (), compare
         key = override.partition("=")[0]
         if key in (*compared, *fixed):
             raise UserError(f"{override} contradicts what is compared: `vadd reproduce` sets {key} for each row itself")
+
+
+def check_judges(request: Request, recipe: Recipe) -> None:
+    """Refuse what evaluates other examples than the recipe's."""
+    if request.judge is not None and recipe.data.kind != "text":
+        raise UserError(f"--judge reads texts; {recipe.name} has none")
+    if request.inception is not None and recipe.data.kind in WITHOUT_IMAGES:
+        raise UserError(f"--inception evaluates images; {recipe.name} has none")
 
 
 def trainings_of(study: Study, request: Request) -> list[tuple[Recipe, Path]]:

@@ -10,6 +10,7 @@ from vadd.evaluation.evaluate import report_of
 from vadd.evaluation.zero_shot import corpora_in, recognise, zero_shot
 from vadd.progress import named
 from vadd.report.likelihood_tables import perplexity_cell, scored_corpora, zero_shot_notes
+from vadd.report.notes import NOTES
 from vadd.report.page import PageSection
 from vadd.report.table import Cell, Table, report_names
 from vadd.run.loading import load
@@ -81,11 +82,7 @@ def zero_shot_tables(reports: Sequence[RunReport], published: Published) -> list
         note = _note([report for _, report in members], published.columns)
         tables.append(table(f"Zero-shot perplexity per {unit}", rows, note))
     if quoted_apart:
-        theirs = (
-            "Of models trained on OpenWebText, per token of GPT-2, on test splits: not to be compared with models of "
-            "other text or tokens. The DELBO is not a likelihood bound."
-        )
-        tables.append(table("The paper's zero-shot perplexities", quoted, theirs))
+        tables.append(table("The paper's zero-shot perplexities", quoted, NOTES["papers_zero_shot"]))
     return tables
 
 
@@ -112,8 +109,5 @@ def _rows(name: str, report: RunReport) -> dict[str, dict[str, Cell]]:
 def _note(reports: Sequence[RunReport], known: Sequence[str]) -> str:
     files = ", ".join(f"{corpus.read_as} from {corpus.corpus}" for corpus in scored_corpora(reports[0]))
     splits = ", ".join(f"{name} {HUB_CORPORA[name].test}" for name in known)
-    note = (
-        f"Perplexity ± standard error, over the sequences evaluated. Read: {files}. The paper evaluates test splits; "
-        f"the splits that this package takes from the hub are {splits}."
-    )
+    note = NOTES["zero_shot"].format(files=files, splits=splits)
     return " ".join([note, *zero_shot_notes(reports[0]), *difference_notes(reports)])
