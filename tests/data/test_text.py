@@ -217,7 +217,7 @@ def test_the_commands_train_on_a_text_and_print_text(tmp_path: Path, vadd_comman
         tmp_path / "rows.jsonl", "".join(json.dumps({"body": line}) + "\n" for line in BOOK.split("\n") if line)
     )
     run = tmp_path / "run"
-    wanted = [*TINY_NETWORK, "training.steps=2", "data.length=12", "data.field=body"]
+    wanted = [*TINY_NETWORK, *TINY_FLOW, "training.steps=2", "data.length=12", "data.field=body"]
     done = vadd_command("train", *wanted, "--data", path, "--out", run)
     assert done.code == 0, done.err
     assert f"vadd sample {run} -n 8 --steps 32" in done.out
