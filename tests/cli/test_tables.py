@@ -193,7 +193,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (("train", "--data", "people.csv", "--out", "new"), "'id' has another text in every row"),
     (("train", "--data", "empty.csv", "--out", "new"), "has no rows"),
     (("train", "--data", "blank.csv", "--out", "new"), "nothing but missing values"),
-    (("train", "--data", "latin.csv", "--out", "new"), "byte 0xe9 in row 1, column 'b'"),
+    (("train", "--data", "latin.csv", "--out", "new"), "byte 0xe9 in line 2"),
     (("train", "--data", "million.csv", "--out", "new"), "different texts, more than 10,000"),
     (("train", "--data", "people.csv", "data.skip=[idd]", "--out", "new"), "did you mean 'id'"),
     (("train", "table", "data.path=none.csv", "data.name=null", "--out", "new"), "there is no file none.csv"),
@@ -253,9 +253,9 @@ def test_types_survive_training_sampling_and_csv(
     )
     assert train_in(folder / "run", recipe).finished
     run = vadd.load(folder / "run")
-    with run.kind.sample_file(folder / "out.csv", 40) as file:
+    with run.kind.sample_file(folder / "out.csv", 40) as write:
         for part in run.stream(40, steps=2):
-            file.write(part.tokens.numpy())
+            write(part.tokens.numpy())
     was, now = read_table(folder / "t.csv"), read_table(folder / "out.csv")
     assert list(now.columns) == list(was.columns)
     for name in CELLS:
@@ -278,8 +278,8 @@ def test_dates_that_a_frame_holds_as_text_are_dates_and_come_back_as_text(tmp_pa
     filled = run.infill_frame(frame)
     assert filled["day"].to_list()[:-1] == days
     assert filled["day"].to_list()[-1] in days
-    with run.kind.sample_file(tmp_path / "out.parquet", 5) as file:
-        file.write(run.sample(5).numpy())
+    with run.kind.sample_file(tmp_path / "out.parquet", 5) as write:
+        write(run.sample(5).numpy())
     assert {type(day) for day in read_table(tmp_path / "out.parquet").columns["day"]} <= {str, type(None)}
 
 

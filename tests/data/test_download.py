@@ -76,7 +76,7 @@ def test_mirrors_are_tried_in_order_until_one_delivers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("missing", "HTTP 404 Not Found"),
+        ("missing", "HTTP Error 404: Not Found"),
         ("wrong", f"sent a file with md5 {md5(b'other')}, not {md5(CONTENT)}"),
         ("cut", f"the connection ended after {len(CONTENT) // 2} of {len(CONTENT)} bytes"),
         ("slow", "timed out"),

@@ -147,7 +147,7 @@ def test_documents_have_the_labels_of_their_rows(tmp_path: Path, suffix: str) ->
     ("row", "said"),
     [
         ({"text": "no label"}, "line 21 has no field 'topic'"),
-        ({"text": "none", "topic": None}, "line 21: the field 'topic' is neither text nor an integer"),
+        ({"text": "none", "topic": None}, "line 21: the field 'topic' is not text or an integer"),
         ({"text": "blank", "topic": " "}, "the text 'blank' has an empty 'topic'"),
     ],
 )

@@ -105,9 +105,9 @@ def writing_samples(recipe: Recipe, out: Path, n: int, undrawn: int, answer: Con
 def write_samples(run: Run, n: int, out: Path) -> None:
     from vadd.kinds.files import npy_file
 
-    with npy_file(out, (n, run.model.positions)) as file:
+    with npy_file(out, (n, run.model.positions)) as write:
         for part in run.stream(n):
-            file.write(part.tokens.numpy())
+            write(part.tokens.numpy())
 
 
 def sampling_command(rows: int, *arguments: object) -> None:

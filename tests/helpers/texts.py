@@ -5,7 +5,8 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
-from vadd.data.text.corpora import Corpus, Place
+from vadd.data import TextData
+from vadd.data.text.corpora import Corpus
 
 TOPICS = [topics[name] for name in sorted(topics)]
 """Half a megabyte in a hundred documents, with code, tables and punctuation."""
@@ -18,9 +19,10 @@ def letters_only(text: str) -> str:
     return re.sub(r"[^a-z]+", " ", text.lower())
 
 
-def training_corpus(name: Any, path: Path | None = None, *, documents: Any = None, **split: Any) -> Corpus:
-    return Place(name, path, documents).training(**split)
+def training_corpus(name: Any, path: Path | None = None, *, seed: int = 0, **settings: Any) -> Corpus:
+    return TextData(corpus=name, path=None if path is None else str(path), **settings).training_corpus(seed)
 
 
 def evaluation_corpus(name: Any, path: Path | None = None, *, documents: Any = None, joined: bool = False) -> Corpus:
-    return Place(name, path, documents).evaluation(joined=joined)
+    data = TextData(corpus=name, path=None if path is None else str(path), documents=documents)
+    return data.evaluation_corpus(joined=joined)

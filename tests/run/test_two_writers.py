@@ -203,13 +203,13 @@ def test_two_threads_export_and_fit_and_write(fitted_twice: tuple[Path, Path], t
 
     out, report = tmp_path / "same.npy", tmp_path / "same.json"
 
-    def write(value: int) -> None:
-        with npy_file(out, (400, 2)) as file:
+    def write_all(value: int) -> None:
+        with npy_file(out, (400, 2)) as write:
             for _ in range(100):
-                file.write(np.full((4, 2), value))
+                write(np.full((4, 2), value))
         write_json(report, [value] * 1000)
 
-    threads_at_once(lambda: write(1), lambda: write(2))
+    threads_at_once(lambda: write_all(1), lambda: write_all(2))
     assert len(np.unique(np.load(out))) == 1
     assert len(set(json.loads(report.read_text()))) == 1
     assert not left_over(tmp_path)

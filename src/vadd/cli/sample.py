@@ -92,9 +92,9 @@ def _draw(run: Run, options: Sample, n: int, how: How, processes: Processes | No
         if how.conditions:
             progress("drawing the columns of --where")
             start = starts_given(run, n, how.conditions, **options.sampling())
-        file = None
+        write = None
         if options.out is not None and (processes is None or processes.is_main):
-            file = stack.enter_context(run.kind.sample_file(options.out, n, how, draw_sample_file))
+            write = stack.enter_context(run.kind.sample_file(options.out, n, how, draw_sample_file))
         for number, label in enumerate(how.labels or (None,)):
             record = 0 if options.trajectory is None else int(number < RECORDED) if several else RECORDED
             settings = options.drawing() | {"label": label, "record": record, "processes": processes}
@@ -103,8 +103,8 @@ def _draw(run: Run, options: Sample, n: int, how: How, processes: Processes | No
                 drawn.evaluations += part.evaluations
                 drawn.sequences += part.sequences
                 drawn.states += [] if part.trajectory is None else [part.trajectory]
-                if file is not None:
-                    file.write(part.tokens.numpy())
+                if write is not None:
+                    write(part.tokens.numpy())
                 elif len(tokens := part.tokens[:room]):
                     room, drawn.shown = room - len(tokens), drawn.shown + len(tokens)
                     lines = run.kind.lines(tokens.numpy(), how, first=len(drawn.lines))

@@ -13,7 +13,7 @@ from vadd.data.dataset import LABELS, DataSettings, DiscreteDataset, TestFractio
 from vadd.data.labels import LABELS_FILE, Labels, read_labels
 from vadd.errors import UserError, check_range
 from vadd.files import write_json
-from vadd.kinds import Kind, kind_of
+from vadd.kinds import Kind, check_facts, kind_of
 from vadd.kinds.arrays import LARGE, Array, extremes, read_integers, value_type
 from vadd.kinds.text.tokenizers import Tokenizer
 from vadd.parsing import read_json
@@ -45,16 +45,13 @@ class ArrayData(DataSettings):
         vocab_size = values_of(array, self.vocab_size, source)
         train, test = random_split(len(array), self.test_fraction, seed, source)
         flat = array.reshape(len(array), -1)
-        classes = (None, None) if labels is None else labels.parts(train, test, source)
         return DiscreteDataset(
             name=name,
             vocab_size=vocab_size,
             shape=array.shape[1:],
             train=rows_of(flat, train, vocab_size),
             test=rows_of(flat, test, vocab_size),
-            train_labels=classes[0],
-            test_labels=classes[1],
-            label_names=None if labels is None else labels.names,
+            **({} if labels is None else labels.parts(train, test, source)),
         )
 
     def example_kind(self) -> Kind:
@@ -165,9 +162,7 @@ class GivenData(DataSettings):
         folder = Path(self.path)
         try:
             about = read_json(folder / ABOUT)
-            name, shape, pad = str(about["name"]), tuple(map(int, about["shape"])), about["pad"]
-            vocab_size, labels = int(about["vocab_size"]), about.get("labels")
-            names = None if labels is None else tuple(map(str, labels))
+            name, (shape, vocab_size, facts) = str(about["name"]), check_facts(about)
         except FileNotFoundError:
             raise UserError(f"there is no data set in {folder}") from None
         except (OSError, ValueError, KeyError, TypeError):
@@ -183,9 +178,9 @@ class GivenData(DataSettings):
             name=name,
             vocab_size=vocab_size,
             shape=shape,
-            pad=pad,
+            pad=facts["pad"],
             distribution=(lambda: np.load(distribution, allow_pickle=False)) if distribution.exists() else None,
-            label_names=names,
+            label_names=facts["labels"],
             tokenizer=tokenizer,
             **tensors,
         )

@@ -7,18 +7,17 @@ used.
 import tarfile
 import zlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 from pydantic import Field
 
-from vadd.data.dataset import LABELS, DataSettings, DiscreteDataset
-from vadd.data.download import data_directory, download
+from vadd.data.dataset import ClassifiedImages
+from vadd.data.download import data_directory, fetch_archive, not_there
 from vadd.errors import UserError, check_range
 from vadd.files import whole_file
-from vadd.kinds import Kind, kind_of
 from vadd.kinds.arrays import Array, quantize
 from vadd.progress import Progress, silent
 
@@ -28,43 +27,31 @@ FOLDER = "cifar-10-batches-bin"
 ARCHIVE = "cifar-10-binary.tar.gz"
 MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
 MIRRORS = ("https://www.cs.toronto.edu/~kriz/",)
-SIDE = 32
-CHANNELS = 3
+SIDE, CHANNELS = 32, 3
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 RECORD = 1 + SIDE * SIDE * CHANNELS
 BATCH_IMAGES = 10_000
 
 
-class Cifar10Data(DataSettings):
+class Cifar10Data(ClassifiedImages):
+    shape = (SIDE, SIDE, CHANNELS)
+    classes = CLASSES
     kind: Literal["cifar10"] = "cifar10"
-    labels: bool = Field(False, description=LABELS)
     directory: str | None = Field(
         None, description="where the binary batches lie; by default where `vadd data cifar10` puts them"
     )
     levels: int = Field(256, ge=2, le=256, description="values per channel")
 
-    def read(self, seed: int = 0) -> DiscreteDataset:
+    def parts(self, seed: int) -> Sequence[tuple[Array, Array]]:
         place = _place(Path(self.directory) if self.directory else None)
-        train_files = [place / name for name in TRAIN_BATCHES if (place / name).is_file()]
-        if not train_files or not (place / TEST_BATCH).is_file():
-            absent = TEST_BATCH if train_files else TRAIN_BATCHES[0]
-            command = "vadd data cifar10" + (f" --dir {self.directory}" if self.directory else "")
-            raise UserError(f"CIFAR-10 is not in {place}: {absent} is missing; fetch it with: {command}")
-        train, train_labels = _read_part(train_files, self.levels)
-        test, test_labels = _read_part([place / TEST_BATCH], self.levels)
-        return DiscreteDataset(
-            name="cifar10",
-            vocab_size=self.levels,
-            shape=(SIDE, SIDE, CHANNELS),
-            train=torch.from_numpy(train),
-            test=torch.from_numpy(test),
-            train_labels=torch.from_numpy(train_labels),
-            test_labels=torch.from_numpy(test_labels),
-            label_names=CLASSES if self.labels else None,
-        )
+        train = [place / name for name in TRAIN_BATCHES if (place / name).is_file()]
+        if not train or not (place / TEST_BATCH).is_file():
+            raise not_there("CIFAR-10", place, TEST_BATCH if train else TRAIN_BATCHES[0], self.directory)
+        return [self._joined(files) for files in (train, [place / TEST_BATCH])]
 
-    def example_kind(self) -> Kind:
-        return kind_of((SIDE, SIDE, CHANNELS), self.levels, labels=CLASSES if self.labels else None)
+    def _joined(self, files: Sequence[Path]) -> tuple[Array, Array]:
+        images, labels = zip(*map(read_batch, files), strict=True)
+        return np.concatenate([quantize(pixels, self.levels) for pixels in images]), np.concatenate(labels)
 
 
 def read_batch(path: Path) -> tuple[Array, Array]:
@@ -98,45 +85,27 @@ def fetch_cifar10(
     place = data_directory("cifar10") if directory is None else directory
     if count_cifar10(place) == (len(TRAIN_BATCHES) * BATCH_IMAGES, BATCH_IMAGES):
         return place
-    archive = place / ARCHIVE
-    was_there = archive.exists()
-    download([mirror + ARCHIVE for mirror in mirrors or MIRRORS], archive, md5=MD5, progress=progress)
-    unpack_batches(archive, place / FOLDER)
-    if not was_there:
-        archive.unlink()
+    urls = [mirror + ARCHIVE for mirror in mirrors or MIRRORS]
+    unpack = partial(unpack_batches, folder=place / FOLDER)
+    fetch_archive(urls, place / ARCHIVE, unpack, md5=MD5, progress=progress)
     return place
 
 
 def unpack_batches(archive: Path, folder: Path) -> None:
     """Write the six batches of the official archive into ``folder``: by these names only, whatever else it holds."""
-    missing = {*TRAIN_BATCHES, TEST_BATCH}
     try:
         with tarfile.open(archive, "r:gz") as tar:
-            for member in tar:
-                folder_name, _, name = member.name.partition("/")
-                if folder_name != FOLDER or name not in missing or not member.isreg():
-                    continue
-                if member.size != BATCH_IMAGES * RECORD:
-                    raise UserError(f"{archive} is not CIFAR-10: {name} has {member.size} bytes")
-                source = tar.extractfile(member)
-                assert source is not None
-                content = source.read()
+            for name in (*TRAIN_BATCHES, TEST_BATCH):
+                source = tar.extractfile(f"{FOLDER}/{name}")
+                content = b"" if source is None else source.read(BATCH_IMAGES * RECORD + 1)
+                if len(content) != BATCH_IMAGES * RECORD:
+                    raise UserError(f"{archive} is not CIFAR-10: {name} has {len(content)} bytes")
                 with whole_file(folder / name) as file:
                     file.write(content)
-                missing.remove(name)
+    except KeyError:
+        raise UserError(f"{archive} is not CIFAR-10: it has no {FOLDER}/{name}") from None
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise UserError(f"{archive} is not a readable archive: {error}") from None
-    if missing:
-        raise UserError(f"{archive} is not CIFAR-10: it has no {FOLDER}/{min(missing)}")
-
-
-def _read_part(files: Sequence[Path], levels: int) -> tuple[Array, Array]:
-    images, labels = [], []
-    for file in files:
-        pixels, classes = read_batch(file)
-        images.append(quantize(pixels, levels))
-        labels.append(classes)
-    return np.concatenate(images), np.concatenate(labels)
 
 
 def _place(directory: Path | None) -> Path:

@@ -2,10 +2,10 @@
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -135,6 +135,36 @@ class DataSettings(Section):
     def example_kind(self) -> Kind:
         """What an example is; without reading the data where the settings say enough."""
         return self.load().kind
+
+
+class ClassifiedImages(DataSettings):
+    """Published images with a class each, in a training and a test part."""
+
+    labels: bool = Field(False, description=LABELS)
+    shape: ClassVar[tuple[int, int, int]]
+    classes: ClassVar[tuple[str, ...]] = tuple(map(str, range(10)))
+
+    def parts(self, seed: int) -> Sequence[tuple[Array, Array]]:
+        """Images (n, N) and classes (n,) int64, of both parts."""
+        raise NotImplementedError
+
+    def read(self, seed: int = 0) -> DiscreteDataset:
+        (train, train_labels), (test, test_labels) = self.parts(seed)
+        about = self.example_kind()
+        return DiscreteDataset(
+            name=self.kind,
+            vocab_size=about.vocab_size,
+            shape=self.shape,
+            train=torch.from_numpy(train),
+            test=torch.from_numpy(test),
+            train_labels=torch.from_numpy(train_labels),
+            test_labels=torch.from_numpy(test_labels),
+            label_names=about.labels,
+        )
+
+    def example_kind(self) -> Kind:
+        # Where there is no such setting images are black and white.
+        return kind_of(self.shape, getattr(self, "levels", 2), labels=self.classes if self.labels else None)
 
 
 def random_split(

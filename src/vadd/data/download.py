@@ -1,18 +1,16 @@
 """Files from the network, checked, whole or not there at all, and where they are kept."""
 
 import hashlib
-import http.client
 import os
-import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from http.client import HTTPException
 from pathlib import Path
-from typing import BinaryIO
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 from vadd.errors import UserError
-from vadd.files import whole_file
+from vadd.files import whole_path, writing
 from vadd.progress import Progress, silent
 
 CHUNK = 1 << 18
@@ -29,10 +27,6 @@ def data_directory(name: str) -> Path:
     return cache / "vadd" / name
 
 
-class _MirrorFailed(Exception):  # noqa: N818  # the next mirror may do better
-    """One mirror did not deliver, with the reason."""
-
-
 def download(
     urls: Sequence[str], target: Path, *, md5: str | None = None, progress: Progress = silent, timeout: float = TIMEOUT
 ) -> Path:
@@ -41,15 +35,26 @@ def download(
     A file that is there already stays as it is; one with another checksum is refused rather than replaced.
     """
     if target.exists():
-        refuse_other_content(target, md5)
+        try:
+            actual = md5_of(target)
+        except OSError as error:
+            raise UserError(f"cannot read {target}: {error.strerror}") from None
+        if md5 not in (None, actual):
+            raise UserError(f"{target} is not the official file (md5 {actual}, not {md5}); move it away and try again")
         return target
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
     reasons = []
     for url in urls:
         try:
-            with whole_file(target) as file:
-                _download(url, file, target.name, md5, progress, timeout)
-        except _MirrorFailed as failed:
-            reasons.append(f"{urlsplit(url).netloc}: {failed}")
+            with whole_path(target) as part:
+                _download(url, part, target.name, progress, timeout)
+                if md5 not in (None, actual := md5_of(part)):
+                    raise OSError(f"sent a file with md5 {actual}, not {md5}")
+        except (OSError, HTTPException) as error:
+            if isinstance(error, HTTPError):
+                error.close()
+            reasons.append(f"{urlsplit(url).netloc}: {' '.join(str(error).split()) or type(error).__name__}")
         else:
             return target
     raise UserError(
@@ -58,49 +63,43 @@ def download(
     )
 
 
-def refuse_other_content(file: Path, md5: str | None) -> None:
-    """An error unless ``file`` is a file with this checksum."""
-    try:
-        with file.open("rb") as content:
-            actual = hashlib.file_digest(content, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror}") from None
-    if md5 is not None and actual != md5:
-        raise UserError(f"{file} is not the official file (md5 {actual}, not {md5}); move it away and try again")
+def md5_of(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def _download(url: str, file: BinaryIO, name: str, md5: str | None, progress: Progress, timeout: float) -> None:
-    digest = hashlib.md5(usedforsecurity=False)
-    done = 0
-    with _network():
-        response = urllib.request.urlopen(urllib.request.Request(url, headers={"User-Agent": "vadd"}), timeout=timeout)
-    with response:
+def _download(url: str, part: Path, name: str, progress: Progress, timeout: float) -> None:
+    request = urllib.request.Request(url, headers={"User-Agent": "vadd"})
+    with urllib.request.urlopen(request, timeout=timeout) as response, part.open("wb") as file:
         total: int | None = response.length
-        progress(name, 0, total)
-        while True:
-            with _network():
-                chunk = response.read(CHUNK)
-            if not chunk:
-                break
-            file.write(chunk)
-            digest.update(chunk)
-            done += len(chunk)
+        done = 0
+        progress(name, done, total)
+        while chunk := response.read(CHUNK):
+            done += file.write(chunk)
             progress(name, done, total)
-    if total is not None and done != total:
-        raise _MirrorFailed(f"the connection ended after {done} of {total} bytes")
-    if md5 is not None and digest.hexdigest() != md5:
-        raise _MirrorFailed(f"sent a file with md5 {digest.hexdigest()}, not {md5}")
+    if total not in (None, done):
+        raise OSError(f"the connection ended after {done} of {total} bytes")
 
 
-@contextmanager
-def _network() -> Iterator[None]:
-    """Only what goes wrong in here is the mirror's fault; a full disk is not."""
+def fetch_archive(
+    urls: Sequence[str],
+    archive: Path,
+    unpack: Callable[[Path], None],
+    *,
+    md5: str | None = None,
+    progress: Progress = silent,
+) -> None:
+    """Download and ``unpack``; an archive that was there before stays."""
+    was_there = archive.exists()
+    download(urls, archive, md5=md5, progress=progress)
     try:
-        yield
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise _MirrorFailed(f"HTTP {error.code} {error.reason}") from None
-    except (OSError, http.client.HTTPException) as error:
-        cause = error.reason if isinstance(error, urllib.error.URLError) else error
-        reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause) or type(cause).__name__
-        raise _MirrorFailed(" ".join(reason.split())) from None
+        unpack(archive)
+    finally:
+        if not was_there:
+            archive.unlink()
+
+
+def not_there(title: str, place: Path, missing: str, directory: str | None) -> UserError:
+    """Of a data set that ``vadd data`` fetches, into the ``directory`` that the settings name."""
+    command = f"vadd data {title.lower().replace('-', '')}" + (f" --dir {directory}" if directory else "")
+    return UserError(f"{title} is not in {place}: {missing} is missing; fetch it with: {command}")

@@ -39,7 +39,6 @@ class FolderData(DataSettings):
         pixels = np.empty((len(files), self.size * self.size * self.channels), np.uint8)
         for row, index in enumerate((*train, *test)):
             pixels[row] = quantize(read_image(files[index], self.size, self.channels).reshape(-1), self.levels)
-        classes = (None, None) if labels is None else labels.parts(train, test, str(folder))
         images = torch.from_numpy(pixels)
         return DiscreteDataset(
             name=folder.resolve().name,
@@ -47,9 +46,7 @@ class FolderData(DataSettings):
             shape=(self.size, self.size, self.channels),
             train=images[: len(train)],
             test=images[len(train) :],
-            train_labels=classes[0],
-            test_labels=classes[1],
-            label_names=None if labels is None else labels.names,
+            **({} if labels is None else labels.parts(train, test, str(folder))),
         )
 
     def example_kind(self) -> Kind:

@@ -45,8 +45,8 @@ class Labels:
         rank = np.argsort(np.asarray(order))
         return cls(tuple(str(names[number]) for number in order), torch.from_numpy(rank[codes].astype(np.int64)))
 
-    def parts(self, train: Array, test: Array, source: str) -> tuple[Tensor, Tensor]:
-        """Those of the examples number ``train`` and ``test``."""
+    def parts(self, train: Array, test: Array, source: str) -> dict[str, Any]:
+        """What a data set of the examples number ``train`` and ``test`` says of them."""
         learnt, held_out = self.codes[torch.from_numpy(train)], self.codes[torch.from_numpy(test)]
         missing = set(range(len(self.names))) - set(learnt.tolist())
         if missing:
@@ -54,7 +54,7 @@ class Labels:
             raise UserError(
                 f"{source}: all examples of the label {name!r} are held out; change data.test_fraction or seed"
             )
-        return learnt, held_out
+        return {"train_labels": learnt, "test_labels": held_out, "label_names": self.names}
 
 
 def _sorting_key(name: str) -> tuple[bool, float, str]:

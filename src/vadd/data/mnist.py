@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 from pydantic import Field
 
-from vadd.data.dataset import LABELS, DataSettings, DiscreteDataset
-from vadd.data.digits import CLASSES
-from vadd.data.download import data_directory, download
+from vadd.data.dataset import ClassifiedImages
+from vadd.data.download import data_directory, download, not_there
 from vadd.errors import UserError, check_range
-from vadd.kinds import Kind, kind_of
 from vadd.kinds.arrays import Array, quantize
 from vadd.progress import Progress, silent
 
@@ -35,39 +32,24 @@ MIRRORS = (
 )
 SIDE = 28
 FRAME = 2
-SHAPE = (SIDE + 2 * FRAME, SIDE + 2 * FRAME, 1)
 
 
-class MnistData(DataSettings):
+class MnistData(ClassifiedImages):
     """MNIST binarised at one half and padded to 32 x 32."""
 
+    shape = (SIDE + 2 * FRAME, SIDE + 2 * FRAME, 1)
     kind: Literal["mnist"] = "mnist"
-    labels: bool = Field(False, description=LABELS)
     directory: str | None = Field(
         None, description="where the four idx files lie; by default where `vadd data mnist` puts them"
     )
 
-    def read(self, seed: int = 0) -> DiscreteDataset:
+    def parts(self, seed: int) -> Sequence[tuple[Array, Array]]:
         place = Path(self.directory) if self.directory else data_directory("mnist")
-        missing = missing_mnist(place)
-        if missing:
-            option = f" --dir {self.directory}" if self.directory else ""
-            raise UserError(f"MNIST is not in {place}: {missing[0]} is missing; fetch it with: vadd data mnist{option}")
-        train, train_labels = _read_part(place / TRAIN_IMAGES, place / TRAIN_LABELS)
-        test, test_labels = _read_part(place / TEST_IMAGES, place / TEST_LABELS)
-        return DiscreteDataset(
-            name="mnist",
-            vocab_size=2,
-            shape=SHAPE,
-            train=torch.from_numpy(binarize(train)),
-            test=torch.from_numpy(binarize(test)),
-            train_labels=torch.from_numpy(train_labels.astype(np.int64)),
-            test_labels=torch.from_numpy(test_labels.astype(np.int64)),
-            label_names=CLASSES if self.labels else None,
-        )
-
-    def example_kind(self) -> Kind:
-        return kind_of(SHAPE, 2, labels=CLASSES if self.labels else None)
+        for name in missing_mnist(place):
+            raise not_there("MNIST", place, name, self.directory)
+        files = ((TRAIN_IMAGES, TRAIN_LABELS), (TEST_IMAGES, TEST_LABELS))
+        read = [_read_part(place / images, place / labels) for images, labels in files]
+        return [(binarize(images), labels.astype(np.int64)) for images, labels in read]
 
 
 def missing_mnist(directory: Path) -> list[str]:
@@ -99,27 +81,21 @@ def read_idx(path: Path, axes: int) -> Array:
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path} is not a readable gzip file: {error}") from None
     header = 4 * (1 + axes)
-    if len(content) < header:
-        raise UserError(f"{path} is cut short: it holds {len(content)} bytes, less than its header of {header}")
-    magic, *shape = (int(number) for number in np.frombuffer(content, ">u4", 1 + axes))
+    magic, *shape = np.frombuffer(content[:header].ljust(header, b"\0"), ">u4").tolist()
     expected = 0x0800 + axes  # bytes, and the number of axes
     if magic != expected:
         raise UserError(f"{path} starts with the magic number {magic}, not {expected}")
     size, needed = len(content) - header, math.prod(shape)
     if size != needed:
-        wrong = "is cut short" if size < needed else "is too long"
-        raise UserError(f"{path} {wrong}: it holds {size} bytes of data, its header says {needed}")
+        raise UserError(f"{path} is cut short or too long: it holds {size} bytes of data, its header says {needed}")
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
 def _read_part(image_file: Path, label_file: Path) -> tuple[Array, Array]:
     images, labels = read_idx(image_file, 3), read_idx(label_file, 1)
-    if images.shape[1:] != (SIDE, SIDE):
-        height, width = images.shape[1:]
-        raise UserError(f"{image_file} holds images of {height} x {width}, not {SIDE} x {SIDE}")
-    if len(images) == 0:
-        raise UserError(f"{image_file} holds no images")
+    if images.shape[1:] != (SIDE, SIDE) or not len(images):
+        raise UserError(f"{image_file} holds images of the shape {images.shape}, not (n, {SIDE}, {SIDE})")
     if len(images) != len(labels):
         raise UserError(f"{image_file} holds {len(images)} images, but {label_file.name} {len(labels)} labels")
-    check_range(int(labels.min()), int(labels.max()), len(CLASSES), f"{label_file} holds the label")
+    check_range(int(labels.min()), int(labels.max()), len(MnistData.classes), f"{label_file} holds the label")
     return images, labels

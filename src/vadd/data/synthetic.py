@@ -12,9 +12,9 @@ the mass of a Gaussian in a bin is a product of two differences of normal distri
 is a sum of V products.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cache, partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -44,18 +44,10 @@ class ToyData(DataSettings):
     test_size: PositiveInt = 10_000
 
     def read(self, seed: int) -> DiscreteDataset:
-        train, test = (
-            torch.from_numpy(toy_sample(self.name, count, stream, self.vocab_size))
-            for count, stream in zip((self.train_size, self.test_size), _two_seeds(seed), strict=True)
-        )
-        return DiscreteDataset(
-            name=self.name,
-            vocab_size=self.vocab_size,
-            shape=(2,),
-            train=train,
-            test=test,
-            distribution=partial(toy_distribution, self.name, self.vocab_size),
-        )
+        return _drawn(self, self.name, partial(toy_distribution, self.name, self.vocab_size), seed)
+
+    def sample(self, count: int, seed: int) -> Array:
+        return toy_sample(self.name, count, seed, self.vocab_size)
 
     def example_kind(self) -> Kind:
         return kind_of((2,), self.vocab_size)
@@ -72,18 +64,8 @@ class CopiesData(DataSettings):
     test_size: PositiveInt = 10_000
 
     def read(self, seed: int) -> DiscreteDataset:
-        train, test = (
-            torch.from_numpy(self.sample(count, stream))
-            for count, stream in zip((self.train_size, self.test_size), _two_seeds(seed), strict=True)
-        )
-        return DiscreteDataset(
-            name="copies",
-            vocab_size=self.vocab_size,
-            shape=(self.positions,),
-            train=train,
-            test=test,
-            distribution=partial(copies_distribution, self.positions, self.vocab_size, self.noise),
-        )
+        distribution = partial(copies_distribution, self.positions, self.vocab_size, self.noise)
+        return _drawn(self, "copies", distribution, seed)
 
     def sample(self, count: int, seed: int) -> Array:
         """(count, positions) integers."""
@@ -96,10 +78,17 @@ class CopiesData(DataSettings):
         return kind_of((self.positions,), self.vocab_size)
 
 
-def _two_seeds(seed: int) -> tuple[int, int]:
-    """Of the training sample and of a fresh test sample."""
-    train, test = (int(each) for each in np.random.SeedSequence(seed).generate_state(2))
-    return train, test
+def _drawn(data: ToyData | CopiesData, name: str, distribution: Callable[[], Array], seed: int) -> DiscreteDataset:
+    """A training sample and a fresh test sample."""
+    first, second = (int(each) for each in np.random.SeedSequence(seed).generate_state(2))
+    return DiscreteDataset(
+        name=name,
+        vocab_size=data.vocab_size,
+        shape=data.example_kind().shape,
+        train=torch.from_numpy(data.sample(data.train_size, first)),
+        test=torch.from_numpy(data.sample(data.test_size, second)),
+        distribution=distribution,
+    )
 
 
 @cache
@@ -115,15 +104,14 @@ def copies_distribution(positions: int, vocab_size: int, noise: float) -> Array:
     return total
 
 
-@dataclass(frozen=True)
-class Rectangle:
-    """The part of the plane that is cut into bins."""
+class Rectangle(NamedTuple):
+    """The part of the plane that is cut into bins: its lowest and highest corner."""
 
-    low: tuple[float, float]
-    high: tuple[float, float]
+    low: Array
+    high: Array
 
     def discretize(self, points: Array, vocab_size: int) -> Array:
-        unit = (points - np.array(self.low)) / (np.array(self.high) - np.array(self.low))
+        unit = (points - self.low) / (self.high - self.low)
         bins: Array = np.clip(np.floor(unit * vocab_size), 0, vocab_size - 1).astype(np.int64)
         return bins
 
@@ -143,19 +131,14 @@ def _circle_curve(radius: float, nodes: int) -> Array:
     return radius * np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
-def _around(curve: Array, noise: float) -> Rectangle:
-    margin = 4 * noise
-    low, high = curve.min(axis=0) - margin, curve.max(axis=0) + margin
-    return Rectangle((float(low[0]), float(low[1])), (float(high[0]), float(high[1])))
-
-
 @cache
 def _rectangle(name: Toy) -> Rectangle:
     if name == "checkerboard":
-        return Rectangle((-2.0, -2.0), (2.0, 2.0))
-    if name == "swissroll":
-        return _around(_swissroll_curve(CURVE_NODES), SWISSROLL_NOISE)
-    return _around(_circle_curve(1.0, CURVE_NODES), CIRCLES_NOISE)
+        return Rectangle(np.full(2, -2.0), np.full(2, 2.0))
+    spiral = name == "swissroll"
+    curve = _swissroll_curve(CURVE_NODES) if spiral else _circle_curve(1.0, CURVE_NODES)
+    margin = 4 * (SWISSROLL_NOISE if spiral else CIRCLES_NOISE)
+    return Rectangle(curve.min(axis=0) - margin, curve.max(axis=0) + margin)
 
 
 def toy_points(name: Toy, count: int, seed: int) -> Array:

@@ -1,8 +1,9 @@
 """What an example is: a point, an array, an image, a text, a row of a table. Nothing in here imports torch."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from vadd.kinds.arrays import TO_FILL, Array
 from vadd.kinds.kind import TABLE, TOKENIZER, How, ImageKind, Kind, PointKind
@@ -14,15 +15,6 @@ from vadd.kinds.text.templates import Wrap
 from vadd.kinds.text.tokenizers import Tokenizer
 
 
-class Facts(TypedDict, total=False):
-    """See :class:`Kind`."""
-
-    pad: int | None
-    labels: tuple[str, ...] | None
-    unknowns: bool
-    label_shares: tuple[float, ...] | None
-
-
 def kind_of(
     shape: tuple[int, ...],
     vocab_size: int,
@@ -30,17 +22,18 @@ def kind_of(
     tokenizer: Tokenizer | None = None,
     wrap: Wrap | None = None,
     table: TableCodec | None = None,
-    **facts: Unpack[Facts],
+    **facts: Any,
 ) -> Kind:
-    """Text has a tokenizer, a table its codec; images have three axes, the last of 1 or 3 channels."""
+    """Text has a tokenizer, a table its codec; images have three axes, the last of 1 or 3 channels. ``facts`` are the
+    other fields of :class:`Kind`.
+    """
     if tokenizer is not None:
         return TextKind(shape, vocab_size, tokenizer=tokenizer, wrap=wrap, **facts)
     if table is not None:
         return TableKind(shape, vocab_size, codec=table, sizes=table.sizes, **facts)
     if len(shape) == 3 and shape[2] in (1, 3):
         return ImageKind(shape, vocab_size, **facts)
-    plain = Kind(shape, vocab_size, **facts)
-    return PointKind(shape, vocab_size, **facts) if plain.positions == 2 else plain
+    return (PointKind if math.prod(shape) == 2 else Kind)(shape, vocab_size, **facts)
 
 
 def read_kind(folder: Path, about: Mapping[str, Any], wrap: Wrap | None = None) -> Kind:
@@ -59,7 +52,7 @@ def read_kind(folder: Path, about: Mapping[str, Any], wrap: Wrap | None = None) 
     )
 
 
-def check_facts(about: Mapping[str, Any]) -> tuple[tuple[int, ...], int, Facts]:
+def check_facts(about: Mapping[str, Any]) -> tuple[tuple[int, ...], int, dict[str, Any]]:
     """Shape, V and the rest; ValueError and its kin where they are damaged."""
     shape, vocab_size, pad = tuple(map(int, about["shape"])), int(about["vocab_size"]), about.get("pad")
     if not shape or min(shape) < 1 or vocab_size < 2 or type(pad) not in (int, type(None)):
@@ -70,4 +63,5 @@ def check_facts(about: Mapping[str, Any]) -> tuple[tuple[int, ...], int, Facts]:
         whole = abs(sum(shares) - 1) < 1e-6 and all(0 <= share <= 1 for share in shares)
         if len(shares) != len(labels) or not whole:
             raise ValueError
-    return shape, vocab_size, Facts(pad=pad, labels=labels, unknowns=bool(about.get("unknowns")), label_shares=shares)
+    unknowns = bool(about.get("unknowns"))
+    return shape, vocab_size, {"pad": pad, "labels": labels, "unknowns": unknowns, "label_shares": shares}

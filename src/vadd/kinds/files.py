@@ -2,81 +2,54 @@
 
 import csv
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from io import BytesIO, StringIO
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
 from vadd.errors import UserError
-from vadd.files import whole_path, writing
+from vadd.files import whole_file, whole_path, writing
 from vadd.kinds.arrays import Array
 from vadd.words import size_in_memory
 
 LEAST_BYTES = {".npy": (8, 0), ".csv": (2, 0), ".txt": (0, 10), ".jsonl": (0, 20)}
 """Of each value and of each sample, by format."""
+Write = Callable[[Array], object]
+"""Takes the next samples, (m, N)."""
+SampleFile = AbstractContextManager[Write]
+"""The file is in its place after the block unless that has failed."""
 
 
-class SampleFile:
-    """``with`` it, :meth:`write` samples (m, N); the file is in its place after the block unless that has failed."""
+@contextmanager
+def encoded_file(out: Path, encode: Callable[[Array, int], bytes], header: bytes = b"") -> Iterator[Write]:
+    """``encode`` gets samples and the number of the first of them."""
+    count = 0
 
-    def __init__(self, out: Path, encode: Callable[[Array], bytes], header: bytes = b"") -> None:
-        self.out, self.encode, self.header = out, encode, header
+    def write(tokens: Array) -> None:
+        nonlocal count
+        file.write(encode(tokens, count))
+        count += len(tokens)
 
-    def __enter__(self) -> Self:
-        with writing(self.out), ExitStack() as stack:
-            self.part = stack.enter_context(whole_path(self.out))
-            self.begin()
-            self._stack = stack.pop_all()
-        return self
-
-    def begin(self) -> None:
-        self.part.write_bytes(self.header)
-
-    def write(self, tokens: Array) -> None:
-        with writing(self.out), self.part.open("ab") as file:
-            file.write(self.encode(tokens))
-
-    def finish(self) -> None:
-        """All samples have been written."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                with writing(self.out):
-                    self.finish()
-        except BaseException as failed:
-            self._stack.__exit__(type(failed), failed, None)
-            raise
-        with writing(self.out):
-            self._stack.__exit__(kind, error, trace)
+    with whole_file(out) as file:
+        file.write(header)
+        yield write
 
 
-class CollectedFile(SampleFile):
+@contextmanager
+def collected_file(out: Path, collect: Write, save: Callable[[Path], None]) -> Iterator[Write]:
     """What can be written only when all samples are there: ``collect`` sees each chunk, ``save`` makes the file."""
-
-    def __init__(self, out: Path, collect: Callable[[Array], None], save: Callable[[Path], None]) -> None:
-        self.out, self.collect, self.save = out, collect, save
-
-    def begin(self) -> None: ...
-
-    def write(self, tokens: Array) -> None:
-        self.collect(tokens)
-
-    def finish(self) -> None:
-        self.save(self.part)
+    with writing(out), whole_path(out) as part:
+        yield collect
+        save(part)
 
 
 def npy_file(out: Path, shape: tuple[int, ...]) -> SampleFile:
     """The header has the final shape from the start."""
     header, kind = BytesIO(), np.lib.format.dtype_to_descr(np.dtype(np.int64))
     np.lib.format.write_array_header_1_0(header, {"descr": kind, "fortran_order": False, "shape": shape})
-    return SampleFile(out, lambda tokens: np.ascontiguousarray(tokens, dtype=np.int64).tobytes(), header.getvalue())
+    return encoded_file(out, lambda tokens, _: np.asarray(tokens, dtype=np.int64).tobytes(), header.getvalue())
 
 
 def numbers_as_csv(tokens: Array) -> bytes:

@@ -110,15 +110,6 @@ def read_pictures(path: Path, shape: Sequence[int], vocab_size: int) -> Array:
     return several.reshape(len(several), -1).astype(np.int64)
 
 
-def fill_mask(shape: Sequence[int], mask: Path | None, keep: str | None) -> Array:
-    """(N,) bool, true where an image is to be filled: where the mask is white, or all but the half to keep."""
-    if mask is not None:
-        return read_mask(mask, shape)
-    if keep is not None:
-        return half_mask(keep, shape)
-    raise UserError("which part of the image is to be filled? Give a --mask (white) or --keep one half")
-
-
 def read_mask(path: Path, shape: Sequence[int]) -> Array:
     """(N,) bool, true where the mask is white (an .npy: not 0)."""
     height, width, channels = picture_shape(shape)

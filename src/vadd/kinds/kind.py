@@ -16,8 +16,8 @@ import numpy as np
 from vadd.errors import UserError
 from vadd.files import write_json
 from vadd.kinds.arrays import TO_FILL, Array, read_integers
-from vadd.kinds.files import CollectedFile, SampleFile, check_disk, npy_file, numbers_as_csv
-from vadd.kinds.gaps import Gaps, PictureGaps, fill_mask, picture_shape, read_pictures
+from vadd.kinds.files import SampleFile, check_disk, collected_file, encoded_file, npy_file, numbers_as_csv
+from vadd.kinds.gaps import Gaps, PictureGaps, half_mask, picture_shape, read_mask, read_pictures
 from vadd.parsing import read_json
 from vadd.words import suggestion
 
@@ -132,7 +132,7 @@ class Kind:
         self.check_file(out, n)
         if out.suffix == ".npy":
             return npy_file(out, (n, *self.shape))
-        return SampleFile(out, numbers_as_csv)
+        return encoded_file(out, lambda tokens, _: numbers_as_csv(tokens))
 
     # What is to be filled
 
@@ -173,7 +173,10 @@ class Kind:
 
     def fill_images(self, images: Array, mask: Path | None = None, keep: str | None = None) -> Gaps:
         """Images (n, N) of which the white part of a mask is filled, or all but one half."""
-        return PictureGaps(self, np.where(fill_mask(self.shape, mask, keep), TO_FILL, images))
+        if mask is None and keep is None:
+            raise UserError("which part of the image is to be filled? Give a --mask (white) or --keep one half")
+        fill = half_mask(str(keep), self.shape) if mask is None else read_mask(mask, self.shape)
+        return PictureGaps(self, np.where(fill, TO_FILL, images))
 
     def _refusal(self, wanted: str) -> UserError:
         return UserError(f"the examples of this run are {self.noun} of shape {self.shape}, not {wanted}")
@@ -227,7 +230,7 @@ class PointKind(Kind):
             return super().sample_file(out, n, how)
         self.check_file(out, n)
         counts = np.zeros((self.vocab_size, self.vocab_size), dtype=np.int64)
-        return CollectedFile(
+        return collected_file(
             out,
             lambda tokens: np.add.at(counts, (tokens[:, 0], tokens[:, 1]), 1),
             lambda part: draw(self, counts, how.labels, part),
@@ -254,4 +257,4 @@ class ImageKind(Kind):
             return super().sample_file(out, n, how)
         self.check_file(out, n)
         kept: list[Array] = []
-        return CollectedFile(out, kept.append, lambda part: draw(self, np.concatenate(kept), how.labels, part))
+        return collected_file(out, kept.append, lambda part: draw(self, np.concatenate(kept), how.labels, part))

@@ -64,8 +64,8 @@ class View(ABC):
         """Files to download, whose names begin with ``stem``."""
         files = [stem.with_name(f"{stem.name}{suffix}") for suffix in self.suffixes]
         for file in files:
-            with self.kind.sample_file(file, len(tokens)) as written:
-                written.write(tokens)
+            with self.kind.sample_file(file, len(tokens)) as write:
+                write(tokens)
         return files
 
     def thumbnails(self, tokens: Array) -> Array:

@@ -21,7 +21,7 @@ from vadd.errors import UserError
 from vadd.files import whole_file, whole_path
 from vadd.kinds.arrays import Array
 from vadd.kinds.table.reading import RawTable, from_frame, is_frame, read_table
-from vadd.kinds.table.writing import write_cells
+from vadd.kinds.table.writing import write_parquet
 from vadd.kinds.text.tokenizers import WORDS, count_tokens
 from vadd.progress import Progress
 from vadd.recipe import Recipe, build_dataset, load_recipe, recipe_for, recipe_names
@@ -180,7 +180,7 @@ class Rows(Source):
         return data.split(self.table, name=recipe.name, seed=recipe.seed)
 
     def keep(self, directory: RunDirectory) -> None:
-        write_cells(directory.examples(".parquet"), self.table.columns)
+        write_parquet(directory.examples(".parquet"), self.table.columns)
 
     def equals(self, directory: RunDirectory) -> bool:
         kept = directory.examples(".parquet")

@@ -41,7 +41,7 @@ def test_few_values_come_back_as_they_went_in(kind: str, data: st.DataObject) ->
     if all(cell is None for cell in cells):
         cells = [*cells, data.draw(CELLS[kind])]
     column = fit_column("c", ColumnSpec(kind=kind), cells, cells, "t")
-    codes = column.codes(cells, spelled=False)
+    codes = column.codes(cells)
     assert column.size == len(set(cells))
     back = column.cells(codes, np.random.default_rng(0).random(len(cells)))
     assert back == cells
@@ -58,9 +58,9 @@ def test_bins_cover_all_numbers_in_order_and_give_back_their_own(numbers: list[i
     ends = [end for bin in column.bins for end in (bin.low, bin.high)]
     assert ends == sorted(ends)
     assert sum(sum(bin.counts) for bin in column.bins) == len(numbers)
-    codes = column.codes(numbers, spelled=False)
+    codes = column.codes(numbers)
     back = column.cells(codes, np.random.default_rng(1).random(len(numbers)))
-    assert (column.codes(back, spelled=False) == codes).all()
+    assert (column.codes(back) == codes).all()
     if not uniform:
         assert set(back) <= set(numbers)
 
@@ -87,9 +87,9 @@ def test_rare_categories_go_together_and_come_back_as_often_as_they_were() -> No
     assert column.labels() == ["a", "b", "(rare)"]
     back = Counter(column.cells(np.full(1000, 2), (np.arange(1000) + 0.5) / 1000))
     assert back == {"c": 600, "d": 400}
-    assert column.codes(["z"], spelled=False).tolist() == [2]  # nobody has seen it: as rare as can be
+    assert column.codes(["z"]).tolist() == [2]  # nobody has seen it: as rare as can be
     with pytest.raises(UserError, match=r"row 1, column 'c': 'zz' is not among its 2 values"):
-        fit_column("c", ColumnSpec(kind="category"), ["a", "zy"], ["a"], "t").codes(["zz"], spelled=False)
+        fit_column("c", ColumnSpec(kind="category"), ["a", "zy"], ["a"], "t").codes(["zz"])
 
 
 NUMBERS = fit_column("age", ColumnSpec(kind="integer", values=2), [*range(10, 30)], [*range(10, 30)], "t")
@@ -159,7 +159,7 @@ def test_a_value_that_holds_a_bar_can_be_asked_for() -> None:
     cells = ["=a|b", "a", "b"]
     column = fit_column("c", ColumnSpec(kind="category"), cells, cells, "t")
     wanted = {text: column.shares(parse_condition(text)) for text in ("c==a|b", "c=a|b")}
-    codes = column.codes(cells, spelled=True)
+    codes = column.codes(cells)
     assert wanted["c==a|b"][codes].tolist() == [1, 0, 0]
     assert wanted["c=a|b"][codes].tolist() == [0, 1, 1]
 

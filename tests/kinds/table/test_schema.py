@@ -66,7 +66,7 @@ def test_a_schema_is_written_edited_and_read(tmp_path: Path) -> None:
         ("columns: {age: {values: 0}}", "values"),
         ("columns: {age: real}", "should have settings"),
         ("- age", "not a schema"),
-        ("columns: {", "not valid YAML"),
+        ("columns: {", "cannot read the schema"),
     ],
 )
 def test_bad_schemas_are_refused(tmp_path: Path, content: str, said: str) -> None:

@@ -3,9 +3,8 @@
 import hashlib
 import json
 from collections.abc import Iterator
-from itertools import takewhile
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from filelock import FileLock
@@ -16,16 +15,25 @@ from vadd.data.dataset import LABELS, ColumnName, DataSettings, DiscreteDataset,
 from vadd.data.download import data_directory
 from vadd.data.labels import Labels
 from vadd.data.text.corpora import (
+    HUB_CORPORA,
     LABEL_FIELD,
+    TEXT_FIELD,
     ChosenDocuments,
     Corpus,
     CorpusName,
     DocumentCorpus,
-    Place,
+    HubCorpus,
+    LastDocuments,
+    PythonTopics,
+    RandomShare,
+    RunningText,
     SpelledCorpus,
+    split_corpus,
 )
-from vadd.data.text.documents import Documents, TextFiles
+from vadd.data.text.detokenizers import Detokenizer, unchanged
+from vadd.data.text.documents import ROW_SUFFIXES, Documents, TextFiles, text_files
 from vadd.data.text.store import Request, sequences
+from vadd.data.text.text8 import text8_file
 from vadd.data.text.wrapping import check_wrapping, needed_specials
 from vadd.errors import UserError
 from vadd.kinds import Kind, kind_of
@@ -89,15 +97,64 @@ class TextData(DataSettings):
         return self
 
     @property
-    def place(self) -> Place:
-        return Place(self.corpus, Path(self.path) if self.path else None, self.documents, self.field)
+    def _hub(self) -> HubCorpus | None:
+        return HUB_CORPORA.get(self.corpus)
+
+    def training_corpus(self, seed: int = 0) -> Corpus:
+        """Of local documents ``test_fraction`` is held out, chosen by ``seed``; of a running text its end. The
+        published corpora are split as everybody splits them.
+        """
+        split = RandomShare(self.test_fraction, seed)
+        if self.corpus == "text8":
+            file = text8_file(None if self.path is None else Path(self.path))
+            return RunningText("text8", file, {"train": (0.0, 0.9), "test": (0.95, 1.0)})
+        if self.corpus == "pydocs":
+            if self.path is not None:
+                raise UserError(f"pydocs is part of Python: read {self.path} with data.corpus=files")
+            return split_corpus("pydocs", PythonTopics(), split)
+        if self.path is None:
+            if self._hub is None:
+                raise UserError("data.path is missing: which text is it?")
+            return self._hub.open(self.corpus)
+        source, plain = self._files("file" if self._hub is None else "line")
+        name = Path(self.path).resolve().stem
+        if plain:
+            cut = 1 - self.test_fraction
+            return RunningText(name, source.files[0], {"train": (0.0, cut), "test": (cut, 1.0)})
+        if source.byte_count == 0:
+            raise UserError(f"{self.path} is empty")
+        return split_corpus(name, source, LastDocuments() if self.corpus == "openwebtext" else split, self._detokenize)
+
+    def evaluation_corpus(self, *, joined: bool = False) -> Corpus:
+        """The same, but all of a local copy is the test part: for models that were trained on something else.
+        ``joined`` to one running text.
+        """
+        if self.path is None or self.corpus == "text8":
+            return self.training_corpus()
+        source, plain = self._files("line")
+        name = Path(self.path).resolve().stem
+        if plain:
+            return RunningText(name, source.files[0], {"test": (0.0, 1.0)})
+        return DocumentCorpus(name, {"test": source}, self._detokenize, joined)
+
+    @property
+    def _detokenize(self) -> Detokenizer:
+        return unchanged if self._hub is None else self._hub.detokenize
+
+    def _files(self, default: Documents) -> tuple[TextFiles, bool]:
+        """The documents of the local copy, and whether it is one running text: a single plain file of one's own."""
+        files, hub = text_files(Path(str(self.path))), self._hub
+        field = TEXT_FIELD if hub is None else hub.csv_field if files[0].suffix == ".csv" else hub.field
+        source = TextFiles(files, self.documents or default, self.field or field)
+        plain = len(files) == 1 and files[0].suffix not in ROW_SUFFIXES and source.documents == "file"
+        return source, plain and hub is None
 
     def load(self, seed: int = 0, tokenizer: Tokenizer | None = None, progress: Progress = silent) -> DiscreteDataset:
         """With ``tokenizer``, or with the recipe's, which may learn from this text."""
-        corpus = self.place.training(self.test_fraction, seed)
+        corpus = self.training_corpus(seed)
         tokenizer = tokenizer or self._make_tokenizer(corpus, progress)
         check_wrapping(tokenizer, self.wrap, self.length, running=corpus.running)
-        train_labels, test_labels, names = self._labels(corpus)
+        labels = self._labels(corpus)
         train, test = (self._sequences(corpus, part, tokenizer, progress) for part in ("train", "test"))
         return DiscreteDataset(
             name=corpus.name,
@@ -107,10 +164,8 @@ class TextData(DataSettings):
             test=test,
             tokenizer=tokenizer,
             wrap=self.wrap,
-            pad=tokenizer.pad_value if self.wrap == "padded" else None,
-            train_labels=train_labels,
-            test_labels=test_labels,
-            label_names=names,
+            pad=tokenizer.special_value("pad") if self.wrap == "padded" else None,
+            **labels,
         )
 
     def example_kind(self) -> Kind:
@@ -126,7 +181,7 @@ class TextData(DataSettings):
         """The held-out part of a corpus that a model was not trained on, (n, length), in its own tokens;
         ``like_text8`` in the 27 letters that models of text8 know. A tokenizer without EOS reads one running text.
         """
-        corpus = self.place.evaluation(joined=tokenizer.specials.eos is None)
+        corpus = self.evaluation_corpus(joined=tokenizer.specials.eos is None)
         corpus = SpelledCorpus(corpus) if like_text8 else corpus
         check_wrapping(tokenizer, self.wrap, self.length, running=corpus.running)
         return self._sequences(corpus, "test", tokenizer, progress)
@@ -137,17 +192,17 @@ class TextData(DataSettings):
         request = Request(corpus, part, tokenizer, self.wrap, self.length)
         return torch.from_numpy(sequences(request, progress=progress))
 
-    def _labels(self, corpus: Corpus) -> tuple[Tensor | None, Tensor | None, tuple[str, ...] | None]:
-        """Of the documents of both parts, in the order of their sequences, and their names."""
+    def _labels(self, corpus: Corpus) -> dict[str, Any]:
+        """Of the documents of both parts, in the order of their sequences."""
         if not self.labels:
-            return None, None, None
+            return {}
         train = corpus.sources.get("train") if isinstance(corpus, DocumentCorpus) else None
         if not isinstance(train, ChosenDocuments) or not isinstance(train.source, TextFiles):
             raise UserError(
                 f"{corpus.name} has no labels: they are read from .jsonl and .csv files, one for each document"
             )
         labels = Labels.of(list(train.source.labels(self.label_field)), corpus.name)
-        return *labels.parts(train.chosen, ~train.chosen, corpus.name), labels.names
+        return labels.parts(train.chosen, ~train.chosen, corpus.name)
 
     def _make_tokenizer(self, corpus: Corpus, progress: Progress) -> Tokenizer:
         """By name: read from a file or the hub, or learnt from the corpus and kept for the next time."""
@@ -186,12 +241,8 @@ class TextData(DataSettings):
 
 def _beginning(corpus: Corpus, characters: int) -> Iterator[str]:
     """The first so many characters of the training part, in whole pieces."""
-    seen = 0
-
-    def more(text: str) -> bool:
-        nonlocal seen
-        enough = seen >= characters
-        seen += len(text)
-        return not enough
-
-    return takewhile(more, (piece.text for piece in corpus.pieces("train")))
+    for piece in corpus.pieces("train"):
+        if characters <= 0:
+            return
+        characters -= len(piece.text)
+        yield piece.text

@@ -17,8 +17,8 @@ import numpy as np
 
 from vadd.data.text import detokenizers
 from vadd.data.text.detokenizers import Detokenizer, unchanged
-from vadd.data.text.documents import ROW_SUFFIXES, Documents, TextFiles, read_running, text_files
-from vadd.data.text.text8 import letters_of_text8, text8_file
+from vadd.data.text.documents import read_running
+from vadd.data.text.text8 import letters_of_text8
 from vadd.errors import UserError
 from vadd.kinds.arrays import Array
 
@@ -250,52 +250,10 @@ class PythonTopics:
 
 
 @dataclass(frozen=True)
-class HubRows:
-    """A column of a data set on the Hugging Face hub."""
-
-    repository: str
-    config: str | None
-    split: str
-    field: str
-    revision: str | None = None
-    byte_count = None
-
-    @property
-    def identity(self) -> dict[str, object]:
-        return {"hub": [self.repository, self.config, self.split, self.field, self.revision]}
-
-    @cached_property
-    def _rows(self) -> Any:
-        try:
-            import datasets
-        except ImportError:
-            raise UserError(
-                f"{self.repository} comes from the hub, which needs the package datasets: pip install 'vadd[text]'; "
-                "or name a local copy with data.path"
-            ) from None
-        try:
-            rows = datasets.load_dataset(self.repository, self.config, split=self.split, revision=self.revision)
-        except Exception as error:  # no network, no such set, a full disk: the library has an exception for each
-            reason = " ".join(str(error).split())[:200]
-            raise UserError(
-                f"could not fetch {self.repository} from the hub ({reason}); or name a local copy with data.path"
-            ) from None
-        if self.field not in rows.column_names:
-            columns = ", ".join(rows.column_names)
-            raise UserError(f"{self.repository} has no column {self.field!r}; it has {columns}")
-        return rows
-
-    def count(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[str]:
-        for batch in self._rows.select_columns([self.field]).iter(batch_size=1000):
-            yield from batch[self.field]
-
-
-@dataclass(frozen=True)
 class HubCorpus:
-    """Where a corpus lies on the hub and what is done to its text. A local copy has a document a line, or rows."""
+    """Where a corpus lies on the Hugging Face hub and what is done to its text. A local copy has a document a line, or
+    rows.
+    """
 
     repository: str
     detokenize: Detokenizer = unchanged
@@ -311,13 +269,51 @@ class HubCorpus:
     def open(self, name: str) -> Corpus:
         splits: dict[Part, str | None] = {"train": self.train, "test": self.test}
         sources: dict[Part, Source] = {
-            part: HubRows(self.repository, self.config, split, self.field, self.revision)
-            for part, split in splits.items()
-            if split is not None
+            part: HubRows(self, split) for part, split in splits.items() if split is not None
         }
         if "test" not in sources:
             return split_corpus(name, sources["train"], LastDocuments(), self.detokenize)
         return DocumentCorpus(name, sources, self.detokenize)
+
+
+@dataclass(frozen=True)
+class HubRows:
+    """One of its splits."""
+
+    corpus: HubCorpus
+    split: str
+    byte_count = None
+
+    @property
+    def identity(self) -> dict[str, object]:
+        corpus = self.corpus
+        return {"hub": [corpus.repository, corpus.config, self.split, corpus.field, corpus.revision]}
+
+    @cached_property
+    def _rows(self) -> Any:
+        corpus, name = self.corpus, self.corpus.repository
+        otherwise = "or name a local copy with data.path"
+        try:
+            import datasets
+        except ImportError:
+            needed = "comes from the hub, which needs the package datasets: pip install 'vadd[text]'"
+            raise UserError(f"{name} {needed}; {otherwise}") from None
+        try:
+            rows = datasets.load_dataset(name, corpus.config, split=self.split, revision=corpus.revision)
+        except Exception as error:  # no network, no such set, a full disk: the library has an exception for each
+            reason = " ".join(str(error).split())[:200]
+            raise UserError(f"could not fetch {name} from the hub ({reason}); {otherwise}") from None
+        if corpus.field not in rows.column_names:
+            raise UserError(f"{name} has no column {corpus.field!r}; it has {', '.join(rows.column_names)}")
+        return rows
+
+    def count(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[str]:
+        field = self.corpus.field
+        for batch in self._rows.select_columns([field]).iter(batch_size=1000):
+            yield from batch[field]
 
 
 _PUBMED = HubCorpus(
@@ -337,73 +333,3 @@ HUB_CORPORA = {
     "pubmed": _PUBMED,
     "arxiv": replace(_PUBMED, config="arxiv"),
 }
-
-
-@dataclass(frozen=True)
-class Place:
-    """Which corpus, from which local copy if any, and what a document is there; see :class:`vadd.data.TextData`."""
-
-    name: CorpusName = "files"
-    path: Path | None = None
-    documents: Documents | None = None
-    field: str | None = None
-
-    @property
-    def hub(self) -> HubCorpus | None:
-        return HUB_CORPORA.get(self.name)
-
-    @property
-    def label(self) -> str:
-        return self.name if self.path is None else self.path.resolve().stem
-
-    def training(self, test_fraction: float = 0.1, seed: int = 0) -> Corpus:
-        """Of local documents ``test_fraction`` is held out, chosen by ``seed``; of a running text its end. The
-        published corpora are split as everybody splits them.
-        """
-        if self.path is None or self.name in ("text8", "pydocs"):
-            return self._published(test_fraction, seed)
-        source, plain = self._files("file" if self.hub is None else "line")
-        if plain:
-            cut = 1 - test_fraction
-            return RunningText(self.label, source.files[0], {"train": (0.0, cut), "test": (cut, 1.0)})
-        if source.byte_count == 0:
-            raise UserError(f"{self.path} is empty")
-        split = LastDocuments() if self.name == "openwebtext" else RandomShare(test_fraction, seed)
-        return split_corpus(self.label, source, split, self._detokenize)
-
-    def evaluation(self, *, joined: bool = False) -> Corpus:
-        """The same, but all of a local copy is the test part: for models that were trained on something else.
-        ``joined`` to one running text.
-        """
-        if self.path is None or self.name == "text8":
-            return self.training()
-        source, plain = self._files("line")
-        if plain:
-            return RunningText(self.label, source.files[0], {"test": (0.0, 1.0)})
-        return DocumentCorpus(self.label, {"test": source}, self._detokenize, joined)
-
-    @property
-    def _detokenize(self) -> Detokenizer:
-        return unchanged if self.hub is None else self.hub.detokenize
-
-    def _published(self, test_fraction: float, seed: int) -> Corpus:
-        if self.name == "text8":
-            return RunningText("text8", text8_file(self.path), {"train": (0.0, 0.9), "test": (0.95, 1.0)})
-        if self.name == "pydocs":
-            if self.path is not None:
-                raise UserError(f"pydocs is part of Python: read {self.path} with data.corpus=files")
-            return split_corpus("pydocs", PythonTopics(), RandomShare(test_fraction, seed))
-        if self.hub is None:
-            raise UserError("data.path is missing: which text is it?")
-        return self.hub.open(self.name)
-
-    def _files(self, default: Documents) -> tuple[TextFiles, bool]:
-        """The documents of the local copy, and whether it is one running text: a single plain file of one's own."""
-        assert self.path is not None
-        files = text_files(self.path)
-        field = TEXT_FIELD if self.hub is None else self.hub.field
-        if self.hub is not None and files[0].suffix == ".csv":
-            field = self.hub.csv_field
-        source = TextFiles(files, self.documents or default, self.field or field)
-        plain = len(files) == 1 and files[0].suffix not in ROW_SUFFIXES and source.documents == "file"
-        return source, plain and self.hub is None

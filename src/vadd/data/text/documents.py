@@ -154,17 +154,13 @@ def read_jsonl(file: Path, field: str, *, spelled: bool = False) -> Iterator[str
         where = f"{file}, line {number}"
         try:
             row = json.loads(line)
-        except RecursionError:
-            raise UserError(f"{where} is not a JSON object: it is nested too deeply") from None
-        except ValueError as error:
-            raise UserError(f"{where} is not JSON: {error}") from None
-        if not isinstance(row, dict):
-            raise UserError(f"{where} is not a JSON object")
-        if field not in row:
-            raise UserError(f"{where} has no field {field!r}; it has {shortened(', '.join(map(repr, row)))}")
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{where} is not a JSON object: {error}") from None
+        if not isinstance(row, dict) or field not in row:
+            names = f"; it has {shortened(', '.join(map(repr, row)))}" if isinstance(row, dict) else ": it is no object"
+            raise UserError(f"{where} has no field {field!r}{names}")
         if not isinstance(row[field], str | int if spelled else str):
-            kind = "neither text nor an integer" if spelled else "not text"
-            raise UserError(f"{where}: the field {field!r} is {kind}")
+            raise UserError(f"{where}: the field {field!r} is not text" + " or an integer" * spelled)
         yield encodable(str(row[field]), where)
 
 

@@ -15,16 +15,14 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from filelock import FileLock
+from joblib import Parallel, delayed
 
 from vadd.data.download import data_directory
 from vadd.data.text.corpora import Corpus, Part, Piece
@@ -123,63 +121,32 @@ def batches(pieces: Iterable[Piece], characters: int) -> Iterator[list[Piece]]:
 def _make_parts(request: Request, workers: int, progress: Progress) -> None:
     what, total, done = f"tokenising {request.corpus.name}, {request.part}", request.corpus.total(request.part), 0
     progress(what, done, total)
-    settings = (request.tokenizer, request.wrap, request.length)
-    under_way: dict[Future[None], int] = {}
-    with ExitStack() as stack:
-        pool = None
-        if workers > 1:
-            pool = stack.enter_context(ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, settings))
-        try:
-            for number, pieces in enumerate(batches(request.corpus.pieces(request.part), PART_CHARACTERS)):
-                file, size = request.directory / "parts" / f"{number:05d}.npy", sum(piece.size for piece in pieces)
-                if pool is not None and not file.exists():
-                    under_way[pool.submit(_work, file, pieces)] = size
-                    if len(under_way) < 2 * workers:
-                        continue
-                    size = _collect(under_way)  # the text in waiting is in memory
-                elif not file.exists():
-                    _make_part(file, pieces, *settings)
-                done += size
-                progress(what, done, total)
-            while under_way:
-                done += _collect(under_way)
-                progress(what, done, total)
-        except BrokenProcessPool:
-            raise UserError(
-                "a process that was tokenising ended unexpectedly, for want of memory perhaps, or because the calling "
-                "script lacks `if __name__ == '__main__':`; finished parts are kept, run the same again to go on"
-            ) from None
-        except BaseException:
-            if pool is not None:
-                pool.shutdown(cancel_futures=True)
-            raise
+    parts = enumerate(batches(request.corpus.pieces(request.part), PART_CHARACTERS))
+    # Only a few parts are taken at a time: the text in waiting is in memory.
+    sizes = Parallel(workers, return_as="generator", pre_dispatch="2*n_jobs")(
+        delayed(_make_part)(
+            request.directory / "parts" / f"{number:05d}.npy", pieces, request.tokenizer, request.wrap, request.length
+        )
+        for number, pieces in parts
+    )
+    try:
+        for size in sizes:
+            done += size
+            progress(what, done, total)
+    except BrokenProcessPool:
+        raise UserError(
+            "a process that was tokenising ended unexpectedly, for want of memory perhaps; finished parts are kept, "
+            "run the same again to go on"
+        ) from None
 
 
-def _collect(under_way: dict[Future[None], int]) -> int:
-    """Wait for a job to end; the size of what was done."""
-    finished, _ = wait(under_way, return_when=FIRST_COMPLETED)
-    for future in finished:
-        future.result()
-    return sum(under_way.pop(future) for future in finished)
-
-
-_settings: tuple[Tokenizer, Wrap, int]
-
-
-def _start_worker(tokenizer: Tokenizer, wrap: Wrap, length: int) -> None:
-    global _settings
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
-    _settings = (tokenizer, wrap, length)
-
-
-def _work(target: Path, pieces: list[Piece]) -> None:
-    _make_part(target, pieces, *_settings)
-
-
-def _make_part(target: Path, pieces: list[Piece], tokenizer: Tokenizer, wrap: Wrap, length: int) -> None:
-    tokens = encode_pieces(tokenizer, pieces, wrap, length)
-    with whole_file(target) as file:
-        np.save(file, tokens, allow_pickle=False)
+def _make_part(target: Path, pieces: list[Piece], tokenizer: Tokenizer, wrap: Wrap, length: int) -> int:
+    """Unless it is there; the size of the part."""
+    if not target.exists():
+        tokens = encode_pieces(tokenizer, pieces, wrap, length)
+        with whole_file(target) as file:
+            np.save(file, tokens, allow_pickle=False)
+    return sum(piece.size for piece in pieces)
 
 
 def _assemble(request: Request, progress: Progress) -> None:

@@ -8,9 +8,10 @@ import re
 import zipfile
 import zlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from vadd.data.download import data_directory, download
+from vadd.data.download import data_directory, fetch_archive
 from vadd.errors import UserError
 from vadd.files import whole_file
 from vadd.progress import Progress, silent
@@ -20,7 +21,6 @@ ARCHIVE = "text8.zip"
 MIRRORS = ("http://mattmahoney.net/dc/",)
 SIZE = 100_000_000
 ALPHABET = b" abcdefghijklmnopqrstuvwxyz"
-CHUNK = 1 << 20
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
@@ -47,31 +47,23 @@ def fetch_text8(
     target = (data_directory(NAME) if directory is None else directory) / NAME
     if target.is_file():
         return target
-    archive = target.with_name(ARCHIVE)
-    was_there = archive.exists()
-    download([mirror + ARCHIVE for mirror in mirrors or MIRRORS], archive, progress=progress)
-    try:
-        unpack_text8(archive, target, progress)
-    finally:
-        if not was_there:
-            archive.unlink()
+    urls = [mirror + ARCHIVE for mirror in mirrors or MIRRORS]
+    fetch_archive(urls, target.with_name(ARCHIVE), partial(unpack_text8, target=target), progress=progress)
     return target
 
 
-def unpack_text8(archive: Path, target: Path, progress: Progress = silent) -> None:
+def unpack_text8(archive: Path, target: Path) -> None:
     """Write the one file of the archive; zip's own checksum, the size and the alphabet show whether it is right."""
-    done = 0
     try:
-        with zipfile.ZipFile(archive) as opened, opened.open(NAME) as source, whole_file(target) as file:
-            while chunk := source.read(CHUNK):
-                if chunk.translate(None, ALPHABET):
-                    raise UserError(f"{archive} is not text8: it holds other characters than a to z and the space")
-                file.write(chunk)
-                done += len(chunk)
-                progress(f"unpacking {NAME}", done, SIZE)
-            if done != SIZE:
-                raise UserError(f"{archive} is not text8: it holds {done:,} characters, not {SIZE:,}")
+        with zipfile.ZipFile(archive) as opened:
+            if (size := opened.getinfo(NAME).file_size) != SIZE:
+                raise UserError(f"{archive} is not text8: it holds {size:,} characters, not {SIZE:,}")
+            content = opened.read(NAME)
     except KeyError:
         raise UserError(f"{archive} is not text8: it holds no file {NAME}") from None
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise UserError(f"{archive} is not a readable archive: {error}") from None
+    if content.translate(None, ALPHABET):
+        raise UserError(f"{archive} is not text8: it holds other characters than a to z and the space")
+    with whole_file(target) as file:
+        file.write(content)

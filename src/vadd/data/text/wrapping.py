@@ -8,6 +8,7 @@ A rest too short for a sequence is left out. A running text has no documents and
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -42,27 +43,21 @@ def check_wrapping(tokenizer: Tokenizer, wrap: Wrap, length: int, *, running: bo
 
 def encode_pieces(tokenizer: Tokenizer, pieces: Sequence[Piece], wrap: Wrap, length: int) -> Array:
     """The values of these pieces: (n, length) if padded, else in one row with EOS after each document."""
-    lines: list[list[int]] = []
+    pad, end = tokenizer.specials.pad, [] if tokenizer.specials.eos is None else [tokenizer.specials.eos]
+    lines: list[list[Any]] = []
     for first in range(0, len(pieces), ENCODED_AT_ONCE):
         some = pieces[first : first + ENCODED_AT_ONCE]
         for ids, piece in zip(tokenizer.encode([piece.text for piece in some]), some, strict=True):
-            lines.append(_padded(tokenizer, ids, length) if wrap == "padded" else _ended(tokenizer, ids, piece))
+            if wrap == "padded":
+                framed = tokenizer.framed(ids, length)
+                lines.append(framed + [pad] * (length - len(framed)))
+            else:
+                lines.append(ids + end if piece.ends_document else ids)
     kind = value_type(tokenizer.vocab_size)
     if wrap == "padded":
         return tokenizer.to_values(np.array(lines, np.int64).reshape(-1, length)).astype(kind)
     joined = np.concatenate([np.zeros(0, np.int64), *(np.array(ids, np.int64) for ids in lines)])
     return tokenizer.to_values(joined).astype(kind)
-
-
-def _padded(tokenizer: Tokenizer, ids: list[int], length: int) -> list[int]:
-    assert tokenizer.specials.pad is not None
-    framed = tokenizer.framed(ids, length)
-    return framed + [tokenizer.specials.pad] * (length - len(framed))
-
-
-def _ended(tokenizer: Tokenizer, ids: list[int], piece: Piece) -> list[int]:
-    end = tokenizer.specials.eos
-    return [*ids, end] if piece.ends_document and end is not None else ids
 
 
 def count_sequences(tokens: int, wrap: Wrap, length: int) -> int:
@@ -79,8 +74,6 @@ def cut_sequences(parts: Iterable[Array], tokenizer: Tokenizer, wrap: Wrap, leng
         whole = len(row) // body
         block, rest = row[: whole * body].reshape(whole, body), row[whole * body :]
         if wrap == "wrapped":
-            ends = np.array([tokenizer.specials.bos, tokenizer.specials.eos])
-            bos, eos = tokenizer.to_values(ends).astype(block.dtype)
-            block = np.pad(block, ((0, 0), (1, 1)))
-            block[:, 0], block[:, -1] = bos, eos
+            ends = (tokenizer.special_value("bos"), tokenizer.special_value("eos"))
+            block = np.pad(block, ((0, 0), (1, 1)), constant_values=((0, 0), ends))
         yield block

@@ -1,20 +1,21 @@
 """A table and its rows of codes: what a run on a table carries, so that sampling needs no data."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from vadd.errors import UserError
 from vadd.files import write_json
 from vadd.kinds.arrays import TO_FILL, Array
-from vadd.kinds.table.columns import NOTHING, Column, Condition, parse_condition
+from vadd.kinds.table.columns import NOTHING, Condition, parse_condition
 from vadd.kinds.table.dependences import Dependent, find_dependents
-from vadd.kinds.table.fitting import column_from_json, fit_column
+from vadd.kinds.table.fitting import fit_column
+from vadd.kinds.table.numbers import AnyColumn
 from vadd.kinds.table.reading import Cell, RawTable
 from vadd.kinds.table.schema import Schema
 from vadd.words import suggestion
@@ -32,14 +33,14 @@ Where = Sequence[str] | Mapping[str, object]
 class TableCodec:
     """Rows to codes (n, N) and back, a position for each column that does not follow from another one."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[AnyColumn, ...]
     left_out: tuple[str, ...] = ()
     """Columns of the table that the model does not know."""
     dependents: tuple[Dependent, ...] = ()
     """Columns that are looked up when rows are decoded; in the order of the table."""
 
     @cached_property
-    def shown(self) -> tuple[Column, ...]:
+    def shown(self) -> tuple[AnyColumn, ...]:
         """All columns that rows are decoded to, in the order of the table."""
         columns = list(self.columns)
         for each in self.dependents:
@@ -69,14 +70,17 @@ class TableCodec:
 
     @property
     def vocab_size(self) -> int:
-        return max(2, *self.sizes) if len(self.sizes) > 1 else max(2, self.sizes[0])
+        return max(2, *self.sizes)
 
     @cached_property
     def _by_name(self) -> dict[str, int]:
         return {column.name: position for position, column in enumerate(self.columns)}
 
-    def _source(self, dependent: Dependent) -> Column:
+    def _source(self, dependent: Dependent) -> AnyColumn:
         return self.columns[self._by_name[dependent.follows]]
+
+    def _looked_up(self, dependent: Dependent, cells: Sequence[Cell]) -> list[Cell]:
+        return [dependent.look_up(self._source(dependent), cell) for cell in cells]
 
     @classmethod
     def fit(cls, table: RawTable, schema: Schema, training: Sequence[int], *, dependent: bool = False) -> "TableCodec":
@@ -110,40 +114,33 @@ class TableCodec:
                     f"{table.source} has no column {name!r}{suggestion(name, table.columns)}; the run has it"
                 )
 
-    def encode(self, table: RawTable, gaps: int | None = None) -> Array:
-        """(n, N) codes. What is missing and has no code is ``gaps``, by default V, the mask; with ``gaps`` given, what
-        has a code is it too.
-        """
+    def _codes(self, table: RawTable) -> Array:
         self.check_columns(table)
-        codes = np.empty((table.rows, len(self.columns)), dtype=np.int64)
-        for position, column in enumerate(self.columns):
-            try:
-                found = column.codes(table.columns[column.name], table.spelled)
-            except UserError as error:
-                raise UserError(f"{table.source}, {error}") from None
-            if gaps is None:
-                codes[:, position] = np.where(found == NOTHING, self.vocab_size, found)
-            else:
-                codes[:, position] = np.where((found == NOTHING) | (found >= column.present), gaps, found)
-        return codes
+        try:
+            return np.stack([column.codes(table.columns[column.name]) for column in self.columns], axis=1)
+        except UserError as error:
+            raise UserError(f"{table.source}, {error}") from None
+
+    def encode(self, table: RawTable) -> Array:
+        """(n, N) codes. What is missing and has no code is V, the mask."""
+        codes = self._codes(table)
+        return np.where(codes == NOTHING, self.vocab_size, codes)
 
     def gaps(self, table: RawTable) -> Array:
         """The rows of ``table`` with :data:`~vadd.kinds.arrays.TO_FILL` where a cell is missing."""
-        return self.encode(self._given(table), gaps=TO_FILL)
+        codes = self._codes(self._given(table))
+        return np.where((codes == NOTHING) | (codes >= self.present_sizes), TO_FILL, codes)
 
     def _given(self, table: RawTable) -> RawTable:
         """With the missing cells that a column that follows from theirs tells."""
         self.check_columns(table)
         columns = dict(table.columns)
         for each in self.dependents:
-            columns[each.follows] = [
-                each.determining_cell(self._source(each), given, f"{table.source}, row {row}")
-                if cell is None and given is not None
-                else cell
-                for row, (cell, given) in enumerate(
-                    zip(columns[each.follows], columns[each.column.name], strict=True), start=1
-                )
-            ]
+            columns[each.follows] = list(columns[each.follows])
+            for row, given in enumerate(columns[each.column.name]):
+                if given is not None and columns[each.follows][row] is None:
+                    what = f"{table.source}, row {row + 1}"
+                    columns[each.follows][row] = each.determining_cell(self._source(each), given, what)
         return RawTable(table.source, columns, table.spelled)
 
     def decode(
@@ -157,7 +154,7 @@ class TableCodec:
             column.name: column.cells(codes[:, n], uniforms[:, n], (conditions or {}).get(n))
             for n, column in enumerate(self.columns)
         }
-        cells |= {each.column.name: each.look_up(self._source(each), cells[each.follows]) for each in self.dependents}
+        cells |= {each.column.name: self._looked_up(each, cells[each.follows]) for each in self.dependents}
         return {name: cells[name] for name in self.names}
 
     def with_dependents(self, codes: Array) -> Array:
@@ -166,26 +163,24 @@ class TableCodec:
         """
         if not self.dependents:
             return codes
-        uniforms = _uniforms(0, 0, len(codes), len(self.columns))
-        found = {column.name: codes[:, n] for n, column in enumerate(self.columns)}
-        for each in self.dependents:
-            n = self._by_name[each.follows]
-            cells = self._source(each).cells(codes[:, n], uniforms[:, n])
-            found[each.column.name] = each.column.codes(each.look_up(self._source(each), cells), spelled=False)
-        return np.stack([found[name] for name in self.names], axis=1)
+        cells = self.decode(codes)
+        columns = [
+            codes[:, self._by_name[column.name]] if column.name in self._by_name else column.codes(cells[column.name])
+            for column in self.shown
+        ]
+        return np.stack(columns, axis=1)
 
     def merged(self, rows: RawTable, filled: Array, seed: int, first: int = 0) -> Columns:
         """The cells of ``rows`` as they are, and where they are missing those of ``filled`` (n, N)."""
         drawn = self.decode(filled, seed, first)
         columns: Columns = {name: list(cells) for name, cells in self._given(rows).columns.items()}
         for column in self.columns:
-            columns[column.name] = _completed(columns[column.name], drawn[column.name])
+            pairs = zip(columns[column.name], drawn[column.name], strict=True)
+            columns[column.name] = [new if old is None else old for old, new in pairs]
         for each in self.dependents:
-            name, known = each.column.name, columns[each.follows]
-            asked = [row for row, cell in enumerate(columns[name]) if cell is None]
-            found = each.look_up(self._source(each), [known[row] for row in asked])
-            for row, cell in zip(asked, found, strict=True):
-                columns[name][row] = cell
+            pairs = zip(columns[each.column.name], columns[each.follows], strict=True)
+            source = self._source(each)
+            columns[each.column.name] = [each.look_up(source, known) if old is None else old for old, known in pairs]
         return columns
 
     def where(self, where: Where) -> dict[int, Condition]:
@@ -213,33 +208,17 @@ class TableCodec:
         return [list(row) for row in zip(*by_column, strict=True)]
 
     def save(self, file: Path) -> None:
-        content = {
-            "format": FORMAT,
-            "columns": [column.to_json() for column in self.columns],
-            "left_out": list(self.left_out),
-        }
-        if self.dependents:
-            content["dependents"] = [each.to_json() for each in self.dependents]
-        write_json(file, content)
+        content = asdict(self, dict_factory=lambda fields: {key: value for key, value in fields if value is not False})
+        if not self.dependents:
+            del content["dependents"]
+        write_json(file, {"format": FORMAT, **content})
 
     @classmethod
     def load(cls, file: Path) -> "TableCodec":
         try:
-            content = json.loads(file.read_text())
-            columns = tuple(column_from_json(entry) for entry in content["columns"])
-            dependents = tuple(_dependent_from_json(entry) for entry in content.get("dependents", []))
-            return cls(columns, tuple(content["left_out"]), dependents)
-        except (OSError, ValueError, KeyError, TypeError):
+            return TypeAdapter(cls).validate_json(file.read_bytes())
+        except (OSError, ValueError):
             raise UserError(f"{file} is damaged") from None
-
-
-def _dependent_from_json(content: dict[str, Any]) -> Dependent:
-    pairs = tuple((key, value) for key, value in content["pairs"])
-    return Dependent(column_from_json(content["column"]), content["follows"], pairs, content["place"])
-
-
-def _completed(known: list[Cell], drawn: list[Cell]) -> list[Cell]:
-    return [new if old is None else old for old, new in zip(known, drawn, strict=True)]
 
 
 def _uniforms(seed: int, first: int, rows: int, columns: int) -> Array:
@@ -257,12 +236,11 @@ def data_frame(columns: Columns) -> Any:
     return pandas.DataFrame({name: pandas.Series(cells, dtype=_dtype(cells)) for name, cells in columns.items()})
 
 
+_DTYPES = {bool: ("bool", "boolean"), int: ("int64", "Int64"), float: ("float64", "float64")}
+"""Without gaps and with them."""
+
+
 def _dtype(cells: Sequence[Any]) -> str | None:
     """Integers and booleans with gaps stay what they are; pandas by itself would make floats and objects of them."""
     known = {type(cell) for cell in cells if cell is not None}
-    gaps = None in cells
-    if known == {bool}:
-        return "boolean" if gaps else "bool"
-    if known == {int}:
-        return "Int64" if gaps else "int64"
-    return "float64" if known == {float} else None
+    return _DTYPES[known.pop()][None in cells] if len(known) == 1 and known <= _DTYPES.keys() else None

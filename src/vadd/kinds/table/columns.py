@@ -3,7 +3,8 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -72,7 +73,7 @@ def parse_condition(text: str, names: Sequence[str] = ()) -> Condition:
 
 
 class Column(ABC):
-    """What every column can do."""
+    """What every column can do. A *key* is what a cell stands for, as JSON has it."""
 
     name: str
     kind: Kind
@@ -87,50 +88,76 @@ class Column(ABC):
     def size(self) -> int:
         return self.present + (self.missing == "value")
 
-    @abstractmethod
-    def codes(self, cells: Sequence[Any], spelled: bool) -> Array:
-        """Cells to codes, :data:`NOTHING` for missing ones that have no code."""
-
-    @abstractmethod
-    def cells(self, codes: Array, uniforms: Array, condition: Condition | None = None) -> list[Cell]:
-        """Codes back to cells; where a code stands for several, by the ``uniforms`` in [0, 1)."""
-
-    @abstractmethod
-    def shares(self, condition: Condition) -> Array:
-        """For each code which share of it fulfils the condition: (size,)."""
-
-    @abstractmethod
-    def labels(self) -> list[str]:
-        """What the codes are called, for tables and pictures."""
-
-    def to_json(self) -> dict[str, Any]:
-        """All fields, those of False left out."""
-        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not False}  # type: ignore[arg-type]
-
-    @abstractmethod
     def key(self, cell: Any) -> Any:
-        """What a cell of a CSV or a DataFrame stands for, as JSON has it; None for a missing one. ValueError where it
-        is of another kind.
-        """
+        """Of a cell of a CSV or a DataFrame, None of a missing one; ValueError where it is of another kind."""
+        return None if cell is None else self._key(cell)
 
     @abstractmethod
+    def _key(self, cell: Any) -> Any: ...
+
     def cell_of(self, key: Any) -> Cell:
         """The cell that comes back for a key."""
+        cell: Cell = key
+        return cell
+
+    def codes(self, cells: Sequence[Any]) -> Array:
+        """Cells to codes, :data:`NOTHING` for missing ones that have no code."""
+        nothing = self.present if self.missing == "value" else NOTHING
+        found = np.empty(len(cells), dtype=np.int64)
+        for row, cell in enumerate(cells):
+            try:
+                found[row] = nothing if cell is None else self._code(self._key(cell))
+            except (ValueError, KeyError):
+                what = f"row {row + 1}, column {self.name!r}: {str(cell)!r}"
+                raise UserError(f"{what} is not {self._expected(str(cell))}") from None
+        return found
+
+    @abstractmethod
+    def _code(self, key: Any) -> int: ...
+
+    @abstractmethod
+    def _expected(self, cell: str) -> str: ...
+
+    def cells(self, codes: Array, uniforms: Array, condition: Condition | None = None) -> list[Cell]:
+        """Codes back to cells; where a code stands for several, by the ``uniforms`` in [0, 1)."""
+        found: list[Cell] = [None] * len(codes)
+        for code in np.unique(codes[codes < self.present]).tolist():
+            rows = np.flatnonzero(codes == code)
+            keys = self._drawn(code, uniforms[rows], None if condition is None or condition.missing else condition)
+            for row, key in zip(rows.tolist(), keys, strict=True):
+                found[row] = self.cell_of(key)
+        return found
+
+    @abstractmethod
+    def _drawn(self, code: int, uniforms: Array, condition: Condition | None) -> list[Any]: ...
+
+    def shares(self, condition: Condition) -> Array:
+        """For each code which share of it fulfils the condition: (size,)."""
+        if condition.missing and self.missing != "value":
+            raise UserError(f"--where {condition.text}: no row of the column {self.name!r} is missing")
+        shares = [0.0] * self.present if condition.missing else self._shares(condition)
+        return np.array([*shares, float(condition.missing)][: self.size])
+
+    @abstractmethod
+    def _shares(self, condition: Condition) -> list[float]: ...
+
+    def labels(self) -> list[str]:
+        """What the codes are called, for tables and pictures."""
+        return [*self._labels(), "(missing)"][: self.size]
+
+    @abstractmethod
+    def _labels(self) -> list[str]: ...
 
     def spell(self, cell: Cell) -> str:
         """A cell as it stands in a CSV."""
         return "" if cell is None else str(cell)
 
-    def _missing_code(self) -> int:
-        return self.present if self.missing == "value" else NOTHING
 
-    def _labels(self, labels: list[str]) -> list[str]:
-        return [*labels, "(missing)"] if self.missing == "value" else labels
-
-    def _shares_of_missing(self, condition: Condition) -> Array:
-        if self.missing != "value":
-            raise UserError(f"--where {condition.text}: no row of the column {self.name!r} is missing")
-        return np.asarray(np.eye(self.size)[self.present])
+def drawn_by_counts(counted: Sequence[tuple[Any, int]], uniforms: Array) -> list[Any]:
+    """Keys as often as they are counted."""
+    limits = np.cumsum([count for _, count in counted])
+    chosen = np.searchsorted(limits, uniforms * limits[-1], side="right")
+    return [counted[place][0] for place in chosen.tolist()]
 
 
 @dataclass(frozen=True)
@@ -149,79 +176,50 @@ class CategoryColumn(Column):
     def present(self) -> int:
         return len(self.values) + bool(self.rare)
 
-    def codes(self, cells: Sequence[Any], spelled: bool) -> Array:
-        table = {self.key(value): code for code, value in enumerate(self.values)}
-        table |= {self.key(value): len(self.values) for value, _ in self.rare}
-        table[None] = self._missing_code()
-        found = np.empty(len(cells), dtype=np.int64)
-        for row, cell in enumerate(cells):
-            code = table.get(self.key(cell))
-            if code is None:
-                if not self.rare:
-                    raise UserError(
-                        f"row {row + 1}, column {self.name!r}: {str(cell)!r} is not among its "
-                        f"{len(self.values)} values{suggestion(str(cell), self.labels())}"
-                    )
-                code = len(self.values)  # a category that no row has is as rare as can be
-            found[row] = code
-        return found
-
-    def key(self, cell: Any) -> Any:
-        if cell is None:
-            return None
+    def _key(self, cell: Any) -> Any:
         if self.kind == "boolean":
             return cell if isinstance(cell, bool) else {"true": True, "false": False}.get(str(cell).lower(), cell)
         return str(cell)
 
-    def cells(self, codes: Array, uniforms: Array, condition: Condition | None = None) -> list[Cell]:
-        wanted = self._wanted(condition) if condition is not None and not condition.missing else set()
-        rare = [(value, count) for value, count in self.rare if not wanted or self.key(value) in wanted]
-        limits = np.cumsum([count for _, count in rare]) if rare else np.zeros(0)
+    @cached_property
+    def _codes(self) -> dict[Any, int]:
+        codes = {value: code for code, value in enumerate(self.values)}
+        return codes | {value: len(self.values) for value, _ in self.rare}
 
-        def cell(code: int, uniform: float) -> Cell:
-            if code < len(self.values):
-                known: Cell = self.values[code]
-                return known
-            if code == self.present or not rare:
-                return None
-            drawn: Cell = rare[int(np.searchsorted(limits, uniform * limits[-1], side="right"))][0]
-            return drawn
+    def _code(self, key: Any) -> int:
+        # A category that no row has is as rare as can be.
+        return self._codes.get(key, len(self.values)) if self.rare else self._codes[key]
 
-        return [cell(code, uniform) for code, uniform in zip(codes.tolist(), uniforms.tolist(), strict=True)]
+    def _expected(self, cell: str) -> str:
+        return f"among its {len(self.values)} values{suggestion(cell, self.labels())}"
 
-    def shares(self, condition: Condition) -> Array:
-        if condition.missing:
-            return self._shares_of_missing(condition)
+    def _drawn(self, code: int, uniforms: Array, condition: Condition | None) -> list[Any]:
+        if code < len(self.values):
+            return [self.values[code]] * len(uniforms)
+        wanted = self._codes.keys() if condition is None else self._wanted(condition)
+        return drawn_by_counts([pair for pair in self.rare if pair[0] in wanted] or self.rare, uniforms)
+
+    def _shares(self, condition: Condition) -> list[float]:
         wanted = self._wanted(condition)
-        found = np.zeros(self.size)
-        for code, value in enumerate(self.values):
-            found[code] = self.key(value) in wanted
+        shares = [float(value in wanted) for value in self.values]
         if self.rare:
-            inside = sum(count for value, count in self.rare if self.key(value) in wanted)
-            found[len(self.values)] = inside / sum(count for _, count in self.rare)
-        return found
+            inside = sum(count for value, count in self.rare if value in wanted)
+            shares.append(inside / sum(count for _, count in self.rare))
+        return shares
 
     def _wanted(self, condition: Condition) -> set[Any]:
         if condition.words is None:
             raise UserError(f"--where {condition.text}: {self.name!r} is not a number; give its values with =")
-        known = {self.key(value) for value in self.values} | {self.key(value) for value, _ in self.rare}
         # A value may hold the sign that stands between values.
         whole = self.key(condition.value)
-        wanted = {whole} if whole in known else {self.key(word) for word in condition.words}
-        for word in wanted - known:
-            names = [*map(str, self.values), *(str(value) for value, _ in self.rare)]
-            raise UserError(
-                f"--where {condition.text}: the column {self.name!r} has no value {word!r}"
-                f"{suggestion(str(word), names)}"
-            )
+        wanted = {whole} if whole in self._codes else {self.key(word) for word in condition.words}
+        for word in wanted - self._codes.keys():
+            nearest = suggestion(str(word), map(str, self._codes))
+            raise UserError(f"--where {condition.text}: the column {self.name!r} has no value {word!r}{nearest}")
         return wanted
 
-    def cell_of(self, key: Any) -> Cell:
-        known: Cell = key
-        return known
-
-    def labels(self) -> list[str]:
-        return self._labels([*map(str, self.values), *(["(rare)"] if self.rare else [])])
+    def _labels(self) -> list[str]:
+        return [*map(str, self.values), *(["(rare)"] if self.rare else [])]
 
     def spell(self, cell: Cell) -> str:
         if isinstance(cell, bool) and self.spellings is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from vadd.errors import UserError
 from vadd.kinds.arrays import Array
 from vadd.kinds.table.columns import Column, Condition
-from vadd.kinds.table.numbers import NumberColumn
+from vadd.kinds.table.numbers import AnyColumn, NumberColumn
 from vadd.kinds.table.reading import Cell
 
 MOST_PAIRS = 100_000
@@ -28,7 +28,7 @@ EXACT = 1e-6
 class Dependent:
     """A column of the table that is no position of the model."""
 
-    column: Column
+    column: AnyColumn
     follows: str
     """The name of the column that it is a function of."""
     pairs: tuple[tuple[Any, Any], ...]
@@ -54,14 +54,11 @@ class Dependent:
     def _known(self) -> list[Any]:
         return [key for key, _ in self.pairs if key is not None]
 
-    def look_up(self, determining: Column, cells: Sequence[Any]) -> list[Cell]:
-        """The cells that go with those of the other column; a number that no row has counts as the nearest one."""
-        return [self.column.cell_of(self._value(determining, cell)) for cell in cells]
-
-    def _value(self, determining: Column, cell: Any) -> Any:
+    def look_up(self, determining: Column, cell: Any) -> Cell:
+        """The cell that goes with one of the other column; a number that no row has counts as the nearest one."""
         key = determining.key(cell)
         if key is None or key in self._values:
-            return self._values.get(key)
+            return self.column.cell_of(self._values.get(key))
         if not isinstance(determining, NumberColumn):
             raise UserError(
                 f"{self.column.name!r} follows from {self.follows!r}, and the table that the model learned from has no "
@@ -69,7 +66,8 @@ class Dependent:
             )
         known = self._known
         after = bisect_left(known, key)
-        return self._values[min(known[max(0, after - 1) : after + 1], key=lambda number: abs(number - key))]
+        nearest = min(known[max(0, after - 1) : after + 1], key=lambda number: abs(number - key))
+        return self.column.cell_of(self._values[nearest])
 
     def determining_cell(self, determining: Column, cell: Any, what: str) -> Cell:
         """The only cell of the other column that this ``cell`` belongs to; errors begin with ``what``."""
@@ -97,14 +95,11 @@ class Dependent:
         cell = self.determining_cell(determining, condition.value, what)
         return Condition(condition.text, self.follows, "=", determining.spell(cell))
 
-    def to_json(self) -> dict[str, Any]:
-        return {"column": self.column.to_json(), "follows": self.follows, "pairs": self.pairs, "place": self.place}
-
 
 class _Values:
     """The cells of a column on all rows."""
 
-    def __init__(self, column: Column, cells: Sequence[Any]) -> None:
+    def __init__(self, column: AnyColumn, cells: Sequence[Any]) -> None:
         self.column = column
         keys = [column.key(cell) for cell in cells]
         self.missing = np.array([key is None for key in keys])
@@ -112,7 +107,7 @@ class _Values:
         """The values of cells that are there, in order; the number of a missing one comes after them."""
         numbers: dict[Any, int] = {key: number for number, key in enumerate([*self.known, None])}
         self.numbers = np.array([numbers[key] for key in keys])
-        self.codes = column.codes(cells, spelled=False)
+        self.codes = column.codes(cells)
         self.first = np.unique(self.numbers, return_index=True)[1]
         """The first row of each value, and of each code."""
         self.first_of_code = np.zeros(column.size, dtype=np.int64)
@@ -168,7 +163,7 @@ def _on_a_line(x: Array, y: Array) -> bool:
     return bool(np.abs(line - y).max() <= EXACT * abs(y[-1] - y[0]))
 
 
-def find_dependents(columns: Sequence[Column], cells: Mapping[str, Sequence[Any]]) -> list[Dependent]:
+def find_dependents(columns: Sequence[AnyColumn], cells: Mapping[str, Sequence[Any]]) -> list[Dependent]:
     """Of columns that determine each other the first one stays; no column follows from one that follows itself."""
     found = {
         place: _Values(column, cells[column.name])

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from vadd.errors import UserError
-from vadd.kinds.table.columns import CategoryColumn, Column, Gaps
-from vadd.kinds.table.numbers import KIND_NAMES, Bin, NumberColumn, to_number
+from vadd.kinds.table.columns import CategoryColumn, Gaps
+from vadd.kinds.table.numbers import KIND_NAMES, AnyColumn, Bin, NumberColumn, to_number
 from vadd.kinds.table.schema import ColumnSpec
 
 MOST_MEMBERS = 256
@@ -17,7 +17,7 @@ MOST_MEMBERS = 256
 
 def fit_column(
     name: str, spec: ColumnSpec, cells: Sequence[Any], training: Sequence[Any], source: str, *, spelled: bool = False
-) -> Column:
+) -> AnyColumn:
     """The values of a column: those of all ``cells``, drawn back from those of the ``training`` rows. In a CSV all
     cells are ``spelled``, and text says nothing about their type.
     """
@@ -44,9 +44,8 @@ def _fit_categories(
     counts = Counter(column.key(cell) for cell in cells if cell is not None)
     # Ties by the value itself, so that the order of the rows does not matter.
     ordered = sorted(counts, key=lambda value: (-counts[value], str(value)))
-    kept, rest = (
-        (ordered, []) if len(ordered) <= spec.values else (ordered[: spec.values - 1], ordered[spec.values - 1 :])
-    )
+    most = len(ordered) if len(ordered) <= spec.values else spec.values - 1
+    kept, rest = ordered[:most], ordered[most:]
     learnt = Counter(column.key(cell) for cell in training if cell is not None)
     rare = [(value, learnt[value]) for value in rest if learnt[value]] or [(value, 1) for value in rest]
     spellings = None
@@ -104,15 +103,3 @@ def _bin(group: list[float], training: "Counter[float]") -> Bin:
         again = Counter(kept.tolist())
         members, counts = list(again), list(again.values())
     return Bin(group[0], group[-1], tuple(members), tuple(counts))
-
-
-def column_from_json(content: dict[str, Any]) -> Column:
-    """What :meth:`Column.to_json` wrote."""
-    if "bins" in content:
-        bins = [Bin(low, high, tuple(members), tuple(counts)) for low, high, members, counts in content.pop("bins")]
-        return NumberColumn(**content, bins=tuple(bins))
-    rare, values, spellings = (content.pop(key) for key in ("rare", "values", "spellings"))
-    pairs = tuple((value, count) for value, count in rare)
-    return CategoryColumn(
-        **content, values=tuple(values), rare=pairs, spellings=None if spellings is None else tuple(spellings)
-    )

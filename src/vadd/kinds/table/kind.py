@@ -10,14 +10,14 @@ import numpy as np
 from vadd.errors import UserError
 from vadd.files import write_whole
 from vadd.kinds.arrays import TO_FILL, Array
-from vadd.kinds.files import SampleFile, csv_lines
+from vadd.kinds.files import SampleFile, csv_lines, encoded_file
 from vadd.kinds.gaps import MOST_SHOWN, Gaps, Line
 from vadd.kinds.gaps import Draw as DrawRows
 from vadd.kinds.kind import TABLE, Draw, How, Kind
 from vadd.kinds.table.codec import Columns, TableCodec
 from vadd.kinds.table.columns import Condition
-from vadd.kinds.table.reading import RawTable, read_table
-from vadd.kinds.table.writing import ParquetFile, check_arrow, write_parquet
+from vadd.kinds.table.reading import RawTable, parquet_library, read_table
+from vadd.kinds.table.writing import parquet_file, write_parquet
 
 IMPUTATION = "imputation"
 """The column that tells the copies of a table apart."""
@@ -53,23 +53,16 @@ class TableKind(Kind):
     def check_file(self, out: Path, n: int) -> None:
         super().check_file(out, n)
         if out.suffix == ".parquet":
-            check_arrow(out)
+            parquet_library(out)
 
     def sample_file(self, out: Path, n: int, how: How = How(), draw: Draw | None = None) -> SampleFile:  # noqa: B008
         if out.suffix == ".npy":
             return super().sample_file(out, n, how)
         self.check_file(out, n)
-        count = 0
-
-        def cells(tokens: Array) -> Columns:
-            nonlocal count
-            first, count = count, count + len(tokens)
-            return self.decode(tokens, how, first)
-
         if out.suffix == ".parquet":
-            return ParquetFile(out, self.codec, cells)
+            return parquet_file(out, self.codec, lambda tokens, first: self.decode(tokens, how, first))
         header = csv_lines([self.codec.names]).encode()
-        return SampleFile(out, lambda tokens: csv_lines(self.codec.spelled(cells(tokens))).encode(), header)
+        return encoded_file(out, lambda tokens, first: csv_lines(self.rows(tokens, how, first)).encode(), header)
 
     def where(self, conditions: Sequence[str] | Mapping[str, object]) -> dict[int, Condition]:
         return self.codec.where(conditions)
@@ -113,7 +106,7 @@ class TableGaps(Gaps):
     def check_file(self, out: Path | None) -> None:
         super().check_file(out)
         if out is not None and out.suffix == ".parquet":
-            check_arrow(out)
+            parquet_library(out)
 
     def copies(self, filled: Array) -> list[Columns]:
         """A table for each completion (rows, count, N): the cells that were there as they are, the others filled."""
@@ -138,7 +131,10 @@ class TableGaps(Gaps):
         columns = (columns if len(copies) > 1 else {}) | {
             name: [cell for copy in copies for cell in copy[name]] for name in self.table.columns
         }
-        write_parquet(out, columns, self.kind.codec, spelled=self.table.spelled)
+        known = self.kind.codec.shown if self.table.spelled else ()
+        for column in known:  # cells of a CSV have no types
+            columns[column.name] = [column.cell_of(column.key(cell)) for cell in columns[column.name]]
+        write_parquet(out, columns, known)
 
     def _rows(self, copies: list[Columns]) -> list[list[str]]:
         """With names; cells that were there are as they were."""

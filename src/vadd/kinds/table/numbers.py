@@ -2,16 +2,17 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from vadd.errors import UserError
 from vadd.kinds.arrays import Array
-from vadd.kinds.table.columns import Column, Condition, Gaps
+from vadd.kinds.table.columns import CategoryColumn, Column, Condition, Gaps, drawn_by_counts
 from vadd.kinds.table.reading import Cell
 from vadd.kinds.table.schema import Kind
 
@@ -21,9 +22,9 @@ EPOCH = datetime(1970, 1, 1)
 class Bin(NamedTuple):
     """Numbers low..high that share a code, and those of the training rows."""
 
-    low: float
-    high: float
-    members: tuple[float, ...]
+    low: int | float
+    high: int | float
+    members: tuple[int | float, ...]
     counts: tuple[int, ...]
 
 
@@ -44,90 +45,67 @@ class NumberColumn(Column):
     def present(self) -> int:
         return len(self.bins)
 
-    def codes(self, cells: Sequence[Any], spelled: bool) -> Array:
-        # Between two bins a number belongs to the nearer one, and beyond the last to the last.
-        limits = [(low.high + high.low) / 2 for low, high in zip(self.bins[:-1], self.bins[1:], strict=True)]
-        found = np.empty(len(cells), dtype=np.int64)
-        for row, cell in enumerate(cells):
-            if cell is None:
-                found[row] = self._missing_code()
-                continue
-            try:
-                found[row] = bisect_left(limits, to_number(cell, self.kind, self.format))
-            except ValueError:
-                raise UserError(
-                    f"row {row + 1}, column {self.name!r}: {str(cell)!r} is not {KIND_NAMES[self.kind]}"
-                ) from None
-        return found
+    def _key(self, cell: Any) -> float:
+        return to_number(cell, self.kind, self.format)
 
-    def cells(self, codes: Array, uniforms: Array, condition: Condition | None = None) -> list[Cell]:
-        low, high = self._limits(condition)
-        found: list[Cell] = [None] * len(codes)
-        for code in np.unique(codes[codes < len(self.bins)]).tolist():
-            rows = np.flatnonzero(codes == code)
-            numbers = self._numbers(self.bins[code], uniforms[rows], low, high)
-            for row, number in zip(rows.tolist(), numbers.tolist(), strict=True):
-                found[row] = self.cell_of(number)
-        return found
+    @cached_property
+    def _limits(self) -> list[float]:
+        """Between two bins a number belongs to the nearer one, and beyond the last to the last."""
+        return [(low.high + high.low) / 2 for low, high in pairwise(self.bins)]
 
-    def _numbers(self, bin: Bin, uniforms: Array, low: float, high: float) -> Array:
+    def _code(self, key: float) -> int:
+        return bisect_left(self._limits, key)
+
+    def _expected(self, cell: str) -> str:
+        return KIND_NAMES[self.kind]
+
+    def _drawn(self, code: int, uniforms: Array, condition: Condition | None) -> list[Any]:
+        bin, (low, high) = self.bins[code], self._range(condition)
         if low == high:  # this number and no other
-            return np.full(len(uniforms), low)
-        if self.draw == "values":
-            inside = [(m, n) for m, n in zip(bin.members, bin.counts, strict=True) if low <= m <= high]
-            if inside:
-                limits = np.cumsum([count for _, count in inside])
-                chosen = np.searchsorted(limits, uniforms * limits[-1], side="right")
-                return np.asarray(np.array([member for member, _ in inside])[chosen])
+            return [low] * len(uniforms)
+        inside = [(m, n) for m, n in zip(bin.members, bin.counts, strict=True) if low <= m <= high]
+        if self.draw == "values" and inside:
+            return drawn_by_counts(inside, uniforms)
         below, above = max(bin.low, low), min(bin.high, high)
         if self.kind == "real":
-            return below + uniforms * (above - below)
+            return list(below + uniforms * (above - below))
         first, last = math.ceil(below), math.floor(above)
-        return first + (uniforms * (last - first + 1)).astype(np.int64)
+        return list(first + (uniforms * (last - first + 1)).astype(np.int64))
 
-    def shares(self, condition: Condition) -> Array:
-        if condition.missing:
-            return self._shares_of_missing(condition)
-        low, high = self._limits(condition)
-        found = np.zeros(self.size)
+    def _shares(self, condition: Condition) -> list[float]:
+        low, high = self._range(condition)
         if low == high:
             # The bin that such a number falls into, if the column reaches that far at all.
-            inside = [code for code, bin in enumerate(self.bins) if bin.low <= low <= bin.high]
-            found[inside] = 1.0
+            shares = [float(bin.low <= low <= bin.high) for bin in self.bins]
         else:
-            found[: len(self.bins)] = [self._share(bin, low, high) for bin in self.bins]
-        if not found.any():
-            ends = [self.spell(self._cell(end)) for end in (self.bins[0].low, self.bins[-1].high)]
-            raise UserError(
-                f"--where {condition.text}: the column {self.name!r} has no such value in {' .. '.join(ends)}"
-            )
-        return found
+            shares = [self._share(bin, low, high) for bin in self.bins]
+        if not any(shares):
+            ends = f"{self._spelled(self.bins[0].low)} .. {self._spelled(self.bins[-1].high)}"
+            raise UserError(f"--where {condition.text}: the column {self.name!r} has no such value in {ends}")
+        return shares
 
     def _share(self, bin: Bin, low: float, high: float) -> float:
         if low <= bin.low and bin.high <= high:
             return 1.0
         if self.draw == "values":
-            total = sum(bin.counts)
             inside = sum(n for m, n in zip(bin.members, bin.counts, strict=True) if low <= m <= high)
-            return inside / total if total else 0.0
+            return inside / max(1, sum(bin.counts))
         below, above = max(bin.low, low), min(bin.high, high)
         if self.kind == "real":
             return max(0.0, (above - below) / (bin.high - bin.low))
         return max(0.0, (math.floor(above) - math.ceil(below) + 1) / (bin.high - bin.low + 1))
 
-    def _limits(self, condition: Condition | None) -> tuple[float, float]:
-        if condition is None or condition.missing:
+    def _range(self, condition: Condition | None) -> tuple[float, float]:
+        if condition is None:
             return -math.inf, math.inf
+        first, last = condition.limits()
         try:
-            low, high = (
-                open_end if word is None else to_number(word, self.kind, self.format)
-                for word, open_end in zip(condition.limits(), (-math.inf, math.inf), strict=True)
-            )
+            low = -math.inf if first is None else self._key(first)
+            high = math.inf if last is None else self._key(last)
         except ValueError:
             span = "from..to" if self.kind in ("date", "datetime") else "from-to"
-            raise UserError(
-                f"--where {condition.text}: the column {self.name!r} takes {KIND_NAMES[self.kind]}, or {span}"
-            ) from None
+            what = f"--where {condition.text}: the column {self.name!r} takes {KIND_NAMES[self.kind]}"
+            raise UserError(f"{what}, or {span}") from None
         if low > high:
             raise UserError(f"--where {condition.text}: the range ends before it begins")
         return low, high
@@ -142,21 +120,17 @@ class NumberColumn(Column):
                 return EPOCH + timedelta(microseconds=int(number))
         return int(number)
 
-    def key(self, cell: Any) -> float | None:
-        return None if cell is None else to_number(cell, self.kind, self.format)
-
     def cell_of(self, key: Any) -> Cell:
         if key is None:
             return None
-        cell = self._cell(key)
-        return self.spell(cell) if self.text else cell
+        return self._spelled(key) if self.text else self._cell(key)
 
-    def labels(self) -> list[str]:
-        def label(bin: Bin) -> str:
-            low, high = (self.spell(self._cell(end)) for end in (bin.low, bin.high))
-            return low if low == high else f"{low} .. {high}"
+    def _labels(self) -> list[str]:
+        ends = [(self._spelled(bin.low), self._spelled(bin.high)) for bin in self.bins]
+        return [low if low == high else f"{low} .. {high}" for low, high in ends]
 
-        return self._labels([label(bin) for bin in self.bins])
+    def _spelled(self, number: float) -> str:
+        return self.spell(self._cell(number))
 
     def spell(self, cell: Cell) -> str:
         if isinstance(cell, date) and self.format is not None:
@@ -175,7 +149,9 @@ def to_number(cell: Any, kind: Kind, format: str | None) -> float:
             raise ValueError
         return number
     if kind == "integer":
-        return int(cell) if isinstance(cell, int | str) else _whole(cell)
+        if not isinstance(cell, str) and cell != int(cell):
+            raise ValueError
+        return int(cell)
     if isinstance(cell, str):
         cell = datetime.strptime(cell, format) if format is not None else datetime.fromisoformat(cell)
     if not isinstance(cell, date):
@@ -186,7 +162,4 @@ def to_number(cell: Any, kind: Kind, format: str | None) -> float:
     return (moment - EPOCH) // timedelta(microseconds=1)
 
 
-def _whole(number: Any) -> int:
-    if float(number) != int(number):
-        raise ValueError
-    return int(number)
+AnyColumn = CategoryColumn | NumberColumn

@@ -93,16 +93,20 @@ def _alike(cells: list[Cell]) -> list[Cell]:
     return [None if cell is None else str(cell) for cell in cells]
 
 
-def _read_parquet(path: Path) -> RawTable:
+def parquet_library(file: Path) -> Any:
+    """What reads and writes such a file."""
     try:
-        import pyarrow.parquet as parquet
+        import pyarrow.parquet
     except ImportError:
-        raise UserError(f"to read {path.name} pyarrow is needed: pip install 'vadd[tables]'") from None
-    import pyarrow as arrow
+        raise UserError(f"for {file.name} pyarrow is needed: pip install 'vadd[tables]'") from None
+    return pyarrow.parquet
 
+
+def _read_parquet(path: Path) -> RawTable:
+    parquet = parquet_library(path)
     try:
         table = parquet.read_table(path)
-    except (arrow.ArrowException, OSError) as error:
+    except (OSError, ValueError) as error:  # of which the library's own are
         reason = next(iter(str(error).splitlines()), "it is damaged")
         raise UserError(f"{path} is not a readable Parquet file: {reason}") from None
     _check_names(table.column_names, str(path))
@@ -115,7 +119,8 @@ def _read_csv(path: Path) -> RawTable:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(_wrongly_encoded(path, content, error.start)) from None
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path} is not text in UTF-8: byte 0x{content[error.start]:02x} in line {line}") from None
     csv.field_size_limit(LARGEST_CELL)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
     try:
@@ -124,13 +129,10 @@ def _read_csv(path: Path) -> RawTable:
             raise UserError(f"{path} is empty: a table begins with a line of column names")
         _check_names(header, str(path))
         columns: dict[str, list[str | None]] = {name: [] for name in header}
-        number = 0
-        for cells in reader:
-            if not cells:  # a blank line
-                continue
-            number += 1
+        for number, cells in enumerate(filter(None, reader), start=1):  # blank lines are left out
             if len(cells) != len(header):
-                raise UserError(_ragged(path, number, reader.line_num, cells, header))
+                where = f"{path}, row {number} (line {reader.line_num})"
+                raise UserError(f"{where} has {plural(len(cells), 'cell')}, the header {len(header)}")
             for name, cell in zip(header, cells, strict=True):
                 columns[name].append(None if cell.strip() in MISSING_WORDS else cell)
     except csv.Error as error:
@@ -142,25 +144,6 @@ def _delimiter(text: str) -> str:
     """The one that the first line has most of; a comma where it has none."""
     first = text.partition("\n")[0]
     return max(DELIMITERS, key=first.count)
-
-
-def _ragged(path: Path, number: int, line: int, cells: list[str], header: list[str]) -> str:
-    what = f"{path}, row {number} (line {line}) has {plural(len(cells), 'cell')}, the header {len(header)}"
-    if len(cells) < len(header):
-        return f"{what}: nothing for the column {header[len(cells)]!r}"
-    return f"{what}: {cells[len(header)]!r} stands after the last column {header[-1]!r}"
-
-
-def _wrongly_encoded(path: Path, content: bytes, offset: int) -> str:
-    """Which row and column hold the byte that is not UTF-8."""
-    # The byte itself may begin a row, which nothing before it tells: a character stands for it.
-    before = content[:offset].decode("utf-8") + "?"
-    reader = csv.reader(io.StringIO(before, newline=""), delimiter=_delimiter(before))
-    rows = [cells for cells in reader if cells]
-    row, column = len(rows) - 1, len(rows[-1]) - 1
-    name = rows[0][column] if row and column < len(rows[0]) else str(column + 1)
-    where = f"row {row}, column {name!r}" if row else f"the header, column {column + 1}"
-    return f"{path} is not text in UTF-8: byte 0x{content[offset]:02x} in {where}"
 
 
 def _check_names(names: Sequence[str], source: str) -> None:

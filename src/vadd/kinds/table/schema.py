@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vadd.errors import UserError
 from vadd.kinds.table.reading import RawTable
+from vadd.settings import explained, unknown_option
 from vadd.words import suggestion
 
 Kind = Literal["category", "boolean", "integer", "real", "date", "datetime", "skip"]
@@ -63,13 +64,8 @@ class ColumnReport:
         grouped = self.distinct > self.spec.values and not skipped
         values = f"{self.distinct:,}" + (f" in {self.spec.values}" if grouped else "")
         missing = f"{self.missing:,}" if self.missing else "-"
-        shown = self.problem or ", ".join(_short(example) for example in self.examples)
+        shown = self.problem or ", ".join(" ".join(text.split())[:LONGEST_EXAMPLE] for text in self.examples)
         return [self.name, "left out" if skipped else self.spec.kind, values, missing, shown]
-
-
-def _short(text: str) -> str:
-    one_line = " ".join(text.split())
-    return one_line if len(one_line) <= LONGEST_EXAMPLE else f"{one_line[: LONGEST_EXAMPLE - 3]}..."
 
 
 Schema = dict[str, ColumnSpec]
@@ -82,18 +78,14 @@ def infer(table: RawTable, missing: Missing = "value") -> Schema:
 
 def _infer_column(cells: Sequence[Any], spelled: bool, missing: Missing) -> ColumnSpec:
     known = {cell for cell in cells if cell is not None}
-    kind: Kind = "category"
+    kind: Kind = "category" if spelled or not known else _kind_of_cells(known)
     format = None
-    if known and spelled:
-        kind, format = _kind_of_words(known)
-    elif known:
-        kind = _kind_of_cells(known)
-        # pandas leaves the dates of a CSV as text. Numbers that are text are codes, for all that is known.
-        if all(isinstance(cell, str) for cell in known) and _kind_of_words(known)[0] in ("date", "datetime"):
-            kind, format = _kind_of_words(known)
-    return ColumnSpec(
-        kind=kind, values=CATEGORIES if kind in ("category", "boolean") else BINS, missing=missing, format=format
-    )
+    if known and all(isinstance(cell, str) for cell in known):
+        of_words, format = _kind_of_words(known)
+        # pandas leaves the dates of a CSV as text. Its numbers that are text are codes, for all that is known.
+        kind = of_words if spelled or format is not None else kind
+    values = CATEGORIES if kind in ("category", "boolean") else BINS
+    return ColumnSpec(kind=kind, values=values, missing=missing, format=format)
 
 
 def _kind_of_words(words: set[str]) -> tuple[Kind, str | None]:
@@ -142,26 +134,22 @@ def _kind_of_cells(cells: set[Any]) -> Kind:
 
 
 def inspect(table: RawTable, schema: Schema) -> list[ColumnReport]:
-    return [_report(name, spec, table.columns[name]) for name, spec in schema.items()]
+    reports = []
+    for name, spec in schema.items():
+        counts = Counter(cell for cell in table.columns[name] if cell is not None)
+        examples = tuple(str(value) for value, _ in counts.most_common(3))
+        problem = None if spec.kind == "skip" else _problem(spec, counts)
+        reports.append(ColumnReport(name, spec, len(counts), table.rows - counts.total(), examples, problem))
+    return reports
 
 
-def _report(name: str, spec: ColumnSpec, cells: Sequence[Any]) -> ColumnReport:
-    counts = Counter(cell for cell in cells if cell is not None)
-    examples = tuple(str(value) for value, _ in counts.most_common(3))
-    return ColumnReport(name, spec, len(counts), len(cells) - counts.total(), examples, problem_of(name, spec, counts))
-
-
-def problem_of(name: str, spec: ColumnSpec, counts: "Counter[Any]") -> str | None:
+def _problem(spec: ColumnSpec, counts: "Counter[Any]") -> str | None:
     """Why a column cannot be learnt, if it cannot."""
-    if spec.kind == "skip":
-        return None
     if not counts:
         return "holds nothing but missing values"
-    if spec.kind != "category":
-        return None
-    if len(counts) > MOST_CATEGORIES:
+    if spec.kind == "category" and len(counts) > MOST_CATEGORIES:
         return f"has {len(counts):,} different texts, more than {MOST_CATEGORIES:,}"
-    if len(counts) == counts.total() >= FEWEST_NAMES:
+    if spec.kind == "category" and len(counts) == counts.total() >= FEWEST_NAMES:
         return "has another text in every row: it names the rows"
     return None
 
@@ -169,12 +157,8 @@ def problem_of(name: str, spec: ColumnSpec, counts: "Counter[Any]") -> str | Non
 def refuse_problems(reports: Sequence[ColumnReport], source: str) -> None:
     for report in reports:
         if report.problem is not None:
-            # No kind helps where there is nothing to read.
-            otherwise = ", or give it another kind in a schema" if report.distinct else ""
-            raise UserError(
-                f"{source}: the column {report.name!r} {report.problem}; leave it out with "
-                f"data.skip=[{report.name}]{otherwise}"
-            )
+            name = report.name
+            raise UserError(f"{source}: the column {name!r} {report.problem}; leave it out with data.skip=[{name}]")
 
 
 def with_skipped(schema: Schema, names: Sequence[str], source: str) -> Schema:
@@ -186,17 +170,9 @@ def with_skipped(schema: Schema, names: Sequence[str], source: str) -> Schema:
 
 
 def to_yaml(schema: Schema) -> str:
-    """For people to edit: what says nothing is left out."""
-
-    def entry(spec: ColumnSpec) -> dict[str, Any]:
-        defaults = {"draw": "values", "format": None}
-        numbers = spec.kind in ("integer", "real", "date", "datetime")
-        useless = set() if numbers else {"draw", "format"}
-        useless |= {"values", "missing"} if spec.kind == "skip" else set()
-        content = spec.model_dump(exclude=useless)
-        return {key: value for key, value in content.items() if defaults.get(key, ...) != value}
-
-    return yaml.safe_dump({"columns": {name: entry(spec) for name, spec in schema.items()}}, sort_keys=False, width=120)
+    """For people to edit: what was inferred."""
+    entries = {name: spec.model_dump(exclude_unset=True, exclude_none=True) for name, spec in schema.items()}
+    return yaml.safe_dump({"columns": entries}, sort_keys=False, width=120)
 
 
 def read_schema(path: Path, table: RawTable) -> Schema:
@@ -205,11 +181,8 @@ def read_schema(path: Path, table: RawTable) -> Schema:
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise UserError(f"cannot read the schema {path}: {reason}") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"cannot read the schema {path}: {' '.join(str(error).split())}") from None
     stated = content.get("columns") if isinstance(content, dict) else None
     if not isinstance(stated, dict):
         raise UserError(f"{path} is not a schema: it should have a mapping 'columns'")
@@ -217,8 +190,11 @@ def read_schema(path: Path, table: RawTable) -> Schema:
     for name, entry in stated.items():
         if name not in schema:
             raise UserError(f"{path}: {table.source} has no column {name!r}{suggestion(str(name), schema)}")
+        what = f"{path}: the column {name!r}"
         if not isinstance(entry, dict):
-            raise UserError(f"{path}: the column {name!r} should have settings, like kind: category")
+            raise UserError(f"{what} should have settings, like kind: category")
+        for key in entry.keys() - ColumnSpec.model_fields.keys():
+            raise UserError(f"{what}: {unknown_option(str(key), 'a column', ColumnSpec.model_fields)}")
         inferred = schema[name].model_dump()
         if entry.get("kind", inferred["kind"]) != inferred["kind"]:
             inferred.pop("values")  # the default of another kind
@@ -226,13 +202,6 @@ def read_schema(path: Path, table: RawTable) -> Schema:
         try:
             schema[name] = ColumnSpec.model_validate(inferred | entry)
         except ValidationError as error:
-            problems = "; ".join(_explain(each) for each in error.errors())
-            raise UserError(f"{path}: the column {name!r}: {problems}") from None
+            first = error.errors()[0]
+            raise UserError(f"{what}: {explained(first, '.'.join(map(str, first['loc'])), first['input'])}") from None
     return schema
-
-
-def _explain(error: Any) -> str:
-    key = ".".join(map(str, error["loc"]))
-    if error["type"] == "extra_forbidden":
-        return f"unknown key {key!r}{suggestion(key, ColumnSpec.model_fields)}"
-    return f"{key}: {error['msg'].lower()}, not {error['input']!r}"

@@ -10,7 +10,7 @@ import numpy as np
 
 from vadd.errors import UserError
 from vadd.kinds.arrays import TO_FILL, Array
-from vadd.kinds.files import SampleFile
+from vadd.kinds.files import SampleFile, encoded_file
 from vadd.kinds.gaps import Draw as DrawRows
 from vadd.kinds.gaps import Gaps, Line
 from vadd.kinds.kind import TOKENIZER, Draw, How, Kind
@@ -75,23 +75,19 @@ class TextKind(Kind):
         if out.suffix not in (".txt", ".jsonl"):
             return super().sample_file(out, n, how)
         self.check_file(out, n)
-        count = 0
 
-        def as_text(tokens: Array) -> bytes:
-            nonlocal count
-            first, count = count, count + len(tokens)
+        def as_text(tokens: Array, first: int) -> bytes:
             return ("\n" * (first > 0) + "\n".join(numbered(self.decode(tokens), first + 1))).encode()
 
-        def as_json(tokens: Array) -> bytes:
-            nonlocal count
-            rows = []
-            for text, ids in zip(self.decode(tokens), self.tokenizer.to_ids(tokens).tolist(), strict=True):
-                label = {"label": how.labels[count // (n // len(how.labels))]} if how.labels else {}
-                rows.append({"text": text, "ids": ids, **label})
-                count += 1
-            return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
+        def as_json(tokens: Array, first: int) -> bytes:
+            lines = []
+            texts = zip(self.decode(tokens), self.tokenizer.to_ids(tokens).tolist(), strict=True)
+            for number, (text, ids) in enumerate(texts, start=first):
+                label = {"label": how.labels[number // (n // len(how.labels))]} if how.labels else {}
+                lines.append(json.dumps({"text": text, "ids": ids, **label}, ensure_ascii=False) + "\n")
+            return "".join(lines).encode()
 
-        return SampleFile(out, as_text if out.suffix == ".txt" else as_json)
+        return encoded_file(out, as_text if out.suffix == ".txt" else as_json)
 
     @property
     def templates(self) -> Templates:

@@ -5,8 +5,7 @@ published ones, from local files or from the hub; any other ``tokenizer.json`` w
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
 
 FILE = "tokenizer.json"
 HUB = {"gpt2": "openai-community/gpt2", "bert": "google-bert/bert-base-uncased"}
+ORIGINALS = {"gpt2": ("encoder.json", "vocab.bpe"), "bert": ("vocab.txt",)}
+"""The files in which they were published first."""
 BYTES = 256
 KNOWN_SPECIALS = {
     "bos": ("[CLS]", "<s>", "<bos>", "<|endoftext|>"),
@@ -26,15 +27,6 @@ KNOWN_SPECIALS = {
     "mask": ("[MASK]", "<mask>"),
 }
 """By these names specials are recognised, the first that exists."""
-
-
-@contextmanager
-def _failing(message: str) -> Iterator[None]:
-    """The library raises plain exceptions."""
-    try:
-        yield
-    except Exception as error:
-        raise UserError(f"{message}: {' '.join(str(error).split())}") from None
 
 
 def _library() -> Any:
@@ -109,17 +101,14 @@ def published(name: Literal["gpt2", "bert"], path: Path | None = None) -> Subwor
     library = _library()
     if path is None:
         return read_tokenizer_json(_from_hub(HUB[name]), name)
-    if path.is_file() and path.suffix == ".json" and path.name != "encoder.json":
-        return read_tokenizer_json(path, name)
     folder = path if path.is_dir() else path.parent
-    if name == "gpt2" and (folder / "encoder.json").is_file():
-        return _gpt2(library, folder)
-    if name == "bert" and (folder / "vocab.txt").is_file():
-        return _bert(library, folder)
-    if (folder / FILE).is_file():
-        return read_tokenizer_json(folder / FILE, name)
-    originals = "encoder.json with vocab.bpe" if name == "gpt2" else "vocab.txt"
-    raise UserError(f"there is no tokenizer {name} in {path}: looked for {originals}, and for {FILE}")
+    if (path.is_dir() or path.name in ORIGINALS[name]) and (folder / ORIGINALS[name][0]).is_file():
+        try:
+            return _gpt2(library, folder) if name == "gpt2" else _bert(library, folder)
+        except Exception as error:  # the library raises plain ones
+            reason = " ".join(str(error).split())
+            raise UserError(f"{folder} does not hold the tokenizer {name}: {reason}") from None
+    return read_tokenizer_json(path / FILE if path.is_dir() else path, name)
 
 
 def read_tokenizer_json(path: Path, name: str = "file") -> SubwordTokenizer:
@@ -135,25 +124,23 @@ def read_tokenizer_json(path: Path, name: str = "file") -> SubwordTokenizer:
 def _parse(path: Path) -> "tokenizers.Tokenizer":
     library = _library()
     try:
-        content = path.read_bytes()
+        parsed: tokenizers.Tokenizer = library.Tokenizer.from_str(path.read_bytes().decode())
     except OSError as error:
         raise UserError(f"cannot read the tokenizer {path}: {error.strerror}") from None
-    with _failing(f"{path} is not a tokenizer"):
-        parsed: tokenizers.Tokenizer = library.Tokenizer.from_str(content.decode())
+    except Exception as error:  # the library raises plain ones
+        raise UserError(f"{path} is not a tokenizer: {' '.join(str(error).split())}") from None
     return parsed
 
 
 def _gpt2(library: Any, folder: Path) -> SubwordTokenizer:
-    with _failing(f"{folder} does not hold GPT-2's tokenizer"):
-        vocabulary, merges = library.models.BPE.read_file(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
+    vocabulary, merges = library.models.BPE.read_file(*(str(folder / name) for name in ORIGINALS["gpt2"]))
     inner = _byte_level(library, library.models.BPE(vocabulary, merges))
     return _with_specials("gpt2", inner, {"bos": "<|endoftext|>", "eos": "<|endoftext|>"})
 
 
 def _bert(library: Any, folder: Path) -> SubwordTokenizer:
-    with _failing(f"{folder} does not hold BERT's tokenizer"):
-        vocabulary = library.models.WordPiece.read_file(str(folder / "vocab.txt"))
-        inner = library.Tokenizer(library.models.WordPiece(vocabulary, unk_token="[UNK]"))
+    vocabulary = library.models.WordPiece.read_file(*(str(folder / name) for name in ORIGINALS["bert"]))
+    inner = library.Tokenizer(library.models.WordPiece(vocabulary, unk_token="[UNK]"))
     inner.normalizer = library.normalizers.BertNormalizer(lowercase=True)
     inner.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
     inner.decoder = library.decoders.WordPiece()

@@ -7,7 +7,7 @@ sequence is one document (padded), a text is the whole of it, and EOS and pads f
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Literal
@@ -107,19 +107,14 @@ class Templates:
         first = 0 if self.wrap == "packed" else 1
         last = first + len(values)
         sequence[first:last] = values
-        specials = self.tokenizer.specials
         if self.wrap != "packed":
-            sequence[0] = self._special(specials.bos)
+            sequence[0] = self.tokenizer.special_value("bos")
         if self.wrap == "wrapped":
-            sequence[-1] = self._special(specials.eos)
+            sequence[-1] = self.tokenizer.special_value("eos")
         if ends:
-            sequence[last] = self._special(specials.eos)
-            sequence[last + 1 :] = self._special(specials.pad)
+            sequence[last] = self.tokenizer.special_value("eos")
+            sequence[last + 1 :] = self.tokenizer.special_value("pad")
         return Template(prompt, sequence, slice(first, last))
-
-    def _special(self, number: int | None) -> int:
-        assert number is not None  # the training needed it for this wrapping
-        return int(self.tokenizer.to_values(np.array([number]))[0])
 
 
 def pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
@@ -146,22 +141,10 @@ def marked_text(tokenizer: Tokenizer, values: Array, marks: Array) -> list[tuple
     """The text of a sequence of values as :meth:`Tokenizer.documents` reads it, blank lines between documents, in parts
     of which each is marked or not.
     """
-    spelled = _spelled(tokenizer, np.asarray(values), np.asarray(marks))
+    ids, marks = tokenizer.to_ids(np.asarray(values)), np.asarray(marks)
+    spelled: list[tuple[str, bool]] = []
+    for places in tokenizer.document_places(ids):
+        spelled += [("\n\n", False)] * bool(spelled)
+        spelled += zip(pieces(tokenizer, ids[places].tolist()), marks[places].tolist(), strict=True)
     grouped = ((marked, "".join(text for text, _ in part)) for marked, part in groupby(spelled, lambda pair: pair[1]))
     return [(text, marked) for marked, text in grouped if text]
-
-
-def _spelled(tokenizer: Tokenizer, values: Array, marks: Array) -> Iterator[tuple[str, bool]]:
-    """Token by token."""
-    ids = tokenizer.to_ids(values)
-    bos, eos, pad = (
-        -1 if s is None else s for s in (tokenizer.specials.bos, tokenizer.specials.eos, tokenizer.specials.pad)
-    )
-    written = False
-    for part in np.split(np.arange(len(ids)), np.flatnonzero(ids == eos)):
-        kept = part[~np.isin(ids[part], (bos, eos, pad))]
-        if len(kept):
-            if written:
-                yield "\n\n", False
-            written = True
-            yield from zip(pieces(tokenizer, ids[kept].tolist()), marks[kept].tolist(), strict=True)

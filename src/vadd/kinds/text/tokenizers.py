@@ -69,10 +69,10 @@ class Tokenizer(ABC):
         """V, the number of values a model of this tokenizer's text has beside the mask."""
         return self.size if self.specials.mask is None else self.size - 1
 
-    @property
-    def pad_value(self) -> int:
-        assert self.specials.pad is not None
-        return int(self.to_values(np.array([self.specials.pad]))[0])
+    def special_value(self, special: Special) -> int:
+        number = getattr(self.specials, special)
+        assert number is not None  # the training needed it for its wrapping
+        return int(self.to_values(np.array([number]))[0])
 
     def to_values(self, ids: Array) -> Array:
         return ids if self.specials.mask is None else _mask_last(self.size, self.specials.mask)[ids]
@@ -82,7 +82,15 @@ class Tokenizer(ABC):
 
     def documents(self, values: Array) -> list[str]:
         """The texts in one sequence of a model's values, cut at EOS, without BOS and pads; empty ones are left out."""
-        return [self.decode(piece.tolist()) for piece in self._between_eos(values) if len(piece)]
+        ids = self.to_ids(np.asarray(values))
+        return [self.decode(ids[places].tolist()) for places in self.document_places(ids)]
+
+    def document_places(self, ids: Array) -> list[Array]:
+        """Where the tokens of each document stand, of those that have any."""
+        bos, eos, pad = self._bos_eos_pad
+        between = np.split(np.arange(len(ids)), np.flatnonzero(ids == eos))
+        places = [part[~np.isin(ids[part], (bos, eos, pad))] for part in between]
+        return [part for part in places if len(part)]
 
     def text(self, values: Array, *, padded: bool = False) -> str:
         """One sequence of a model's values as text: its documents, parted by blank lines. If it is one ``padded``
@@ -109,13 +117,6 @@ class Tokenizer(ABC):
         """The ids of these specials; -1, which is not an id, stands for one that does not exist."""
         bos, eos, pad = (-1 if s is None else s for s in (self.specials.bos, self.specials.eos, self.specials.pad))
         return bos, eos, pad
-
-    def _between_eos(self, values: Array) -> list[Array]:
-        """The ids between one EOS and the next, without BOS and pads."""
-        ids = self.to_ids(np.asarray(values))
-        bos, eos, pad = self._bos_eos_pad
-        between = np.split(ids, np.flatnonzero(ids == eos))
-        return [piece[~np.isin(piece, (bos, eos, pad))] for piece in between]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -166,42 +167,6 @@ class _WithNamedSpecials(Tokenizer):
         return "".join([*parts, self._decode_ordinary(ids[first:])])
 
 
-class CharacterTokenizer(_WithNamedSpecials):
-    """One id for each character of an alphabet, in the order of their code points."""
-
-    name = "characters"
-
-    def __init__(self, alphabet: Iterable[str], specials: Sequence[Special] = ()) -> None:
-        self.alphabet = "".join(sorted(set(alphabet)))
-        super().__init__(len(self.alphabet), specials)
-        points = _code_points(self.alphabet)
-        self._table = np.full(int(points.max(initial=0)) + 2, -1, np.int32)
-        self._table[points] = np.arange(len(points))
-
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return [self._encode(text) for text in texts]
-
-    def _encode(self, text: str) -> list[int]:
-        ids = self._table[np.minimum(_code_points(text), len(self._table) - 1)]
-        if len(ids) and ids.min() < 0:
-            unknown = text[int(ids.argmin())]
-            raise UserError(
-                f"the character {unknown!r} is not among the {len(self.alphabet)} characters of this tokenizer"
-            )
-        listed: list[int] = ids.tolist()
-        return listed
-
-    def _decode_ordinary(self, ids: Sequence[int]) -> str:
-        return "".join(self.alphabet[number] for number in ids)
-
-    def content(self) -> dict[str, Any]:
-        return {"alphabet": self.alphabet}
-
-
-def _code_points(text: str) -> Array:
-    return np.frombuffer(text.encode("utf-32-le"), np.uint32)
-
-
 WORDS = {"words": re.compile(r" ?\w+| ?[^\w\s]|\s"), "symbols": re.compile(r"\S+")}
 """What is a token: a word or a mark with the blank before it, and any other white space; or what stands between blanks.
 """
@@ -214,7 +179,7 @@ def count_tokens(text: str, tokenizer: str | None) -> int:
 
 
 class WordTokenizer(_WithNamedSpecials):
-    """One id for each word of a vocabulary, in alphabetical order; ``name`` is a key of :data:`WORDS`."""
+    """One id for each word of a vocabulary, in the order of their code points; ``name`` is a key of :data:`WORDS`."""
 
     def __init__(self, name: str, vocabulary: Iterable[str], specials: Sequence[Special] = ()) -> None:
         self.name, self.vocabulary = name, sorted(set(vocabulary))
@@ -224,18 +189,37 @@ class WordTokenizer(_WithNamedSpecials):
         super().__init__(len(self.vocabulary), specials)
         self._ids = {word: number for number, word in enumerate(self.vocabulary)}
 
+    def words(self, text: str) -> Iterable[str]:
+        found: list[str] = WORDS[self.name].findall(text)
+        return found
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         try:
-            return [[self._ids[word] for word in WORDS[self.name].findall(text)] for text in texts]
+            return [[self._ids[word] for word in self.words(text)] for text in texts]
         except KeyError as unknown:
-            known = f"the {len(self._ids):,} {self.name} of this tokenizer"
-            raise UserError(f"{unknown.args[0]!r} is not among {known}") from None
+            what = f"the {self.name.removesuffix('s')} {unknown.args[0]!r}"
+            raise UserError(f"{what} is not among the {len(self._ids):,} {self.name} of this tokenizer") from None
 
     def _decode_ordinary(self, ids: Sequence[int]) -> str:
         return (" " if self.name == "symbols" else "").join(self.vocabulary[number] for number in ids)
 
     def content(self) -> dict[str, Any]:
         return {"vocabulary": self.vocabulary}
+
+
+class CharacterTokenizer(WordTokenizer):
+    """One id for each character of an alphabet."""
+
+    name = "characters"
+
+    def __init__(self, alphabet: Iterable[str], specials: Sequence[Special] = ()) -> None:
+        super().__init__(self.name, alphabet, specials)
+
+    def words(self, text: str) -> Iterable[str]:
+        return text
+
+    def content(self) -> dict[str, Any]:
+        return {"alphabet": "".join(self.vocabulary)}
 
 
 class ByteTokenizer(_WithNamedSpecials):
