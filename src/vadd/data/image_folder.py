@@ -12,6 +12,7 @@ from pydantic import Field
 from vadd.data.dataset import LABELS, DataSettings, DiscreteDataset, TestFraction, random_split
 from vadd.data.labels import Labels
 from vadd.errors import UserError
+from vadd.files import visible_files
 from vadd.kinds import Kind, kind_of
 from vadd.kinds.arrays import Array, quantize
 from vadd.kinds.gaps import open_image
@@ -102,16 +103,10 @@ def image_files(folder: Path) -> list[Path]:
     """The images in ``folder`` and below, recognised by their suffixes, sorted; hidden ones are left out."""
     if not folder.is_dir():
         raise UserError(f"there is no directory {folder}")
-    files = [
-        file
-        for file in folder.rglob("*")
-        if file.suffix.lower() in SUFFIXES
-        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-        and file.is_file()
-    ]
+    files = visible_files(folder, SUFFIXES)
     if not files:
         raise UserError(f"there are no images in {folder}: looked for {', '.join(sorted(SUFFIXES))}")
-    return sorted(files)
+    return files
 
 
 def read_image(path: Path, size: int, channels: int) -> Array:

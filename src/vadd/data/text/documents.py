@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from vadd.errors import UserError
+from vadd.files import visible_files
 from vadd.kinds.text.tokenizers import count_tokens
 from vadd.words import shortened
 
@@ -88,11 +89,7 @@ def text_files(path: Path) -> tuple[Path, ...]:
         return (path,)
     if not path.is_dir():
         raise UserError(f"{path} is not a regular file" if path.exists() else f"there is no file {path}")
-    found = sorted(
-        file
-        for file in path.rglob("*.txt")
-        if not any(part.startswith(".") for part in file.relative_to(path).parts) and file.is_file()
-    )
+    found = visible_files(path, (".txt",))
     if not found:
         raise UserError(f"there are no .txt files in {path}")
     return tuple(found)

@@ -9,7 +9,6 @@ the ids above it move down by one, and no entry is added: 30,521 values, 30,522 
 import hashlib
 import json
 import re
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from vadd.errors import UserError
+from vadd.files import whole_path
 from vadd.kinds.arrays import Array
 
 Special = Literal["bos", "eos", "pad"]
@@ -126,13 +126,11 @@ class Tokenizer(ABC):
 
     def save(self, directory: Path) -> None:
         """Write it into a new ``directory``: whole, or not there at all."""
-        partial = directory.with_name(f".{directory.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
         about = {"name": self.name, "specials": asdict(self.specials), "sha256": self.fingerprint}
-        (partial / ABOUT).write_text(json.dumps(about, indent=2))
-        self._write(partial)
-        partial.rename(directory)
+        with whole_path(directory) as partial:
+            partial.mkdir()
+            (partial / ABOUT).write_text(json.dumps(about, indent=2))
+            self._write(partial)
 
     def _write(self, directory: Path) -> None:
         (directory / CONTENT).write_text(json.dumps(self.content()))
