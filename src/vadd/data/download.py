@@ -54,7 +54,9 @@ def download(
         except (OSError, HTTPException) as error:
             if isinstance(error, HTTPError):
                 error.close()
-            reasons.append(f"{urlsplit(url).netloc}: {' '.join(str(error).split()) or type(error).__name__}")
+            cause = error if isinstance(error, HTTPError) else getattr(error, "reason", error)
+            reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+            reasons.append(f"{urlsplit(url).netloc}: {' '.join(reason.split())}")
         else:
             return target
     raise UserError(
