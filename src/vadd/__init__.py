@@ -5,32 +5,22 @@ run = vadd.train("checkerboard", "runs/checkers")
 points = run.sample(1000, steps=1)
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from vadd.errors import UserError
-from vadd.version import __version__
+from vadd.errors import UserError as UserError
+from vadd.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from vadd.core import Denoiser, Recognizer, check
-    from vadd.data import DiscreteDataset
-    from vadd.recipe import Recipe, load_recipe
-    from vadd.run.loading import load
-    from vadd.run.run import Run
-    from vadd.training.train import train
-
-__all__ = [
-    "Denoiser",
-    "DiscreteDataset",
-    "Recipe",
-    "Recognizer",
-    "Run",
-    "UserError",
-    "__version__",
-    "check",
-    "load",
-    "load_recipe",
-    "train",
-]
+    from vadd.core import Denoiser as Denoiser
+    from vadd.core import Recognizer as Recognizer
+    from vadd.core import check as check
+    from vadd.data import DiscreteDataset as DiscreteDataset
+    from vadd.recipe import Recipe as Recipe
+    from vadd.recipe import load_recipe as load_recipe
+    from vadd.run.loading import load as load
+    from vadd.run.run import Run as Run
+    from vadd.training.train import train as train
 
 _HOMES = {
     "Denoiser": "vadd.core",
@@ -43,16 +33,15 @@ _HOMES = {
     "load_recipe": "vadd.recipe",
     "train": "vadd.training.train",
 }
+__all__ = [*_HOMES, "UserError", "__version__"]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOMES})
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use: torch takes seconds, and ``vadd --help`` should not wait for it."""
     if name not in _HOMES:
         raise AttributeError(f"module 'vadd' has no attribute {name!r}")
-    from importlib import import_module
-
     return getattr(import_module(_HOMES[name]), name)

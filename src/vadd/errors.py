@@ -1,9 +1,7 @@
 """The ways in which a command ends early because of what the user did, and the checks that all input shares."""
 
-import operator
 import re
 from collections.abc import Collection
-from typing import Any
 
 LONGEST_ECHO = 80
 """Characters of a value in quotes that a message repeats, before three dots."""
@@ -26,20 +24,7 @@ class Interrupted(Exception):  # noqa: N818  # an outcome, not an error
     """The user stopped a training; its checkpoint is saved and it can go on."""
 
 
-def at_least_one(value: Any, what: str) -> int:
-    """A count, as an integer of Python; refused where ``what`` is none, or below 1."""
-    try:
-        count = operator.index(value)
-    except TypeError:
-        raise UserError(f"{what} must be a whole number, not {str(value)[:80]!r}") from None
-    if count < 1:
-        raise UserError(f"{what} must be at least 1, not {count}")
-    return count
-
-
-def check_range(
-    low: int, high: int, size: int, subject: str, *, also: Collection[int] = (), limits: str = ", outside"
-) -> None:
+def check_range(low: int, high: int, size: int, subject: str, *, also: Collection[int] = ()) -> None:
     """Refuse integers from ``low`` to ``high`` unless both ends are in 0..size-1 or among the values ``also`` allowed.
 
     The error begins with ``subject``, "codes.npy holds the value" say, and goes on with the value that is wrong and the
@@ -47,4 +32,4 @@ def check_range(
     """
     for value in (low, high):
         if not 0 <= value < size and value not in also:
-            raise UserError(f"{subject} {value}{limits} 0..{size - 1}")
+            raise UserError(f"{subject} {value}, outside 0..{size - 1}")

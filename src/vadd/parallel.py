@@ -62,8 +62,9 @@ class Processes:
             from accelerate import Accelerator
             from accelerate.utils import DistributedDataParallelKwargs, DistributedType
 
+            no_gpu = not torch.cuda.is_available() and not torch.xpu.is_available()
             self._accelerator = Accelerator(
-                cpu=_several_on_cpu(),
+                cpu=process_count() > 1 and no_gpu,  # otherwise processes without a GPU would each train alone
                 mixed_precision="no",  # the loop does that itself, so that losses stay float32
                 kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
             )
@@ -170,11 +171,6 @@ def share(total: int, parts: int, process: int, processes: int) -> list[slice]:
 def padded_share(total: int, process: int, processes: int) -> Tensor:
     size = -(-total // processes)
     return (torch.arange(size) + process * size).clamp(max=total - 1)
-
-
-def _several_on_cpu() -> bool:
-    """Accelerate needs to know: otherwise processes without a GPU would each train alone."""
-    return process_count() > 1 and not torch.cuda.is_available() and not torch.xpu.is_available()
 
 
 def on_main_process(action: Callable[[], object]) -> None:

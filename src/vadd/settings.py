@@ -6,7 +6,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar, cast, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from vadd.errors import UserError
 from vadd.parsing import LARGEST_INTEGER
@@ -29,16 +29,9 @@ Place = Annotated[str | Path, Field()]
 
 
 class Section(BaseModel):
-    """Frozen, and strict about names: an unknown key is an error. Integers have at most 64 bits."""
+    """Frozen, and strict about names: an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @field_validator("*")
-    @classmethod
-    def _within_64_bits(cls, value: Any) -> Any:
-        if type(value) is int and abs(value) > LARGEST_INTEGER:
-            raise ValueError("integers have at most 64 bits")
-        return value
 
 
 LIMITS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}

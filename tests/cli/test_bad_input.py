@@ -99,7 +99,7 @@ BAD_INPUT: list[tuple[str, tuple[object, ...], str]] = [
     ("compare truncated", ("compare", "run", "truncated-ema", "--out", "new"), "ema.safetensors"),
     ("sample no run", ("sample", "thesis"), "it has no recipe.yaml"),
     ("sample without checkpoint", ("sample", "no-checkpoint"), "no checkpoint"),
-    ("no samples", ("sample", "run", "-n", 0), "must be at least 1, not 0"),
+    ("no samples", ("sample", "run", "-n", 0), "greater than or equal to 1"),
     ("no steps", ("sample", "run", "--steps", 0), "steps must be at least 1, not 0"),
     ("existing file", ("sample", "run", "--out", "points.npy"), "points.npy exists"),
     ("no such directory", ("sample", "run", "--out", "no/points.npy"), "there is no directory no"),

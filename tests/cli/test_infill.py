@@ -236,7 +236,7 @@ BAD = [
     (("book", "--text", "a __", "--length", 5), "--length is for --prefix or --suffix"),
     (("book", "--prefix", "a", "--length", 99), "a length of 99 tokens is too much"),
     (("book", "--prefix", "a", "--gap", 2), "--gap is for --text or --file"),
-    (("book", "--text", "a __", "-n", 0), "the number of completions must be at least 1, not 0"),
+    (("book", "--text", "a __", "-n", 0), "greater than or equal to 1"),
     (("book", "--text", "a __", "--steps", 0), "steps must be at least 1, not 0"),
     (("book", "--text", "a __", "--sampler", "fast"), "unknown sampler 'fast'; choose from ancestral"),
     (("book", "--text", "a __", "--temperature", "-1"), "temperature"),

@@ -13,15 +13,27 @@ from vadd.recipe import plan as fitting
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        (["training.batch=1000000000"], r"at least [\d.,]+ TB, .*: lower training\.batch$"),
-        (["network.width=1000000"], r"at least [\d.,]+ TB, .*: lower network\.width$"),
-        (["latent.dim=1000000000"], r"at least [\d.,]+ TB, .*: lower latent\.dim$"),
-        (["data.vocab_size=1000000000"], r"at least [\d.,]+ TB, .*: lower data\.vocab_size$"),
-        (["network.width=10000000000"], r"more memory than any machine has, .*: lower network\.width$"),
+        (["training.batch=1000000000"], r"at least [\d.,]+ TB, .*: lower training\.batch or"),
+        (
+            ["network.width=1000000"],
+            r"at least [\d.,]+ TB, .*: make the network, the latent or the vocabulary smaller$",
+        ),
+        (
+            ["latent.dim=1000000000"],
+            r"at least [\d.,]+ TB, .*: make the network, the latent or the vocabulary smaller$",
+        ),
+        (
+            ["data.vocab_size=1000000000"],
+            r"at least [\d.,]+ TB, .*: make the network, the latent or the vocabulary smaller$",
+        ),
+        (
+            ["network.width=10000000000"],
+            r"more memory than any machine has, .*: make the network, the latent or the vocabulary smaller$",
+        ),
     ],
     ids=["batch", "width", "latent", "vocabulary", "width-beyond-counting"],
 )
-def test_what_cannot_fit_is_refused_with_the_key_to_lower(
+def test_what_cannot_fit_is_refused_with_what_to_lower(
     vadd_command: Command, tmp_path: Path, changes: list[str], told: str
 ) -> None:
     refused = vadd_command("train", "checkerboard", *TINY, *changes, "--out", tmp_path / "run")
@@ -38,7 +50,9 @@ def test_a_batch_in_parts_may_fit_where_a_whole_one_does_not(
     monkeypatch.setattr(fitting, "available_memory", lambda device: 1_500_000)
     refused = vadd_command(*arguments)
     assert refused.code == 2
-    assert refused.err.endswith("1.5 MB are available: lower training.batch, or raise training.accumulate\n")
+    assert refused.err.endswith(
+        "1.5 MB are available: lower training.batch or the sizes of the network, or raise training.accumulate\n"
+    )
     assert vadd_command(*arguments, "training.accumulate=32").code == 0
 
 

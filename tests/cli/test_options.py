@@ -14,8 +14,8 @@ from vadd.cli.commands import Lazy, lazy_group
 from vadd.cli.options import DrawingOptions, parse_steps
 from vadd.cli.syntax_sampling import Sample
 from vadd.errors import UserError
-from vadd.run.options import SamplingOptions
 from vadd.run.run import Run as LoadedRun
+from vadd.run.sampling import SamplingOptions
 from vadd.words import duration, parse_size, size_in_memory
 
 

@@ -27,8 +27,7 @@ from vadd.core import (
 from vadd.core.labels import LabelledRecognizer
 from vadd.errors import UserError
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
-from vadd.run.options import SamplingOptions
-from vadd.run.sampling import draw, fitting
+from vadd.run.sampling import SamplingOptions, draw, fitting
 
 CLASSES = 3
 SHARES = (0.5, 0.1, 0.4)

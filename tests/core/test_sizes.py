@@ -131,7 +131,7 @@ def test_unknown_values_stay_hidden_and_are_not_scored() -> None:
 
 
 def test_values_that_a_position_does_not_have_are_refused() -> None:
-    with pytest.raises(UserError, match=r"the value 3 at position 1; the model knows 0\.\.2 there"):
+    with pytest.raises(UserError, match=r"the value 3 at position 1; the model knows 0\.\.2"):
         sample(model_of(latent=False), torch.tensor([[0, 3, 4]]), 1, seeded(0))
     with pytest.raises(UserError, match="value 4"):
         model_of(latent=False).check_values(torch.tensor([[0, 4, 0]]), "the examples hold")

@@ -82,7 +82,7 @@ def test_the_memory_for_a_chunk_can_be_given(trained: Run) -> None:
     whole, (first, *others) = trained.sample(100, steps=2), list(trained.stream(100, steps=2, memory=1))
     assert (len(first.tokens), len(others)) == (1, 99)
     assert torch.cat([first.tokens, *(part.tokens for part in others)]).equal(whole)
-    with pytest.raises(UserError, match="memory for sampling in bytes must be at least 1, not 0"):
+    with pytest.raises(UserError, match="memory must be at least 1, not 0"):
         trained.sample(2, memory=0)
 
 

@@ -22,8 +22,7 @@ from tests.helpers.exact import (
 from vadd.core import Ancestral, GaussianLatent, MaskedDiffusion, Noise, Parallel, Prior, Sampler
 from vadd.core.sampling import LatentPolicy
 from vadd.run.infilling import latents_that_fit
-from vadd.run.options import SamplingOptions
-from vadd.run.sampling import draw, stream
+from vadd.run.sampling import SamplingOptions, draw, stream
 
 LEVEL = 1e-5
 GRID = PriorGrid.even(400)

@@ -14,8 +14,7 @@ from vadd.core import GaussianLatent, LinearSchedule, MaskedDiffusion
 from vadd.errors import UserError
 from vadd.run import tables
 from vadd.run.infilling import predicted
-from vadd.run.options import SamplingOptions
-from vadd.run.sampling import draw, fitting
+from vadd.run.sampling import SamplingOptions, draw, fitting
 from vadd.run.tables import conditioned_starts
 
 ROWS = 2000

@@ -151,10 +151,10 @@ def test_lists_are_filled_as_arrays_are(vadd_run: Path) -> None:
 def test_counts_and_paths_of_the_wrong_kind_are_refused(vadd_run: Path) -> None:
     run = vadd.load(vadd_run)
     for wrong in ("x", 2.5, None, -1, 0):
-        with pytest.raises(UserError, match="number of samples"):
+        with pytest.raises(UserError, match=r"^n (must|takes)"):
             run.sample(wrong)  # type: ignore[arg-type]
     assert run.sample(np.int64(2)).shape == (2, 2)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="the memory for sampling"):
+    with pytest.raises(UserError, match="memory takes"):
         run.sample(2, memory="x")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="path takes a path, not"):
         vadd.load(None)  # type: ignore[arg-type]

@@ -228,7 +228,7 @@ def test_what_cannot_be_filled_is_told_in_one_line(x: Tensor, known: Tensor | No
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"count": 0}, "number of completions must be at least 1, not 0"),
+        ({"count": 0}, "count must be at least 1, not 0"),
         ({"steps": 0}, "steps must be at least 1, not 0"),
         ({"grid": "square"}, "unknown grid"),
         ({"latent_policy": "new"}, "unknown latent_policy"),

@@ -93,13 +93,13 @@ def test_a_run_with_labels_is_moved_resumed_and_judged_without_them(codes: np.nd
     assert resumed.sample(16, label="low").equal(whole.sample(16, label="low"))
     assert resumed.data.test_labels is not None
     assert resumed.bound(1, particles=2, limit=4).bounds[1].valid
-    with pytest.raises(vadd.UserError, match="was trained with other labels than were given"):
+    with pytest.raises(vadd.UserError, match="was trained on other data, or other labels"):
         vadd.train(codes, moved, labels=VALUES, resume=True)
-    with pytest.raises(vadd.UserError, match="was trained with other labels than were given"):
+    with pytest.raises(vadd.UserError, match="was trained on other data, or other labels"):
         vadd.train(codes, moved, resume=True)
     assert vadd.train(codes, moved, labels=NAMES, resume=True, progress=False).step == 30
     vadd.train(codes, tmp_path / "plain", **SHORT)
-    with pytest.raises(vadd.UserError, match="was trained without labels"):
+    with pytest.raises(vadd.UserError, match="was trained on other data, or other labels"):
         vadd.train(codes, tmp_path / "plain", labels=NAMES, resume=True)
 
 
@@ -153,7 +153,7 @@ BAD: dict[str, tuple[Callable[[np.ndarray], Any], Any, str]] = {
     "an array for a recipe": (lambda codes: "digits", NAMES, "labels=True takes those that the data have"),
     "a data set": (labelled_data_set, NAMES, "train_labels, test_labels and label_names"),
     "a table": (lambda codes: pandas.DataFrame(codes), NAMES, "a label of a table is one of its columns"),
-    "no data": (lambda codes: None, NAMES, "labels are given with their data"),
+    "no data": (lambda codes: None, NAMES, "vadd.train needs data"),
 }
 
 

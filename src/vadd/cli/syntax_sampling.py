@@ -62,7 +62,7 @@ class Sample(Drawn):
       torchrun --nproc-per-node 4 -m vadd sample runs/book -n 5000 --steps 64 --out texts.jsonl
     """
 
-    n: Annotated[int | None, typer.Option("-n")] = None
+    n: Annotated[int | None, typer.Option("-n", min=1)] = None
     """How many samples. [default: 1000; 64 for a picture of images; 8 texts]"""
     checkpoint: Annotated[str, typer.Option(metavar="WHICH")] = "latest"
     """Whose averaged weights: latest, best or a step."""
@@ -120,7 +120,7 @@ class Infill(Drawn):
     """An image in the same size: white is filled, black kept."""
     keep: Annotated[Literal["top", "bottom", "left", "right"] | None, INPUT] = None
     """Instead of a mask: the half to keep."""
-    n: Annotated[int | None, typer.Option("-n", "--count")] = None
+    n: Annotated[int | None, typer.Option("-n", "--count", min=1)] = None
     """Completions of each. [default: 4; of a table 1]"""
     out: Annotated[Path | None, check_out()] = None
     """Where to: text .txt or .jsonl, images .png or .npy, arrays .npy or .csv, tables .csv or .parquet."""

@@ -46,7 +46,7 @@ from vadd.core.precision import precise
 from vadd.core.randomness import Noise
 from vadd.core.samplers import PlannedSampler, RevealPlan
 from vadd.core.sampling import Drawing
-from vadd.errors import UserError, at_least_one
+from vadd.errors import UserError
 
 if TYPE_CHECKING:
     from vadd.core.base import Model
@@ -219,7 +219,8 @@ def mask_integral(
     """The mean over ``draws`` masks of w(t) log p(x_S | x_t), all masked positions that are scored at once;
     ``log_joint`` maps a batch and the positions S (B, N) to the logarithm (B,).
     """
-    draws = at_least_one(draws, "the number of masks drawn for each example")
+    if draws < 1:
+        raise UserError(f"the number of masks drawn for each example must be at least 1, not {draws}")
     total = torch.zeros(len(x0), dtype=torch.float64)
     repeated = torch.arange(len(x0), device=x0.device).repeat_interleave(draws)
     # The masks of each example are spread evenly over k = 1..N.

@@ -111,9 +111,10 @@ class DiagonalGaussian:
         return self.from_noise(torch.randn(count, *self.mean.shape, generator=generator).to(self.mean))
 
     def log_prob(self, z: Tensor) -> Tensor:
-        """Log density, summed over the last dimension."""
-        standardised = (z - self.mean) * (-self.log_std).exp()
-        return (-0.5 * standardised**2 - self.log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
+        """Log density, summed over the last dimension, in the precision of z."""
+        mean, log_std = self.mean.to(z.dtype), self.log_std.to(z.dtype)
+        standardised = (z - mean) * (-log_std).exp()
+        return (-0.5 * standardised**2 - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
 
     def kl_to_standard_normal(self) -> Tensor:
         """KL(self || N(0, I)) for each dimension, in nats: (..., d)."""
@@ -123,23 +124,6 @@ class DiagonalGaussian:
         """In nats, summed over the last dimension."""
         return (self.log_std + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
 
-    def precise(self) -> "DiagonalGaussian":
-        """In float64, for long sums of logarithms."""
-        return DiagonalGaussian(precise(self.mean), precise(self.log_std))
-
 
 def standard_normal_log_prob(z: Tensor) -> Tensor:
     return (-0.5 * z**2 - 0.5 * math.log(2 * math.pi)).sum(-1)
-
-
-@dataclass(frozen=True)
-class GaussianProposal:
-    """A posterior whose draws are the network's, and whose density is computed in float64."""
-
-    posterior: DiagonalGaussian
-
-    def draws(self, count: int, generator: torch.Generator) -> Tensor:
-        return self.posterior.draws(count, generator)
-
-    def log_prob(self, z: Tensor) -> Tensor:
-        return self.posterior.precise().log_prob(z)

@@ -17,7 +17,7 @@ from typing import Literal, Protocol, get_args
 import torch
 from torch import Tensor, nn
 
-from vadd.core.importance import DiagonalGaussian, GaussianProposal, MixtureProposal, Proposal, log_mean_weight
+from vadd.core.importance import DiagonalGaussian, MixtureProposal, Proposal, log_mean_weight
 from vadd.core.masking import MaskedBatch
 from vadd.core.precision import at_least_single, precise
 from vadd.core.priors import Prior, PriorProposal, StandardNormal
@@ -263,7 +263,7 @@ class GaussianLatent(Latent):
                 return prior
             # What is masked but not revealed must be hidden from this proposal: there x_t has the mask.
             seen = batch if name == "recognition" else replace(batch, x0=torch.where(revealed, batch.x0, batch.xt))
-            return GaussianProposal(self.posterior(seen))
+            return self.posterior(seen)
 
         proposal = MixtureProposal.even([component(name) for name in particles.proposals], particles.count)
         # The denoiser sees every draw of a chunk as a batch of its own: chunk * B sequences in a call.

@@ -116,17 +116,17 @@ class MaskedBatch:
         A part of a larger batch gets its rows of the larger one's numbers, so that nothing depends on how a batch was
         divided.
         """
-        if self.part is None:
-            noise = torch.randn(draws, len(self.x0), dim, generator=generator)
-        else:
-            noise = torch.randn(draws, self.part.of, dim, generator=generator)[:, self.part.rows]
-        return noise.to(self.x0.device)
+        of, rows = self._whole()
+        return torch.randn(draws, of, dim, generator=generator)[:, rows].to(self.x0.device)
 
     def uniform(self, generator: torch.Generator) -> Tensor:
         """Uniform numbers for every position, (B, N) float64 in [0, 1); of a part likewise."""
-        rows, taken = (len(self.x0), slice(None)) if self.part is None else (self.part.of, self.part.rows)
-        drawn = torch.rand(rows, self.x0.shape[1], generator=generator, dtype=torch.float64)
-        return drawn[taken].to(self.x0.device)
+        of, rows = self._whole()
+        drawn = torch.rand(of, self.x0.shape[1], generator=generator, dtype=torch.float64)
+        return drawn[rows].to(self.x0.device)
+
+    def _whole(self) -> tuple[int, Rows]:
+        return (len(self.x0), slice(None)) if self.part is None else (self.part.of, self.part.rows)
 
 
 class MaskDraw(Protocol):

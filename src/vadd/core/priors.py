@@ -133,10 +133,6 @@ class FlowPrior(Prior):
         parts = [one_hot] if read is None else [read.view(len(xt), self.positions, -1), one_hot]
         return torch.cat(parts, dim=-1).flatten(1)
 
-    def start_at(self, z: Tensor) -> None:
-        """Before a fit: begin near examples z (n, d)."""
-        self.flow.start_at(z)
-
     def draw(self, xt: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor:
         return self.flow.from_noise(noise.normal(self.flow.noise_dim).to(xt.device), self.context(xt, labels))
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vadd.core.randomness import Noise
 from vadd.core.samplers import Grid, Sampler
-from vadd.errors import UserError, at_least_one
+from vadd.errors import UserError
 from vadd.settings import Count, checked_fields
 
 if TYPE_CHECKING:
@@ -188,8 +188,9 @@ class Walk:
     def __init__(self, model: "Model", start: int | Tensor, noise: Noise | torch.Generator, how: Drawing) -> None:
         self.model, self.how = model, how
         if isinstance(start, int):
-            count = at_least_one(start, "the number of samples")
-            self.x = torch.full((count, model.positions), model.mask_value, device=model.device)
+            if start < 1:
+                raise UserError(f"the number of samples must be at least 1, not {start}")
+            self.x = torch.full((start, model.positions), model.mask_value, device=model.device)
             """(n, N): the states."""
         else:
             if start.ndim != 2 or start.shape[1] != model.positions or len(start) == 0:

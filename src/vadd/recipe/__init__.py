@@ -9,4 +9,4 @@ from vadd.recipe.loading import load_recipe
 from vadd.recipe.models import COMPARED_ONLY, EVERY_MODEL, MODELS, build_model
 from vadd.recipe.own_data import recipe_for, with_data
 from vadd.recipe.recipe import Recipe, build_dataset, differences, flatten, parse_value, validate
-from vadd.recipe.sections import SAMPLERS, Sampling, Training, sampler_named
+from vadd.recipe.sections import SAMPLERS, Sampling, Training

@@ -4,11 +4,10 @@ A training that does not fit into memory is refused in one line. What it needs a
 takes seconds; most recipes fit by far, as an upper bound from their numbers alone shows.
 """
 
+import math
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from vadd.recipe.counting import (
     training_cost,
     training_memory,
 )
-from vadd.recipe.recipe import Recipe, flatten
+from vadd.recipe.recipe import Recipe
 from vadd.words import duration, size_in_memory
 
 EXAMPLES = 16
@@ -45,8 +44,6 @@ SQUARES, SQUARES_WITH_ATTENTION = 8, 80
 KEPT = 60
 """Likewise: numbers that a block keeps for the backward pass over its width, for every vector that it works on."""
 CONTROL_GROUPS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-LATENTS = ("latent.dim", "latent.codes")
-VOCABULARIES = ("data.vocab_size", "data.levels", "data.vocabulary")
 LARGE_CHECKPOINT = 100_000_000
 LONG = 3e13
 """FLOP: some ten minutes on two cores."""
@@ -161,22 +158,21 @@ def check_memory(recipe: Recipe, kind: Kind) -> None:
     if upper_bound(recipe, kind, processes.count) <= available:
         return
 
-    def refused(needed: str, key: str) -> UserError:
-        return UserError(f"this training needs {needed}, and {size_in_memory(available)} are available: lower {key}")
-
-    model = _counted(recipe, kind)
-    if model is None:
-        raise refused("more memory than any machine has", heaviest_key(recipe, kind))
-    held = partial(held_bytes, model, recipe, processes)
-    if held(0) > available:
-        raise refused(f"at least {size_in_memory(held(0))}", heaviest_key(recipe, kind))
-    each = training_cost(model, recipe, EXAMPLES).remembered
-    drawn = drawn_bytes(recipe, kind) if processes.device.type == "cpu" else 0
-    needed = held(rows_of(recipe, processes.count) * each) + drawn
-    if needed > available:
-        of_batch = "training.batch" if drawn > available else "training.batch, or raise training.accumulate"
-        key = of_batch if held(each) <= available else heaviest_key(recipe, kind)
-        raise refused(f"at least {size_in_memory(needed)}", key)
+    needed, smaller = "more memory than any machine has", "make the network, the latent or the vocabulary smaller"
+    try:
+        model = model_on_meta(recipe, kind)
+    except (RuntimeError, TypeError):  # tensors of more numbers than 63 bits can count
+        least = math.inf
+    else:
+        least = held_bytes(model, recipe, processes, 0)
+        if least <= available:
+            activations = rows_of(recipe, processes.count) * training_cost(model, recipe, EXAMPLES).remembered
+            drawn = drawn_bytes(recipe, kind) if processes.device.type == "cpu" else 0
+            least = held_bytes(model, recipe, processes, activations) + drawn
+            smaller = "lower training.batch or the sizes of the network, or raise training.accumulate"
+        needed = f"at least {size_in_memory(least)}"
+    if least > available:
+        raise UserError(f"this training needs {needed}, and {size_in_memory(available)} are available: {smaller}")
 
 
 def available_memory(device: torch.device) -> int:
@@ -232,34 +228,3 @@ def held_bytes(model: Model, recipe: Recipe, processes: Processes, remembered: f
     activations = round(remembered / (2 if settings.compile else 1))
     memory = training_memory(model, activations, devices, layout, settings.precision)
     return memory.total - min(memory.gradients, memory.activations)
-
-
-def _counted(recipe: Recipe, kind: Kind) -> Model | None:
-    """The model on the meta device; None where its tensors have more numbers than can be counted."""
-    try:
-        return model_on_meta(recipe, kind)
-    except (RuntimeError, TypeError):  # beyond 63 bits, for all numbers together or for one
-        return None
-
-
-def heaviest_key(recipe: Recipe, kind: Kind) -> str:
-    """The key of the recipe that, halved, saves most weights."""
-    weights = {}
-    for key, value in _sizes(recipe):
-        smaller = replace(kind, vocab_size=max(2, kind.vocab_size // 2)) if key in VOCABULARIES else kind
-        try:
-            changed = recipe if key in VOCABULARIES else recipe.with_overrides([f"{key}={value // 2}"])
-            model = _counted(changed, smaller)
-        except UserError:  # not every half fits the other keys
-            continue
-        weights[key] = (float("inf") if model is None else count_parameters(model).trained, -value)
-    return min(weights, key=lambda key: weights[key])
-
-
-def _sizes(recipe: Recipe) -> Iterator[tuple[str, int]]:
-    """Keys that say how large networks, latent and vocabulary are."""
-    chosen = recipe.network.values_of("denoiser")
-    for key, value in flatten(recipe.model_dump(mode="json")):
-        size = chosen.get(key.removeprefix("network.")) if value is None else value
-        if type(size) is int and size > 1 and (key.startswith("network.") or key in (*LATENTS, *VOCABULARIES)):
-            yield key, size

@@ -14,7 +14,7 @@ from vadd.data import Data, DiscreteDataset
 from vadd.errors import UserError
 from vadd.kinds import Kind, TextKind
 from vadd.networks import MlpSettings, Network
-from vadd.parsing import parse_yaml
+from vadd.parsing import LARGEST_INTEGER, parse_yaml
 from vadd.progress import Progress, silent
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.models import MODELS, ModelName, with_model
@@ -208,13 +208,17 @@ def validate(content: Mapping[str, Any], source: str) -> Recipe:
         if isinstance(value, bool) and key not in switches:  # pydantic would take true for the number 1
             raise UserError(f"{source}: {key} does not take {str(value).lower()}")
     try:
-        return Recipe.model_validate(content)
+        recipe = Recipe.model_validate(content)
     except ValidationError as error:
         mistakes = error.errors()
         more = len(mistakes) - SHOWN_MISTAKES
         shown = [_explain(mistake) for mistake in mistakes[:SHOWN_MISTAKES]]
         shown += [f"and {plural(more, 'mistake')} more"] if more > 0 else []
         raise UserError(f"{source}: {'; '.join(shown)}") from None
+    for key, value in flatten(recipe.model_dump()):
+        if type(value) is int and abs(value) > LARGEST_INTEGER:
+            raise UserError(f"{source}: {key}: integers have at most 64 bits")
+    return recipe
 
 
 def _explain(error: Any) -> str:

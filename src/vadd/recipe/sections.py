@@ -1,7 +1,7 @@
 """Sections of a recipe: how masks are drawn and weighted, how a model is trained, how it is sampled."""
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
@@ -14,16 +14,13 @@ from vadd.core import (
     LinearSchedule,
     MaskDraw,
     MaskedDiffusion,
-    Model,
     PolynomialSchedule,
     Sampler,
     Schedule,
     StepTimes,
     StratifiedTimes,
 )
-from vadd.errors import UserError
 from vadd.settings import Decay, Fraction, Section
-from vadd.words import suggestion
 
 MaskDrawName = Literal["iid", "stratified", "exact-count", "steps", "levels"]
 WEIGHT_POWERS = {"integral": 1.0, "root": 0.5, "even": 0.0}
@@ -156,12 +153,3 @@ class Sampling(Section):
         description="for completions with one z: latents drawn for each, of which one is kept by the likelihood of "
         "what is known",
     )
-
-
-def sampler_named(name: str, model: Model) -> Sampler:
-    """Of those that the ``model`` has."""
-    own = model.samplers
-    if name not in own:
-        what = "this model does not have the sampler" if name in get_args(SamplerName) else "unknown sampler"
-        raise UserError(f"{what} {name!r}{suggestion(name, own)}; choose from {', '.join(own)}")
-    return own[name]

@@ -15,7 +15,7 @@ from torch import Tensor
 from vadd.core import MaskedBatch, MaskedDiffusion, Model, Noise
 from vadd.core.precision import precise
 from vadd.core.randomness import PREDICTIONS, step_generator
-from vadd.errors import UserError, at_least_one
+from vadd.errors import UserError
 from vadd.kinds.arrays import TO_FILL, Array
 from vadd.settings import represented
 from vadd.words import plural
@@ -39,7 +39,7 @@ def as_tensor(x: Any, what: str) -> Tensor:
 
 def masked_starts(model: Model, shape: Sequence[int], x: Any, known: Any, count: int) -> Tensor:
     """(n * count, N) int64 with the mask value where there is something to fill; ``count`` rows for each sequence."""
-    count, given = at_least_one(count, "the number of completions"), as_tensor(x, "sequences to fill")
+    given = as_tensor(x, "sequences to fill")
     if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
         raise UserError(f"sequences to fill are integers; these are {_described(given)}")
     rows = given[None] if is_one_example(given, shape) else given

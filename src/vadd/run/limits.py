@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from vadd.core import Model, Noise
 from vadd.core.randomness import BLOCK
-from vadd.errors import UserError, at_least_one
+from vadd.errors import UserError
 from vadd.models import Autoregressive
 from vadd.words import duration, size_in_memory
 
@@ -51,9 +51,7 @@ def chunk_size(bytes_of_row: int, model: Model, steps: int, memory: int | None =
 
     ``memory`` in bytes is what a chunk may take, by default what suits the model's device.
     """
-    allowed = (
-        memory_for_samples(model.device) if memory is None else at_least_one(memory, "the memory for sampling in bytes")
-    )
+    allowed = memory_for_samples(model.device) if memory is None else memory
     # A dozen numbers of 8 bytes for each position (state, plan, keys to sort by), and two for each step.
     row = bytes_of_row + 8 * (12 * model.positions + 2 * (steps + 1))
     size = max(1, allowed // row)

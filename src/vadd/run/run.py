@@ -13,7 +13,7 @@ from torch import Tensor
 from vadd.core import Model, Particles, Prior, Samples
 from vadd.core.sampling import given_latents
 from vadd.data import DiscreteDataset
-from vadd.errors import UserError, at_least_one
+from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.kinds.arrays import Array
 from vadd.kinds.table.codec import TableCodec, Where, data_frame
@@ -27,8 +27,7 @@ from vadd.run.directory import CheckpointName, RunDirectory
 from vadd.run.export import export
 from vadd.run.infilling import as_tensor, is_one_example, masked_starts
 from vadd.run.limits import LARGEST_CHUNK, bytes_per_row, check_held, check_time, chunk_size
-from vadd.run.options import SamplingOptions
-from vadd.run.sampling import fitting, stream
+from vadd.run.sampling import SamplingOptions, fitting, stream
 from vadd.run.tables import fill_rows, sample_rows
 from vadd.settings import Count, CountOrZero, Counts, Place, checked
 
@@ -169,12 +168,13 @@ class Run:
     def _bytes_per_row(self) -> int:
         return bytes_per_row(self.model)
 
+    @checked
     def stream(
         self,
-        start: int | Tensor = 1,
+        start: Tensor | Count = 1,
         *,
         record: int = 0,
-        memory: int | None = None,
+        memory: Count | None = None,
         processes: Processes | None = None,
         progress: Progress = silent,
         **options: Any,
@@ -182,13 +182,12 @@ class Run:
         """Samples chunk by chunk, in memory that does not grow with their number.
 
         ``start`` is how many, or sequences (n, N) with the mask value V where something is to be filled. The
-        ``options`` are those of :class:`~vadd.run.options.SamplingOptions`. Of the first ``record`` samples the
+        ``options`` are those of :class:`~vadd.run.sampling.SamplingOptions`. Of the first ``record`` samples the
         trajectories are kept. ``memory`` is what a chunk may take, in bytes; by default 256 MB, on a GPU a part of what
         is free. Several ``processes`` divide the chunks, and the samples come out in the main one.
         """
         chosen = fitting(self.model, self.sampling, options)
-        n = at_least_one(len(start) if isinstance(start, Tensor) else start, "the number of samples")
-        start = start if isinstance(start, Tensor) else n
+        n = len(start) if isinstance(start, Tensor) else start
         if chosen.z is not None:
             given_latents(self.model, chosen.z, n)
         model = self.model if isinstance(start, int) else self.completing_model
@@ -200,12 +199,15 @@ class Run:
             size = chunk_size(self._bytes_per_row, self.model, chosen.steps, memory)
         return stream(model, chosen, start, size, record=record, processes=processes, progress=progress)
 
-    def sample(self, n: int = 1, *, memory: int | None = None, progress: Progress = silent, **options: Any) -> Tensor:
+    @checked
+    def sample(
+        self, n: Count = 1, *, memory: Count | None = None, progress: Progress = silent, **options: Any
+    ) -> Tensor:
         """``n`` samples, (n, N) integers, for example ``run.sample(16, steps=8, sampler="parallel", seed=3)``.
 
         They are the first of those that the seed stands for: a larger ``n`` begins with the same ones.
         """
-        if (n := at_least_one(n, "the number of samples")) > 1:
+        if n > 1:
             check_held(n, self.model.positions)
         return torch.cat([part.tokens for part in self.stream(n, memory=memory, progress=progress, **options)])
 
@@ -215,13 +217,14 @@ class Run:
         """
         return self.options(**options).inexact_completions(latent=self.model.latent.dim > 0)
 
+    @checked
     def infill(
         self,
         x: Any,
         known: Any = None,
         *,
-        count: int | None = None,
-        memory: int | None = None,
+        count: Count | None = None,
+        memory: Count | None = None,
         progress: Progress = silent,
         **options: Any,
     ) -> Tensor:
@@ -261,11 +264,13 @@ class Run:
 
         return frame_of(list(self.directory.metrics()))
 
-    def sample_frame(self, n: int = 1, where: Where = (), **options: Any) -> Any:
+    @checked
+    def sample_frame(self, n: Count = 1, where: Where = (), **options: Any) -> Any:
         """``n`` rows of a table as a pandas DataFrame; ``where={"age": "40-49", "sex": "F"}`` fixes columns."""
         return data_frame(sample_rows(self, n, where, **options))
 
-    def infill_frame(self, frame: Any, count: int | None = None, **options: Any) -> Any:
+    @checked
+    def infill_frame(self, frame: Any, count: Count | None = None, **options: Any) -> Any:
         """A DataFrame with its missing cells filled and nothing else changed; with ``count`` a list of so many."""
         filled = [data_frame(columns) for columns in fill_rows(self, from_frame(frame), count or 1, **options)]
         return filled[0] if count is None else filled

@@ -16,7 +16,7 @@ from torch import Tensor
 from vadd.core import Model, Noise
 from vadd.core.randomness import BLOCK, CONDITIONS, step_generator
 from vadd.core.sampling import inverted
-from vadd.errors import UserError, at_least_one
+from vadd.errors import UserError
 from vadd.kinds import TableKind
 from vadd.kinds.arrays import Array
 from vadd.kinds.table.codec import Columns, TableCodec, Where
@@ -24,7 +24,7 @@ from vadd.kinds.table.columns import Condition
 from vadd.kinds.table.reading import RawTable
 from vadd.progress import Progress, silent
 from vadd.run.infilling import latents_that_fit, masked_starts, predicted
-from vadd.run.options import SamplingOptions
+from vadd.run.sampling import SamplingOptions
 
 if TYPE_CHECKING:
     from vadd.run.run import Run
@@ -43,7 +43,7 @@ def table_of(run: "Run") -> TableCodec:
 
 def starts_given(run: "Run", n: int, conditions: Mapping[int, Condition], **options: Any) -> Tensor:
     """(n, N) with the mask value where nothing is said."""
-    n, table = at_least_one(n, "the number of samples"), table_of(run)
+    table = table_of(run)
     shares = {position: table.columns[position].shares(condition) for position, condition in conditions.items()}
     return conditioned_starts(run.completing_model, n, shares, run.options(**options))
 

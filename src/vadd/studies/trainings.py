@@ -14,8 +14,8 @@ from vadd.recipe.recipe import COMPUTING, same_learning
 from vadd.run.directory import RunDirectory, step_of
 from vadd.run.limits import check_time
 from vadd.run.loading import load
-from vadd.run.options import SamplingOptions
 from vadd.run.run import Run
+from vadd.run.sampling import SamplingOptions
 from vadd.studies.fitting import fitted
 from vadd.studies.study import Measuring, Request, Study
 from vadd.training.loop import train

@@ -20,10 +20,10 @@ from vadd.data.text.documents import encodable
 from vadd.errors import UserError
 from vadd.files import whole_file, whole_path
 from vadd.kinds.arrays import Array
-from vadd.kinds.table.reading import RawTable, from_frame, is_frame, read_table
+from vadd.kinds.table.reading import RawTable, from_frame, is_frame
 from vadd.kinds.table.writing import write_parquet
 from vadd.kinds.text.tokenizers import WORDS, count_tokens
-from vadd.progress import Progress
+from vadd.progress import Progress, silent
 from vadd.recipe import Recipe, build_dataset, load_recipe, recipe_for, recipe_names
 from vadd.recipe.own_data import (
     LONGEST_ITEM,
@@ -45,6 +45,8 @@ class Source(ABC):
 
     name: str
     """Of the run's default directory."""
+    labelled = False
+    """Whether labels were given with the data."""
 
     @abstractmethod
     def recipe(self, directory: RunDirectory) -> Recipe:
@@ -55,10 +57,6 @@ class Source(ABC):
 
     def keep(self, directory: RunDirectory) -> None:  # noqa: B027  # files on disk stay where they are
         """Write into the run what is in memory only."""
-
-    def equals(self, directory: RunDirectory) -> bool:
-        """Whether these are the data that the run keeps."""
-        return True
 
 
 class RecipeSource(Source):
@@ -78,11 +76,14 @@ class InMemoryArray(Source):
         self.array = array
         self.vocab_size = values_of(array, None, IN_MEMORY)
         self.names = None if labels is None else given_labels(labels, len(array), IN_MEMORY)
-        self.labels = None if self.names is None else Labels.of(self.names, IN_MEMORY)
+        self.labels, self.labelled = (
+            None if self.names is None else Labels.of(self.names, IN_MEMORY),
+            labels is not None,
+        )
 
     def recipe(self, directory: RunDirectory) -> Recipe:
-        path, labelled = directory.examples(".npy").resolve(), self.labels is not None
-        data = ArrayData(path=str(path), vocab_size=self.vocab_size, labels=labelled)
+        path = str(directory.examples(".npy").resolve())
+        data = ArrayData(path=path, vocab_size=self.vocab_size, labels=self.labelled)
         return recipe_for_examples(data, directory.path.name, self.array, self.vocab_size)
 
     def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
@@ -98,14 +99,6 @@ class InMemoryArray(Source):
         if self.names is not None:
             with whole_file(directory.example_labels) as file:
                 np.save(file, np.array(self.names), allow_pickle=False)
-
-    def equals(self, directory: RunDirectory) -> bool:
-        kept, labels = directory.examples(".npy"), directory.example_labels
-        names = np.load(labels, allow_pickle=False).tolist() if labels.exists() else None
-        if names != self.names:
-            problem = "without labels" if names is None else "with other labels than were given"
-            raise UserError(f"{directory.path} was trained {problem}")
-        return kept.exists() and np.array_equal(np.load(kept, mmap_mode="r", allow_pickle=False), self.array)
 
 
 class Texts(Source):
@@ -155,10 +148,6 @@ class Texts(Source):
         with whole_file(directory.examples(".jsonl")) as file:
             file.write(self.content.encode())
 
-    def equals(self, directory: RunDirectory) -> bool:
-        kept = directory.examples(".jsonl")
-        return kept.exists() and kept.read_text(encoding="utf-8") == self.content
-
 
 class Rows(Source):
     """A DataFrame of pandas or Polars, read as a table."""
@@ -182,10 +171,6 @@ class Rows(Source):
     def keep(self, directory: RunDirectory) -> None:
         write_parquet(directory.examples(".parquet"), self.table.columns)
 
-    def equals(self, directory: RunDirectory) -> bool:
-        kept = directory.examples(".parquet")
-        return kept.exists() and read_table(kept).columns == self.table.columns
-
 
 class InMemoryDataset(Source):
     def __init__(self, data: DiscreteDataset) -> None:
@@ -206,10 +191,18 @@ class InMemoryDataset(Source):
             partial.mkdir()
             save_dataset(self.data, partial)
 
-    def equals(self, directory: RunDirectory) -> bool:
-        kept = build_dataset(Recipe(name="", data=GivenData(path=str(directory.examples()))))
-        pairs = ((kept.train, self.data.train), (kept.test, self.data.test))
-        return kept.kind == self.data.kind and all(ours.equal(given.to(ours.dtype)) for ours, given in pairs)
+
+def check_same_data(source: Source, recipe: Recipe, kept: DiscreteDataset, run: Path) -> None:
+    """Refuse to go on where the data that were given are not those that the run keeps."""
+    given = source.read(recipe, silent)
+    labels = ((given.train_labels, kept.train_labels), (given.test_labels, kept.test_labels))
+    if (
+        source.labelled != (kept.label_names is not None)
+        or given.kind != kept.kind
+        or given.fingerprint() != kept.fingerprint()
+        or any(ours is not None and theirs is not None and not ours.equal(theirs) for ours, theirs in labels)
+    ):
+        raise UserError(f"{run} was trained on other data, or other labels, than those that were given")
 
 
 def source_of(data: Any, labels: Any = None, reading: Mapping[str, Any] | None = None) -> Source:

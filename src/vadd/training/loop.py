@@ -55,24 +55,18 @@ def train(
     data: DiscreteDataset,
     *,
     resume: bool = False,
-    callbacks: Callbacks = Callbacks(),  # noqa: B008  # frozen
-    networks: CustomNetworks | None = None,
     silent: bool = False,
-    device: torch.device | None = None,
+    **options: Any,
 ) -> Outcome:
     """Train what ``recipe`` describes on its ``data``; the directory must have been made by ``RunDirectory.create``.
 
-    ``callbacks`` are given events and may stop it; ``networks`` are trained in place of the recipe's; with ``silent``
-    no progress is shown. With ``resume`` it continues from the newest checkpoint that is whole, or from the start where
-    there is none yet; the recipe may then differ where :func:`~vadd.recipe.may_change_on_resume` allows it, and
-    replaces the run's.
+    With ``silent`` no progress is shown; the other ``options`` are those of :class:`Trainer`. With ``resume`` it
+    continues from the newest checkpoint that is whole, or from the start where there is none yet; the recipe may then
+    differ where :func:`~vadd.recipe.may_change_on_resume` allows it, and replaces the run's.
     """
     with held_by_main_process(directory.lock):
         try:
-            trainer = Trainer(
-                recipe, directory, data, resume=resume, callbacks=callbacks, networks=networks, device=device
-            )
-            return trainer.run(silent=silent)
+            return Trainer(recipe, directory, data, resume=resume, **options).run(silent=silent)
         except BaseException:
             if not resume and is_main():
                 directory.remove_unstarted()
@@ -80,6 +74,8 @@ def train(
 
 
 class Trainer:
+    """``callbacks`` are given events and may stop it; ``networks`` are trained in place of the recipe's."""
+
     def __init__(
         self,
         recipe: Recipe,

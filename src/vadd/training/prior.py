@@ -3,12 +3,13 @@ r"""Fitting a prior to what a trained recognition model writes, by maximum likel
 ``flow``: p(z), fitted to draws of r(z | x0, everything masked) over the training examples. ``conditional``: p(z | x_t),
 fitted to the same draws, given states in which random parts, beginnings, ends, halves and blocks are hidden. A model
 that is given labels has p(z | label), and a density for no label: each example serves with its label and, in the share
-that training dropped, without. Random numbers are functions of (seed, step): a fit that was interrupted goes on where
-it was.
+that training dropped, without. Random numbers are functions of (seed, step). A fit that is interrupted begins anew:
+most of its time goes into reading the examples.
 """
 
 import math
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,24 +18,21 @@ from torch import Tensor
 from vadd.core import CodedLatent, DiagonalGaussian, FlowPrior, LabelledLatent, Model
 from vadd.core.patterns import InfillMasks
 from vadd.core.randomness import PRIOR, seed_dropout, step_generator
-from vadd.errors import Interrupted, UserError
-from vadd.files import remove
+from vadd.errors import UserError
 from vadd.networks import CustomNetworks
 from vadd.parallel import Processes
-from vadd.progress import Progress, silent, warn
+from vadd.progress import Progress, silent
 from vadd.recipe import Training
-from vadd.run.checkpoint import Archive, TrainingState, read_checkpoint, read_weights, write_checkpoint
+from vadd.run.checkpoint import Archive, read_weights
 from vadd.run.directory import PriorName, RunDirectory
 from vadd.run.loading import load
 from vadd.run.priors import PriorRecord, prior_records, write_prior
 from vadd.run.run import Run
 from vadd.settings import Count, checked
-from vadd.training.events import StopRequest
 from vadd.training.optimizer import Ema, Stepper
 
 JUDGED = 5_000
 """Held-out examples that the KL is reported on."""
-SAVE_SECONDS = 60.0
 
 
 @checked
@@ -55,70 +53,42 @@ def fit_prior(
     directory = RunDirectory.open(run.directory.path)  # refuses an exported model
     # Read again to be sure that the checkpoint is still there and whole: the prior is written next to it.
     place, _ = Archive(directory).chosen("latest" if run.step is None else run.step, read_weights)
-    fit = _Fit(run, name, steps or run.recipe.latent.flow.steps, place / f"fitting-{name}", progress)
+    fit = _Fit(run, name, steps or run.recipe.latent.flow.steps, progress)
     fitted = fit.run_steps()
     write_prior(place, fit.ema.averaged, fitted)
-    remove(fit.partial)
     return fitted
 
 
 class _Fit:
-    def __init__(self, run: Run, name: PriorName, steps: int, partial: Path, progress: Progress) -> None:
-        self.run, self.name, self.partial, self.progress = run, name, partial, progress
-        self.settings = run.recipe.latent.flow
-        self.steps = steps
-        self.seed = run.recipe.seed
-        self.model = run.model
+    def __init__(self, run: Run, name: PriorName, steps: int, progress: Progress) -> None:
+        self.run, self.name, self.steps, self.progress = run, name, steps, progress
+        self.settings, self.seed, self.model = run.recipe.latent.flow, run.recipe.seed, run.model
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            recipe, conditional = run.recipe, name == "conditional"
-            prior = recipe.latent.build_prior(recipe.network, run.kind, conditional=conditional)
-            self.prior = prior.to(self.model.device)
+            build = partial(run.recipe.latent.build_prior, run.recipe.network, run.kind)
+            self.prior = build(conditional=name == "conditional").to(self.model.device)
         # A fit takes a few thousand steps: an average over the last 200 or so.
         self.ema = Ema(self.prior, 0.995)
-        training = Training(
-            steps=steps, learning_rate=self.settings.learning_rate, warmup_steps=min(50, steps), clip=5.0
-        )
+        rate = self.settings.learning_rate
+        training = Training(steps=steps, learning_rate=rate, warmup_steps=min(50, steps), clip=5.0)
         self.stepper = Stepper(self.prior, training, Processes())
         self.masks = InfillMasks(run.shape)
         labelled = isinstance(self.model.latent, LabelledLatent)
         self.train_labels = run.data.train_labels if labelled else None
         self.unlabelled: DiagonalGaussian | None = None
         """What the recognition model writes of the training examples without their labels, where they have some."""
-        self.first = 0
-        if partial.is_dir():
-            try:
-                self._restore(read_checkpoint(partial))
-            except (UserError, RuntimeError):  # damaged, or of another size
-                warn(f"the fit that was interrupted in {partial} cannot go on; it begins anew")
-
-    def _restore(self, state: TrainingState) -> None:
-        # A longer fit was stopped, and a shorter one is asked for: it begins anew.
-        if state.step >= self.steps:
-            return
-        self.prior.load_state_dict(dict(state.model))
-        self.ema.averaged.load_state_dict(dict(state.ema))
-        self.stepper.restore(state.optimizer)
-        self.first = state.step
 
     def run_steps(self) -> PriorRecord:
-        began = saved = time.perf_counter()
+        began = time.perf_counter()
         train = self.run.data.train[: self.settings.examples]
         rows = self.run.recipe.network.rows_at_once
         posterior = posteriors_of(self.model, train, rows, self.train_labels, self.progress)
         if self.train_labels is not None:
             self.unlabelled = posteriors_of(self.model, train, rows, None, self.progress)
-        if self.first == 0:
-            self._start(posterior)
-        with StopRequest() as stop:
-            for step in range(self.first, self.steps):
-                self._step(step, train, posterior)
-                self.progress(f"fitting the {self.name} prior", step + 1, self.steps)
-                if stop.asked or time.perf_counter() - saved > SAVE_SECONDS:
-                    self._save(step + 1)
-                    saved = time.perf_counter()
-                if stop.asked:
-                    raise Interrupted(f"stopped at step {step + 1} of {self.steps} of the fit, saved")
+        self._start(posterior)
+        for step in range(self.steps):
+            self._step(step, train, posterior)
+            self.progress(f"fitting the {self.name} prior", step + 1, self.steps)
         held_out = self.run.data.test[:JUDGED]
         known = self.run.data.test_labels
         held_out_labels = None if self.train_labels is None or known is None else known[:JUDGED]
@@ -135,7 +105,7 @@ class _Fit:
         rows = torch.randint(len(posterior.mean), (self.settings.components,), generator=generator)
         noise = 0.1 * torch.randn(len(rows), self.prior.dim, generator=generator)
         z = posterior.mean[rows] + posterior.log_std[rows].exp() * noise
-        self.prior.start_at(z.to(self.model.device))
+        self.prior.flow.start_at(z.to(self.model.device))
         self.ema.averaged.load_state_dict(self.prior.state_dict())
 
     def _step(self, step: int, train: Tensor, posterior: DiagonalGaussian) -> None:
@@ -162,28 +132,20 @@ class _Fit:
         loss.backward()  # type: ignore[no-untyped-call]
         self.ema.update(step, self.stepper.step(step, loss))
 
-    def _save(self, step: int) -> None:
-        state = TrainingState(
-            step, self.prior.state_dict(), self.ema.averaged.state_dict(), dict(self.stepper.tensors())
-        )
-        write_checkpoint(self.partial, state)
-
 
 @torch.no_grad()
 def posteriors_of(
     model: Model, x0: Tensor, rows: int, labels: Tensor | None = None, progress: Progress = silent
 ) -> DiagonalGaussian:
     """r(z | x0, everything masked) for examples (n, N), given their ``labels`` (n,) if any, on the CPU."""
-    means, log_stds, done = [], [], 0
+    parts: list[DiagonalGaussian] = []
     for first in range(0, len(x0), rows):
-        part = x0[first : first + rows]
-        posterior = model.encode(part, None if labels is None else labels[first : first + rows])
+        some = slice(first, first + rows)
+        posterior = model.encode(x0[some], None if labels is None else labels[some])
         assert posterior is not None, "a latent that can be fitted has a recognition model"
-        means.append(posterior.mean.cpu())
-        log_stds.append(posterior.log_std.cpu())
-        done += len(part)
-        progress("reading the training examples", done, len(x0))
-    return DiagonalGaussian(torch.cat(means), torch.cat(log_stds))
+        parts.append(DiagonalGaussian(posterior.mean.cpu(), posterior.log_std.cpu()))
+        progress("reading the training examples", min(first + rows, len(x0)), len(x0))
+    return DiagonalGaussian.joined(parts)
 
 
 @torch.no_grad()

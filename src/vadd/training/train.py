@@ -15,7 +15,7 @@ from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.networks import CustomNetworks
 from vadd.parallel import chosen_device, is_main, on_main_process, process_count
-from vadd.progress import Progress, console, silent, warn
+from vadd.progress import Progress, silent, warn
 from vadd.recipe import Recipe, differences
 from vadd.recipe.loading import with_settings
 from vadd.recipe.models import ModelName
@@ -25,10 +25,8 @@ from vadd.run.directory import RunDirectory
 from vadd.run.loading import given_networks, load
 from vadd.run.run import Run
 from vadd.settings import Place, checked
-from vadd.training.data import RecipeSource, Source, source_of
-from vadd.training.display import NotebookProgress, in_notebook
+from vadd.training.data import RecipeSource, Source, check_same_data, source_of
 from vadd.training.events import Callbacks, CheckpointEvent, EvaluationEvent, StepEvent
-from vadd.training.loop import Outcome
 from vadd.training.loop import train as run_training
 from vadd.training.prior import fit_priors_of_recipe
 from vadd.training.start import check_trainable
@@ -92,16 +90,13 @@ def train(
     if isinstance(labels, bool):
         labels, settings = None, settings | {"data.labels": labels}
     source = None if data is None else source_of(data, labels, _reading(settings))
-    if source is None and labels is not None:
-        raise UserError("labels are given with their data: vadd.train(data, labels=labels)")
-    if source is None and not resume:
-        raise UserError("vadd.train needs data: an array, texts, a path or the name of a recipe")
-    if source is None and out is None:
-        raise UserError("resume=True needs the run's directory: out=...")
+    if source is None and (labels is not None or not resume or out is None):
+        raise UserError(
+            "vadd.train needs data: an array, texts, a path or a recipe; to resume a run, its directory out="
+        )
     directory = run_directory(out, "" if source is None else source.name, str(settings.get("model", "vadd")))
-    if resume and source is not None and not source.equals(RunDirectory.open(directory.path)):
-        raise UserError(f"{directory.path} was trained on other data than those that were given")
-    if source is None or (resume and not isinstance(source, RecipeSource)):
+    given = source if resume and not isinstance(source, RecipeSource) else None
+    if source is None or given is not None:
         recipe = RunDirectory.open(directory.path).recipe()
     else:
         recipe = source.recipe(directory)
@@ -110,8 +105,10 @@ def train(
     recipe = recipe if networks is None else with_networks(recipe, networks)
     job = Job(recipe, directory, resume, overwrite, networks)
     dataset = job.prepare(silent, None if resume else source)
-    start = partial(run_training, recipe, directory, dataset, resume=resume, networks=networks, device=place)
-    outcome = _trained(start, recipe, Callbacks(on_step, on_evaluation, on_checkpoint), progress=progress)
+    if given is not None:
+        check_same_data(given, recipe, dataset, directory.path)
+    callbacks, shown = Callbacks(on_step, on_evaluation, on_checkpoint), {"silent": not progress, "device": place}
+    outcome = run_training(recipe, directory, dataset, resume=resume, callbacks=callbacks, networks=networks, **shown)
     if outcome.finished and is_main():
         fit_priors_of_recipe(directory.path, networks=networks)
     return load(directory.path, device, denoiser=denoiser, recognizer=recognizer)
@@ -178,16 +175,6 @@ class Job:
 def run_directory(out: str | Path | None, name: str = "", model: str = "") -> RunDirectory:
     """Where a run is written: ``out``, or runs/NAME-MODEL."""
     return RunDirectory(Path("runs") / f"{name}-{model}" if out is None else out)
-
-
-def _trained(start: Callable[..., Outcome], recipe: Recipe, callbacks: Callbacks, *, progress: bool) -> Outcome:
-    if not progress or not in_notebook():
-        return start(callbacks=callbacks, silent=not progress)
-    with NotebookProgress(f"{recipe.name} {recipe.model}", callbacks) as shown:
-        outcome = start(callbacks=shown.callbacks, silent=True)
-    if not outcome.finished:
-        console.print(f"stopped after {outcome.step} steps; saved, resume=True goes on", markup=False)
-    return outcome
 
 
 def with_networks(recipe: Recipe, networks: CustomNetworks) -> Recipe:
