@@ -207,7 +207,7 @@ def test_completions_have_the_shape_of_what_is_given(array_run: Path, shape: tup
 @pytest.mark.parametrize(
     ("x", "known", "told"),
     [
-        (torch.zeros(2, 7, dtype=torch.int64), None, "have 7 positions, more than the model's 4"),
+        (torch.zeros(2, 7, dtype=torch.int64), None, r"shape \(n, 4\), not \(2, 7\)"),
         (torch.zeros(2, 3, dtype=torch.int64), None, r"have the shape \(n, 4\), not \(2, 3\)"),
         (torch.zeros(3, dtype=torch.int64), None, r"have the shape \(n, 4\), not \(3,\)"),
         (torch.zeros(0, 4, dtype=torch.int64), None, r"have the shape \(n, 4\), not \(0, 4\)"),

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from vadd.core.latents import Evidence
 from vadd.core.masking import MaskDraw, MaskedBatch, StratifiedTimes
-from vadd.core.precision import at_least_single, precise, summed_by_row
+from vadd.core.precision import at_least_single, precise
 from vadd.core.samplers import Sampler
 from vadd.core.schedule import Schedule
 from vadd.models.transitions import TransitionModel, TransitionSampler
@@ -123,8 +123,4 @@ class ValueRates(TransitionModel):
         rates = precise(self.rates)
         law = value_transition(logits, stay, rates)
         log_stayed = rates[x0] * stay.log()
-        rho = -torch.expm1(log_stayed)
-        revealed = law.gather(1, x0[:, None])[:, 0] - rho.log()
-        stays = 1 - rho if xs is None else (xs[where] == self.mask_value).double()
-        stayed = torch.where(stays > 0, law[:, -1] - log_stayed, 0.0)
-        return summed_by_row((1 - stays) * revealed + stays * stayed, where)[None]
+        return self.score_of_law(law, batch, where, -torch.expm1(log_stayed), log_stayed, xs)

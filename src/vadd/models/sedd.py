@@ -13,7 +13,6 @@ at most :math:`\log \mu`. It is a bound of the likelihood of the sampler with ma
 """
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -43,10 +42,6 @@ def transition(log_scores: Tensor, rate: Tensor, *, last: bool) -> Tensor:
 
 class ScoreSampler(TransitionSampler):
     """Reveals a masked position with probability r sum_v c_v as the value v, in proportion to c_v; else it stays."""
-
-    @abstractmethod
-    def step_rates(self, schedule: Schedule, t: Tensor, s: Tensor) -> Tensor:
-        """r for steps from t to s."""
 
     def transition(self, logits: Tensor, rate: Tensor, *, last: bool) -> Tensor:
         return transition(precise(logits), rate, last=last)
@@ -111,7 +106,4 @@ class ScoreEntropy(TransitionModel):
         log_scores = precise(self.predict(batch.xt, z, batch.t, where))
         rho = self.schedule.reveal_probability(precise(batch.t), precise(before))[owners]
         law = transition(log_scores, rho, last=bool((before == 0).all()))
-        revealed = law.gather(1, batch.x0[where][:, None])[:, 0] - rho.log()
-        stays = 1 - rho if xs is None else (xs[where] == self.mask_value).double()
-        stayed = torch.where(stays > 0, law[:, -1] - (1 - rho).log(), 0.0)
-        return summed_by_row((1 - stays) * revealed + stays * stayed, where)[None]
+        return self.score_of_law(law, batch, where, rho, (1 - rho).log(), xs)

@@ -21,7 +21,7 @@ from torch import Tensor
 from vadd.core.base import Model
 from vadd.core.latents import Particles
 from vadd.core.masking import MaskedBatch, Masking
-from vadd.core.precision import precise
+from vadd.core.precision import precise, summed_by_row
 from vadd.core.samplers import Grid, Sampler, on_the_grid, step_grid
 from vadd.core.sampling import Drawing, Walk
 from vadd.core.schedule import Schedule
@@ -77,6 +77,17 @@ class TransitionModel(Model):
         """log prod_j p_j(x_s | x_t, z) / q(x_s | x_t, x0) of the step from t to ``before`` (B,), for z (K, B, d) or
         None: (K, B), at ``xs`` (B, N) or averaged over q.
         """
+
+    def score_of_law(
+        self, law: Tensor, batch: MaskedBatch, where: Tensor, rho: Tensor, log_stay: Tensor, xs: Tensor | None
+    ) -> Tensor:
+        """:meth:`step_score` (1, B) of a model that reveals the M masked positions ``where`` by the log-probabilities
+        ``law`` (M, V + 1); the forward process reveals them with probability ``rho``, and not with exp ``log_stay``.
+        """
+        revealed = law.gather(1, batch.x0[where][:, None])[:, 0] - rho.log()
+        stays = 1 - rho if xs is None else (xs[where] == self.mask_value).double()
+        stayed = torch.where(stays > 0, law[:, -1] - log_stay, 0.0)
+        return summed_by_row((1 - stays) * revealed + stays * stayed, where)[None]
 
     def noise_chance(self, x0: Tensor, t: Tensor) -> Tensor:
         """The probability that the forward process has reached a position by t (B,): (B, N) or (B, 1)."""

@@ -191,6 +191,11 @@ def latent_embedding(dim: int | None, width: int) -> nn.Sequential | None:
     return nn.Sequential(nn.Linear(dim, 4 * dim), nn.SiLU(), nn.Linear(4 * dim, width))
 
 
+def condition_layers(inputs: int, width: int) -> list[nn.Module]:
+    """What turns a latent or time features into a vector that conditions blocks."""
+    return [nn.Linear(inputs, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU()]
+
+
 class ResidualBlock(nn.Sequential):
     """h + W2 act(W1 norm(h))."""
 

@@ -18,7 +18,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from vadd.networks.layers import DenoiserBase, mean_and_log_std, time_embedding, zeroed
+from vadd.networks.layers import DenoiserBase, condition_layers, mean_and_log_std, time_embedding, zeroed
 from vadd.networks.settings import CHECKPOINTING, TIME_FEATURES, Examples, NetworkSettings
 from vadd.networks.transformer_blocks import CONVOLUTION, Condition, Past, TransformerBody, TransformerSize
 from vadd.settings import Fraction, Layers, Section
@@ -141,11 +141,7 @@ class TransformerDenoiser(DenoiserBase):
     ) -> None:
         features, condition, size = settings.denoiser.time_features, settings.condition, settings.size_of("denoiser")
         super().__init__(positions, vocab_size, uses_time=features > 0)
-        self.latent = (
-            None
-            if latent_dim is None
-            else nn.Sequential(nn.Linear(latent_dim, condition), nn.SiLU(), nn.Linear(condition, condition), nn.SiLU())
-        )
+        self.latent = None if latent_dim is None else nn.Sequential(*condition_layers(latent_dim, condition))
         read = condition if latent_dim is not None or features else None
         self.body = TransformerBody(positions, vocab_size, size, condition=read, zero=True)
         self.readout = zeroed(nn.Linear(size.width, vocab_size))

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vadd.errors import UserError
-from vadd.networks.layers import DenoiserBase, attention, mean_and_log_std, zeroed
+from vadd.networks.layers import DenoiserBase, attention, condition_layers, mean_and_log_std, zeroed
 from vadd.networks.settings import CHECKPOINTING, Examples, NetworkSettings
 from vadd.settings import Fraction, Layers
 
@@ -194,14 +194,10 @@ class TokenUnet(nn.Module):
         self, shape: Sequence[int], vocab_size: int, settings: UnetSettings, *, latent_dim: int | None
     ) -> None:
         super().__init__()
-
-        def to_condition(inputs: int) -> list[nn.Module]:
-            hidden = 4 * settings.embedding
-            return [nn.Linear(inputs, hidden), nn.SiLU(), nn.Linear(hidden, hidden), nn.SiLU()]
-
+        width = 4 * settings.embedding
         self.pixels = PixelEmbedding(shape, vocab_size, settings.pixel_embedding)
-        self.time = nn.Sequential(TimeFeatures(settings.embedding), *to_condition(settings.embedding))
-        self.latent = None if latent_dim is None else nn.Sequential(*to_condition(latent_dim))
+        self.time = nn.Sequential(TimeFeatures(settings.embedding), *condition_layers(settings.embedding, width))
+        self.latent = None if latent_dim is None else nn.Sequential(*condition_layers(latent_dim, width))
         self.body = UnetBody(shape[2] * settings.pixel_embedding, settings)
 
     def forward(self, tokens: Tensor, t: Tensor, z: Tensor | None = None) -> Tensor:

@@ -18,7 +18,6 @@ from vadd.core import Model
 from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.parallel import Processes, default_device, share
-from vadd.progress import warn
 from vadd.recipe.counting import (
     FLOAT32,
     Layout,
@@ -44,9 +43,6 @@ SQUARES, SQUARES_WITH_ATTENTION = 8, 80
 KEPT = 60
 """Likewise: numbers that a block keeps for the backward pass over its width, for every vector that it works on."""
 CONTROL_GROUPS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-LARGE_CHECKPOINT = 100_000_000
-LONG = 3e13
-"""FLOP: some ten minutes on two cores."""
 
 
 @dataclass(frozen=True)
@@ -134,21 +130,6 @@ def measured_rate(seconds: float = 0.5, size: int = 1024) -> float:
         float((factor @ factor)[0, 0])  # reading one number waits for the device
         products += 1
     return 2 * size**3 * products / passed
-
-
-def warn_of_size(recipe: Recipe, kind: Kind) -> None:
-    """Where checkpoints are large or the training is long, warn with what ``vadd plan`` says of it."""
-    model, settings = model_on_meta(recipe, kind), recipe.training
-    passes = settings.batch * settings.steps * (recipe.latent.particles if recipe.has_latent else 1)
-    if checkpoint_bytes(model) <= LARGE_CHECKPOINT and 6 * count_parameters(model).trained * passes <= LONG:
-        return
-    plan = make_plan(recipe, kind=kind)
-    checkpoints = f"{plan.checkpoints_kept} checkpoints of {size_in_memory(plan.checkpoint_bytes)} at most"
-    warn(
-        f"this is large: {plan.parameters.trained:,} parameters, {checkpoints}, {plan.time} of "
-        "arithmetic alone at the rate measured here; training.steps, network.width and network.value_embedding make it "
-        "smaller, see vadd plan"
-    )
 
 
 def check_memory(recipe: Recipe, kind: Kind) -> None:

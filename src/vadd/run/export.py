@@ -21,7 +21,6 @@ from torch import Tensor
 from vadd.errors import UserError
 from vadd.files import checksum, whole_path, write_json, writing
 from vadd.kinds import Kind, check_facts, read_kind
-from vadd.kinds.kind import TABLE, TOKENIZER
 from vadd.networks import CustomSettings
 from vadd.parsing import read_json
 from vadd.recipe import Recipe, build_model, load_recipe
@@ -30,14 +29,12 @@ from vadd.run.directory import (
     EXPORTED_CARD,
     EXPORTED_CONFIG,
     EXPORTED_WEIGHTS,
-    OLD_CONDITIONAL,
     PRIORS,
     RECIPE,
     CheckpointName,
     Record,
     RunDirectory,
     is_hub_name,
-    prior_file,
     prior_path,
     read_records,
     step_of,
@@ -47,17 +44,7 @@ from vadd.run.priors import prior_records, read_prior
 from vadd.version import __version__
 
 FORMAT = 1
-READ_FROM_HUB = (
-    EXPORTED_WEIGHTS,
-    RECIPE,
-    EXPORTED_CONFIG,
-    f"{TOKENIZER}/*.json",
-    TABLE,
-    PRIORS,
-    prior_file("flow"),
-    prior_file("conditional"),
-    OLD_CONDITIONAL,
-)
+READ_FROM_HUB = ("*.safetensors", "*.json", RECIPE)
 """Nothing else is downloaded: there is nothing to execute and nothing to unpickle in it."""
 
 

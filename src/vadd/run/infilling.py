@@ -44,8 +44,6 @@ def masked_starts(model: Model, shape: Sequence[int], x: Any, known: Any, count:
         raise UserError(f"sequences to fill are integers; these are {_described(given)}")
     rows = given[None] if is_one_example(given, shape) else given
     positions = rows[0].numel() if rows.ndim >= 2 and len(rows) else 0
-    if positions > model.positions:
-        raise UserError(f"the sequences to fill have {positions} positions, more than the model's {model.positions}")
     if positions != model.positions:
         raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(rows.shape)}")
     flat = rows.reshape(len(rows), -1).long()

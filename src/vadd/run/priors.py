@@ -8,9 +8,8 @@ checkpoints/step-00001000/
 An exported model has the same files next to its weights.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 from torch import Tensor, nn
@@ -48,14 +47,20 @@ def write_prior(place: Path, prior: nn.Module, record: PriorRecord) -> None:
     with FileLock(place / ".priors.lock"):  # another prior may be written at the same time
         with whole_path(file) as partial:
             save_tensors(prior.state_dict(), partial)
-        write_json(place / PRIORS, _entries(place) | {record.name: asdict(record) | {"sha256": checksum(file)}})
+        records = prior_records(place) | {record.name: replace(record, sha256=checksum(file))}
+        write_json(place / PRIORS, {name: asdict(each) for name, each in records.items()})
 
 
 def prior_records(place: Path) -> dict[str, PriorRecord]:
     """The priors in a checkpoint's directory or an exported folder, by name."""
     try:
-        return {name: PriorRecord(**entry) for name, entry in _entries(place).items()}
-    except (TypeError, AttributeError):
+        content = read_json(place / PRIORS)
+        if "informed" in content:  # written by version 0.2.0
+            content["conditional"] = content.pop("informed") | {"name": "conditional"}
+        return {name: PriorRecord(**entry) for name, entry in content.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, AttributeError):
         raise UserError(f"{place / PRIORS} is damaged") from None
 
 
@@ -67,17 +72,3 @@ def read_prior(place: Path, name: PriorName) -> dict[str, Tensor]:
         raise UserError(f"{place} has no {name} prior; fit one with: {command}")
     what = f"the prior in {place}"
     return finite(load_verified(prior_path(place, name), record.sha256, what), what)
-
-
-def _entries(place: Path) -> dict[str, Any]:
-    try:
-        content = read_json(place / PRIORS)
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError):
-        content = None
-    if not isinstance(content, dict):
-        raise UserError(f"{place / PRIORS} is damaged")
-    if "informed" in content:  # written by version 0.2.0
-        content["conditional"] = content.pop("informed") | {"name": "conditional"}
-    return content

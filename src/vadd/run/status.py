@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vadd.errors import UserError
-from vadd.files import write_whole
+from vadd.files import flush_to_disk, write_whole
 from vadd.parsing import parse_yaml, read_small_text
 from vadd.progress import warn
 from vadd.run.directory import Record, RunDirectory, SavedStep, best_of, parse_record, read_records
@@ -186,11 +186,8 @@ class MetricsLog:
     def flush_to_disk(self) -> None:
         """Before a checkpoint claims that the lines up to its step are there."""
         try:
-            descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o644)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            if self.file.exists():
+                flush_to_disk(self.file)
         except OSError as error:
             warn(f"cannot flush {self.file}: {error.strerror or error}")
 

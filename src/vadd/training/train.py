@@ -14,12 +14,12 @@ from vadd.core.checking import check, latent_size
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.networks import CustomNetworks
-from vadd.parallel import chosen_device, is_main, on_main_process, process_count
+from vadd.parallel import Processes, chosen_device, is_main, on_main_process, process_count
 from vadd.progress import Progress, silent, warn
 from vadd.recipe import Recipe, differences
 from vadd.recipe.loading import with_settings
 from vadd.recipe.models import ModelName
-from vadd.recipe.plan import check_memory, warn_of_size
+from vadd.recipe.plan import check_memory
 from vadd.recipe.recipe import may_change_on_resume, validate
 from vadd.run.directory import RunDirectory
 from vadd.run.loading import given_networks, load
@@ -27,9 +27,9 @@ from vadd.run.run import Run
 from vadd.settings import Place, checked
 from vadd.training.data import RecipeSource, Source, check_same_data, source_of
 from vadd.training.events import Callbacks, CheckpointEvent, EvaluationEvent, StepEvent
+from vadd.training.log import check_trackers
 from vadd.training.loop import train as run_training
 from vadd.training.prior import fit_priors_of_recipe
-from vadd.training.start import check_trainable
 
 
 @checked
@@ -107,8 +107,9 @@ def train(
     dataset = job.prepare(silent, None if resume else source)
     if given is not None:
         check_same_data(given, recipe, dataset, directory.path)
-    callbacks, shown = Callbacks(on_step, on_evaluation, on_checkpoint), {"silent": not progress, "device": place}
-    outcome = run_training(recipe, directory, dataset, resume=resume, callbacks=callbacks, networks=networks, **shown)
+    callbacks = Callbacks(on_step, on_evaluation, on_checkpoint)
+    options: dict[str, Any] = {"callbacks": callbacks, "networks": networks, "device": place}
+    outcome = run_training(recipe, directory, dataset, resume=resume, silent=not progress, **options)
     if outcome.finished and is_main():
         fit_priors_of_recipe(directory.path, networks=networks)
     return load(directory.path, device, denoiser=denoiser, recognizer=recognizer)
@@ -158,14 +159,12 @@ class Job:
         if not self.resume:
             on_main_process(partial(self.directory.check_place, overwrite=self.overwrite))  # reading may take long
         dataset = source.read(self.recipe, progress)
-        check_trainable(self.recipe)
+        Processes().share(self.recipe.training.batch, self.recipe.training.accumulate)  # refuses what cannot be divided
+        check_trackers(self.recipe)
         if self.networks is not None:
             self.networks.check_sizes(dataset.kind)
         else:
             check_memory(self.recipe, dataset.kind)
-            # The sizes of presets are known; those for other data were guessed.
-            if not self.resume and getattr(self.recipe.data, "path", None) is not None:
-                on_main_process(partial(warn_of_size, self.recipe, dataset.kind))
         if not self.resume:
             create = partial(self.directory.create, self.recipe, overwrite=self.overwrite, keep=source.keep)
             on_main_process(create)
