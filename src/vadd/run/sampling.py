@@ -10,7 +10,7 @@ the same bit for bit.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from pydantic import Field, InstanceOf, PrivateAttr, ValidationError
@@ -25,13 +25,18 @@ from vadd.recipe.sections import SamplerName, Sampling
 from vadd.run.infilling import latents_that_fit
 from vadd.settings import Count, explained, unknown_option
 
+if TYPE_CHECKING:
+    AnySampler = Any  # a name where it was chosen, a sampler where it draws
+else:
+    AnySampler = SamplerName | InstanceOf[Sampler]
+
 
 class SamplingOptions(Sampling):
     """The options of samples and completions. What is not given, or None, is the run's default, by default what its
     recipe says in the section ``sampling``.
     """
 
-    sampler: SamplerName | InstanceOf[Sampler] = "ancestral"  # type: ignore[assignment]
+    sampler: AnySampler = "ancestral"
     """A name (:data:`vadd.recipe.SAMPLERS`) or a :class:`vadd.core.Sampler`."""
     grid: Literal["uniform", "cosine"] | tuple[float, ...] = "uniform"  # type: ignore[assignment]
     """A name or the times themselves, rising from 0 to 1."""

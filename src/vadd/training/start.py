@@ -16,6 +16,13 @@ from vadd.progress import warn
 from vadd.recipe import Recipe
 from vadd.run.checkpoint import Archive, TrainingState, check_shapes, read_checkpoint
 from vadd.run.loading import load
+from vadd.training.log import check_trackers
+
+
+def check_trainable(recipe: Recipe) -> None:
+    """Before anything on disk changes: can these processes train this recipe?"""
+    Processes().share(recipe.training.batch, recipe.training.accumulate)
+    check_trackers(recipe)
 
 
 def saved_state(archive: Archive, steps: int) -> TrainingState | None:

@@ -14,7 +14,7 @@ from vadd.core.checking import check, latent_size
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.networks import CustomNetworks
-from vadd.parallel import Processes, chosen_device, is_main, on_main_process, process_count
+from vadd.parallel import chosen_device, is_main, on_main_process, process_count
 from vadd.progress import Progress, silent, warn
 from vadd.recipe import Recipe, differences
 from vadd.recipe.loading import with_settings
@@ -27,9 +27,9 @@ from vadd.run.run import Run
 from vadd.settings import Place, checked
 from vadd.training.data import RecipeSource, Source, check_same_data, source_of
 from vadd.training.events import Callbacks, CheckpointEvent, EvaluationEvent, StepEvent
-from vadd.training.log import check_trackers
 from vadd.training.loop import train as run_training
 from vadd.training.prior import fit_priors_of_recipe
+from vadd.training.start import check_trainable
 
 
 @checked
@@ -159,8 +159,7 @@ class Job:
         if not self.resume:
             on_main_process(partial(self.directory.check_place, overwrite=self.overwrite))  # reading may take long
         dataset = source.read(self.recipe, progress)
-        Processes().share(self.recipe.training.batch, self.recipe.training.accumulate)  # refuses what cannot be divided
-        check_trackers(self.recipe)
+        check_trainable(self.recipe)
         if self.networks is not None:
             self.networks.check_sizes(dataset.kind)
         else:
