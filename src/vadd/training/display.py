@@ -6,7 +6,6 @@ import html
 import sys
 import threading
 import time
-import warnings
 from importlib import import_module
 from typing import Any
 
@@ -53,8 +52,6 @@ class TrainingDisplay:
     def __enter__(self) -> "TrainingDisplay":
         self._bar.start()
         if self._notebook is not None:
-            # Others' bars miss their widgets, which this one does without.
-            warnings.filterwarnings("ignore", message="IProgress not found")
             self._handle = self._notebook.display(self._page(), display_id=True)
         if self._prints_lines:
             threading.Thread(target=self._print_lines, daemon=True).start()

@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -148,6 +149,7 @@ def start_trackers(recipe: Recipe, directory: RunDirectory, start: int) -> list[
     """Of those that the recipe names the installed ones, for a training that continues from the step ``start``."""
     check_trackers(recipe)
     trackers: list[Any] = []
+    warnings.filterwarnings("ignore", message="IProgress not found")  # of tqdm in notebooks, which is not used here
     for name in filter(_is_installed, recipe.training.trackers):
         from accelerate.tracking import TensorBoardTracker, WandBTracker  # takes seconds
 
