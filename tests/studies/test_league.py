@@ -14,8 +14,8 @@ from vadd.errors import UserError
 from vadd.run.directory import RunDirectory
 from vadd.studies.comparison import Result
 from vadd.studies.engine import reproduce
-from vadd.studies.league import SetRow, share_table, verdict
-from vadd.studies.league_sets import SETS, LeagueSet
+from vadd.studies.league import SetRow, measure_table, share_table, verdict
+from vadd.studies.league_sets import SETS, LeagueSet, is_molecule
 from vadd.studies.study import Request, study_named
 
 STUDY = study_named("league")
@@ -127,6 +127,32 @@ def test_the_share_of_the_dependence_held() -> None:
     assert "T = 1: median -0.62, least -2.00 (markov)" in verdict(both, (1,))
     assert "Worse than MDLM at some T, by more than a standard error: markov." in verdict(both, (1,))
     assert share_table(both, (1,), {}).rows[0][2] == "0.75"
+
+
+def test_published_rows_stand_beside_ours() -> None:
+    measured = row({1: 5.0}, {1: 8.0}).model_copy(
+        update={"right": {"vadd": {1: 0.5, 2: 0.75}, "mdlm": {1: 0.25}}, "right_held_out": 1.0}
+    )
+    published = {"parity: another": {2: 12.5}, "markov: absent": {1: 1.0}}
+    table = measure_table([measured, row({1: 1.0}, {1: 2.0}, "markov")], (1, 2), published)
+    assert [list(cells) for cells in table.rows] == [
+        ["parity", "even", "default", "50.0%", "75.0%"],
+        ["parity", "even", "MDLM", "25.0%", None],
+        ["parity", "even", "another", None, "12.5%"],
+        ["parity", "even", "held-out examples", "100.0%", "100.0%"],
+    ]
+
+
+def test_published_rows_are_of_sets_that_are_measured() -> None:
+    public = study_named("public")
+    assert (
+        {name.partition(": ")[0] for name in public.published.by_steps} <= {*public.settings["small"].sets} <= {*SETS}
+    )
+
+
+def test_molecules_are_read_by_rdkit() -> None:
+    pytest.importorskip("rdkit")
+    assert is_molecule(["CCO", "C1CC", "", "c1ccccc1"]).tolist() == [True, False, False, True]
 
 
 @pytest.mark.parametrize(

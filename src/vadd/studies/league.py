@@ -172,7 +172,8 @@ class _League(RowsOfStudy[SetRow]):
     def section(self) -> PageSection:
         steps = self.measuring.steps
         figure = save_figure(share_figure(self.rows, steps), self.request.out / "figures" / "shares.png")
-        tables = [share_table(self.rows, steps, self.absent), nats_table(self.rows)]
+        measures = measure_table(self.rows, steps, self.study.published.by_steps)
+        tables = [share_table(self.rows, steps, self.absent), measures, nats_table(self.rows)]
         figures = [("Share of the dependence held, by set and number of steps", figure)]
         return PageSection("Sets", verdict(self.rows, steps), figures=figures, tables=tables)
 
@@ -212,23 +213,37 @@ def verdict(rows: Rows, steps: Sequence[int]) -> str:
 
 
 def share_table(rows: Rows, steps: Sequence[int], absent: Mapping[str, str]) -> Table:
-    """A row for each set: the shares, the latent, and the set's own measure of one-step samples."""
+    """A row for each set: the shares, and the latent."""
     cells: list[dict[str, Cell]] = []
     for name, members in by_set(rows).items():
         shares = {count: mean_and_spread((row.share(count) for row in members), "{:.2f}") for count in steps}
-        fewest = {
-            LABELS[model]: mean_and_spread(
-                (by_steps[min(by_steps)] for row in members if (by_steps := row.right.get(model))), "{:.1%}"
-            )
-            for model in LABELS
-        }
         latents = "; ".join(dict.fromkeys(row.latent for row in members if row.latent)) or None
-        facts: dict[str, Cell] = {"set": name, "kind": members[0].kind, **at_steps(shares, steps), "latent": latents}
-        held_out = mean_and_spread((row.right_held_out for row in members), "{:.1%}")
-        cells.append(facts | {"measure": SETS[name].measure or None, **fewest, "data": held_out})
+        cells.append({"set": name, "kind": members[0].kind, **at_steps(shares, steps), "latent": latents})
     cells += [{"set": name} for name in absent]
     note = f"{NOTES['shares']} {verdict(rows, steps)}" + f" {NOTES['seeds']}" * any(row.seed for row in rows)
     return Table.of("Share of the dependence held", cells, note + absent_notes(absent))
+
+
+def measure_table(rows: Rows, steps: Sequence[int], published: Mapping[str, Mapping[int, float]]) -> Table:
+    """What share of samples is right by the set's own measure, and what others have ``published``: rows of
+    "SET: SYSTEM".
+    """
+    cells: list[dict[str, Cell]] = []
+    for name, members in by_set(rows).items():
+        if not members[0].right:
+            continue
+        about = {"set": name, "measure": SETS[name].measure}
+        for model, label in LABELS.items():
+            shares = {
+                count: mean_and_spread((row.right[model].get(count) for row in members), "{:.1%}") for count in steps
+            }
+            cells.append({**about, "model": label, **at_steps(shares, steps)})
+        theirs = {row.partition(": ")[2]: shares for row, shares in published.items() if row.startswith(f"{name}: ")}
+        for system, quoted in theirs.items():
+            cells.append({**about, "model": system, **at_steps({n: f"{value}%" for n, value in quoted.items()}, steps)})
+        held_out = mean_and_spread((row.right_held_out for row in members), "{:.1%}")
+        cells.append({**about, "model": "held-out examples", **at_steps(dict.fromkeys(steps, held_out), steps)})
+    return Table.of("Right by the set's own measure", cells, NOTES["published"] if published else "")
 
 
 def nats_table(rows: Rows) -> Table:

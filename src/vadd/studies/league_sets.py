@@ -37,12 +37,13 @@ class LeagueSet:
     entropy: float | None = None
     """Of an example, in nats, where it is known."""
     needs: tuple[str, str] | None = None
-    """A package, and what `pip install` is to be given."""
+    """Packages, and what `pip install` is to be given."""
 
     @property
     def lacking(self) -> tuple[str, str] | None:
-        """What it needs, if that is not installed."""
-        return self.needs if self.needs is not None and find_spec(self.needs[0]) is None else None
+        """The first package that is not installed, and what installs all that it needs."""
+        packages, install = self.needs or ("", "")
+        return next(((package, install) for package in packages.split() if find_spec(package) is None), None)
 
 
 # Arrays
@@ -245,6 +246,13 @@ def molecules(_: Rng, __: Path) -> list[str]:
     return [smiles for part in parts for smiles in part]
 
 
+def is_molecule(texts: Sequence[str]) -> Any:
+    """By RDKit, which would print why another one is not."""
+    import_module("rdkit.RDLogger").DisableLog("rdApp.*")
+    parsed = import_module("rdkit.Chem").MolFromSmiles
+    return np.array([bool(text) and parsed(text) is not None for text in texts])
+
+
 def sudoku(rng: Rng, _: Path) -> Any:
     """Grids that are solved, and the same with lines of a band, bands and values in other orders."""
     board = import_module("sudoku").Sudoku
@@ -305,7 +313,7 @@ SETS = {
     "fair": LeagueSet(of_statsmodels("fair"), needs=TABLES),
     "randhie": LeagueSet(of_statsmodels("randhie"), needs=TABLES),
     "breast-cancer": LeagueSet(lambda *_: load_breast_cancer(as_frame=True).frame, needs=TABLES),
-    "qm9": LeagueSet(molecules, needs=("qm9pack", "qm9pack 'vadd[tables]'")),
+    "qm9": LeagueSet(molecules, is_molecule, "valid", needs=("qm9pack rdkit", "qm9pack rdkit 'vadd[tables]'")),
     "sudoku": LeagueSet(sudoku, is_solved, "solved", needs=("sudoku", "py-sudoku")),
     "splice": LeagueSet(of_keel("splice"), needs=KEEL),
     "magic": LeagueSet(of_keel("magic"), needs=KEEL),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 OF_THE_PAPER = ("toys", "mnist", "cifar10", "cifar10-2m", "lm1b", "text", "zero-shot", "recognition", "speed")
-STUDIES = (*OF_THE_PAPER, "validity", "latents", "baselines", "league")
+STUDIES = (*OF_THE_PAPER, "validity", "latents", "baselines", "league", "public")
 PARTICLES, DRAWS = 1000, 100
 """The paper's estimates of VADD: K latents for each of so many pairs (t, x_t)."""
 
