@@ -161,9 +161,9 @@ def measure_ratio(part: str, name: str, steps: int, repeats: int) -> Result:
 def write_samples(name: str, n: int, answer: Connection) -> None:
     recipe = load_recipe(name)
     run = Run(RunDirectory("untrained"), untrained(name), recipe, recipe.data.example_kind())
-    with tempfile.TemporaryDirectory() as place, npy_file(Path(place) / "samples.npy", (n, *run.shape)) as file:
+    with tempfile.TemporaryDirectory() as place, npy_file(Path(place) / "samples.npy", (n, *run.shape)) as write:
         for part in run.stream(n):
-            file.write(part.tokens.numpy())
+            write(part.tokens.numpy())
     answer.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 

@@ -14,7 +14,7 @@ from tests.helpers.tiny import TINY, tiny_recipe, train_in
 from vadd.core import CodedLatent, MaskedBatch
 from vadd.errors import UserError
 from vadd.evaluation.evaluate import evaluate
-from vadd.evaluation.latent_paths import decode, encode, traverse
+from vadd.evaluation.latent_paths import decode, encode
 from vadd.kinds import kind_of
 from vadd.recipe import Recipe, build_model, load_recipe
 from vadd.recipe.counting import model_on_meta, sampling_flops, training_cost
@@ -122,7 +122,6 @@ def test_the_command_latent_moves_the_gaussian_part_and_leaves_the_code(
         assert vadd_command("latent", runs[dim], "--interpolate", 0, 1).code == 0
         moved = vadd_command("latent", runs[dim], "--traverse")
         assert moved.code == code
-    assert (traverse(vadd.load(runs[0])) is None, traverse(vadd.load(runs[2])) is None) == (True, False)
     told = vadd_command("latent", runs[0], "--traverse")
     assert "has codes alone: there is no dimension to move along" in " ".join(told.err.split())
 
