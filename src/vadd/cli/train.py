@@ -47,6 +47,8 @@ def train(options: Train) -> None:
     if outcome.collapsed:
         steps = "--steps 32"
         warn(f"posterior collapse: few steps draw positions independently of each other. Train again with: {REMEDIES}")
+    elif job.recipe.has_latent and job.recipe.latent.prior == "autoregressive":
+        steps = "--steps 1"
     words = ["vadd sample", str(place), count, steps if MODELS[job.recipe.model].chosen_steps else "", to]
     out_console.print(f"{place}: done, {speed}. Try: {' '.join(filter(None, words))}", soft_wrap=True)
 
