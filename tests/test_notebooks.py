@@ -37,4 +37,4 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(EXAMPLES.parent / "src"), os.environ.get("PYTHONPATH", "")]))
     NotebookClient(book, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
     shown = [output for cell in book.cells for output in cell.get("outputs", ())]
-    assert any("4 of 4 steps" in output.get("data", {}).get("text/html", "") for output in shown), "a progress bar"
+    assert any("4/4 steps" in output.get("data", {}).get("text/html", "") for output in shown), "a progress bar"
