@@ -12,6 +12,8 @@ from typing import BinaryIO
 
 from vadd.errors import UserError
 
+PARTIAL = ".partial"
+
 
 def check_replaceable(target: Path) -> None:
     """Where a device, a pipe or a socket stands nothing is written: replacing would destroy it."""
@@ -27,12 +29,23 @@ def whole_path(target: Path) -> Iterator[Path]:
     check_replaceable(target)
     # Beside the target, because renaming is atomic only within a file system; with a random name, because several
     # processes may write the same target.
-    part = target.with_name(f".{target.stem}.{secrets.token_hex(4)}.partial{target.suffix}")
+    part = target.with_name(f".{target.stem}.{secrets.token_hex(4)}{PARTIAL}{target.suffix}")
+    _parts.add(part)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         yield part
         part.replace(target)
     finally:
+        remove(part)
+        _parts.discard(part)
+
+
+_parts: set[Path] = set()
+
+
+def remove_parts() -> None:
+    """What :func:`whole_path` has not finished, where the process ends without another word."""
+    for part in _parts.copy():
         remove(part)
 
 

@@ -5,8 +5,11 @@ Stopping and saving are agreed on by all. A single process never imports what co
 """
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -47,6 +50,21 @@ def accelerator_device() -> torch.device:
     """Where a single process trains."""
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return accelerator or torch.device("cpu")
+
+
+HALF_PRECISION = "import torch; torch.ones(64, 64, dtype=torch.bfloat16) @ torch.ones(64, 64, dtype=torch.bfloat16)"
+
+
+@cache
+def check_half_precision(device: torch.device) -> None:
+    """Some virtual machines announce AMX and then refuse its instructions: a process that uses them ends by a signal,
+    without a word. So another process tries first.
+    """
+    if device.type == "cpu" and subprocess.run([sys.executable, "-c", HALF_PRECISION]).returncode < 0:
+        raise UserError(
+            "this processor announces instructions for bfloat16 that it does not have; leave "
+            "training.precision=bfloat16 out, or set the environment variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16"
+        )
 
 
 class Processes:

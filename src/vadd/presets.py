@@ -24,6 +24,6 @@ def check_recipe_name(name: str) -> None:
         return
     if (Path(name) / "recipe.yaml").is_file():
         raise UserError(f"{name} is a directory; its recipe is {Path(name) / 'recipe.yaml'}")
-    if Path(name).exists():
+    if name and Path(name).exists():
         raise UserError(f"unknown recipe {name!r}; to learn from {name}: vadd train --data {name}")
     raise UserError(f"unknown recipe {name!r}{suggestion(name, recipe_names())}; see `vadd recipes`")

@@ -60,7 +60,6 @@ OPTIONS: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {
     "export points new": {("--checkpoint",): (*WORDS, *NUMBERS)},
     "fit-prior points": {("--steps", "--checkpoint"): NUMBERS},
     "judge book.txt": {("--limit",): NUMBERS, ("--judge",): ("/dev/null", "points"), ("--field",): WORDS},
-    # An empty name is the working directory, which has texts to learn from.
     "train training.steps=1 training.batch=4 latent.flow.steps=1": {("--data", "--start-from", "--out"): PLACES},
     f"train checkerboard {' '.join(TINY)} training.steps=2": {
         ("training.steps", "seed", "training.batch", "latent.dim", "training.learning_rate"): NUMBERS,

@@ -170,6 +170,34 @@ def test_values_beyond_the_stated_number_are_told(place: Path, vadd_command: Com
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        ("train", "--data", "", "--out", "new"),
+        ("train", "checkerboard", "--out", ""),
+        ("sample", ""),
+        ("sample", "run", "--out", ""),
+        ("eval", "run", "--json", ""),
+        ("export", "run", ""),
+        ("compare", "run", ""),
+        ("infill", "run", "--array", ""),
+        ("runs", ""),
+        ("data", "mnist", "--dir", ""),
+        ("judge", ""),
+        ("studio", "--out", ""),
+    ],
+)
+def test_an_empty_name_is_not_the_working_directory(
+    place: Path, vadd_command: Command, arguments: tuple[str, ...]
+) -> None:
+    before = contents(place)
+    ended = vadd_command(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("error: Invalid value for ")
+    assert ended.err.endswith(f": an empty name is no path; see vadd {arguments[0]} --help\n")
+    assert contents(place) == before
+
+
+@pytest.mark.parametrize(
     "arguments", [("sample", "run", "-n", "many"), ("sample", "run", "--seed", "-1"), ("sample",), ("eval", "--what")]
 )
 def test_what_cannot_be_parsed_is_refused_and_the_help_named(

@@ -1,5 +1,6 @@
 """``vadd fit-prior``, ``--prior`` and ``--start-from`` from the command line."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -47,8 +48,10 @@ def test_a_fit_is_told_with_its_kl_and_used_by_sample_eval_and_export(
 
 
 def test_a_recipe_that_asks_for_a_prior_gets_it_when_the_training_has_ended(
-    vadd_command: Command, tmp_path: Path
+    vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("vadd.progress.FIRST_LINE", 0.0)
+    monkeypatch.setattr("vadd.progress.LINE_EVERY", 0.0)
     tiny = ["network.width=16", "data.train_size=200", "data.test_size=50", "data.vocab_size=8", "training.steps=3"]
     small = ["latent.flow.steps=3", "latent.flow.width=8", "latent.flow.components=4"]
     flow = ["latent.prior=conditional", *small, "training.batch=16"]
@@ -56,6 +59,8 @@ def test_a_recipe_that_asks_for_a_prior_gets_it_when_the_training_has_ended(
     assert done.code == 0
     assert "flow prior: KL" in done.out
     assert "conditional prior: KL" in done.out
+    assert re.search(r"; about \d+ s, then \d+ s for the prior\n", done.err)
+    assert re.search(r"^fitting the flow prior: 2 of 3, \d+ s left$", done.err, re.MULTILINE)
     completed = vadd_command("infill", tmp_path / "run", "--array", _unfinished(tmp_path), "-n", 2)
     assert completed.code == 0
     assert all(line.startswith("3 ") for line in completed.out.splitlines())

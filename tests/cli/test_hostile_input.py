@@ -236,6 +236,21 @@ def test_a_terminated_command_leaves_nothing(place: Path) -> None:
     assert contents(place) == before
 
 
+def test_what_a_killed_command_leaves_is_named(place: Path, vadd_command: Command) -> None:
+    arguments = ("sample", "run", "-n", 30_000_000, "--out", "big.npy")
+    child = CONTEXT.Process(target=command, args=(arguments, place / "said", {}))
+    child.start()
+    while not (left := list(place.glob(".*big*"))):
+        assert child.is_alive()
+        time.sleep(0.05)
+    child.kill()
+    child.join(60)
+    ended = vadd_command("sample", "run", "-n", 3, "--out", "big.npy")
+    told = f"warning: {left[0]} is not finished: delete it, unless another command is writing big.npy now\n"
+    assert (ended.code, ended.err) == (0, told)
+    assert vadd_command("sample", "run", "-n", 3, "--out", "other.npy").err == ""
+
+
 def test_escapes_in_samples_do_not_reach_a_terminal(
     place: Path, vadd_command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
+import vadd
 from tests.helpers.commands import Command
 from vadd.core import LatentHealth
 from vadd.run.directory import RunDirectory, find_runs, read_records
 from vadd.run.lock import LOCK, RunLock
 from vadd.run.status import latent_verdict, read_status
+from vadd.training.prior import fit_prior
 
 
 @pytest.fixture
@@ -79,6 +81,20 @@ def test_a_run_is_running_while_its_lock_is_held(copy: Path) -> None:
     with RunLock(copy):
         assert read_status(copy).state == "running"
     assert read_status(copy).state == "finished"
+
+
+def test_a_fit_of_a_prior_is_named_while_it_runs(copy: Path, vadd_command: Command) -> None:
+    seen = []
+
+    def progress(what: str, done: int = 0, total: int | None = None) -> None:
+        seen.append((what, read_status(copy).fitting))
+
+    fit_prior(vadd.load(copy, prior="trained"), "conditional", steps=1, progress=progress)
+    assert ("fitting the conditional prior", ("conditional",)) in seen
+    assert read_status(copy).fitting == ()
+    with RunDirectory(copy).fit_lock("flow"):
+        shown = vadd_command("status", copy)
+    assert "finished, the flow prior is being fitted" in shown.out.splitlines()[0]
 
 
 def test_looking_twice_at_once_is_not_a_training(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

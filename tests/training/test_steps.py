@@ -11,6 +11,7 @@ from torch import nn
 
 from tests.helpers.runs import log_of, newest
 from tests.helpers.tiny import tiny_recipe, train_in
+from vadd import parallel
 from vadd.core import MaskedDiffusion, Objective
 from vadd.errors import UserError
 from vadd.parallel import Processes
@@ -67,6 +68,16 @@ def test_half_precision_learns_and_keeps_weights_logits_and_losses_single(tmp_pa
     assert {tensor.dtype for part in (state.model, state.ema, state.optimizer) for tensor in part.values()} == {
         torch.float32
     }
+
+
+def test_a_processor_that_cannot_do_what_it_announces_is_refused_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "HALF_PRECISION", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    parallel.check_half_precision.cache_clear()
+    with pytest.raises(UserError, match="ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16"):
+        train_in(tmp_path / "run", tiny_recipe("training.precision=bfloat16"))
+    assert not (tmp_path / "run").exists()
 
 
 def test_in_half_precision_the_networks_work_in_half_and_the_evidence_is_single(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from functools import cache
 from importlib import import_module
 from inspect import Parameter
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
 
 import typer
@@ -85,10 +86,19 @@ def _parameter(field: Field[Any], annotation: Any, help: str) -> Parameter:
             info.rich_help_panel = mark
         elif callable(mark):
             info.callback = mark
+    if Path in (kind, *get_args(kind)) or list[Path] in get_args(kind):
+        info.parser = _path
     if kind is bool and not info.param_decls:  # without its opposite, --no-...
         info.param_decls = (f"--{field.name.replace('_', '-')}",)
     default = Parameter.empty if field.default is MISSING else field.default
     return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
+
+
+def _path(text: str) -> Path:
+    """An empty name, as an unset variable of a shell gives it, would be the working directory."""
+    if not text:
+        raise typer.BadParameter("an empty name is no path")
+    return Path(text)
 
 
 @cache
@@ -121,6 +131,12 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return self.lazy[cmd_name].command(cmd_name) if cmd_name in self.lazy else None
+
+    def make_context(self, *arguments: Any, **settings: Any) -> Any:
+        try:
+            return super().make_context(*arguments, **settings)
+        except KeyboardInterrupt:  # typer would end without a word
+            raise Interrupted from None
 
     def invoke(self, ctx: Any) -> Any:
         """What typer would say or pass over in its own way is said as everything else is."""

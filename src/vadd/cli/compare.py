@@ -1,12 +1,13 @@
 """``vadd compare``."""
 
 import vadd
-from vadd.cli.console import progress_bar, show_results
+from vadd.cli.console import show_results
 from vadd.cli.options import parse_steps
 from vadd.cli.syntax_sampling import Compare
 from vadd.core import Particles
 from vadd.evaluation import BoundSettings
 from vadd.parallel import Processes, leave
+from vadd.progress import progress_bar
 from vadd.report.likelihood_tables import bound_table
 from vadd.report.tables import quality_table
 from vadd.run.loading import check_same_data

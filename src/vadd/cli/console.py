@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Collection, Iterator, Sequence
@@ -11,12 +12,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from vadd.errors import Interrupted, UserError
-from vadd.files import write_json
+from vadd.files import remove_parts, write_json
 from vadd.progress import PlainConsole
 from vadd.words import one_line, shortened, why_too_large
 
 if TYPE_CHECKING:
-    from vadd.progress import Progress
     from vadd.report.table import Table
 
 
@@ -30,23 +30,6 @@ def print_columns(rows: Sequence[Sequence[str]], *, right: Collection[int] = (),
     for row in rows:
         cells = [f"{cell:{'>' if n in right else '<'}{widths[n]}}" for n, cell in enumerate(row)]
         out_console.out(indent + "  ".join(cells).rstrip())
-
-
-@contextmanager
-def progress_bar() -> "Iterator[Progress]":
-    """What is being done and how far it is, on a terminal only."""
-    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as RichProgress
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    hidden = not err_console.is_terminal
-    with RichProgress(*columns, console=err_console, transient=True, disable=hidden) as bar:
-        task = bar.add_task("starting", total=None)
-
-        def report(what: str, done: int = 0, total: int | None = None) -> None:
-            bar.update(task, description=what, completed=done, total=total)
-
-        yield report
 
 
 class Narrator:
@@ -70,6 +53,8 @@ def show_results(tables: "Sequence[Table]", numbers: list[dict[str, Any]], page:
 
 
 LONGEST_LINE = 1500
+BUSY = 0.5
+"""Seconds that the main thread has to answer a signal."""
 
 
 @contextmanager
@@ -94,21 +79,46 @@ def one_line_for_mistakes() -> Iterator[None]:
 @contextmanager
 def _stopped_politely() -> Iterator[None]:
     """SIGTERM, and the SIGHUP of a terminal that goes away, are as Ctrl-C: what is half done is removed or saved."""
+    if threading.current_thread() is not threading.main_thread():  # Python lets no other set signal handlers
+        yield
+        return
     before = {}
-    if threading.current_thread() is threading.main_thread():  # Python lets no other set signal handlers
-        for name in ("SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)  # Windows has no SIGHUP
-            if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores it
-                before[number] = signal.signal(number, _interrupt)
+    answered = threading.Event()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        answered.set()
+        raise KeyboardInterrupt
+
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        # Not those that are ignored, as under nohup.
+        if number is not None and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            before[number] = signal.signal(number, interrupt)
+    # Python calls handlers between two of its own instructions, but writes a byte here at once.
+    reading, writing = socket.socketpair()
+    writing.setblocking(False)
+    former = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=_end_if_busy, args=(reading, interrupt, answered), daemon=True).start()
     try:
         yield
     finally:
+        signal.set_wakeup_fd(former)
+        writing.close()
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _end_if_busy(signals: socket.socket, interrupt: object, answered: threading.Event) -> None:
+    """End the process where one call into a library, such as the training of a tokenizer, takes so long that a signal
+    is not answered. A training that will save at the end of its step has a handler of its own, and its time.
+    """
+    with signals:
+        while number := signals.recv(1):
+            if signal.getsignal(number[0]) is interrupt and not answered.wait(BUSY):
+                remove_parts()
+                err_console.show_cursor()
+                os.write(2, b"interrupted\n")
+                os._exit(130)
 
 
 def end_by_closed_pipe() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from vadd.cli.console import out_console, print_columns, progress_bar
+from vadd.cli.console import out_console, print_columns
 from vadd.cli.syntax import Data
 from vadd.data import cifar10, mnist
 from vadd.data.download import data_directory
@@ -15,7 +15,7 @@ from vadd.files import write_whole
 from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.table.reading import read_table
 from vadd.kinds.table.schema import infer, inspect, to_yaml
-from vadd.progress import Progress
+from vadd.progress import Progress, progress_bar
 
 
 def data(options: Data) -> None:

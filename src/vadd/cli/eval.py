@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from vadd.cli.console import out_console, progress_bar
+from vadd.cli.console import out_console
 from vadd.cli.options import parse_steps
 from vadd.cli.syntax_sampling import Evaluate
 from vadd.core import Particles
@@ -16,7 +16,7 @@ from vadd.evaluation.zero_shot import read_examples
 from vadd.evaluation.zero_shot import zero_shot as score_corpora
 from vadd.files import write_json
 from vadd.parallel import Processes, leave
-from vadd.progress import Progress
+from vadd.progress import Progress, progress_bar
 from vadd.report.results import Results
 from vadd.run.run import Run
 

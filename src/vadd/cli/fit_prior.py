@@ -1,9 +1,10 @@
 """``vadd fit-prior``."""
 
 import vadd
-from vadd.cli.console import out_console, progress_bar
+from vadd.cli.console import out_console
 from vadd.cli.options import parse_checkpoint
 from vadd.cli.syntax import FitPrior
+from vadd.progress import progress_bar
 from vadd.run.directory import RunDirectory
 from vadd.run.priors import PriorRecord
 from vadd.training.prior import fit_prior as fit

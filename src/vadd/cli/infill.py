@@ -6,13 +6,14 @@ import torch
 from rich.text import Text
 from torch import Tensor
 
-from vadd.cli.console import err_console, out_console, progress_bar
+from vadd.cli.console import err_console, out_console
 from vadd.cli.sample import RECORDED, show_trajectory
 from vadd.cli.syntax_sampling import Infill
 from vadd.errors import UserError
 from vadd.files import write_whole, writing
 from vadd.kinds.files import csv_lines
 from vadd.kinds.gaps import Gaps, Line
+from vadd.progress import progress_bar
 from vadd.report.samples import draw_completions
 from vadd.report.trajectory import check_trajectory
 from vadd.run.infilling import masked_starts

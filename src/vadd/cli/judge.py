@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from vadd.cli.console import err_console, out_console, progress_bar
+from vadd.cli.console import err_console, out_console
 from vadd.cli.syntax_sampling import Judge, JudgeOptions
 from vadd.errors import UserError
 from vadd.evaluation.language_models import LanguageJudge
 from vadd.evaluation.zero_shot import evaluate_texts, read_texts
 from vadd.files import write_json
 from vadd.parallel import default_device
-from vadd.progress import Progress
+from vadd.progress import Progress, progress_bar
 from vadd.report.tables import files_table
 from vadd.run.run import Run
 

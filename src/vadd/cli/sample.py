@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from vadd.cli.console import err_console, out_console, progress_bar
+from vadd.cli.console import err_console, out_console
 from vadd.cli.syntax_sampling import Sample
 from vadd.files import writing
 from vadd.kinds import How
 from vadd.parallel import Processes, leave, process_count
-from vadd.progress import named
+from vadd.progress import named, progress_bar
 from vadd.report.samples import draw_sample_file
 from vadd.report.trajectory import check_trajectory, write_trajectory
 from vadd.run.run import Run

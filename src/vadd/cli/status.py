@@ -17,7 +17,8 @@ DEFAULT = Path("runs")
 
 def status(options: Status) -> None:
     state = read_status(options.run)
-    out_console.out(f"{options.run}: {state.recipe} {state.model}, {state.state}")
+    fitting = "".join(f", the {name} prior is being fitted" for name in state.fitting)
+    out_console.out(f"{options.run}: {state.recipe} {state.model}, {state.state}{fitting}")
     print_columns(_lines(state), indent="  ")
     if state.recent:
         out_console.out("last lines of metrics.jsonl:")

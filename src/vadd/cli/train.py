@@ -4,13 +4,13 @@ from pathlib import Path
 
 import typer
 
-from vadd.cli.console import err_console, out_console, progress_bar
+from vadd.cli.console import err_console, out_console
 from vadd.cli.fit_prior import show_fitted
 from vadd.cli.syntax import Train
 from vadd.core.health import REMEDIES
 from vadd.errors import UserError
 from vadd.parallel import is_main, leave
-from vadd.progress import warn
+from vadd.progress import progress_bar, warn
 from vadd.recipe import MODELS, Recipe, load_recipe, recipe_for, with_data
 from vadd.recipe.recipe import parse_value
 from vadd.run.directory import RunDirectory

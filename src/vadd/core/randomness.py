@@ -48,13 +48,14 @@ class ShuffledBatches:
         # Permutations of millions of examples take time: those of the epochs at hand are kept, and no others.
         order = torch.cat([self._epochs[epoch] for epoch in epochs]) if len(epochs) > 1 else self._epochs[epochs[0]]
         offset = first - epochs[0] * self.examples
-        return order[offset : offset + self.batch]
+        return order[offset : offset + self.batch].long()
 
     def _permutation(self, epoch: int) -> Tensor:
         known = self._epochs.get(epoch)
         if known is not None:
             return known
-        return torch.randperm(self.examples, generator=step_generator(self.seed, ORDER, epoch))
+        smaller = torch.int32 if self.examples < 1 << 31 else torch.int64  # the same numbers in half of the memory
+        return torch.randperm(self.examples, dtype=smaller, generator=step_generator(self.seed, ORDER, epoch))
 
 
 BLOCK = 64

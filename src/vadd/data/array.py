@@ -14,7 +14,7 @@ from vadd.data.labels import LABELS_FILE, Labels, read_labels
 from vadd.errors import UserError, check_range
 from vadd.files import write_json
 from vadd.kinds import Kind, check_facts, kind_of
-from vadd.kinds.arrays import LARGE, Array, extremes, read_integers, value_type
+from vadd.kinds.arrays import LARGE, Array, MappedFile, extremes, read_integers, value_type
 from vadd.kinds.text.tokenizers import Tokenizer
 from vadd.parsing import read_json
 from vadd.progress import Progress, silent
@@ -67,6 +67,9 @@ class ArrayData(DataSettings):
         return read_labels(place, examples) if self.labels else None
 
 
+MOST_IN_MEMORY = 1 << 12
+
+
 class MappedRows(Tensor):
     """Rows of a large array in an order of their own, (n, N): as a tensor of which only those are read that are
     indexed. Whatever needs the content of all reads all.
@@ -75,6 +78,8 @@ class MappedRows(Tensor):
     array: Array
     order: Array
     kind: np.dtype[Any]
+    in_memory: int
+    """Rows of a file that were read and still count as memory."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -92,7 +97,12 @@ class MappedRows(Tensor):
         return func(*args, **kwargs)
 
     def read(self, rows: Array | slice) -> Tensor:
-        return torch.from_numpy(self.array[self.order[rows]].astype(self.kind))
+        content = torch.from_numpy(self.array[self.order[rows]].astype(self.kind))
+        self.in_memory += len(content)
+        if isinstance(self.array, MappedFile) and self.in_memory > MOST_IN_MEMORY:
+            self.array.forget()
+            self.in_memory = 0
+        return content
 
 
 _ABOUT_SHAPE = (Tensor.shape.__get__, Tensor.ndim.__get__, Tensor.dtype.__get__, Tensor.__len__)  # type: ignore[attr-defined]
@@ -101,7 +111,7 @@ _ABOUT_SHAPE = (Tensor.shape.__get__, Tensor.ndim.__get__, Tensor.dtype.__get__,
 def mapped_rows(array: Array, order: Array, kind: np.dtype[Any]) -> MappedRows:
     dtype = torch.from_numpy(np.zeros(0, kind)).dtype
     rows = torch.empty(len(order), array.shape[1], dtype=dtype, device="meta").as_subclass(MappedRows)
-    rows.array, rows.order, rows.kind = array, order, kind
+    rows.array, rows.order, rows.kind, rows.in_memory = array, order, kind, 0
     return rows
 
 

@@ -174,5 +174,7 @@ def random_split(
     held_out = max(1, math.floor(test_fraction * count))
     if held_out >= count:
         raise UserError(f"{source} holds {plural(count, noun)}; at least 2 are needed to train and to test")
-    order = np.random.default_rng(seed).permutation(count)
+    order: Array = np.random.default_rng(seed).permutation(count)
+    if count < 1 << 31:  # half of the memory
+        order = order.astype(np.int32)
     return order[:-held_out], order[-held_out:]

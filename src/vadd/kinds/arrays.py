@@ -1,5 +1,6 @@
 """Arrays of integers: their type, the value of what is missing, and how they are read from files."""
 
+import mmap
 import time
 import zipfile
 from pathlib import Path
@@ -20,6 +21,14 @@ LARGE = 1 << 26
 """Bytes from which a file is mapped into memory instead of read."""
 SCANNED = 1 << 24
 """Bytes at a time: between them an interrupt is answered."""
+
+
+class MappedFile(np.memmap[Any, Any]):
+    """Mapped here and changed by nobody, so that what was read of it may go: it counts as memory of the process."""
+
+    def forget(self) -> None:
+        if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
+            self._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
 def read_npy(path: Path) -> Array:
@@ -43,7 +52,7 @@ def read_npy(path: Path) -> Array:
         said = error.strerror if isinstance(error, OSError) else next(iter(str(error).splitlines()), "it is cut off")
         reason = "it holds Python objects, which are not read" if "Object arrays" in str(error) else said
         raise UserError(f"{path} is not a readable .npy file: {reason}") from None
-    return array
+    return array.view(MappedFile) if large else array
 
 
 def read_integers(path: Path) -> Array:
@@ -69,6 +78,8 @@ def extremes(array: Array, source: str) -> tuple[int, int]:
     for first in range(0, len(array), rows):
         part = array[first : first + rows]
         low, high = min(low, int(part.min())), max(high, int(part.max()))
+        if isinstance(array, MappedFile):
+            array.forget()
         if time.monotonic() > due:
             note(f"reading {source}: {first / len(array):.0%}")
             due = time.monotonic() + 10

@@ -4,14 +4,16 @@ import csv
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from glob import escape
 from io import BytesIO, StringIO
 from pathlib import Path
 
 import numpy as np
 
 from vadd.errors import UserError
-from vadd.files import whole_file, whole_path, writing
+from vadd.files import PARTIAL, whole_file, whole_path, writing
 from vadd.kinds.arrays import Array
+from vadd.progress import warn
 from vadd.words import size_in_memory
 
 LEAST_BYTES = {".npy": (8, 0), ".csv": (2, 0), ".txt": (0, 10), ".jsonl": (0, 20)}
@@ -20,6 +22,12 @@ Write = Callable[[Array], object]
 """Takes the next samples, (m, N)."""
 SampleFile = AbstractContextManager[Write]
 """The file is in its place after the block unless that has failed."""
+
+
+def name_parts_of(out: Path) -> None:
+    """Warn of what a command that was killed could not remove; another that is writing the same file looks alike."""
+    for part in out.absolute().parent.glob(f".{escape(out.stem)}.????????{PARTIAL}{escape(out.suffix)}"):
+        warn(f"{part} is not finished: delete it, unless another command is writing {out.name} now")
 
 
 @contextmanager
@@ -32,6 +40,7 @@ def encoded_file(out: Path, encode: Callable[[Array, int], bytes], header: bytes
         file.write(encode(tokens, count))
         count += len(tokens)
 
+    name_parts_of(out)
     with whole_file(out) as file:
         file.write(header)
         yield write

@@ -4,7 +4,7 @@ runs/checkerboard-vadd/
     recipe.yaml          everything that defines the run
     data.json            shape of an example, vocabulary size, pad, and the checksum of the data
     metrics.jsonl        one line per logged step
-    training.lock        held while a training runs
+    training.lock        held while a training runs; fitting-{flow,conditional}.lock while a prior is fitted
     tokenizer/           when the data are text: what sampling needs of them
     table.json           when the data are a table: its columns and their values
     checkpoints/step-00001000/{model,ema,optimizer}.safetensors, checkpoint.json
@@ -84,6 +84,10 @@ class RunDirectory:
 
     def is_run(self) -> bool:
         return self.problem() is None
+
+    def fit_lock(self, name: PriorName) -> RunLock:
+        """Held while a prior is fitted."""
+        return RunLock(self.path, f"fitting-{name}.lock")
 
     # Making one
 

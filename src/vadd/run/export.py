@@ -21,6 +21,7 @@ from torch import Tensor
 from vadd.errors import UserError
 from vadd.files import checksum, whole_path, write_json, writing
 from vadd.kinds import Kind, check_facts, read_kind
+from vadd.kinds.files import name_parts_of
 from vadd.networks import CustomSettings
 from vadd.parsing import read_json
 from vadd.recipe import Recipe, build_model, load_recipe
@@ -132,6 +133,7 @@ def export(
         problem = f"the weights in {chosen} do not fit the recipe of its run"
         check_fit(weights, partial(build_model, recipe, kind), problem)
     published = without_paths(recipe)
+    name_parts_of(out)
     with writing(out), whole_path(out) as folder:
         folder.mkdir()
         save_tensors(weights, folder / EXPORTED_WEIGHTS, {"format": "pt"})

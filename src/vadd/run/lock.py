@@ -22,13 +22,13 @@ class RunLock:
     The file itself stays; removing it would let two trainings hold a lock of the same name.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._lock = FileLock(directory / LOCK)
+    def __init__(self, directory: Path, name: str = LOCK) -> None:
+        self.directory, self.name = directory, name
+        self._lock = FileLock(directory / name)
 
-    def __reduce__(self) -> "tuple[type[RunLock], tuple[Path]]":
+    def __reduce__(self) -> "tuple[type[RunLock], tuple[Path, str]]":
         """A copy, which does not hold it."""
-        return RunLock, (self.directory,)
+        return RunLock, (self.directory, self.name)
 
     def __enter__(self) -> "RunLock":
         try:
@@ -47,10 +47,10 @@ class RunLock:
 
     def is_held(self) -> bool | None:
         """Whether a training, of this process or another, holds it; None where the file system does not tell."""
-        if not (self.directory / LOCK).is_file():
+        if not (self.directory / self.name).is_file():
             return False
         # Another object on the same file: our own would let this process in a second time.
-        looking = FileLock(self.directory / LOCK)
+        looking = FileLock(self.directory / self.name)
         try:
             looking.acquire(timeout=GLANCE, poll_interval=GLANCE / 5)
         except Timeout:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from vadd.errors import UserError
 from vadd.files import flush_to_disk, write_whole
 from vadd.parsing import parse_yaml, read_small_text
 from vadd.progress import warn
-from vadd.run.directory import Record, RunDirectory, SavedStep, best_of, parse_record, read_records
+from vadd.run.directory import PriorName, Record, RunDirectory, SavedStep, best_of, parse_record, read_records
 
 TAIL_BYTES = 2**16
 """Where only the newest lines are wanted; hundreds of them."""
@@ -45,6 +45,8 @@ class RunStatus:
     changed: float
     """When the run was last written to, in seconds since 1970."""
     recent: tuple[Record, ...] = field(default=(), repr=False)
+    fitting: tuple[PriorName, ...] = ()
+    """Priors that a process is fitting now."""
 
     @property
     def seconds_left(self) -> float | None:
@@ -108,6 +110,7 @@ def read_status(path: Path, *, all_lines: bool = True) -> RunStatus:
         checkpoints=saved,
         changed=_last_change(directory),
         recent=tuple(records[-RECENT_LINES:]),
+        fitting=tuple(name for name in get_args(PriorName) if directory.fit_lock(name).is_held()),
     )
 
 

@@ -12,11 +12,11 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from vadd.progress import console
+from vadd.progress import LINE_EVERY, console
 from vadd.words import duration
 
-LINE_EVERY, BAR_EVERY = 20.0, 0.4
-"""Seconds without a line, at most, where there is no terminal; seconds between two states of a notebook's bar."""
+BAR_EVERY = 0.4
+"""Seconds between two states of a notebook's bar."""
 SLOW_STEP = 1.0
 """Seconds; the first step is often slower than the others, so that the time is estimated by the second one unless the
 first takes longer than this.
@@ -24,9 +24,14 @@ first takes longer than this.
 
 
 class TrainingDisplay:
-    def __init__(self, title: str, about: str, first: int, last: int, *, silent: bool = False) -> None:
-        """``about`` tells what is trained; ``silent`` for all processes but the main one."""
+    def __init__(
+        self, title: str, about: str, first: int, last: int, *, fit: float = 0.0, silent: bool = False
+    ) -> None:
+        """``about`` tells what is trained; ``fit`` is how many seconds that of a prior will take after it; ``silent``
+        for all processes but the main one.
+        """
         self.title, self.about, self.first, self.last = title, about, first, last
+        self._then = f", then {duration(fit)} for the prior" if fit else ""
         self.step = first
         self._held_out = ""
         self._began = self._line_at = self._step_at = time.perf_counter()
@@ -68,7 +73,7 @@ class TrainingDisplay:
         now = time.perf_counter()
         took, self._step_at = now - self._step_at, now
         if not self._introduced and (step > self.first + 1 or took > SLOW_STEP or step == self.last):
-            self._introduce(f"about {duration(took * (self.last - step))}")
+            self._introduce(f"about {duration(took * (self.last - step))}{self._then}")
         if self._handle is not None and (now - self._line_at >= BAR_EVERY or step == self.last):
             self._show()
 
@@ -93,7 +98,8 @@ class TrainingDisplay:
         elapsed, done = time.perf_counter() - self._began, self.step - self.first
         speed = ""
         if done:
-            speed = f", {_rate(done / elapsed)} it/s, {duration(elapsed / done * (self.last - self.step))} left"
+            left = f"{duration(elapsed / done * (self.last - self.step))} left{self._then}"
+            speed = f", {_rate(done / elapsed)} it/s, {left}"
         return f"{self.step}/{self.last} steps{speed}{self._held_out}"
 
     def _page(self) -> Any:

@@ -20,7 +20,7 @@ from vadd.core.randomness import MASKS, ShuffledBatches, seed_dropout, step_gene
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.networks import CustomNetworks
-from vadd.parallel import Processes, held_by_main_process, is_main
+from vadd.parallel import Processes, check_half_precision, held_by_main_process, is_main
 from vadd.progress import warn
 from vadd.recipe import Recipe, build_model
 from vadd.recipe.counting import checkpoint_bytes
@@ -32,6 +32,7 @@ from vadd.training.events import Callbacks, CheckpointEvent, EvaluationEvent, St
 from vadd.training.held_out import HeldOutResult, evaluate_held_out
 from vadd.training.log import RunningMeans, TrainingLog
 from vadd.training.optimizer import Ema, Stepper, learning_rate
+from vadd.training.prior import seconds_to_fit
 from vadd.training.sharding import shard, whole_state
 from vadd.training.start import check_state, compile_networks, freeze, saved_state, start_from
 from vadd.words import size_in_memory
@@ -91,6 +92,8 @@ class Trainer:
         self.stop_request = StopRequest()
         self.processes = Processes(device)
         self.device = self.processes.device
+        if self.settings.precision == "bfloat16":
+            check_half_precision(self.device)
         if self.processes.is_main:
             data.kind.save(directory.path, data.fingerprint())
         self.parts = self.processes.share(self.settings.batch, self.settings.accumulate)
@@ -133,11 +136,10 @@ class Trainer:
         self._open()
         title = f"{self.recipe.name} {self.recipe.model}"
         silent = silent or not self.processes.is_main
+        fit = 0.0 if silent else seconds_to_fit(self.recipe, self.data.kind, self.device)
+        display = TrainingDisplay(title, self._about(), self.start, self.settings.steps, fit=fit, silent=silent)
         try:
-            with (
-                self.stop_request as stop,
-                TrainingDisplay(title, self._about(), self.start, self.settings.steps, silent=silent) as display,
-            ):
+            with self.stop_request as stop, display:
                 step, stopped = self._steps(stop, display)
         finally:
             self.log.finish()

@@ -9,6 +9,7 @@ most of its time goes into reading the examples.
 
 import math
 import time
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -19,10 +20,11 @@ from vadd.core import CodedLatent, DiagonalGaussian, FlowPrior, LabelledLatent, 
 from vadd.core.patterns import InfillMasks
 from vadd.core.randomness import PRIOR, seed_dropout, step_generator
 from vadd.errors import UserError
+from vadd.kinds import Kind
 from vadd.networks import CustomNetworks
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
-from vadd.recipe import Training
+from vadd.recipe import Recipe, Training
 from vadd.run.checkpoint import Archive, read_weights
 from vadd.run.directory import PriorName, RunDirectory
 from vadd.run.loading import load
@@ -54,8 +56,11 @@ def fit_prior(
     # Read again to be sure that the checkpoint is still there and whole: the prior is written next to it.
     place, _ = Archive(directory).chosen("latest" if run.step is None else run.step, read_weights)
     fit = _Fit(run, name, steps or run.recipe.latent.flow.steps, progress)
-    fitted = fit.run_steps()
-    write_prior(place, fit.ema.averaged, fitted)
+    with ExitStack() as stack:
+        with suppress(UserError):  # another process fits the same: both write the same prior
+            stack.enter_context(directory.fit_lock(name))
+        fitted = fit.run_steps()
+        write_prior(place, fit.ema.averaged, fitted)
     return fitted
 
 
@@ -168,14 +173,33 @@ def divergence_from_priors(
     return float(posterior.kl_to_standard_normal().sum(-1).mean()), float(kl)
 
 
+def _wanted(recipe: Recipe) -> tuple[PriorName, ...]:
+    wanted: dict[str, tuple[PriorName, ...]] = {"flow": ("flow",), "conditional": ("flow", "conditional")}
+    return wanted.get(recipe.latent.prior, ()) if recipe.has_latent else ()
+
+
+def seconds_to_fit(recipe: Recipe, kind: Kind, device: torch.device) -> float:
+    """About what :func:`fit_priors_of_recipe` will take: as many steps, each like one that is taken here."""
+    flow, seconds = recipe.latent.flow, 0.0
+    for name in _wanted(recipe):
+        with torch.random.fork_rng(devices=[]):
+            prior = recipe.latent.build_prior(recipe.network, kind, conditional=name == "conditional").to(device)
+            z = torch.randn(1, flow.batch, prior.dim).to(device)
+        xt = torch.full((flow.batch, kind.positions), kind.vocab_size, device=device)
+        for _ in range(2):  # the first is slower
+            began = time.perf_counter()
+            prior.log_prob(z, xt).mean().backward()  # type: ignore[no-untyped-call]
+            took = time.perf_counter() - began
+        seconds += flow.steps * took
+    return seconds
+
+
 def fit_priors_of_recipe(
     path: Path, progress: Progress = silent, networks: CustomNetworks | None = None
 ) -> list[PriorRecord]:
     """What ``latent.prior`` of a finished run's recipe asks for, as far as it is not there yet."""
     directory = RunDirectory(path)
-    recipe = directory.recipe()
-    wanted: dict[str, tuple[PriorName, ...]] = {"flow": ("flow",), "conditional": ("flow", "conditional")}
-    names = wanted.get(recipe.latent.prior, ()) if recipe.has_latent else ()
+    names = _wanted(directory.recipe())
     if not names:
         return []
     place, _ = Archive(directory).chosen("latest", read_weights)

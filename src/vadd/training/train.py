@@ -15,7 +15,7 @@ from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.networks import CustomNetworks
 from vadd.parallel import chosen_device, is_main, on_main_process, process_count
-from vadd.progress import Progress, silent, warn
+from vadd.progress import Progress, progress_bar, warn
 from vadd.recipe import Recipe, differences
 from vadd.recipe.loading import with_settings
 from vadd.recipe.models import ModelName
@@ -104,14 +104,16 @@ def train(
     networks = given_networks(denoiser, recognizer)
     recipe = recipe if networks is None else with_networks(recipe, networks)
     job = Job(recipe, directory, resume, overwrite, networks)
-    dataset = job.prepare(silent, None if resume else source)
+    with progress_bar(hidden=not progress) as shown:
+        dataset = job.prepare(shown, None if resume else source)
     if given is not None:
         check_same_data(given, recipe, dataset, directory.path)
     callbacks = Callbacks(on_step, on_evaluation, on_checkpoint)
     options: dict[str, Any] = {"callbacks": callbacks, "networks": networks, "device": place}
     outcome = run_training(recipe, directory, dataset, resume=resume, silent=not progress, **options)
     if outcome.finished and is_main():
-        fit_priors_of_recipe(directory.path, networks=networks)
+        with progress_bar(hidden=not progress) as shown:
+            fit_priors_of_recipe(directory.path, shown, networks)
     return load(directory.path, device, denoiser=denoiser, recognizer=recognizer)
 
 
