@@ -115,7 +115,7 @@ def test_messages_repeat_little_of_a_value(
     ("arguments", "message"),
     [
         (("sample", "{vadd}", "-n", 2, "--memory", HUGE), "--memory takes a size"),
-        (("sample", "{vadd}", "-n", 10**23), "ask for less"),
+        (("sample", "{vadd}", "-n", 10**23), "n must be at most"),
         (("infill", "{book}", "--text", "the ____ cat", "-n", 10**23), "do not fit into memory"),
         (("infill", "{book}", "--text", "the ____ cat", "-n", 10**12), "do not fit into memory"),
         (("infill", "{book}", "--text", "the ____ cat", "--gap", 10**23), "a gap takes 1 to 24 tokens"),

@@ -171,7 +171,7 @@ class Run:
     @checked
     def stream(
         self,
-        start: Tensor | Count = 1,
+        n: Tensor | Count = 1,
         *,
         record: int = 0,
         memory: Count | None = None,
@@ -181,23 +181,25 @@ class Run:
     ) -> Iterator[Samples]:
         """Samples chunk by chunk, in memory that does not grow with their number.
 
-        ``start`` is how many, or sequences (n, N) with the mask value V where something is to be filled. The
+        ``n`` is how many, or sequences to begin with (n, N), with the mask value V where something is to be filled. The
         ``options`` are those of :class:`~vadd.run.sampling.SamplingOptions`. Of the first ``record`` samples the
         trajectories are kept. ``memory`` is what a chunk may take, in bytes; by default 256 MB, on a GPU a part of what
         is free. Several ``processes`` divide the chunks, and the samples come out in the main one.
         """
         chosen = fitting(self.model, self.sampling, options)
-        n = len(start) if isinstance(start, Tensor) else start
+        count = len(n) if isinstance(n, Tensor) else n
         if chosen.z is not None:
-            given_latents(self.model, chosen.z, n)
-        model = self.model if isinstance(start, int) else self.completing_model
+            given_latents(self.model, chosen.z, count)
+        model = self.model if isinstance(n, int) else self.completing_model
         if chosen.label is not None or chosen.guidance != 1:
             model = model.labelled(self.kind.label_number(chosen.label), chosen.guidance)
         size = 1
-        if n > 1:  # a single sample needs no measurement, which costs a pass through the network
-            check_time(f"{n:,} samples in {chosen.steps:,} steps", steps=n // LARGEST_CHUNK * chosen.steps, rows=n)
+        if count > 1:  # a single sample needs no measurement, which costs a pass through the network
+            check_time(
+                f"{count:,} samples in {chosen.steps:,} steps", steps=count // LARGEST_CHUNK * chosen.steps, rows=count
+            )
             size = chunk_size(self._bytes_per_row, self.model, chosen.steps, memory)
-        return stream(model, chosen, start, size, record=record, processes=processes, progress=progress)
+        return stream(model, chosen, n, size, record=record, processes=processes, progress=progress)
 
     @checked
     def sample(
