@@ -27,6 +27,7 @@ TENSORS: dict[str, Callable[[], Any]] = {
     "text": lambda: "codes",
     "none": lambda: None,
     "list of words": lambda: [["a", "b"]],
+    "empty name": lambda: "",
 }
 
 

@@ -67,7 +67,7 @@ class ArrayData(DataSettings):
         return read_labels(place, examples) if self.labels else None
 
 
-MOST_IN_MEMORY = 1 << 12
+MOST_IN_MEMORY = 1 << 10
 
 
 class MappedRows(Tensor):

@@ -23,7 +23,7 @@ from vadd.words import plural
 
 HASHED_VALUES = 1 << 25
 """Of a training or test set; they take a fraction of a second."""
-HASHED_ROWS = 4096
+HASHED_ROWS = 1024
 """At a time."""
 LABELS = "whether the model is given the class of each example, to draw from a class: `vadd sample --label`"
 

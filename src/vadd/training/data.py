@@ -210,6 +210,8 @@ def source_of(data: Any, labels: Any = None, reading: Mapping[str, Any] | None =
     :func:`vadd.recipe.recipe_for` takes it.
     """
     if isinstance(data, Recipe | str | Path):
+        if data == "":  # not the working directory
+            raise UserError("the data have an empty name; give an array, texts, a path or the name of a recipe")
         if labels is not None:
             raise UserError(
                 "labels=[...] are for data in memory; for a recipe or a file labels=True takes those that the data have"
