@@ -53,9 +53,8 @@ def train(
     """Train a model and open it.
 
     ``data`` is an array or tensor of integers (examples first), a list of texts or of lists of symbols, a DataFrame, a
-    data set of torch (``TensorDataset``), Hugging Face or this package (:class:`~vadd.data.DiscreteDataset`), the
-    path of an ``.npy`` file, a text or a folder of images, or the name of a recipe. What lies in memory is kept in
-    the run.
+    data set of torch (``TensorDataset``), Hugging Face or this package (:class:`~vadd.data.DiscreteDataset`), the path
+    of a file or of a folder of images, or the name of a recipe. What lies in memory is kept in the run.
 
     ``out`` is the run's directory, by default ``runs/NAME-MODEL``; an existing run is never replaced without
     ``overwrite``. ``model`` is "vadd" unless the recipe says otherwise, or "mdlm" for the same without a latent, or
@@ -64,9 +63,8 @@ def train(
     ``labels`` are those of an array or of texts, one integer or text for each example: the run then draws of one of
     them, ``run.sample(16, label="cat")``. For a file, a folder or a recipe ``labels=True`` takes those that are there.
 
-    A custom ``denoiser`` (:class:`vadd.Denoiser`) and, for "vadd", a ``recognizer`` (:class:`vadd.Recognizer`) take
-    the place of the recipe's networks. They are checked (:func:`vadd.check`) and copied. Resuming and
-    :func:`vadd.load` need the same.
+    A custom ``denoiser`` (:class:`vadd.Denoiser`) and, for "vadd", a ``recognizer`` (:class:`vadd.Recognizer`) replace
+    the recipe's networks. They are checked (:func:`vadd.check`) and copied; resuming and :func:`vadd.load` need them.
 
     The callbacks are given one event each and may end the training with ``event.stop()``; so does Ctrl-C or the
     notebook's stop button. A run that ended early goes on with ``resume=True``; the data may then be left out.
