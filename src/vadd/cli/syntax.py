@@ -84,7 +84,7 @@ class FitPrior(Weights):
 
     What a recognition model writes is not distributed like N(0, I); samples from there fall into the hole between the
     two. A flow that is fitted to what it writes closes it. Samples, completions and bounds then use it, with one z for
-    all steps, and so do exported models. An interrupted fit goes on when the command is repeated.
+    all steps, and so do exported models. An interrupted fit begins anew.
 
     \b
     Examples:
