@@ -107,7 +107,8 @@ def test_the_weights_of_the_run_and_all_other_files_stay_as_they_are(run_path: P
     assert {file: after[file] for file in before} == before
     newest = RunDirectory(run_path).checkpoints()[-1].relative_to(run_path)
     added = {f"prior-{name}.safetensors", "priors.json", ".priors.lock"}
-    assert after.keys() - before.keys() == {f"{newest}/{file}" for file in added}
+    lock = f"fitting-{name}.lock"
+    assert after.keys() - before.keys() == {lock, *(f"{newest}/{file}" for file in added)}
     record = prior_records(run_path / newest)[name]
     assert (record.kl_normal, record.kl, record.steps) == (fitted.kl_normal, fitted.kl, 60)
 
@@ -164,7 +165,7 @@ def test_an_interrupted_fit_leaves_nothing_and_begins_anew(with_dropout: Path, t
     before = contents(parts)
     with pytest.raises(CrashError):
         fit_prior(vadd.load(parts), name, progress=stop_at(5))
-    assert contents(parts) == before
+    assert contents(parts) == before | {f"fitting-{name}.lock": b""}
     again = fit_prior(vadd.load(parts), name)
     assert prior_of(whole, name) == prior_of(parts, name)
     assert (again.kl, again.kl_normal) == (undisturbed.kl, undisturbed.kl_normal)
