@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from tests.helpers.exact import all_sequences, chi_square_p_value, normal_log_density, properties, seeded, sigmas
-from tests.helpers.priors import bent_flow, conditional_prior, line, plane
+from tests.helpers.priors import bent_flow, conditional_prior, line, plane, unit_squares
 from vadd.core import DiagonalGaussian, FlowPrior, Noise, StandardNormal
 
 LEVEL = 1e-5
@@ -71,15 +71,10 @@ def test_a_flow_over_two_numbers_is_a_density_and_its_draws_follow_it(seed: int,
     mass = flow.log_prob(grid, some_context(seed, context, len(grid))).exp() * area
     assert_close(float(mass.sum()), 1.0, rtol=0, atol=1e-3)
 
-    def squares(z: Tensor) -> Tensor:
-        place = (z + 4).floor().long()
-        inside = ((place >= 0) & (place < 8)).all(1)
-        return torch.where(inside, place[:, 0] * 8 + place[:, 1], 64)
-
     # Every square holds 20 x 20 points of the grid, none of them on its border.
-    expected = torch.zeros(65, dtype=torch.float64).index_add(0, squares(grid), mass)
+    expected = torch.zeros(65, dtype=torch.float64).index_add(0, unit_squares(grid), mass)
     noise = torch.randn(DRAWS, flow.noise_dim, generator=seeded(seed), dtype=torch.float64)
-    counts = squares(flow.from_noise(noise, some_context(seed, context, DRAWS))).bincount(minlength=65)
+    counts = unit_squares(flow.from_noise(noise, some_context(seed, context, DRAWS))).bincount(minlength=65)
     assert chi_square_p_value(counts.numpy(), (expected / expected.sum()).numpy()) > LEVEL
 
 

@@ -11,7 +11,7 @@ from torch.distributions import Categorical, Independent, MixtureSameFamily, Nor
 from torch.testing import assert_close
 
 from tests.helpers.exact import chi_square_p_value, seeded
-from tests.helpers.priors import bent, plane
+from tests.helpers.priors import bent, plane, unit_squares
 from vadd.networks.autoregressive import AutoregressiveTransformer
 
 DRAWS = 20_000
@@ -42,15 +42,10 @@ def test_it_is_a_density_and_its_draws_follow_it(positions: int, share: int, con
     mass = density.log_prob(grid, some_context(positions, context, len(grid))).exp() * area
     assert_close(float(mass.sum()), 1.0, rtol=0, atol=1e-3)
 
-    def squares(z: Tensor) -> Tensor:
-        place = (z + 4).floor().long()
-        inside = ((place >= 0) & (place < 8)).all(1)
-        return torch.where(inside, place[:, 0] * 8 + place[:, 1], 64)
-
-    expected = torch.zeros(65, dtype=torch.float64).index_add(0, squares(grid), mass)
+    expected = torch.zeros(65, dtype=torch.float64).index_add(0, unit_squares(grid), mass)
     noise = torch.randn(DRAWS, density.noise_dim, generator=seeded(1), dtype=torch.float64)
     drawn = density.from_noise(noise, some_context(positions, context, DRAWS))
-    counts = squares(drawn).bincount(minlength=65)
+    counts = unit_squares(drawn).bincount(minlength=65)
     assert chi_square_p_value(counts.numpy(), (expected / expected.sum()).numpy()) > 1e-5
 
 
