@@ -79,8 +79,12 @@ class TableCodec:
     def _source(self, dependent: Dependent) -> AnyColumn:
         return self.columns[self._by_name[dependent.follows]]
 
-    def _looked_up(self, dependent: Dependent, cells: Sequence[Cell]) -> list[Cell]:
-        return [dependent.look_up(self._source(dependent), cell) for cell in cells]
+    def _look_up(self, cells: Columns) -> None:
+        """The missing cells of the columns that follow from others."""
+        for each in self.dependents:
+            pairs = zip(cells[each.column.name], cells[each.follows], strict=True)
+            source = self._source(each)
+            cells[each.column.name] = [each.look_up(source, known) if old is None else old for old, known in pairs]
 
     @classmethod
     def fit(cls, table: RawTable, schema: Schema, training: Sequence[int], *, dependent: bool = False) -> "TableCodec":
@@ -102,17 +106,11 @@ class TableCodec:
 
     def check_columns(self, table: RawTable) -> None:
         """Refuse a table whose columns are not those of the run."""
-        known = {*self.names, *self.left_out}
-        for name in table.columns:
-            if name not in known:
-                raise UserError(
-                    f"{table.source} has a column {name!r} that the run does not know{suggestion(name, known)}"
-                )
-        for name in self.names:
-            if name not in table.columns:
-                raise UserError(
-                    f"{table.source} has no column {name!r}{suggestion(name, table.columns)}; the run has it"
-                )
+        known = [*self.names, *self.left_out]
+        for name in (name for name in table.columns if name not in known):
+            raise UserError(f"{table.source} has a column {name!r} that the run does not know{suggestion(name, known)}")
+        for name in (name for name in self.names if name not in table.columns):
+            raise UserError(f"{table.source} has no column {name!r}{suggestion(name, table.columns)}; the run has it")
 
     def _codes(self, table: RawTable) -> Array:
         self.check_columns(table)
@@ -150,12 +148,11 @@ class TableCodec:
         among those of the ``seed``, ``conditions`` hold for the columns at their positions.
         """
         uniforms = _uniforms(seed, first, len(codes), len(self.columns))
-        cells = {
-            column.name: column.cells(codes[:, n], uniforms[:, n], (conditions or {}).get(n))
-            for n, column in enumerate(self.columns)
-        }
-        cells |= {each.column.name: self._looked_up(each, cells[each.follows]) for each in self.dependents}
-        return {name: cells[name] for name in self.names}
+        cells: Columns = {name: [None] * len(codes) for name in self.names}
+        for n, column in enumerate(self.columns):
+            cells[column.name] = column.cells(codes[:, n], uniforms[:, n], (conditions or {}).get(n))
+        self._look_up(cells)
+        return cells
 
     def with_dependents(self, codes: Array) -> Array:
         """The codes (n, N) of the positions, and those of the columns that follow from them, as they are decoded: a
@@ -177,10 +174,7 @@ class TableCodec:
         for column in self.columns:
             pairs = zip(columns[column.name], drawn[column.name], strict=True)
             columns[column.name] = [new if old is None else old for old, new in pairs]
-        for each in self.dependents:
-            pairs = zip(columns[each.column.name], columns[each.follows], strict=True)
-            source = self._source(each)
-            columns[each.column.name] = [each.look_up(source, known) if old is None else old for old, known in pairs]
+        self._look_up(columns)
         return columns
 
     def where(self, where: Where) -> dict[int, Condition]:
@@ -208,9 +202,8 @@ class TableCodec:
         return [list(row) for row in zip(*by_column, strict=True)]
 
     def save(self, file: Path) -> None:
-        content = asdict(self, dict_factory=lambda fields: {key: value for key, value in fields if value is not False})
-        if not self.dependents:
-            del content["dependents"]
+        defaults = (("text", False), ("dependents", ()))
+        content = asdict(self, dict_factory=lambda fields: dict(field for field in fields if field not in defaults))
         write_json(file, {"format": FORMAT, **content})
 
     @classmethod

@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -19,11 +19,10 @@ NOTHING = -1
 """The code of a missing cell in a column that has no value for it."""
 Gaps = Literal["value", "unknown", "never"]
 """Missing cells are a value of their own, are unknown, or there are none."""
-
+KIND_NAMES = {"integer": "an integer", "real": "a number", "date": "a date", "datetime": "a date and time"}
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_RANGE = re.compile(rf"({_NUMBER})\s*-\s*({_NUMBER})")
-_PARTS = re.compile(r"(.+?)(>=|<=|=)(.*)", re.DOTALL)
+_RANGE = re.compile(rf"({_NUMBER})\s*-\s*({_NUMBER})|(.*?)\s*\.\.\s*(.*)")
 
 
 @dataclass(frozen=True)
@@ -41,37 +40,24 @@ class Condition:
     def missing(self) -> bool:
         return self.operator == "=" and not self.value
 
-    @property
-    def words(self) -> list[str] | None:
-        """The values of a column of categories; None where this can only be a range."""
-        return self.value.split("|") if self.operator == "=" else None
-
     def limits(self) -> tuple[str | None, str | None]:
         """The first and the last number, as they are written; None where there is no end."""
-        if self.operator == ">=":
-            return self.value, None
-        if self.operator == "<=":
-            return None, self.value
-        if ".." in self.value:
-            low, _, high = self.value.partition("..")
-            return low.strip() or None, high.strip() or None
-        found = _RANGE.fullmatch(self.value.strip())
-        return (found[1], found[2]) if found else (self.value, self.value)
+        if self.operator != "=":
+            return (self.value, None) if self.operator == ">=" else (None, self.value)
+        found = _RANGE.fullmatch(self.value)
+        return (found[1] or found[3] or None, found[2] or found[4] or None) if found else (self.value, self.value)
 
 
-def parse_condition(text: str, names: Sequence[str] = ()) -> Condition:
+def parse_condition(text: str, names: Iterable[str] = ()) -> Condition:
     """Column ``names`` may hold = themselves: the longest name that fits is meant."""
-    for name in sorted((name for name in names if text.startswith(name)), key=len, reverse=True):
-        rest = text[len(name) :].lstrip()
-        if rest.startswith(("=", ">=", "<=")):
-            operator = rest[:2] if rest[:2] in (">=", "<=") else "="
-            return Condition(shortened(text), name, operator, rest[len(operator) :].strip())
-    parts = _PARTS.fullmatch(text)
+    known = map(re.escape, sorted(names, key=len, reverse=True))
+    parts = re.fullmatch(rf"({'|'.join([*known, '.+?'])})\s*(>=|<=|=)(.*)", text, re.DOTALL)
     if parts is None:
         raise UserError(f"--where takes COLUMN=VALUE, COLUMN=FROM-TO, COLUMN>=FROM or COLUMN<=TO, not {text!r}")
     return Condition(shortened(text), parts[1].strip(), parts[2], parts[3].strip())
 
 
+@dataclass(frozen=True)
 class Column(ABC):
     """What every column can do. A *key* is what a cell stands for, as JSON has it."""
 
@@ -88,12 +74,9 @@ class Column(ABC):
     def size(self) -> int:
         return self.present + (self.missing == "value")
 
+    @abstractmethod
     def key(self, cell: Any) -> Any:
         """Of a cell of a CSV or a DataFrame, None of a missing one; ValueError where it is of another kind."""
-        return None if cell is None else self._key(cell)
-
-    @abstractmethod
-    def _key(self, cell: Any) -> Any: ...
 
     def cell_of(self, key: Any) -> Cell:
         """The cell that comes back for a key."""
@@ -106,17 +89,15 @@ class Column(ABC):
         found = np.empty(len(cells), dtype=np.int64)
         for row, cell in enumerate(cells):
             try:
-                found[row] = nothing if cell is None else self._code(self._key(cell))
+                found[row] = nothing if cell is None else self._code(self.key(cell))
             except (ValueError, KeyError):
+                values = f"among its {self.present} values{suggestion(str(cell), self.labels())}"
                 what = f"row {row + 1}, column {self.name!r}: {str(cell)!r}"
-                raise UserError(f"{what} is not {self._expected(str(cell))}") from None
+                raise UserError(f"{what} is not {KIND_NAMES.get(self.kind, values)}") from None
         return found
 
     @abstractmethod
     def _code(self, key: Any) -> int: ...
-
-    @abstractmethod
-    def _expected(self, cell: str) -> str: ...
 
     def cells(self, codes: Array, uniforms: Array, condition: Condition | None = None) -> list[Cell]:
         """Codes back to cells; where a code stands for several, by the ``uniforms`` in [0, 1)."""
@@ -164,9 +145,6 @@ def drawn_by_counts(counted: Sequence[tuple[Any, int]], uniforms: Array) -> list
 class CategoryColumn(Column):
     """Categories by frequency; the rare ones share the code after them and come back as often as they were there."""
 
-    name: str
-    kind: Kind
-    missing: Gaps
     values: tuple[Any, ...]
     rare: tuple[tuple[Any, int], ...] = ()
     spellings: tuple[str, str] | None = None
@@ -176,10 +154,10 @@ class CategoryColumn(Column):
     def present(self) -> int:
         return len(self.values) + bool(self.rare)
 
-    def _key(self, cell: Any) -> Any:
+    def key(self, cell: Any) -> Any:
         if self.kind == "boolean":
-            return cell if isinstance(cell, bool) else {"true": True, "false": False}.get(str(cell).lower(), cell)
-        return str(cell)
+            return {"true": True, "false": False}.get(str(cell).lower(), cell)
+        return None if cell is None else str(cell)
 
     @cached_property
     def _codes(self) -> dict[Any, int]:
@@ -189,9 +167,6 @@ class CategoryColumn(Column):
     def _code(self, key: Any) -> int:
         # A category that no row has is as rare as can be.
         return self._codes.get(key, len(self.values)) if self.rare else self._codes[key]
-
-    def _expected(self, cell: str) -> str:
-        return f"among its {len(self.values)} values{suggestion(cell, self.labels())}"
 
     def _drawn(self, code: int, uniforms: Array, condition: Condition | None) -> list[Any]:
         if code < len(self.values):
@@ -208,20 +183,18 @@ class CategoryColumn(Column):
         return shares
 
     def _wanted(self, condition: Condition) -> set[Any]:
-        if condition.words is None:
+        if condition.operator != "=":
             raise UserError(f"--where {condition.text}: {self.name!r} is not a number; give its values with =")
         # A value may hold the sign that stands between values.
         whole = self.key(condition.value)
-        wanted = {whole} if whole in self._codes else {self.key(word) for word in condition.words}
+        wanted = {whole} if whole in self._codes else {self.key(word) for word in condition.value.split("|")}
         for word in wanted - self._codes.keys():
             nearest = suggestion(str(word), map(str, self._codes))
             raise UserError(f"--where {condition.text}: the column {self.name!r} has no value {word!r}{nearest}")
         return wanted
 
     def _labels(self) -> list[str]:
-        return [*map(str, self.values), *(["(rare)"] if self.rare else [])]
+        return [*map(str, self.values), "(rare)"][: self.present]
 
     def spell(self, cell: Cell) -> str:
-        if isinstance(cell, bool) and self.spellings is not None:
-            return self.spellings[cell]
-        return super().spell(cell)
+        return self.spellings[cell] if isinstance(cell, bool) and self.spellings is not None else super().spell(cell)

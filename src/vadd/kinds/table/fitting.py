@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from vadd.errors import UserError
-from vadd.kinds.table.columns import CategoryColumn, Gaps
-from vadd.kinds.table.numbers import KIND_NAMES, AnyColumn, Bin, NumberColumn, to_number
+from vadd.kinds.table.columns import KIND_NAMES, CategoryColumn, Gaps
+from vadd.kinds.table.numbers import AnyColumn, Bin, NumberColumn, to_number
 from vadd.kinds.table.schema import ColumnSpec
 
 MOST_MEMBERS = 256

@@ -12,7 +12,7 @@ import numpy as np
 
 from vadd.errors import UserError
 from vadd.kinds.arrays import Array
-from vadd.kinds.table.columns import CategoryColumn, Column, Condition, Gaps, drawn_by_counts
+from vadd.kinds.table.columns import KIND_NAMES, CategoryColumn, Column, Condition, drawn_by_counts
 from vadd.kinds.table.reading import Cell
 from vadd.kinds.table.schema import Kind
 
@@ -32,9 +32,6 @@ class Bin(NamedTuple):
 class NumberColumn(Column):
     """Integers, reals and dates in bins; a bin of one value is that value."""
 
-    name: str
-    kind: Kind
-    missing: Gaps
     bins: tuple[Bin, ...]
     draw: Literal["values", "uniform"] = "values"
     format: str | None = None
@@ -45,8 +42,8 @@ class NumberColumn(Column):
     def present(self) -> int:
         return len(self.bins)
 
-    def _key(self, cell: Any) -> float:
-        return to_number(cell, self.kind, self.format)
+    def key(self, cell: Any) -> Any:
+        return None if cell is None else to_number(cell, self.kind, self.format)
 
     @cached_property
     def _limits(self) -> list[float]:
@@ -56,29 +53,22 @@ class NumberColumn(Column):
     def _code(self, key: float) -> int:
         return bisect_left(self._limits, key)
 
-    def _expected(self, cell: str) -> str:
-        return KIND_NAMES[self.kind]
-
     def _drawn(self, code: int, uniforms: Array, condition: Condition | None) -> list[Any]:
         bin, (low, high) = self.bins[code], self._range(condition)
         if low == high:  # this number and no other
             return [low] * len(uniforms)
-        inside = [(m, n) for m, n in zip(bin.members, bin.counts, strict=True) if low <= m <= high]
+        inside = _members(bin, low, high)
         if self.draw == "values" and inside:
             return drawn_by_counts(inside, uniforms)
-        below, above = max(bin.low, low), min(bin.high, high)
-        if self.kind == "real":
-            return list(below + uniforms * (above - below))
-        first, last = math.ceil(below), math.floor(above)
-        return list(first + (uniforms * (last - first + 1)).astype(np.int64))
+        first, last = self._span(bin, low, high)
+        steps = uniforms * (last - first)
+        return list(first + (steps if self.kind == "real" else steps.astype(np.int64)))
 
     def _shares(self, condition: Condition) -> list[float]:
         low, high = self._range(condition)
-        if low == high:
-            # The bin that such a number falls into, if the column reaches that far at all.
-            shares = [float(bin.low <= low <= bin.high) for bin in self.bins]
-        else:
-            shares = [self._share(bin, low, high) for bin in self.bins]
+        # A single number has the bin that it falls into, if the column reaches that far at all.
+        single = [float(bin.low <= low <= bin.high) for bin in self.bins]
+        shares = single if low == high else [self._share(bin, low, high) for bin in self.bins]
         if not any(shares):
             ends = f"{self._spelled(self.bins[0].low)} .. {self._spelled(self.bins[-1].high)}"
             raise UserError(f"--where {condition.text}: the column {self.name!r} has no such value in {ends}")
@@ -88,20 +78,22 @@ class NumberColumn(Column):
         if low <= bin.low and bin.high <= high:
             return 1.0
         if self.draw == "values":
-            inside = sum(n for m, n in zip(bin.members, bin.counts, strict=True) if low <= m <= high)
-            return inside / max(1, sum(bin.counts))
+            return sum(count for _, count in _members(bin, low, high)) / max(1, sum(bin.counts))
+        (first, last), (begin, end) = self._span(bin, low, high), self._span(bin, -math.inf, math.inf)
+        return (last - first) / (end - begin) if first < last else 0.0
+
+    def _span(self, bin: Bin, low: float, high: float) -> tuple[float, float]:
+        """Between what to draw uniformly: whole numbers lie below the second end."""
         below, above = max(bin.low, low), min(bin.high, high)
-        if self.kind == "real":
-            return max(0.0, (above - below) / (bin.high - bin.low))
-        return max(0.0, (math.floor(above) - math.ceil(below) + 1) / (bin.high - bin.low + 1))
+        return (below, above) if self.kind == "real" else (math.ceil(below), math.floor(above) + 1)
 
     def _range(self, condition: Condition | None) -> tuple[float, float]:
         if condition is None:
             return -math.inf, math.inf
         first, last = condition.limits()
         try:
-            low = -math.inf if first is None else self._key(first)
-            high = math.inf if last is None else self._key(last)
+            low = -math.inf if first is None else self.key(first)
+            high = math.inf if last is None else self.key(last)
         except ValueError:
             span = "from..to" if self.kind in ("date", "datetime") else "from-to"
             what = f"--where {condition.text}: the column {self.name!r} takes {KIND_NAMES[self.kind]}"
@@ -133,12 +125,11 @@ class NumberColumn(Column):
         return self.spell(self._cell(number))
 
     def spell(self, cell: Cell) -> str:
-        if isinstance(cell, date) and self.format is not None:
-            return cell.strftime(self.format)
-        return super().spell(cell)
+        return cell.strftime(self.format) if isinstance(cell, date) and self.format else super().spell(cell)
 
 
-KIND_NAMES = {"integer": "an integer", "real": "a number", "date": "a date", "datetime": "a date and time"}
+def _members(bin: Bin, low: float, high: float) -> list[tuple[float, int]]:
+    return [(number, count) for number, count in zip(bin.members, bin.counts, strict=True) if low <= number <= high]
 
 
 def to_number(cell: Any, kind: Kind, format: str | None) -> float:
