@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.commands import Command
 from tests.helpers.tiny import TINY
 from vadd.core import Objective
-from vadd.studies import fitting
+from vadd.studies import trainings
 from vadd.studies.study import Entry, Study, study_named
 from vadd.training.loop import Trainer
 
@@ -94,8 +94,8 @@ def test_at_the_papers_scale_it_is_the_papers_recipe_made_to_fit(
         "data.train_size=500",
         "data.test_size=50",
     )
-    monkeypatch.setattr(fitting, "needed_bytes", lambda recipe, *_: 1000 // recipe.training.accumulate)
-    monkeypatch.setattr(fitting, "available_memory", lambda device: 800)
+    monkeypatch.setattr(trainings, "needed_bytes", lambda recipe, *_: 1000 // recipe.training.accumulate)
+    monkeypatch.setattr(trainings, "available_memory", lambda device: 800)
     options = ("--samples", 60, "--steps", "1", "--bound", "1", "--particles", 2, "--draws", 3, "--limit", 4)
     out, file = tmp_path / "out", tmp_path / "numbers.json"
     done = vadd_command("reproduce", "toys", "--scale", "paper", *changes, *options, "--out", out, "--json", file)

@@ -18,7 +18,7 @@ from vadd.run.loading import load
 from vadd.run.run import Run
 from vadd.studies import baselines, equal_time
 from vadd.studies.baseline_tables import ModelRow
-from vadd.studies.baselines import Trained, ZooModel, labels_of, models_of
+from vadd.studies.baselines import labels_of, recipes_of
 from vadd.studies.comparison import Result
 from vadd.studies.engine import reproduce
 from vadd.studies.equal_time import FIT_SHARE, lengths_in, trained_for
@@ -124,8 +124,8 @@ def on_toys(
 
 def chosen(
     data: str, models: Sequence[str] = (), overrides: Sequence[str] = ()
-) -> tuple[list[ZooModel], dict[str, str]]:
-    return models_of(STUDY, Request(out=Path("out"), setting=data, models=models, overrides=overrides))
+) -> tuple[dict[str, Recipe], dict[str, str]]:
+    return recipes_of(STUDY, Request(out=Path("out"), setting=data, models=models, overrides=overrides))
 
 
 @pytest.mark.parametrize("data", STUDY.settings)
@@ -133,9 +133,8 @@ def test_every_data_set_has_a_recipe_and_every_model_but_edlm_is_trained(data: s
     labels = labels_of(STUDY, data)
     variants = [key for key in labels if key.startswith("vadd-") and key not in MODELS]
     assert {*labels} - {*variants} - {*COMPARED_ONLY} == {*MODELS} - {"edlm"}
-    every, absent = chosen(data, [key for key in labels if key not in COMPARED_ONLY])
-    recipes = {model.key: model.recipe for model in every}
-    named = {model.label for model in every} | {*absent}
+    recipes, absent = chosen(data, [key for key in labels if key not in COMPARED_ONLY])
+    named = {labels[key] for key in recipes} | {*absent}
     assert named == {*labels.values()} - {model_label(key) for key in COMPARED_ONLY}
     assert list(labels)[:3] == ["mdlm", "vadd", ONE_Z]
     latents = {key: (recipes[key].latent, recipes[key].sampling.latent_policy) for key in ("vadd", ONE_Z)}
@@ -155,8 +154,8 @@ def test_models_that_are_one_training_share_it_and_the_table_says_so() -> None:
 
 def test_a_model_that_does_not_suit_is_named_unless_the_user_asked_for_it() -> None:
     wider = ["network.width=32"]  # of a perceptron; AR is a transformer
-    every, absent = chosen("digits", (), wider)
-    assert {model.key for model in every} >= {"mdlm", "vadd", ONE_Z}
+    recipes, absent = chosen("digits", (), wider)
+    assert {*recipes} >= {"mdlm", "vadd", ONE_Z}
     assert "network.width" in absent["AR"]
     with pytest.raises(UserError, match=r"network\.width"):
         chosen("digits", ("mdlm", "ar"), wider)
@@ -192,12 +191,12 @@ def test_rows_are_measured_once_and_again_where_something_changed(
     timed_draw = baselines.timed_draw
     drawn: list[str] = []
 
-    def counting(trained: Trained, count: int, steps: int, progress: Progress) -> Any:
+    def counting(run: Run, count: int, steps: int, progress: Progress) -> Any:
         if len(drawn) == 1:
             drawn.append("stopped")
             raise KeyboardInterrupt
-        drawn.append(f"{trained.about['model']} {count} {steps}")
-        return timed_draw(trained, count, steps, progress)
+        drawn.append(f"{run.recipe.model} {count} {steps}")
+        return timed_draw(run, count, steps, progress)
 
     monkeypatch.setattr(baselines, "timed_draw", counting)
     with pytest.raises(KeyboardInterrupt):

@@ -16,11 +16,11 @@ from vadd.evaluation.reports import CorpusReport, RunReport, ScoredCorpus
 from vadd.recipe import Recipe
 from vadd.recipe.counting import model_on_meta, sampling_flops, training_cost
 from vadd.run.run import Run
-from vadd.studies import equal_time as speed
+from vadd.studies import engine
 from vadd.studies.engine import reproduce
 from vadd.studies.study import OF_THE_PAPER, RATE, Request, made_here, study_named
+from vadd.studies.tables import zero_shot_tables
 from vadd.studies.trainings import bound_settings, trainings_of
-from vadd.studies.zero_shot import zero_shot_tables
 from vadd.training.loop import Trainer
 
 TINY_IMAGES = (
@@ -79,7 +79,7 @@ def test_speeds_are_measured_of_what_fits_both_computed_alike(tmp_path: Path, mo
         needed.extend([recipe.model, other.model])
         return recipe.with_overrides(["training.accumulate=2"])
 
-    monkeypatch.setattr(speed, "fitted", fitted)
+    monkeypatch.setattr(engine, "fitted", fitted)
     changes = (*TINY_NETWORK, "training.batch=4")
     request = Request(out=tmp_path, setting="small", recipe="text8-small", timed_steps=4, overrides=changes, fit=True)
     result = reproduce(study_named("speed"), request)

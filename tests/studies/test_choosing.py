@@ -18,10 +18,10 @@ from vadd.report.table import mean_and_spread
 from vadd.run.directory import RunDirectory
 from vadd.run.loading import load
 from vadd.run.run import Run
-from vadd.studies import choosing, equal_time
+from vadd.studies import equal_time
 from vadd.studies.baseline_tables import ModelRow, summary_table
-from vadd.studies.choosing import candidate_runs, chosen_recipe, chosen_words, folder_of, without
 from vadd.studies.engine import reproduce
+from vadd.studies.equal_time import candidate_runs, chosen_recipe, chosen_words, folder_of, without
 from vadd.studies.study import Choice, Request, study_named
 from vadd.studies.tables import latents_table
 
@@ -67,7 +67,7 @@ def scored_by(scores: dict[tuple[str, str, int], float]) -> Any:
 def test_the_smallest_bound_wins_over_weights_grids_and_lengths(
     best: tuple[str, str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choosing, "measure_bounds", scored_by({best: 1.0}))
+    monkeypatch.setattr(equal_time, "measure_bounds", scored_by({best: 1.0}))
     path, recipe = tmp_path / "mdlm", recipe_of("mdlm")
     chosen = chosen_recipe(recipe, path, CHOICE, silent)
     assert (chosen.diffusion.weighting, chosen.sampling.grid, chosen.training.steps) == best
@@ -76,7 +76,7 @@ def test_the_smallest_bound_wins_over_weights_grids_and_lengths(
     assert len(written["tried"]) == 2 * 2 * 2
     assert written["set_aside"] == 20, "a tenth of the training examples"
     assert len(candidate_runs(path)) == 2
-    monkeypatch.setattr(choosing, "finished_run", None)  # chosen once
+    monkeypatch.setattr(equal_time, "finished_run", None)  # chosen once
     assert chosen_recipe(recipe, path, CHOICE, silent) == chosen
 
 
@@ -87,7 +87,7 @@ def test_a_run_that_was_trained_without_a_choice_is_refused(tmp_path: Path) -> N
 
 
 def test_candidates_do_not_see_what_was_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "measure_bounds", scored_by({}))
+    monkeypatch.setattr(equal_time, "measure_bounds", scored_by({}))
     path, recipe = tmp_path / "vadd", recipe_of("vadd")
     chosen_recipe(recipe, path, CHOICE, silent)
     data = build_dataset(recipe)
@@ -98,7 +98,7 @@ def test_candidates_do_not_see_what_was_set_aside(tmp_path: Path, monkeypatch: p
 
 
 def test_what_a_model_cannot_be_trained_with_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "measure_bounds", scored_by({}))
+    monkeypatch.setattr(equal_time, "measure_bounds", scored_by({}))
     path = tmp_path / "genmd4"
     chosen_recipe(recipe_of("genmd4"), path, CHOICE, silent)
     assert [directory.recipe().diffusion.weighting for directory in candidate_runs(path)] == ["integral"]

@@ -9,9 +9,8 @@ from vadd.errors import UserError
 from vadd.parallel import Processes
 from vadd.recipe import Recipe, build_dataset, differences, load_recipe
 from vadd.recipe.recipe import same_learning
-from vadd.studies import fitting
-from vadd.studies.fitting import RESERVE, bytes_of_example, choices, fitted, needed_bytes
-from vadd.studies.trainings import finished_run
+from vadd.studies import trainings
+from vadd.studies.trainings import RESERVE, bytes_of_example, choices, finished_run, fitted, needed_bytes
 
 
 @pytest.fixture
@@ -20,7 +19,7 @@ def recipe() -> Recipe:
 
 
 def limit(monkeypatch: pytest.MonkeyPatch, available: float) -> None:
-    monkeypatch.setattr(fitting, "available_memory", lambda device: int(available))
+    monkeypatch.setattr(trainings, "available_memory", lambda device: int(available))
 
 
 def needed(recipe: Recipe) -> int:
@@ -71,7 +70,7 @@ def test_a_trial_that_finds_no_memory_leads_to_the_next_choice(recipe: Recipe, m
         return choice.training.accumulate >= 4
 
     limit(monkeypatch, 10**12)
-    monkeypatch.setattr(fitting, "trial_step", trial)
+    monkeypatch.setattr(trainings, "trial_step", trial)
     assert fitted(recipe, build_dataset(recipe)).training.accumulate == 4
     assert tried == [1, 2, 4]
 

@@ -15,10 +15,9 @@ from tests.helpers.tiny import tiny_recipe
 from vadd.parallel import Processes
 from vadd.recipe import Recipe, build_dataset
 from vadd.run.directory import RunDirectory
-from vadd.studies import fitting
-from vadd.studies.fitting import RESERVE, bytes_of_example, needed_bytes
+from vadd.studies import trainings
 from vadd.studies.study import study_named
-from vadd.studies.trainings import finished_run
+from vadd.studies.trainings import RESERVE, bytes_of_example, finished_run, needed_bytes
 from vadd.training.loop import Trainer
 
 RECIPE = tiny_recipe("training.batch=512", "training.steps=2")
@@ -72,7 +71,7 @@ def counted(recipe: Recipe) -> int:
 
 
 def give_memory(available: int) -> None:
-    patched: Any = fitting
+    patched: Any = trainings
     patched.available_memory = lambda device: available
 
 

@@ -27,8 +27,8 @@ from vadd.studies.tables import (
     recognition_tables,
     text_likelihood_tables,
     toy_tables,
+    zero_shot_tables,
 )
-from vadd.studies.zero_shot import zero_shot_tables
 
 COUNTS = st.integers(1, 5000)
 PAPER = {name: study_named(name).published for name in ("toys", "mnist", "cifar10", "text", "lm1b", "zero-shot")}

@@ -24,12 +24,12 @@ from vadd.studies.study import (
     Measuring,
     Request,
     Study,
+    check_known,
     listing,
     results_file,
     study_named,
 )
 
-INTERRUPTED = 130
 DONE = "done.txt"
 """In the folder of a study that is finished: the command that it was made by."""
 OF_ALL = ("overrides", "out", "json", "overwrite")
@@ -206,48 +206,47 @@ class Paper(Numbers):
 
 
 def paper(options: Paper) -> None:
-    changes, out = options.overrides or [], options.out
     chosen = OF_THE_PAPER if options.only is None else [name.strip() for name in options.only.split(",")]
-    for name in chosen:
-        if name not in OF_THE_PAPER:
-            raise UserError(f"unknown study {name!r}; `vadd reproduce --list` shows them")
-    from vadd.parallel import is_main
+    check_known("study", chosen, OF_THE_PAPER)
     from vadd.studies.trainings import check_overrides
 
-    check_overrides(changes)  # what is wrong for every study is one error
+    check_overrides(options.overrides or [])  # what is wrong for every study is one error
     failed: list[str] = []
     for study in map(study_named, chosen):
-        setting = options.scale if options.scale in study.settings else next(iter(study.settings))
-        words = [study.name, "--scale", setting, "--out", str(out / study.folder)]
-        for option, value in (("judge", options.judge), ("corpora", options.corpora)):
-            words += [f"--{option}", str(value)] if value is not None and option in study.options else []
-        problem = _problem(study, [*words, *changes], out, write=is_main())
-        if problem is not None:
+        if (problem := _problem(study, options)) is not None:
             err_console.print(f"{study.name} is skipped: {problem}", soft_wrap=True)
             failed.append(study.name)
     if options.json is not None:
-        files = {name: results_file(study_named(name), out) for name in chosen if name not in failed}
+        files = {name: results_file(study_named(name), options.out) for name in chosen if name not in failed}
         write_json(options.json, {name: read_json(file) for name, file in files.items()})
     if failed:
-        raise UserError(f"not made: {', '.join(failed)}; the reasons are above. All others are in {out}")
+        raise UserError(f"not made: {', '.join(failed)}; the reasons are above. All others are in {options.out}")
 
 
-def _problem(study: Study, words: list[str], out: Path, *, write: bool) -> str | None:
+def _problem(study: Study, options: Paper) -> str | None:
     """Why a study could not be made; None where it was, now or before."""
-    if "corpora" in study.options and "--corpora" not in words:
+    setting = options.scale if options.scale in study.settings else next(iter(study.settings))
+    given: dict[str, Any] = {name: getattr(options, name) for name in ("judge", "corpora") if name in study.options}
+    if "corpora" in given and options.corpora is None:
         return "it needs --corpora, a folder with copies of the corpora"
-    command, done = shlex.join(words), out / study.name / DONE
-    if done.is_file() and done.read_text() == command and results_file(study, out).is_file():
+    words = [study.name, "--scale", setting, "--out", str(options.out / study.folder)]
+    for name, value in given.items():
+        words += [] if value is None else [f"--{name}", str(value)]
+    command, done = shlex.join([*words, *(options.overrides or [])]), options.out / study.name / DONE
+    if done.is_file() and done.read_text() == command and results_file(study, options.out).is_file():
         err_console.print(f"{study.name}: made before", soft_wrap=True)
         return None
     err_console.print(f"vadd reproduce {command}", soft_wrap=True)
+    given |= {"setting": setting, "out": options.out / study.folder, "overrides": options.overrides, "json": None}
     try:
-        # An interruption comes back as an exit code: typer catches it.
-        if reproduce(words, standalone_mode=False) == INTERRUPTED:
-            raise Interrupted(f"stopped in the study {study.name}")
+        run_study(study, given)
     except UserError as error:
         return str(error)
-    if write:
+    except (KeyboardInterrupt, Interrupted):
+        raise Interrupted(f"stopped in the study {study.name}") from None
+    from vadd.parallel import is_main
+
+    if is_main():
         done.parent.mkdir(parents=True, exist_ok=True)
         write_whole(done, command.encode())
     return None

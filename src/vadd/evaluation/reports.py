@@ -167,6 +167,8 @@ class TableDistance(Distance):
 class TextMetrics(Report):
     """How varied texts are and, if a judge model read them, how probable it finds them."""
 
+    name: ClassVar[str] = "judge_bits"
+    """The number to compare texts by."""
     gen_ppl: float | None = None
     gen_ppl_stderr: float | None = None
     judge_bits: float | None = None
@@ -186,6 +188,10 @@ class TextMetrics(Report):
     labels_obeyed: float | None = None
     """The share of samples drawn for a label in which it finds that label."""
     obeyed_by_label: tuple[float, ...] | None = None
+
+    @property
+    def value(self) -> float | None:
+        return self.judge_bits
 
     def also_written(self) -> Collection[str]:
         judged = ("gen_ppl", "gen_ppl_stderr", "judge_bits", "judged_tokens", "empty_texts", "cut_texts")

@@ -3,10 +3,11 @@ names that runs have in tables.
 """
 
 import html
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -17,6 +18,8 @@ from vadd.evaluation.reports import RunReport
 from vadd.recipe.models import EVERY_MODEL
 
 Cell = str | float | int | None
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,19 @@ def mean_and_spread(values: Iterable[float | None], form: str = "{:.3g}") -> Cel
     if not known:
         return None
     return form.format(fmean(known)) + (f" ± {(max(known) - min(known)) / 2:.1g}" if len(known) > 1 else "")
+
+
+def means_at_steps(by_seed: Sequence[Mapping[int, float | None]], steps: Iterable[int], form: str) -> dict[str, Cell]:
+    """The mean over trainings, each by number of steps, and their spread."""
+    return {f"T = {count}": mean_and_spread((each.get(count) for each in by_seed), form) for count in steps}
+
+
+def grouped(values: Iterable[V], key: Callable[[V], K]) -> dict[K, list[V]]:
+    """Those of equal keys together, in the order in which the keys first come."""
+    groups: dict[K, list[V]] = {}
+    for value in values:
+        groups.setdefault(key(value), []).append(value)
+    return groups
 
 
 def model_label(model: str) -> str:

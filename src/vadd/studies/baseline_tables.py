@@ -5,12 +5,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from pydantic import computed_field
+
 from vadd.report.figures import CostPoint, quality_by_cost, save_figure
 from vadd.report.notes import NOTES
 from vadd.report.page import PageSection
-from vadd.report.table import Cell, Table, at_steps, mean_and_spread, model_label
+from vadd.report.table import Cell, Table, at_steps, grouped, mean_and_spread, model_label
 from vadd.report.tables import COLUMN_TITLES
-from vadd.studies.rows import Row, absent_notes
+from vadd.studies.comparison import Row, absent_notes
 
 
 class ModelRow(Row):
@@ -45,13 +47,11 @@ class ModelRow(Row):
     chosen: str | None = None
     """What was chosen for it on a part of the training set."""
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def quality(self) -> float | None:
         """The number that figures show; smaller is better."""
         return None if self.measure is None else float(self.metrics[self.measure])
-
-    def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"quality": self.quality}
 
     @property
     def kind(self) -> str:
@@ -68,10 +68,8 @@ Rows = Sequence[ModelRow]
 
 def by_model(rows: Iterable[ModelRow]) -> dict[str, dict[int, list[ModelRow]]]:
     """The seeds of each model and number of steps."""
-    groups: dict[str, dict[int, list[ModelRow]]] = {}
-    for row in rows:
-        groups.setdefault(row.name, {}).setdefault(row.steps, []).append(row)
-    return groups
+    models = grouped(rows, lambda row: row.name)
+    return {name: grouped(members, lambda row: row.steps) for name, members in models.items()}
 
 
 def quality_of(members: Rows) -> Cell:
@@ -172,8 +170,7 @@ def baselines_section(rows: Rows, absent: Mapping[str, str], figures: Path) -> P
     points: dict[str, list[CostPoint]] = {}
     for name, by_steps in by_model(scored).items():
         for members in by_steps.values():
-            values = [row.nats if row.quality is None else row.quality for row in members]
-            value = fmean(value for value in values if value is not None)
+            value = fmean((row.nats or 0.0) if row.quality is None else row.quality for row in members)
             points.setdefault(name, []).append((members[0].evaluations, members[0].sequences, value))
     figure = save_figure(quality_by_cost(points, label, references), figures / "quality.png")
     tables = [summary_table(rows, absent), likelihood_table(rows), cost_table(rows)]

@@ -1,33 +1,44 @@
-"""Runs side by side: evaluate, draw, and write one report directory.
+"""What all studies leave, and the two ways there: runs evaluated side by side, and rows that are measured one after the
+other, each once.
 
 OUT/report.html      everything on one self-contained page
-OUT/results.json     the numbers, a list with one entry per run
+OUT/results.json     the numbers, a list with one entry per run or row
 OUT/tables.md        the tables as Markdown, to paste elsewhere
 OUT/figures/*.png
 """
 
-from collections.abc import Callable, Sequence
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, EvaluationOptions, RunReport, evaluate
 from vadd.evaluation.evaluate import Evaluation
 from vadd.evaluation.language_models import LanguageJudge
 from vadd.evaluation.likelihood import has_latent
 from vadd.files import write_json
 from vadd.parallel import is_main
-from vadd.progress import Progress, named, silent
+from vadd.parsing import read_json
+from vadd.progress import Progress, named, note, silent, warn
 from vadd.report.figures import save_figure
 from vadd.report.likelihood_tables import bound_table, latent_table
 from vadd.report.notes import NOTES
 from vadd.report.page import PageSection, write_page
 from vadd.report.table import Table, model_label, report_names
 from vadd.report.tables import sample_tables, side_by_side
+from vadd.run.directory import MANIFEST, PRIORS
 from vadd.run.run import Run
-from vadd.studies.choosing import chosen_words
+from vadd.studies.ddpm import Ddpm
+from vadd.studies.equal_time import chosen_words
 from vadd.studies.figures import comparison_figures
-from vadd.studies.study import Study
+from vadd.studies.study import Request, Study
+from vadd.studies.trainings import measuring_of
 from vadd.words import typed_command
 
 
@@ -59,6 +70,15 @@ class Page:
     def commands(self) -> list[str]:
         return [command for command in [typed_command() or self.command] if command]
 
+    def write(self, out: Path, sections: Sequence[PageSection], numbers: list[dict[str, Any]]) -> Path:
+        """Also its tables as Markdown, and the numbers; by the main process."""
+        if is_main():
+            write_json(out / "results.json", numbers)
+            tables = [table.to_markdown() for section in sections for table in section.tables]
+            (out / "tables.md").write_text("\n".join(tables))
+            write_page(out / "report.html", self.title, self.introduction, sections)
+        return out / "report.html"
+
 
 @dataclass(frozen=True)
 class Result:
@@ -69,6 +89,11 @@ class Result:
     numbers: list[dict[str, Any]]
     """As in ``results.json``."""
     page: Path
+
+
+def publish(out: Path, page: Page, section: PageSection, numbers: list[dict[str, Any]]) -> Result:
+    """The report of a study that has one section."""
+    return Result(section.tables, numbers, page.write(out, [replace(section, commands=page.commands)], numbers))
 
 
 def compare(
@@ -99,9 +124,9 @@ def compare(
             progress=named(progress, f"{run.recipe.name} {model_label(run.recipe.model)}"),
         )
         report = evaluation.report.changed(chosen=chosen_words(run.directory.path))
-        keep(report)
         evaluations.append(replace(evaluation, report=report))
     reports = [evaluation.report for evaluation in evaluations]
+    sections: list[PageSection] = []
     if is_main():
         progress("the figures")
         pictures = {
@@ -109,8 +134,8 @@ def compare(
             for name, (alternative, figure) in comparison_figures(runs, evaluations).items()
         }
         sections = [PageSection("Results", tables=tables(reports)), *_sections(runs, evaluations, pictures, page)]
-        write_report(out, page, [section for section in sections if section.figures or section.tables])
-    return reports, out / "report.html"
+    shown = [section for section in sections if section.figures or section.tables]
+    return reports, page.write(out, shown, [report.to_json() for report in reports])
 
 
 def bounds_for(run: Run, bounds: BoundSettings | None) -> BoundSettings | None:
@@ -120,21 +145,6 @@ def bounds_for(run: Run, bounds: BoundSettings | None) -> BoundSettings | None:
     if has_latent(run) and run.sampling.latent_policy == "fixed":
         bounds = replace(bounds, delbo_draws=0)
     return replace(bounds, steps=run.possible_steps(bounds.steps))
-
-
-def write_report(out: Path, page: Page, sections: Sequence[PageSection]) -> None:
-    """The page, and its tables as Markdown."""
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "tables.md").write_text("\n".join(table.to_markdown() for section in sections for table in section.tables))
-    write_page(out / "report.html", page.title, page.introduction, sections)
-
-
-def publish(out: Path, page: Page, section: PageSection, numbers: list[dict[str, Any]]) -> Result:
-    """The report of a study that does not compare samples, written by the main process."""
-    if is_main():
-        write_json(out / "results.json", numbers)
-        write_report(out, page, [replace(section, commands=page.commands)])
-    return Result(section.tables, numbers, out / "report.html")
 
 
 def _sections(
@@ -149,29 +159,98 @@ def _sections(
     texts = {name: evaluation.shown for name, run, evaluation in rows if run.kind.name == "text" and evaluation.shown}
     likelihoods = [report.likelihood for report in reports if report.likelihood]
     scores_pads = all(likelihood.scores_pads for likelihood in likelihoods)
+    bounded = NOTES["likelihood"] if scores_pads else f"{NOTES['padded_likelihood']} {NOTES['pads']}"
+    bounds = [bound_table(reports), latent_table(reports)] if likelihoods else []
     padded = any(run.model.pad is not None for run in runs)
+    trained = f"{NOTES['training']} {NOTES['padded_training' if padded else 'training_bounds']}"
+    samples = shown("one-step", "by-steps", "marginals", "pairs", "grids", "denoising")
+    distances = shown("divergence", "texts")
     return [
-        PageSection(
-            "Samples",
-            tables=[side_by_side(texts)] if texts else [],
-            figures=shown("one-step", "by-steps", "marginals", "pairs", "grids", "denoising"),
-        ),
-        PageSection(
-            "Distance from the data",
-            tables=sample_tables(reports),
-            figures=shown("divergence", "texts"),
-            commands=page.commands,
-        ),
-        PageSection(
-            "Likelihood",
-            NOTES["likelihood"] if scores_pads else f"{NOTES['padded_likelihood']} {NOTES['pads']}",
-            figures=shown("bounds"),
-            tables=[bound_table(reports), latent_table(reports)] if likelihoods else [],
-        ),
-        PageSection("The latent", NOTES["traversal"], figures=shown("traversal")),
-        PageSection(
-            "Training",
-            f"{NOTES['training']} {NOTES['padded_training' if padded else 'training_bounds']}",
-            figures=shown("training"),
-        ),
+        PageSection("Samples", tables=[side_by_side(texts)] if texts else [], figures=samples),
+        PageSection("Distance from the data", "", distances, sample_tables(reports), page.commands),
+        PageSection("Likelihood", bounded, shown("bounds"), bounds),
+        PageSection("The latent", NOTES["traversal"], shown("traversal")),
+        PageSection("Training", trained, shown("training")),
     ]
+
+
+class Row(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    seed: int = 0
+    """Of the training."""
+    stamp: str = ""
+    """Of all that decides the numbers; a row whose stamp has not changed is not measured again."""
+
+
+R = TypeVar("R", bound=Row)
+
+
+class RowsOfStudy(ABC, Generic[R]):
+    """The report is written anew after each part; one that fails is named there and does not stop the others."""
+
+    row_type: type[R]
+
+    def __init__(self, study: Study, request: Request) -> None:
+        self.study, self.request, self.setting = study, request, study.settings[request.setting]
+        self.measuring = measuring_of(study, request)
+        self.seconds = 60 * (self.setting.minutes if request.minutes is None else request.minutes)
+        self.choice = study.choose if request.choose else None
+        self.rows: list[R] = []
+        self.absent: dict[str, str] = {}
+        """Why a part has no rows."""
+        self.file = request.out / "results.json"
+        try:
+            rows = [self.row_type(**entry) for entry in read_json(self.file) if "absent" not in entry]
+        except (OSError, ValueError, TypeError, ValidationError):  # what cannot be read is measured again
+            rows = []
+        self.kept = {row.stamp: row for row in rows}
+
+    def leave_out(self, name: str, why: str) -> None:
+        note(f"{name} is left out: {why}")
+        self.absent[name] = why
+
+    def attempt(self, name: str, rows: Iterator[R]) -> None:
+        """Rows as they are measured or, where that fails, why."""
+        try:
+            for row in rows:
+                self.rows.append(row)
+                write_json(self.file, self.numbers())
+        except (UserError, RuntimeError, ArithmeticError, MemoryError) as error:
+            warn(f"{name} failed: {error}")
+            self.absent[name] = f"failed: {next(iter(str(error).splitlines()), repr(error))}"
+        if self.rows:
+            self.publish()
+
+    def once(self, decides: Sequence[object], measure: Callable[[], R]) -> R:
+        """What was measured when all that ``decides`` was the same, or is measured now."""
+        stamp = hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
+        return self.kept[stamp] if stamp in self.kept else measure().model_copy(update={"stamp": stamp})
+
+    def numbers(self) -> list[dict[str, Any]]:
+        absent = [{"name": name, "absent": why} for name, why in self.absent.items()]
+        return [row.model_dump(mode="json") for row in self.rows] + absent
+
+    @abstractmethod
+    def section(self) -> PageSection: ...
+
+    def publish(self) -> Result:
+        if not self.rows:
+            raise UserError(f"nothing could be trained and measured: {list(self.absent.values())[-1]}")
+        return publish(self.request.out, Page.of(self.study, **self.names()), self.section(), self.numbers())
+
+    def names(self) -> dict[str, str]:
+        """What the texts of the study's page mention."""
+        return {"setting": self.request.setting}
+
+
+def absent_notes(absent: Mapping[str, str]) -> str:
+    return "".join(f" {name}: {why}." for name, why in absent.items())
+
+
+def checksum(*runs: Run | Ddpm | None) -> str:
+    """Of all weights and priors."""
+    places = [run.place if isinstance(run, Ddpm) else run.directory.checkpoint(run.step or 0) for run in runs if run]
+    files = [place / name for place in places for name in (MANIFEST, PRIORS)]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.is_file())).hexdigest()

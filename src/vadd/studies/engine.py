@@ -3,24 +3,48 @@
 OUT/report.html, OUT/results.json, OUT/tables.md, OUT/figures/, and a run for each training
 """
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 
+import torch
+
+from vadd.data import DiscreteDataset
+from vadd.data.text.corpora import HUB_CORPORA
+from vadd.errors import UserError
 from vadd.evaluation import RunReport
+from vadd.evaluation.evaluate import report_of
 from vadd.evaluation.frechet import fetch_inception, load_network
-from vadd.recipe import Recipe
-from vadd.report.table import Table
+from vadd.evaluation.zero_shot import corpora_in, recognise, zero_shot
+from vadd.parallel import Processes
+from vadd.progress import named
+from vadd.recipe import Recipe, differences
+from vadd.recipe.loading import how_computed
+from vadd.report.page import PageSection
+from vadd.report.table import Table, model_label, report_names
 from vadd.run.loading import load
 from vadd.run.run import Run
 from vadd.studies.baselines import compare_zoo
-from vadd.studies.choosing import chosen_recipe
-from vadd.studies.comparison import Measurements, Page, Result, compare
-from vadd.studies.equal_time import measure_speed
+from vadd.studies.comparison import Measurements, Page, Result, compare, publish
+from vadd.studies.equal_time import chosen_recipe
 from vadd.studies.league import compare_sets
-from vadd.studies.study import Request, Study, View
-from vadd.studies.tables import TABLES
-from vadd.studies.trainings import bound_settings, check_judges, finished_runs, measuring_of, trainings_of
-from vadd.studies.zero_shot import evaluate_corpora
+from vadd.studies.study import Request, Study, View, check_known
+from vadd.studies.tables import TABLES, speed_table, zero_shot_tables
+from vadd.studies.trainings import (
+    bound_settings,
+    check_judges,
+    finished_run,
+    fitted,
+    measuring_of,
+    trainings_of,
+    trial_trainer,
+)
+from vadd.training.loop import Trainer
 from vadd.training.start import check_trainable
+
+ROUNDS = 4
+"""Turns of the study of speed: what else the machine does falls on both models alike."""
 
 
 def reproduce(study: Study, request: Request) -> Result:
@@ -48,7 +72,7 @@ def compare_entries(study: Study, request: Request) -> Result:
         for recipe, _ in trainings:
             check_trainable(recipe)
         trainings = [(chosen_recipe(recipe, path, study.choose, request.progress), path) for recipe, path in trainings]
-    runs = finished_runs(trainings, fit=request.fit)
+    runs = [finished_run(recipe, path, fit=request.fit) for recipe, path in trainings]
     groups = [[view for view in group if request.float32 or not view.float32] for group in study.views]
     rows = [row for group in groups for run in runs for view in group if (row := viewed(run, view)) is not None]
     page = Page.of(study, recipe=trainings[0][0].name, setting=request.setting)
@@ -78,6 +102,87 @@ def viewed(run: Run, view: View) -> Run | None:
     elif run.sampling.latent_policy == view.latent_policy:
         return None
     return run.with_sampling(latent_policy=view.latent_policy)
+
+
+def evaluate_corpora(study: Study, request: Request) -> Result:
+    """The runs of ``vadd reproduce text`` in the same directory, or those that the user names, on corpora that models
+    of OpenWebText have not learnt from.
+    """
+    assert request.corpora is not None
+    if request.runs and request.overrides:
+        raise UserError("changes to a recipe are for runs that the study trains, not for --run")
+    check_known("corpus", request.only or (), study.published.columns)
+    paths = copies_of(request.corpora, request.only or study.published.columns)
+    settings = bound_settings(measuring_of(study, request))
+    trainings = [] if request.runs else trainings_of(study, request)
+    runs = [*map(load, request.runs), *(finished_run(recipe, path, fit=request.fit) for recipe, path in trainings)]
+    reports = [report_of(run) for run in runs]
+    for number, (name, run) in enumerate(zip(report_names(reports), runs, strict=True)):
+        corpora = zero_shot(run, paths, settings, named(request.progress, name))
+        reports[number] = reports[number].changed(zero_shot=corpora, step=run.step)
+    section = PageSection("Perplexity by corpus", tables=zero_shot_tables(reports, study.published))
+    return publish(request.out / "zero-shot", Page.of(study), section, [report.to_json() for report in reports])
+
+
+def copies_of(folder: Path, names: Sequence[str]) -> list[Path]:
+    """The files of the corpora; missing ones are named, with how to get them, before anything is trained."""
+    copies: Mapping[str, Path] = {recognise(path): path for path in reversed(corpora_in(folder))}
+    missing = [name for name in names if name not in copies]
+    if missing:
+        places = ", ".join(f"{name} ({HUB_CORPORA[name].repository} on the hub)" for name in missing)
+        raise UserError(
+            f"there is no copy of {places} in {folder}: put each there as a .txt with a document a line, a .jsonl or a "
+            f".csv whose name begins like {missing[0]}, or name those that you have with --only"
+        )
+    return [copies[name] for name in names]
+
+
+def measure_speed(study: Study, request: Request) -> Result:
+    """Steps of both models in turns, on random examples of the recipe's format. With ``fit`` both are computed as it
+    takes for the larger one to fit into memory.
+    """
+    recipes = [recipe for recipe, _ in trainings_of(study, request)]
+    for recipe in recipes:
+        check_trainable(recipe)
+    kind, generator, processes = recipes[0].data.example_kind(), torch.Generator().manual_seed(0), Processes()
+    examples = torch.randint(kind.vocab_size, (recipes[0].training.batch, kind.positions), generator=generator)
+    data = DiscreteDataset(recipes[0].name, kind.vocab_size, kind.shape, examples, examples[:1], pad=kind.pad)
+    if request.fit:
+        mdlm, vadd = recipes
+        chosen = fitted(vadd, data, other=mdlm)
+        recipes = [mdlm.with_values((key, new) for key, (_, new) in differences(vadd, chosen).items()), chosen]
+    each_round = -(-request.timed_steps // ROUNDS)
+    seconds = [0.0 for _ in recipes]
+    with ExitStack() as stack:
+        trainers = [stack.enter_context(trial_trainer(recipe, data)) for recipe in recipes]
+        for turn in range(ROUNDS + 1):  # the first is to warm up
+            for number, trainer in enumerate(trainers):
+                request.progress(f"round {turn} of {ROUNDS}: {model_label(trainer.recipe.model)}")
+                spent = _timed(trainer, turn * each_round, each_round)
+                seconds[number] += spent if turn else 0.0
+    speeds = [
+        {
+            "model": recipe.model,
+            "recipe": recipe.name,
+            "batch": recipe.training.batch,
+            "steps": ROUNDS * each_round,
+            "steps_per_second": ROUNDS * each_round / passed,
+            "device": processes.device.type,
+            "processes": processes.count,
+            "how_computed": list(how_computed(recipe)),
+        }
+        for recipe, passed in zip(recipes, seconds, strict=True)
+    ]
+    section = PageSection("Iterations per second", tables=[speed_table(speeds, study.published)])
+    return publish(request.out, Page.of(study), section, speeds)
+
+
+def _timed(trainer: Trainer, first: int, steps: int) -> float:
+    began = time.perf_counter()
+    for step in range(first, first + steps):
+        result = trainer.step(step)
+    result.loss.detach().item()  # waits for the device
+    return time.perf_counter() - began
 
 
 ENGINES: dict[str, Callable[[Study, Request], Result]] = {

@@ -1,38 +1,38 @@
-"""Trainings of equal length in processor time: how many steps a recipe makes in so much of it, measured before it
-starts. Seconds on the clock would depend on what else the machine is doing.
+"""What is left open in a recipe: the length of a training in processor time, and what one rule chooses for every model.
 
-A prior that is fitted after the training has its share of the time: see :data:`FIT_SHARE`.
+Length: how many steps a recipe makes in so much processor time, measured before it starts. Seconds on the clock would
+depend on what else the machine is doing. A prior that is fitted after the training has its share: :data:`FIT_SHARE`.
+
+Choice: some training examples are set aside, each candidate is trained on the others for the whole time, and the
+smallest bound of the likelihood of those set aside wins, over candidates, lengths of the training and grids of the
+sampler. The final training has all examples again. OUT/choosing/NAME/chosen.json, and a run for each candidate
 """
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from vadd.core import Model
+from vadd.core import Model, Particles
 from vadd.data import DiscreteDataset
+from vadd.errors import UserError
+from vadd.evaluation import BoundSettings
+from vadd.evaluation.likelihood import measure_bounds, some_of
 from vadd.files import write_json
-from vadd.parallel import Processes
+from vadd.parallel import on_main_process
 from vadd.parsing import read_json
 from vadd.progress import Progress
-from vadd.recipe import Recipe, build_dataset, differences
-from vadd.recipe.loading import how_computed
-from vadd.report.notes import NOTES
-from vadd.report.page import PageSection
-from vadd.report.table import Cell, Table, model_label
+from vadd.recipe import Recipe, build_dataset
 from vadd.run.directory import RunDirectory, step_of
+from vadd.run.loading import load
 from vadd.run.run import Run
-from vadd.studies.choosing import candidate_runs, chosen_recipe
-from vadd.studies.comparison import Page, Result, publish
-from vadd.studies.fitting import fitted, trial_trainer
-from vadd.studies.study import Choice, Published, Request, Study
-from vadd.studies.trainings import finished_run, trainings_of
-from vadd.training.loop import Trainer
+from vadd.studies.study import Choice
+from vadd.studies.trainings import finished_run, is_finished, trial_trainer
 from vadd.training.prior import JUDGED, posteriors_of
-from vadd.training.start import check_trainable
 
 WARM_UP, TIMED = 3, 20
 """Steps of the pilot; the first ones are slower."""
@@ -46,8 +46,10 @@ READING_SHARE = 0.5
 """Of the fit's time, at most: where there are many examples, only so many of them are read."""
 FEWEST_FIT_STEPS, FEWEST_EXAMPLES = 50, 1000
 SPENT = "processor-time.json"
-ROUNDS = 4
-"""Turns of the study of speed: what else the machine does falls on both models alike."""
+LARGEST_SHARE = 0.1
+"""Of the training examples, that are set aside."""
+WORDS = {"diffusion.weighting": "{} weights", "sampling.grid": "{} grid", "training.steps": "{:,} steps"}
+"""How tables name what was chosen."""
 
 
 def seconds_each(step: Callable[[int], object], seconds: float) -> float:
@@ -78,12 +80,8 @@ def lengths_in(recipe: Recipe, seconds: float) -> dict[str, Any]:
 
 def timed(steps: int) -> dict[str, Any]:
     """A training of this length, saved seldom and evaluated at the end only: that takes time too."""
-    return {
-        "training.steps": steps,
-        "training.evaluate_every": steps,
-        "training.checkpoint_every": max(1, steps // 5),
-        "training.keep_checkpoints": 1,
-    }
+    seldom = {"evaluate_every": steps, "checkpoint_every": max(1, steps // 5), "keep_checkpoints": 1}
+    return {f"training.{key}": value for key, value in {"steps": steps, **seldom}.items()}
 
 
 def _fit_in(recipe: Recipe, model: Model, data: DiscreteDataset, seconds: float) -> dict[str, Any]:
@@ -131,9 +129,8 @@ def trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progress, 
 
 def timed_run(recipe: Recipe, path: Path) -> Run:
     """The finished run in ``path``, and what it took beside it: see :func:`processor_seconds`."""
-    directory, finished = RunDirectory(path), False
-    if directory.is_run():
-        finished = directory.recipe().training.steps in map(step_of, directory.checkpoints())
+    directory = RunDirectory(path)
+    finished = directory.is_run() and is_finished(directory, directory.recipe())
     before, began = processor_seconds(path) or 0.0, time.process_time()
     try:
         return finished_run(recipe, path)
@@ -150,77 +147,72 @@ def processor_seconds(path: Path) -> float | None:
         return None
 
 
-def measure_speed(study: Study, request: Request) -> Result:
-    """Steps of both models in turns, on random examples of the recipe's format. With ``fit`` both are computed as it
-    takes for the larger one to fit into memory (:mod:`vadd.studies.fitting`).
+def folder_of(path: Path) -> Path:
+    """Where the choice for the run in ``path`` is made."""
+    return path.parent / "choosing" / path.name
+
+
+def candidate_runs(path: Path) -> list[RunDirectory]:
+    """Those that were begun before."""
+    return [RunDirectory(file.parent) for file in sorted(folder_of(path).glob("*/recipe.yaml"))]
+
+
+def chosen_recipe(recipe: Recipe, path: Path, choice: Choice, progress: Progress) -> Recipe:
+    """The recipe of the run in ``path`` with what was chosen for it, now or before."""
+    file = folder_of(path) / "chosen.json"
+    if not file.is_file():
+        if RunDirectory(path).is_run():
+            raise UserError(f"{path} was trained without a choice; give --no-choose, or another --out")
+        data = build_dataset(recipe)
+        aside = some_of(len(data.train), max(1, min(choice.set_aside, int(LARGEST_SHARE * len(data.train)))), seed=1)
+        tried = list(_tried(recipe, path, choice, without(data, aside), progress))
+        best = min(tried, key=lambda each: each["nats"])
+        written = {"chosen": best["values"], "set_aside": len(aside), "tried": tried}
+        on_main_process(lambda: write_json(file, written))
+    return recipe.with_values(read_json(file)["chosen"].items())
+
+
+def chosen_words(path: Path) -> str | None:
+    """What was chosen for the run in ``path``, for tables; None where nothing was."""
+    file = folder_of(path) / "chosen.json"
+    if not file.is_file():
+        return None
+    return ", ".join(WORDS.get(key, key + " {}").format(value) for key, value in read_json(file)["chosen"].items())
+
+
+def without(data: DiscreteDataset, aside: torch.Tensor) -> DiscreteDataset:
+    """The same data with some of the training examples held out, in place of the held-out ones."""
+    rest = torch.ones(len(data.train), dtype=torch.bool)
+    rest[aside] = False
+    labels = data.train_labels
+    labelled: dict[str, Any] = {} if labels is None else {"train_labels": labels[rest], "test_labels": labels[aside]}
+    return replace(data, train=data.train[rest], test=data.train[aside], **labelled)
+
+
+def _tried(
+    recipe: Recipe, path: Path, choice: Choice, data: DiscreteDataset, progress: Progress
+) -> Iterator[dict[str, Any]]:
+    """Every candidate that the model can be trained with, at every length and with every grid, and the nats of the
+    examples that were set aside.
     """
-    recipes = [recipe for recipe, _ in trainings_of(study, request)]
-    for recipe in recipes:
-        check_trainable(recipe)
-    data, processes = _examples(recipes[0]), Processes()
-    if request.fit:
-        mdlm, vadd = recipes
-        chosen = fitted(vadd, data, other=mdlm)
-        recipes = [mdlm.with_values((key, new) for key, (_, new) in differences(vadd, chosen).items()), chosen]
-    each_round = -(-request.timed_steps // ROUNDS)
-    with ExitStack() as stack:
-        trainers = [stack.enter_context(trial_trainer(recipe, data)) for recipe in recipes]
-        seconds = [0.0 for _ in trainers]
-        for turn in range(ROUNDS + 1):  # the first is to warm up
-            for number, trainer in enumerate(trainers):
-                request.progress(f"round {turn} of {ROUNDS}: {model_label(trainer.recipe.model)}")
-                spent = _timed(trainer, turn * each_round, each_round)
-                seconds[number] += spent if turn else 0.0
-    speeds = [
-        {
-            "model": recipe.model,
-            "recipe": recipe.name,
-            "batch": recipe.training.batch,
-            "steps": ROUNDS * each_round,
-            "steps_per_second": ROUNDS * each_round / passed,
-            "device": processes.device.type,
-            "processes": processes.count,
-            "how_computed": list(how_computed(recipe)),
-        }
-        for recipe, passed in zip(recipes, seconds, strict=True)
-    ]
-    section = PageSection("Iterations per second", tables=[speed_table(speeds, study.published)])
-    return publish(request.out, Page.of(study), section, speeds)
-
-
-def _examples(recipe: Recipe) -> DiscreteDataset:
-    kind = recipe.data.example_kind()
-    generator = torch.Generator().manual_seed(0)
-    examples = torch.randint(kind.vocab_size, (recipe.training.batch, kind.positions), generator=generator)
-    return DiscreteDataset(recipe.name, kind.vocab_size, kind.shape, examples, examples[:1], pad=kind.pad)
-
-
-def _timed(trainer: Trainer, first: int, steps: int) -> float:
-    began = time.perf_counter()
-    for step in range(first, first + steps):
-        result = trainer.step(step)
-    result.loss.detach().item()  # waits for the device
-    return time.perf_counter() - began
-
-
-def speed_table(speeds: Sequence[dict[str, Any]], published: Published) -> Table:
-    """Ours and the paper's, each with its ratio to its own MDLM: the machines are not the same."""
-    ours = {model_label(speed["model"]): speed for speed in speeds}
-    theirs = {name: value for name, (value, *_) in published.rows.items() if value is not None}
-    first = ours["MDLM"]
-    rows: list[dict[str, Cell]] = [
-        {
-            "": name,
-            "it/s": f"{speed['steps_per_second']:.3g}",
-            "of MDLM's": f"{speed['steps_per_second'] / first['steps_per_second']:.2f}",
-            "batch": speed["batch"],
-            "devices": f"{speed['processes']} x {speed['device']}",
-        }
-        for name, speed in ours.items()
-    ]
-    for name, value in theirs.items():
-        papers: dict[str, Cell] = {"it/s": f"{value:.2f}", "of MDLM's": f"{value / theirs['MDLM']:.2f}", "batch": 512}
-        rows.append({"": f"{name}, the paper", **papers, "devices": "not said"})
-    note = NOTES["speed"].format(**first)
-    note += f" Computed with {', '.join(first['how_computed'])}." if first["how_computed"] else ""
-    return Table.of("Training speed", rows, note)
+    # Every length has a checkpoint. The prior of a latent is fitted in the final training alone.
+    every = max(1, round(recipe.training.steps / choice.lengths))
+    fixed: dict[str, Any] = {"training.checkpoint_every": every, "training.keep_checkpoints": 2 * choice.lengths}
+    fixed |= {"latent.prior": "normal"} if recipe.has_latent and recipe.latent.prior != "normal" else {}
+    for values in product(*choice.values.values()):
+        changes = dict(zip(choice.values, values, strict=True))
+        try:
+            recipe.with_values(changes.items())
+        except UserError:
+            continue
+        name = " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in changes.items()) or "recipe"
+        place = folder_of(path) / name
+        finished_run(recipe.with_values({**changes, **fixed}.items()), place, data=data)
+        lengths = sorted({step_of(each) for each in RunDirectory(place).checkpoints()})
+        for length, grid in product(lengths, choice.grids):
+            progress(f"choosing for {path.name}: {name}, {length:,} steps, {grid} grid")
+            run = load(place, checkpoint=length).with_sampling(grid=grid)
+            settings = BoundSettings(Particles(choice.particles), run.possible_steps(choice.steps))
+            bounds = measure_bounds(run, data.test, settings).bounds
+            nats = sum(bound.nats for bound in bounds) / len(bounds)
+            yield {"values": {**changes, "sampling.grid": grid, "training.steps": length}, "nats": nats}

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from pydantic import computed_field
+from torch import Tensor
 
 from vadd.errors import UserError
 from vadd.evaluation.likelihood import measure_bounds, measure_latent
@@ -18,18 +20,16 @@ from vadd.recipe import Recipe, build_dataset
 from vadd.report.figures import save_figure
 from vadd.report.notes import NOTES
 from vadd.report.page import PageSection
-from vadd.report.table import Cell, Table, at_steps, mean_and_spread
+from vadd.report.table import Cell, Table, at_steps, grouped, mean_and_spread, means_at_steps
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
-from vadd.studies.comparison import Result
+from vadd.studies.comparison import Result, Row, RowsOfStudy, absent_notes, checksum
 from vadd.studies.equal_time import processor_seconds, steps_in, timed_run, trained_for
-from vadd.studies.fitting import trial_trainer
 from vadd.studies.league_sets import SETS
-from vadd.studies.rows import Row, RowsOfStudy, absent_notes, checksum
-from vadd.studies.study import Request, Study
-from vadd.studies.trainings import bound_settings, check_overrides, of_seed, place_of
+from vadd.studies.study import Request, Study, check_known
+from vadd.studies.trainings import bound_settings, check_overrides, of_seed, place_of, trial_trainer
 from vadd.training.data import source_of
-from vadd.words import one_line, suggestion
+from vadd.words import one_line
 
 BY_STEPS = dict[int, float]
 LABELS = {"vadd": "default", "mdlm": "MDLM"}
@@ -53,39 +53,42 @@ class SetRow(Row):
     seconds: dict[str, float | None]
     training_steps: dict[str, int]
 
-    def share(self, steps: int) -> float | None:
-        """Of the dependence that MDLM cannot draw at so many steps, what the default holds; None where that is no more
-        than the standard error of its bound.
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def shares(self) -> dict[int, float | None]:
+        """By number of steps: of the dependence that MDLM cannot draw, what the default holds; None where that is no
+        more than the standard error of its bound.
         """
-        mdlm, ours = self.nats["mdlm"].get(steps), self.nats["vadd"].get(steps)
-        best = min(nats for by_steps in self.nats.values() for nats in by_steps.values())
-        if mdlm is None or ours is None or mdlm - best <= self.stderr["mdlm"][steps]:
-            return None
-        return (mdlm - ours) / (mdlm - best)
+        ours, mdlm, errors = self.nats["vadd"], self.nats["mdlm"], self.stderr["mdlm"]
+        best = min(*ours.values(), *mdlm.values())
+        return {
+            steps: (mdlm[steps] - ours[steps]) / (mdlm[steps] - best) if mdlm[steps] - best > errors[steps] else None
+            for steps in mdlm
+            if steps in ours
+        }
 
     def is_worse(self, steps: int) -> bool:
         """Whether the default's bound is above MDLM's, by more than the error of either."""
-        if any(steps not in by_steps for by_steps in self.nats.values()):
-            return False
-        error = max(errors[steps] for errors in self.stderr.values())
-        return self.nats["vadd"][steps] > self.nats["mdlm"][steps] + error
+        (ours, our_error), (mdlm, error) = (
+            (self.nats[each].get(steps), self.stderr[each].get(steps)) for each in LABELS
+        )
+        return ours is not None and mdlm is not None and ours > mdlm + max(our_error or 0, error or 0)
 
 
 def compare_sets(study: Study, request: Request) -> Result:
     """Train what is missing of both models on every set, then measure them."""
     check_overrides(request.overrides, study.fixed, compared=("model", "name"))
+    check_known("set", request.sets, SETS)
     league = _League(study, request)
     recipes = {}
     for name in request.sets or league.setting.sets:
-        if name not in SETS:
-            raise UserError(f"unknown set {name!r}{suggestion(name, SETS)}; choose from {', '.join(SETS)}")
-        if (lacking := SETS[name].lacking) is not None:
-            why = f"the set {name} needs the package {lacking[0]}: pip install {lacking[1]}"
-            if request.sets:
-                raise UserError(why)
-            league.leave_out(name, why)
-        else:
+        if (lacking := SETS[name].lacking) is None:
             recipes[name] = recipe_of(name, request)
+            continue
+        why = f"the set {name} needs the package {lacking[0]}: pip install {lacking[1]}"
+        if request.sets:
+            raise UserError(why)
+        league.leave_out(name, why)
     for seed in range(request.seeds):
         for name, recipe in recipes.items():
             league.attempt(name, league.row(name, of_seed(recipe, seed), seed))
@@ -135,39 +138,32 @@ class _League(RowsOfStudy[SetRow]):
         yield self.once(decides, lambda: self._measured(runs, about, progress))
 
     def _measured(self, runs: Mapping[str, Run], about: Mapping[str, Any], progress: Progress) -> SetRow:
-        settings, run, name = bound_settings(self.measuring), runs["vadd"], about["name"]
-        bounds = {
-            model: measure_bounds(
-                each, each.data.test, replace(settings, steps=each.possible_steps(settings.steps)), progress
-            ).bounds
-            for model, each in runs.items()
-        }
-        health, right = measure_latent(run, run.data.test), {}
-        if SETS[name].valid is not None:
-            right = {model: self._right(name, each) for model, each in runs.items()}
+        run, valid, measuring = runs["vadd"], SETS[about["name"]].valid, self.measuring
+        bounds = {}
+        for model, each in runs.items():
+            settings = replace(bound_settings(measuring), steps=each.possible_steps(measuring.bound_steps))
+            bounds[model] = measure_bounds(each, each.data.test, settings, progress).bounds
+        health = measure_latent(run, run.data.test)
+
+        def right(each: Run, tokens: Tensor) -> float:
+            return float(np.mean(valid(each.kind.decode(tokens.numpy())))) if valid is not None else 0.0
+
+        def by_steps(each: Run) -> BY_STEPS:
+            steps = each.possible_steps(measuring.steps)
+            return {count: right(each, each.sample(measuring.samples, steps=count, seed=0)) for count in steps}
+
         return SetRow(
             **about,
             nats={model: {bound.steps or 0: bound.nats for bound in those} for model, those in bounds.items()},
-            stderr={
-                model: {bound.steps or 0: bound.stderr or 0.0 for bound in those} for model, those in bounds.items()
-            },
+            stderr={model: {bound.steps or 0: bound.stderr or 0 for bound in those} for model, those in bounds.items()},
             bound_valid=all(bound.valid for those in bounds.values() for bound in those),
-            right=right,
-            right_held_out=share_right(name, run, run.data.test[:].numpy()) if right else None,
+            right={} if valid is None else {model: by_steps(each) for model, each in runs.items()},
+            right_held_out=None if valid is None else right(run, run.data.test[:]),
             latent=None if health is None else health.verdict,
             grid=runs["mdlm"].sampling.grid,
             seconds={model: processor_seconds(each.directory.path) for model, each in runs.items()},
             training_steps={model: each.recipe.training.steps for model, each in runs.items()},
         )
-
-    def _right(self, name: str, run: Run) -> BY_STEPS:
-        count, steps = self.measuring.samples, run.possible_steps(self.measuring.steps)
-        return {each: share_right(name, run, run.sample(count, steps=each, seed=0).numpy()) for each in steps}
-
-    def numbers(self) -> list[dict[str, Any]]:
-        shares = [{"shares": {steps: row.share(steps) for steps in self.measuring.steps}} for row in self.rows]
-        numbers = super().numbers()
-        return [*(row | share for row, share in zip(numbers, shares, strict=False)), *numbers[len(shares) :]]
 
     def section(self) -> PageSection:
         steps = self.measuring.steps
@@ -178,27 +174,19 @@ class _League(RowsOfStudy[SetRow]):
         return PageSection("Sets", verdict(self.rows, steps), figures=figures, tables=tables)
 
 
-def share_right(name: str, run: Run, tokens: "np.ndarray[Any, np.dtype[Any]]") -> float:
-    valid = SETS[name].valid
-    assert valid is not None
-    return float(np.mean(valid(run.kind.decode(tokens))))
-
-
 Rows = Sequence[SetRow]
 
 
 def by_set(rows: Rows) -> dict[str, list[SetRow]]:
     """The seeds of each set."""
-    return {name: [row for row in rows if row.name == name] for name in dict.fromkeys(row.name for row in rows)}
+    return grouped(rows, lambda row: row.name)
 
 
 def mean_shares(rows: Rows, steps: int) -> dict[str, float]:
     """Of the sets that have a share."""
-    shares = {
-        name: [share for row in members if (share := row.share(steps)) is not None]
-        for name, members in by_set(rows).items()
-    }
-    return {name: fmean(those) for name, those in shares.items() if those}
+    shares = {name: [row.shares.get(steps) for row in members] for name, members in by_set(rows).items()}
+    known = {name: [share for share in those if share is not None] for name, those in shares.items()}
+    return {name: fmean(those) for name, those in known.items() if those}
 
 
 def verdict(rows: Rows, steps: Sequence[int]) -> str:
@@ -216,9 +204,9 @@ def share_table(rows: Rows, steps: Sequence[int], absent: Mapping[str, str]) -> 
     """A row for each set: the shares, and the latent."""
     cells: list[dict[str, Cell]] = []
     for name, members in by_set(rows).items():
-        shares = {count: mean_and_spread((row.share(count) for row in members), "{:.2f}") for count in steps}
+        shares = means_at_steps([row.shares for row in members], steps, "{:.2f}")
         latents = "; ".join(dict.fromkeys(row.latent for row in members if row.latent)) or None
-        cells.append({"set": name, "kind": members[0].kind, **at_steps(shares, steps), "latent": latents})
+        cells.append({"set": name, "kind": members[0].kind, **shares, "latent": latents})
     cells += [{"set": name} for name in absent]
     note = f"{NOTES['shares']} {verdict(rows, steps)}" + f" {NOTES['seeds']}" * any(row.seed for row in rows)
     return Table.of("Share of the dependence held", cells, note + absent_notes(absent))
@@ -232,34 +220,37 @@ def measure_table(rows: Rows, steps: Sequence[int], published: Mapping[str, Mapp
     for name, members in by_set(rows).items():
         if not members[0].right:
             continue
-        about = {"set": name, "measure": SETS[name].measure}
-        for model, label in LABELS.items():
-            shares = {
-                count: mean_and_spread((row.right[model].get(count) for row in members), "{:.1%}") for count in steps
-            }
-            cells.append({**about, "model": label, **at_steps(shares, steps)})
-        theirs = {row.partition(": ")[2]: shares for row, shares in published.items() if row.startswith(f"{name}: ")}
-        for system, quoted in theirs.items():
-            cells.append({**about, "model": system, **at_steps({n: f"{value}%" for n, value in quoted.items()}, steps)})
         held_out = mean_and_spread((row.right_held_out for row in members), "{:.1%}")
-        cells.append({**about, "model": "held-out examples", **at_steps(dict.fromkeys(steps, held_out), steps)})
+        shown = {
+            label: means_at_steps([row.right[model] for row in members], steps, "{:.1%}")
+            for model, label in LABELS.items()
+        }
+        for row, shares in published.items():
+            if row.startswith(f"{name}: "):
+                quoted = {count: f"{value}%" for count, value in shares.items()}
+                shown[row.removeprefix(f"{name}: ")] = at_steps(quoted, steps)
+        shown["held-out examples"] = at_steps(dict.fromkeys(steps, held_out), steps)
+        about = {"set": name, "measure": SETS[name].measure}
+        cells += [{**about, "model": system, **shares} for system, shares in shown.items()]
     return Table.of("Right by the set's own measure", cells, NOTES["published"] if published else "")
 
 
 def nats_table(rows: Rows) -> Table:
     """The bounds of both models, and what their trainings took."""
     steps = sorted({count for row in rows for by_steps in row.nats.values() for count in by_steps})
-    cells: list[dict[str, Cell]] = []
-    for name, members in by_set(rows).items():
-        for model, label in LABELS.items():
-            nats = {
-                count: mean_and_spread((row.nats[model].get(count) for row in members), "{:.2f}") for count in steps
-            }
-            facts: dict[str, Cell] = {"set": name, "model": label, **at_steps(nats, steps)}
-            facts["entropy"] = SETS[name].entropy
-            facts["s"] = mean_and_spread((row.seconds[model] for row in members), "{:.0f}")
-            facts["training steps"] = f"{members[0].training_steps[model]:,}"
-            cells.append(facts | {"grid": members[0].grid if model == "mdlm" else None})
+    cells: list[dict[str, Cell]] = [
+        {
+            "set": name,
+            "model": label,
+            **means_at_steps([row.nats[model] for row in members], steps, "{:.2f}"),
+            "entropy": SETS[name].entropy,
+            "s": mean_and_spread((row.seconds[model] for row in members), "{:.0f}"),
+            "training steps": f"{members[0].training_steps[model]:,}",
+            "grid": members[0].grid if model == "mdlm" else None,
+        }
+        for name, members in by_set(rows).items()
+        for model, label in LABELS.items()
+    ]
     return Table.of("Likelihood by number of steps: nats", cells, NOTES["league_nats"])
 
 

@@ -3,7 +3,7 @@ trainings that each compares, how their runs are sampled, what is measured, whic
 the paper published. Nothing here needs torch.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict
 
+from vadd.errors import UserError
 from vadd.progress import Progress, silent
 from vadd.report.notes import NOTES
-from vadd.words import duration
+from vadd.words import duration, suggestion
 
 if TYPE_CHECKING:
     from vadd.evaluation.language_models import LanguageJudge
@@ -74,7 +75,7 @@ class View(_Data):
 
 
 class Choice(_Data):
-    """What is chosen for every model of a table, all by the same rule (:mod:`vadd.studies.choosing`)."""
+    """What is chosen for every model of a table, all by the same rule (:mod:`vadd.studies.equal_time`)."""
 
     values: dict[str, tuple[Any, ...]] = {}
     """Keys of the recipe, and the values that are tried; each combination is a training."""
@@ -198,14 +199,12 @@ class Study(_Data):
 
 @cache
 def study_named(name: str) -> Study:
-    return Study(name=name, **_definition(name))
+    def definition(name: str) -> dict[str, Any]:
+        file = resources.files("vadd").joinpath("studies", "definitions", f"{name}.yaml")
+        content = yaml.safe_load(file.read_text())
+        return {**definition(content.pop("extends")), **content} if "extends" in content else content
 
-
-def _definition(name: str) -> dict[str, Any]:
-    file = resources.files("vadd").joinpath("studies", "definitions", f"{name}.yaml")
-    content = yaml.safe_load(file.read_text())
-    base = content.pop("extends", None)
-    return content if base is None else {**_definition(base), **content}
+    return Study(name=name, **definition(name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +238,14 @@ class Request:
     minutes: float | None = None
     timed_steps: int = 20
     progress: Progress = silent
+
+
+def check_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse names that the user gave and that do not exist."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            raise UserError(f"unknown {what} {name!r}{suggestion(name, known)}; choose from {', '.join(known)}")
 
 
 RATE = 50e12

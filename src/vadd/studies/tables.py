@@ -4,19 +4,29 @@ how many latents, masks and examples it was estimated.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from vadd.data.text.corpora import HUB_CORPORA
 from vadd.evaluation import RunReport
 from vadd.evaluation.reports import (
     NOT_A_BOUND,
-    Distance,
     DistributionDistance,
     InceptionDistance,
     NegativeLogLikelihood,
     TextMetrics,
 )
-from vadd.report.likelihood_tables import bound_table
+from vadd.report.likelihood_tables import bound_table, perplexity_cell, scored_corpora, zero_shot_notes
 from vadd.report.notes import NOTES
-from vadd.report.table import Cell, Table, at_steps, mean_and_spread, model_label, report_names, rounded
+from vadd.report.table import (
+    Cell,
+    Table,
+    at_steps,
+    grouped,
+    mean_and_spread,
+    model_label,
+    named_reports,
+    rounded,
+)
 from vadd.report.tables import judge_note, quality_table, sample_counts
 from vadd.studies.study import PARTICLES, Published, Quoted, study_named
 
@@ -24,6 +34,8 @@ MOST_KEYS = 5
 BITS_ITERATIONS = 2_000_000
 """Of the paper's bits per dimension on CIFAR-10; its FID is after half as many."""
 Reports = Sequence[RunReport]
+Rows = dict[str, Mapping[int, Cell]]
+"""Cells by number of steps, by name."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +44,16 @@ class Unit:
     """Of the table."""
     name: str
     """Of the column with the numbers."""
-    of: Callable[[NegativeLogLikelihood], float | None]
+    field: str
+    """Of :class:`NegativeLogLikelihood`."""
     examples: str
     digits: int = 3
 
 
-NATS = Unit("Likelihood of held-out points", "nats", lambda number: number.nats, "points")
-BITS = Unit("Bits per dimension of held-out images", "bits/dim", lambda number: number.bpd, "images")
-BITS_PER_TOKEN = Unit("Bits per token of held-out text", "bits/token", lambda number: number.bpd, "sequences")
-PERPLEXITY = Unit("Perplexity of held-out text", "perplexity", lambda number: number.perplexity, "sequences", 2)
+NATS = Unit("Likelihood of held-out points", "nats", "nats", "points")
+BITS = Unit("Bits per dimension of held-out images", "bits/dim", "bpd", "images")
+BITS_PER_TOKEN = Unit("Bits per token of held-out text", "bits/token", "bpd", "sequences")
+PERPLEXITY = Unit("Perplexity of held-out text", "perplexity", "perplexity", "sequences", 2)
 
 
 def row_name(report: RunReport) -> str:
@@ -51,17 +64,12 @@ def _draws(report: RunReport) -> str:
     return "" if report.draws is None else f", {report.draws} draws"
 
 
-def _parameters(report: RunReport) -> Cell:
-    return None if report.parameters is None else f"{report.parameters / 1e6:.3g}M"
-
-
-def _iterations(report: RunReport) -> Cell:
-    steps = report.training_steps
-    return None if steps is None else f"{steps / 1e6:g}M" if steps >= 100_000 else str(steps)
-
-
-DETAILS: dict[str, Callable[[RunReport], Cell]] = {"parameters": _parameters, "iterations": _iterations}
-"""A column of a run, of a quoted number its ``detail``."""
+def _detail(report: RunReport, detail: str) -> Cell:
+    """A column of a run; of a quoted number it is its ``detail``."""
+    number = report.parameters if detail == "parameters" else report.training_steps
+    if number is None or (detail == "iterations" and number < 100_000):
+        return None if number is None else str(number)
+    return f"{number / 1e6:.3g}M" if detail == "parameters" else f"{number / 1e6:g}M"
 
 
 def likelihood_table(
@@ -80,10 +88,10 @@ def likelihood_table(
 
     rows = []
     for report in reports:
-        about = None if detail is None else DETAILS[detail](report)
+        about = None if detail is None else _detail(report, detail)
         for what, number in [] if report.likelihood is None else report.likelihood.named:
             facts = (*_which(what, number), number.draws, number.examples)
-            rows.append(row(name_of(report), about, unit.of(number), *facts))
+            rows.append(row(name_of(report), about, getattr(number, unit.field), *facts))
     for one in quoted:
         name = f"{one.name}, {'the paper' if one.model else 'quoted by the paper'}"
         rows.append(row(name, one.detail, one.value, *one.which, one.examples))
@@ -101,9 +109,9 @@ def _which(name: str, number: NegativeLogLikelihood) -> tuple[str, int | None]:
 def _note(reports: Reports, quoted: Sequence[Quoted]) -> str:
     notes = [NOTES["numbers"]]
     likelihoods = [report.likelihood for report in reports if report.likelihood]
-    counts = {delbo.particles for likelihood in likelihoods for delbo in likelihood.delbos}
+    counts = {delbo.particles or 0 for likelihood in likelihoods for delbo in likelihood.delbos}
     if quoted and counts and PARTICLES not in counts:
-        listed = " and ".join(str(count) for count in sorted(count for count in counts if count is not None))
+        listed = " and ".join(map(str, sorted(counts)))
         notes.append(f"Our DELBO has K = {listed}, the paper's K = {PARTICLES}: more latents make it lower.")
     notes += [NOTES["pads"]] if any(not likelihood.scores_pads for likelihood in likelihoods) else []
     return " ".join([*notes, *difference_notes(reports)])
@@ -115,41 +123,41 @@ def other_data_notes(reports: Reports) -> list[str]:
 
 def difference_notes(reports: Reports) -> list[str]:
     """How these runs differ from the paper's recipe, and how they were computed."""
-    groups: dict[str, list[str]] = {}
-    for report in reports:
-        label, keys = model_label(report.model), report.unlike_it
-        if report.published_recipe is not None and keys:
-            more = f" and {len(keys) - MOST_KEYS} keys more" if len(keys) > MOST_KEYS else ""
-            listed = f"{', '.join(keys[:MOST_KEYS])}{more}"
-            groups.setdefault(f"Unlike the paper's recipe {report.published_recipe}, {{}}: {listed}.", []).append(label)
-    for report in reports:
-        if report.how_computed:
-            text = f"{{}} computed with {', '.join(report.how_computed)}."
-            groups.setdefault(text, []).append(model_label(report.model))
-    return [text.replace("{}", " and ".join(dict.fromkeys(labels)), 1) for text, labels in groups.items()]
+
+    def unlike(report: RunReport) -> str:
+        if report.published_recipe is None or not (keys := report.unlike_it):
+            return ""
+        more = f" and {len(keys) - MOST_KEYS} keys more" if len(keys) > MOST_KEYS else ""
+        listed = f"{', '.join(keys[:MOST_KEYS])}{more}"
+        return f"Unlike the paper's recipe {report.published_recipe}, {{}}: {listed}."
+
+    def computed(report: RunReport) -> str:
+        return f"{{}} computed with {', '.join(report.how_computed)}." if report.how_computed else ""
+
+    groups = grouped(reports, unlike) | grouped(reports, computed)
+    labels = {text: dict.fromkeys(model_label(each.model) for each in those) for text, those in groups.items() if text}
+    return [text.replace("{}", " and ".join(those), 1) for text, those in labels.items()]
 
 
 def toy_tables(reports: Reports, published: Published) -> list[Table]:
     """The paper's table in parts: its divergences, then the likelihoods of each data set."""
-    by_toy: dict[str, list[RunReport]] = {}
+
+    def toy(report: RunReport) -> str:
+        return report.recipe.removesuffix("-paper")
+
     rows: list[list[Cell]] = []
     for report in reports:
-        toy = report.recipe.removesuffix("-paper")
-        by_toy.setdefault(toy, []).append(report)
-        ours, theirs = report.by_steps(DistributionDistance), published.by_steps[f"{toy} {report.model}"]
+        ours, theirs = report.by_steps(DistributionDistance), published.by_steps[f"{toy(report)} {report.model}"]
         floor = next((distance.paper_js_floor for distance in ours.values()), None)
         pairs = [(ours[steps].paper_js if steps in ours else None, theirs[steps]) for steps in (1, 5)]
         exact = ours[1].jsd_exact if 1 in ours else None
-        rows.append([f"{toy} {model_label(report.model)}", *(cell for pair in pairs for cell in pair), floor, exact])
-    divergences = Table(
-        f"paper_js of {sample_counts(reports)} samples, ours beside the paper's",
-        ["", "T = 1", "paper", "T = 5", "paper", "our floor", "jsd exact, T = 1"],
-        rows,
-        " ".join([*other_data_notes(reports), NOTES["toys"], *difference_notes(reports)]),
-    )
-    tables = [divergences]
-    for toy, members in by_toy.items():
-        table = likelihood_table(replace(NATS, title=f"{NATS.title}: {toy}"), members, published.likelihoods[toy])
+        rows.append([f"{toy(report)} {model_label(report.model)}", *pairs[0], *pairs[1], floor, exact])
+    columns = ["", "T = 1", "paper", "T = 5", "paper", "our floor", "jsd exact, T = 1"]
+    notes = [*other_data_notes(reports), NOTES["toys"], *difference_notes(reports)]
+    title = f"paper_js of {sample_counts(reports)} samples, ours beside the paper's"
+    tables = [Table(title, columns, rows, " ".join(notes))]
+    for name, members in grouped(reports, toy).items():
+        table = likelihood_table(replace(NATS, title=f"{NATS.title}: {name}"), members, published.likelihoods[name])
         tables.append(replace(table, note=" ".join([*other_data_notes(members), table.note])))
     return tables
 
@@ -173,24 +181,25 @@ def _value_notes(reports: Reports) -> list[str]:
     return [] if values == 256 else [NOTES["values"].format(values=values)]
 
 
-def by_steps_table(title: str, steps: Sequence[int], rows: Mapping[str, Mapping[int, Cell]], note: str) -> Table:
-    return Table.of(title, [{"": name, **at_steps(cells, steps)} for name, cells in rows.items()], note)
+def by_steps_table(title: str, steps: Sequence[int], rows: Rows, notes: Sequence[str]) -> list[Table]:
+    cells = [{"": name, **at_steps(cells, steps)} for name, cells in rows.items()]
+    return [Table.of(title, cells, " ".join(notes))]
 
 
 def fid_table(reports: Reports, published: Published) -> list[Table]:
     ours = [report.by_steps(InceptionDistance) for report in reports]
     steps = sorted({count for by_steps in ours for count in by_steps})
-    papers: dict[str, dict[str, Mapping[int, Cell]]] = {
+    papers: dict[str, Rows] = {
         model: {f"{model_label(model)}, the paper, {published.samples} images": fids}
         for model, fids in published.by_steps.items()
     }
-    rows: dict[str, Mapping[int, Cell]] = {}
+    rows: Rows = {}
     for report, by_steps in zip(reports, ours, strict=True):
         fids = {count: distance.fid for count, distance in by_steps.items()}
         rows |= {f"{model_label(report.model)}, {report.samples} images": fids, **papers[report.model]}
     note = f"Floor, as many test images against the training images: {next(iter(ours[0].values())).floor:.2f}."
     notes = [note, *_value_notes(reports), *difference_notes(reports)]
-    return [by_steps_table("FID by number of steps", steps, rows | papers["ddpm"], " ".join(notes))]
+    return by_steps_table("FID by number of steps", steps, rows | papers["ddpm"], notes)
 
 
 def latents_table(reports: Reports, published: Published) -> list[Table]:
@@ -198,38 +207,22 @@ def latents_table(reports: Reports, published: Published) -> list[Table]:
 
     def numbers(report: RunReport) -> dict[str, float | None]:
         bounds = () if report.likelihood is None else report.likelihood.bounds
-        numbers = {f"T = {result.steps}": quality(result.metrics) for result in report.results}
+        numbers = {f"T = {result.steps}": result.metrics.value for result in report.results}
         return numbers | {f"bits, T = {bound.steps}": bound.bpd for bound in bounds}
 
     rows: list[dict[str, Cell]] = []
     chooses = any(report.chosen is not None for report in reports)
-    for name, members in _by_seed(reports).items():
-        first, columns = members[0], [numbers(member) for member in members]
+    seeds = grouped(reports, lambda report: report.seed).values()
+    by_name = grouped([named for each in seeds for named in named_reports(each)], lambda named: named[0])
+    for name, members in by_name.items():
+        first, columns = members[0][1], [numbers(report) for _, report in members]
         fit = "" if first.prior_seconds is None else f" + {first.prior_seconds:.0f}"
         seconds = None if first.training_seconds is None else f"{first.training_seconds:.0f}{fit}"
         cells = {title: mean_and_spread(column[title] for column in columns) for title in columns[0]}
-        chosen = " or ".join(dict.fromkeys(member.chosen or "" for member in members))
-        rows.append({"": name, "s": seconds, **cells, **({"chosen": chosen} if chooses else {})})
-    notes = [NOTES["latents"], *([NOTES["chosen"]] if chooses else [])]
-    notes += [NOTES["seeds"]] if len(rows) < len(reports) else []
-    return [Table.of("Ways to draw z", rows, " ".join(notes))]
-
-
-def _by_seed(reports: Reports) -> dict[str, list[RunReport]]:
-    """The reports that differ in the seed of the training alone, under one name."""
-    groups: dict[str, list[RunReport]] = {}
-    for seed in dict.fromkeys(report.seed for report in reports):
-        of_seed = [report for report in reports if report.seed == seed]
-        for name, report in zip(report_names(of_seed), of_seed, strict=True):
-            groups.setdefault(name, []).append(report)
-    return groups
-
-
-def quality(metrics: object) -> float | None:
-    """The number to compare samples by; smaller is better."""
-    if isinstance(metrics, TextMetrics):
-        return metrics.judge_bits
-    return metrics.value if isinstance(metrics, Distance) else None
+        chosen = {"chosen": " or ".join(dict.fromkeys(report.chosen or "" for _, report in members))} if chooses else {}
+        rows.append({"": name, "s": seconds, **cells, **chosen})
+    said = {"latents": True, "chosen": chooses, "seeds": len(rows) < len(reports)}
+    return [Table.of("Ways to draw z", rows, " ".join(NOTES[key] for key, wanted in said.items() if wanted))]
 
 
 def recognition_tables(reports: Reports, published: Published) -> list[Table]:
@@ -273,6 +266,7 @@ def ratio_tables(reports: Reports, published: Published) -> list[Table]:
     if judge is None:
         return []
     rows = _beside_mdlm(reports, "gen_ppl", 1, "MDLM", lambda a, b: a / b)
+    steps = list(rows[model_label("mdlm")])
     # The same data, judge and convention: else the paper's numbers do not compare.
     alike = judge.name.rpartition("/")[2] == published.judge and judge.convention.startswith("corpus")
     alike = alike and reports[0].published_recipe == published.recipe
@@ -280,8 +274,7 @@ def ratio_tables(reports: Reports, published: Published) -> list[Table]:
         rows[f"{model_label(model)}, the paper, float64 draws, {published.samples} samples"] = theirs
     notes = [f"{sample_counts(reports)} samples for each number of steps.", judge_note(reports)]
     notes += [*([] if alike else [NOTES["not_the_papers"]]), *difference_notes(reports)]
-    steps = list(rows[model_label("mdlm")])
-    return [by_steps_table("Generative perplexity by number of steps", steps, rows, " ".join(notes))]
+    return by_steps_table("Generative perplexity by number of steps", steps, rows, notes)
 
 
 def character_tables(reports: Reports, published: Published) -> list[Table]:
@@ -290,27 +283,27 @@ def character_tables(reports: Reports, published: Published) -> list[Table]:
         return []
     rows = _beside_mdlm(reports, "judge_bits", 3, "MDLM, perplexity", lambda a, b: 2 ** (a - b))
     steps = list(rows[model_label("mdlm")])
-    return [by_steps_table("The judge's bits per character", steps, rows, NOTES["characters"])]
+    return by_steps_table("The judge's bits per character", steps, rows, [NOTES["characters"]])
 
 
 def _beside_mdlm(
     reports: Reports, key: str, digits: int, ratio_name: str, ratio: Callable[[float, float], float]
-) -> dict[str, Mapping[int, Cell]]:
+) -> Rows:
     """By number of steps: a metric of each report, its ratio to MDLM's, and that of real text."""
     ours = {
         row_name(report): {steps: getattr(metrics, key) for steps, metrics in report.by_steps(TextMetrics).items()}
         for report in reports
     }
-    rows: dict[str, Mapping[int, Cell]] = {
+    rows: Rows = {
         name: {steps: rounded(value, digits) for steps, value in by_steps.items()} for name, by_steps in ours.items()
     }
     for report in reports:
         if report.model != "mdlm":
             # Draws in single precision are compared with each other only.
-            mdlm = ours[model_label("mdlm") + _draws(report)]
-            pairs = {steps: (value, mdlm.get(steps)) for steps, value in ours[row_name(report)].items()}
-            rows[f"{row_name(report)} / {ratio_name}"] = {
-                steps: None if a is None or b is None else rounded(ratio(a, b), 3) for steps, (a, b) in pairs.items()
+            mdlm, name = ours[model_label("mdlm") + _draws(report)], row_name(report)
+            rows[f"{name} / {ratio_name}"] = {
+                steps: None if a is None or (b := mdlm.get(steps)) is None else rounded(ratio(a, b), 3)
+                for steps, a in ours[name].items()
             }
     real = None if reports[0].real_text is None else getattr(reports[0].real_text.metrics, key)
     return rows | {"real text": dict.fromkeys(rows[model_label("mdlm")], rounded(real, digits))}
@@ -327,6 +320,77 @@ def time_tables(reports: Reports, published: Published) -> list[Table]:
         if not report.one_latent and report.draws is None
     ]
     return [Table.of("Time of training", rows, NOTES["training_time"])]
+
+
+def speed_table(speeds: Sequence[dict[str, Any]], published: Published) -> Table:
+    """Ours and the paper's, each with its ratio to its own MDLM: the machines are not the same."""
+    first = speeds[0]
+    theirs = {name: value for name, (value, *_) in published.rows.items() if value is not None}
+    rows: list[dict[str, Cell]] = [
+        {
+            "": model_label(speed["model"]),
+            "it/s": f"{speed['steps_per_second']:.3g}",
+            "of MDLM's": f"{speed['steps_per_second'] / first['steps_per_second']:.2f}",
+            "batch": speed["batch"],
+            "devices": f"{speed['processes']} x {speed['device']}",
+        }
+        for speed in speeds
+    ]
+    for name, value in theirs.items():
+        papers: dict[str, Cell] = {"it/s": f"{value:.2f}", "of MDLM's": f"{value / theirs['MDLM']:.2f}", "batch": 512}
+        rows.append({"": f"{name}, the paper", **papers, "devices": "not said"})
+    note = NOTES["speed"].format(**first)
+    note += f" Computed with {', '.join(first['how_computed'])}." if first["how_computed"] else ""
+    return Table.of("Training speed", rows, note)
+
+
+def zero_shot_tables(reports: Reports, published: Published) -> list[Table]:
+    """Ours, and the paper's: in one table where they read the same text in the same tokens, in several else."""
+    corpora = [corpus.read_as for corpus in scored_corpora(reports[0])]
+    quoted = {name: dict(zip(published.columns, values, strict=True)) for name, values in published.rows.items()}
+
+    def table(title: str, rows: Mapping[str, Mapping[str, Cell]], note: str) -> Table:
+        cells = [[name, *(row.get(corpus) for corpus in corpora)] for name, row in rows.items()]
+        return Table(title, ["", *corpora], cells, note)
+
+    tables, quoted_apart = [], True
+    for members in grouped(named_reports(reports), lambda named: _reading(named[1])).values():
+        rows: dict[str, Mapping[str, Cell]] = {}
+        for name, report in members:
+            rows |= _perplexities(name, report)
+        evaluated = scored_corpora(members[0][1])
+        rows["sequences evaluated"] = {one.read_as: one.likelihood.bounds[-1].examples for one in evaluated}
+        unit = " or ".join({str(corpus.likelihood.unit) for corpus in evaluated})
+        if all(report.published_recipe == published.recipe for _, report in members):
+            quoted_apart, rows, unit = False, rows | quoted, "token of GPT-2"
+        files = ", ".join(f"{corpus.read_as} from {corpus.corpus}" for corpus in evaluated)
+        splits = ", ".join(f"{name} {HUB_CORPORA[name].test}" for name in published.columns)
+        notes = [NOTES["zero_shot"].format(files=files, splits=splits), *zero_shot_notes(members[0][1])]
+        notes += difference_notes([report for _, report in members])
+        tables.append(table(f"Zero-shot perplexity per {unit}", rows, " ".join(notes)))
+    if quoted_apart:
+        tables.append(table("The paper's zero-shot perplexities", quoted, NOTES["papers_zero_shot"]))
+    return tables
+
+
+def _reading(report: RunReport) -> tuple[object, ...]:
+    """What two runs must share for their perplexities to compare: the text as they read it, and what they score."""
+    corpora = scored_corpora(report)
+    readings = {(one.likelihood.unit, one.spelled_like, one.likelihood.scores_pads) for one in corpora}
+    return (report.values, *sorted(readings, key=str))
+
+
+def _perplexities(name: str, report: RunReport) -> dict[str, dict[str, Cell]]:
+    """By what the number is and by corpus."""
+    rows: dict[str, dict[str, Cell]] = {}
+    for corpus in scored_corpora(report):
+        for what, number in corpus.likelihood.named:
+            facts = [name + ": " + what.removeprefix("the paper's ")]
+            facts += [] if number.proposals is None or "K = " in what else [f"K = {number.particles}"]
+            facts += [] if number.draws is None else [f"{number.draws} masks"]
+            facts += ["not a bound"] if "DELBO" in what else []
+            rows.setdefault(", ".join(facts), {})[corpus.read_as] = perplexity_cell(number)
+    return rows
 
 
 TABLES: dict[str, Callable[[Reports, Published], list[Table]]] = {

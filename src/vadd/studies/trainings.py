@@ -1,30 +1,50 @@
-"""Train what is missing: a study that is run again reuses finished runs and continues interrupted ones."""
+"""Train what is missing: a study that is run again reuses finished runs and continues interrupted ones.
 
-from collections.abc import Iterable, Sequence
+``--fit`` chooses accumulation, precision and checkpointing so that a training fits into the memory that is there. None
+of them changes what is learnt. The choice is made by the counts of ``vadd plan`` and then proved by a trial step.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
+
+import torch
 
 from vadd.core import Particles
 from vadd.data import DiscreteDataset
 from vadd.errors import Interrupted, UserError
 from vadd.evaluation import BoundSettings
 from vadd.evaluation.evaluate import MOST_SAMPLES
-from vadd.parallel import on_main_process
+from vadd.kinds import Kind
+from vadd.parallel import Processes, on_main_process
+from vadd.progress import warn
 from vadd.recipe import Recipe, build_dataset, differences, load_recipe
+from vadd.recipe.counting import model_on_meta, training_cost
+from vadd.recipe.loading import how_computed
+from vadd.recipe.plan import available_memory, drawn_bytes, held_bytes, rows_of
 from vadd.recipe.recipe import COMPUTING, same_learning
 from vadd.run.directory import RunDirectory, step_of
 from vadd.run.limits import check_time
 from vadd.run.loading import load
 from vadd.run.run import Run
 from vadd.run.sampling import SamplingOptions
-from vadd.studies.fitting import fitted
 from vadd.studies.study import Measuring, Request, Study
-from vadd.training.loop import train
+from vadd.training.loop import Trainer, train
 from vadd.training.prior import fit_priors_of_recipe
 from vadd.training.start import check_trainable
+from vadd.words import size_in_memory, why_too_large
 
 COMPARED = ("model", "name", "data.kind", "data.name", "latent.prior", "sampling.latent_policy")
 """Keys of the recipe that every study sets itself."""
 WITHOUT_IMAGES = ("text", "toy", "copies", "table")
+ENOUGH_ROWS = 8
+"""Examples at once that keep a device busy; fewer only where nothing else fits."""
+RESERVE = 1.25
+"""Allocators and temporary results need more than is counted."""
+COUNTED = 8
 
 
 def check_overrides(overrides: Iterable[str], fixed: Sequence[str] = (), compared: Sequence[str] = COMPARED) -> None:
@@ -75,25 +95,28 @@ def place_of(folder: str, seed: int) -> str:
     return folder if seed == 0 else f"{folder}-seed-{seed}"
 
 
-def finished_runs(trainings: Sequence[tuple[Recipe, Path]], *, fit: bool = False) -> list[Run]:
-    """:func:`finished_run` of each; what is wrong with any of them is reported before the first is trained."""
-    for recipe, path in trainings:
-        directory = RunDirectory(path)
-        _refuse_another_recipe(recipe, directory)
-        if not _has_last_checkpoint(recipe, directory):
-            check_trainable(recipe)
-    return [finished_run(recipe, path, fit=fit) for recipe, path in trainings]
-
-
 def finished_run(recipe: Recipe, path: Path, *, fit: bool = False, data: DiscreteDataset | None = None) -> Run:
     """The run in ``path``, trained if it is missing and continued if it is unfinished; of several processes the main
-    one writes. With ``fit`` it is computed so that it fits into memory (:mod:`vadd.studies.fitting`). It learns from
-    ``data``, by default the recipe's.
+    one writes. With ``fit`` it is computed so that it fits into memory. It learns from ``data``, by default the
+    recipe's.
     """
     directory = RunDirectory(path)
-    _refuse_another_recipe(recipe, directory)
-    if _has_last_checkpoint(recipe, directory):
-        on_main_process(lambda: _complete(recipe, directory))
+
+    def check() -> None:
+        changes = differences(directory.recipe(), recipe) if directory.is_run() else {}
+        if changes := {key: values for key, values in changes.items() if not same_learning(key)}:
+            listed = ", ".join(f"{key} was {old!r}, now {new!r}" for key, (old, new) in changes.items())
+            raise UserError(f"{path} was trained with another recipe ({listed}); choose another --out")
+
+    def complete() -> None:
+        # How a finished run is sampled may change, how it was computed does not; its prior may be missing.
+        computed = {key: old for key, (old, _) in differences(directory.recipe(), recipe).items() if key in COMPUTING}
+        directory.write_recipe(recipe.with_values(computed.items()))
+        fit_priors_of_recipe(path)
+
+    on_main_process(check)
+    if is_finished(directory, recipe):
+        on_main_process(complete)
         run = load(path)
         if run.step == recipe.training.steps:  # otherwise the last checkpoint is damaged
             return run
@@ -108,25 +131,9 @@ def finished_run(recipe: Recipe, path: Path, *, fit: bool = False, data: Discret
     return load(path)
 
 
-def _complete(recipe: Recipe, directory: RunDirectory) -> None:
-    """How a finished run is sampled may change, how it was computed does not; its prior may be missing."""
-    computed = {key: old for key, (old, _) in differences(directory.recipe(), recipe).items() if key in COMPUTING}
-    directory.write_recipe(recipe.with_values(computed.items()))
-    fit_priors_of_recipe(directory.path)
-
-
-def _refuse_another_recipe(recipe: Recipe, directory: RunDirectory) -> None:
-    def refuse() -> None:
-        changes = differences(directory.recipe(), recipe) if directory.is_run() else {}
-        if changes := {key: values for key, values in changes.items() if not same_learning(key)}:
-            listed = ", ".join(f"{key} was {old!r}, now {new!r}" for key, (old, new) in changes.items())
-            raise UserError(f"{directory.path} was trained with another recipe ({listed}); choose another --out")
-
-    on_main_process(refuse)
-
-
-def _has_last_checkpoint(recipe: Recipe, directory: RunDirectory) -> bool:
-    return directory.is_run() and any(step_of(path) == recipe.training.steps for path in directory.checkpoints())
+def is_finished(directory: RunDirectory, recipe: Recipe) -> bool:
+    """Whether it has the last checkpoint."""
+    return directory.is_run() and recipe.training.steps in map(step_of, directory.checkpoints())
 
 
 def measuring_of(study: Study, request: Request) -> Measuring:
@@ -151,3 +158,94 @@ def bound_settings(measuring: Measuring) -> BoundSettings:
         limit=measuring.limit or None,
         choose_proposals=measuring.choose_proposals,
     )
+
+
+def fitted(recipe: Recipe, data: DiscreteDataset, other: Recipe | None = None) -> Recipe:
+    """The recipe, changed only in how it is computed, so that it fits, also together with the weights of an ``other``
+    training; prints what it chose.
+    """
+    processes = Processes()
+    available = available_memory(processes.device)
+    if other is not None:
+        weights = held_bytes(model_on_meta(other, replace(data.kind, pad=None)), other, processes, 0)
+        available = max(0, available - weights)
+    counted: dict[bool, float] = {}  # by checkpointing: counting takes seconds for large networks
+    for choice in choices(recipe, processes):
+        again = bool(getattr(choice.network, "checkpointing", False))
+        if again not in counted:
+            counted[again] = bytes_of_example(choice, data.kind)
+        needed = needed_bytes(choice, data.kind, processes, counted[again])
+        # All processes choose alike, whatever each has.
+        if processes.any(RESERVE * needed > available)[0] or not trial_step(choice, data):
+            continue
+        chosen = [key for key in how_computed(choice) if key not in how_computed(recipe)]
+        if chosen and processes.is_main:
+            warn(
+                f"{recipe.name} {recipe.model} fits into {size_in_memory(available)} with {', '.join(chosen)}: "
+                f"{size_in_memory(needed)} counted, and a trial step was taken"
+            )
+        return choice
+    raise UserError(
+        f"{recipe.name} {recipe.model} does not fit into the {size_in_memory(available)} that are available, not with "
+        "bfloat16, checkpointing and one example at a time; take more devices with training.sharding=full"
+    )
+
+
+def choices(recipe: Recipe, processes: Processes) -> Iterator[Recipe]:
+    """The cheapest first: parts of a batch, then bfloat16 where devices are made for it, then checkpointing."""
+    ways: list[list[str]] = [[]]
+    if processes.device.type == "cuda":
+        ways.append(["training.precision=bfloat16"])
+    if "checkpointing" in type(recipe.network).model_fields:
+        ways.append([*ways[-1], "network.checkpointing=true"])
+    batch = recipe.training.batch // processes.count
+    parts = [count for count in range(recipe.training.accumulate, batch + 1) if batch % count == 0]
+    for few, way, count in product((False, True), ways, parts):
+        if (batch // count < ENOUGH_ROWS and count != parts[0]) is few:
+            yield recipe.with_overrides([*way, f"training.accumulate={count}"])
+
+
+def bytes_of_example(recipe: Recipe, kind: Kind) -> float:
+    """What the backward pass needs of one example, in float32."""
+    return training_cost(model_on_meta(recipe, replace(kind, pad=None)), recipe, COUNTED).remembered
+
+
+def needed_bytes(recipe: Recipe, kind: Kind, processes: Processes, each: float) -> int:
+    """On one device, as ``vadd plan`` counts; what is drawn for the whole batch lies on the host."""
+    kind = replace(kind, pad=None)  # whether pads are scored changes nothing here
+    drawn = drawn_bytes(recipe, kind) if processes.device.type == "cpu" else 0
+    return held_bytes(model_on_meta(recipe, kind), recipe, processes, rows_of(recipe, processes.count) * each) + drawn
+
+
+def trial_step(recipe: Recipe, data: DiscreteDataset) -> bool:
+    """Whether one step of the training finds the memory it needs, in all processes."""
+    with trial_trainer(recipe, data) as trainer:
+        attempts: list[Callable[[], object]] = [lambda: trainer.step(0).loss.detach().item()]
+        if trainer.wrapped is not trainer.model:
+            # A process that fails within a step leaves the others waiting for its gradient, so each goes forward and
+            # back by itself first. With full sharding none can: the weights are divided.
+            attempts.insert(0, trainer.trial)
+        return not any(trainer.processes.any(not _finds_memory(attempt))[0] for attempt in attempts)
+
+
+@contextmanager
+def trial_trainer(recipe: Recipe, data: DiscreteDataset) -> Iterator[Trainer]:
+    """A training in a directory that is thrown away."""
+    with tempfile.TemporaryDirectory() as folder:
+        directory = RunDirectory(Path(folder) / "trial")
+        directory.create(recipe)
+        try:
+            yield Trainer(recipe, directory, data)
+        finally:
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+
+def _finds_memory(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except (MemoryError, RuntimeError) as error:
+        if why_too_large(error) is None:
+            raise
+        return False
+    return True
