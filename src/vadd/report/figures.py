@@ -11,7 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, StrMethodFormatter
 
-from vadd.evaluation.reports import Distance, LikelihoodReport, NegativeLogLikelihood, RunReport, TextMetrics
+from vadd.evaluation.reports import Distance, LikelihoodReport, RunReport, TextMetrics
+from vadd.kinds.arrays import Array
+from vadd.report.table import grouped
 
 MODEL_COLOURS = {"mdlm": "#c1543a", "vadd": "#2a6f97"}
 DATA_COLOUR = "#bbbbbb"
@@ -21,7 +23,6 @@ MOST_INSIDE = 5
 MOST_COLUMNS, MOST_LABELS = 12, 12
 """Of a table that are shown, and of the values of a column that are named."""
 MARKERS, COLOURS = "osD^v<>PX*hdp", 10
-Array = np.ndarray[Any, np.dtype[Any]]
 Panel = tuple[str, Array]
 """A title and what it shows."""
 
@@ -72,24 +73,24 @@ def training_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     the lines of its ``metrics.jsonl``.
     """
     figure = Figure(figsize=(9.2, 3.4), layout="constrained")
-    objective_axis, kl_axis = figure.subplots(1, 2)
+    axes = figure.subplots(1, 2)
+    draw_training(axes[0], runs, "loss", "objective, as a loss", "nats per position")
+    draw_training(axes[1], runs, "kl", "its KL, what the latent carries", "nats per example")
+    axes[0].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def draw_training(axis: Axes, runs: Mapping[str, Sequence[Mapping[str, Any]]], key: str, title: str, unit: str) -> None:
     styles: dict[str, dict[str, Any]] = {"test": {}, "train": {"linestyle": "--", "linewidth": 0.8, "alpha": 0.7}}
     for number, (name, records) in enumerate(runs.items()):
         for split, style in styles.items():
-            lines = [record for record in records if record["split"] == split]
-            steps = [record["step"] for record in lines]
+            points = [(record["step"], record[key]) for record in records if record["split"] == split]
             label = f"{name}, {'held out' if split == 'test' else 'training'}"
-            for axis, key in ((objective_axis, "loss"), (kl_axis, "kl")):
-                axis.plot(steps, [record[key] for record in lines], color=f"C{number}", label=label, **style)
-    objective_axis.set_title("objective, as a loss", fontsize=10)
-    objective_axis.set_ylabel("nats per position")
-    kl_axis.set_title("its KL, what the latent carries", fontsize=10)
-    kl_axis.set_ylabel("nats per example")
-    for axis in (objective_axis, kl_axis):
-        axis.set_xlabel("training step")
-        axis.grid(alpha=0.25)
-    objective_axis.legend(frameon=False, fontsize=8)
-    return figure
+            axis.plot(*np.array(points).reshape(-1, 2).T, color=f"C{number}", label=label, **style)
+    axis.set_title(title, fontsize=10)
+    axis.set_ylabel(unit)
+    axis.set_xlabel("training step")
+    axis.grid(alpha=0.25)
 
 
 def _panels_by_data(
@@ -98,9 +99,7 @@ def _panels_by_data(
     """An axis for each data set, with names, colours and reports of the runs that belong to it: one colour for each
     model or, where a panel holds several runs of a model, for each run.
     """
-    by_data: dict[str, list[tuple[str, RunReport]]] = {}
-    for name, report in zip(names, reports, strict=True):
-        by_data.setdefault(report.data or report.recipe, []).append((name, report))
+    by_data = grouped(zip(names, reports, strict=True), lambda named: named[1].data or named[1].recipe)
     legend = 4.2 if max(map(len, by_data.values())) > MOST_INSIDE else 0.0
     figure = Figure(figsize=(1.2 + (4.2 + legend) * len(by_data), 3.7), layout="constrained")
     axes = figure.subplots(1, len(by_data), squeeze=False)[0]
@@ -150,11 +149,10 @@ def bound_by_steps(reports: Sequence[RunReport], names: Sequence[str]) -> Figure
     """
     figure, panels = _panels_by_data(reports, names)
     for axis, members in panels:
-        bounds: list[NegativeLogLikelihood] = []
-        for name, colour, report in members:
-            if report.likelihood is not None:
-                _draw_bounds(axis, report.likelihood, name, colour)
-                bounds += report.likelihood.bounds
+        measured = [(name, colour, report.likelihood) for name, colour, report in members if report.likelihood]
+        for name, colour, likelihood in measured:
+            _draw_bounds(axis, likelihood, name, colour)
+        bounds = [bound for _, _, likelihood in measured for bound in likelihood.bounds]
         entropy = members[0][2].entropy
         if entropy is not None:
             axis.axhline(entropy, linestyle="--", linewidth=1, color="grey", label="entropy of the data")

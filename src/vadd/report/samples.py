@@ -5,7 +5,7 @@ import io
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from vadd.kinds.arrays import Array
 from vadd.kinds.kind import Kind
-from vadd.report.figures import draw_density, histogram_panels, save_figure
+from vadd.report.figures import draw_density, draw_training, histogram_panels, save_figure
 from vadd.report.images import draw, grid_with_names, image_grid, save_image, square_grid, tokens_to_images
 from vadd.report.page import png_data_uri
 from vadd.words import plural
@@ -98,23 +98,13 @@ def _scale(kind: Kind) -> int:
     return max(1, 64 // kind.shape[0])
 
 
-def draw_objective(axis: Axes, records: Sequence[Any]) -> None:
-    """The training's objective and the held-out one against the steps, from the lines of ``metrics.jsonl``."""
-    for split, style in (("train", {"alpha": 0.45, "linewidth": 1}), ("test", {"marker": ".", "linewidth": 1.5})):
-        chosen = [record for record in records if record["split"] == split]
-        label = "batches of the training" if split == "train" else "held-out, averaged weights"
-        axis.plot([r["step"] for r in chosen], [r["loss"] for r in chosen], label=label, **style)
-    axis.set_xlabel("training step", fontsize=9)
-    axis.set_ylabel("objective as a loss, nats per position", fontsize=9)
-    axis.grid(alpha=0.25)
-    axis.legend(frameon=False, fontsize=8)
-
-
 def plot_run(run: "Run", steps: int | None = None, seed: int = 0) -> ShownFigure:
     """How the training went, and samples drawn in so many ``steps``."""
     figure = ShownFigure(figsize=(9.2, 4), layout="constrained")
     objective_axis, samples_axis = figure.subplots(1, 2)
-    draw_objective(objective_axis, list(run.directory.metrics()))
+    records = {run.directory.path.name: list(run.directory.metrics())}
+    draw_training(objective_axis, records, "loss", "objective, as a loss", "nats per position")
+    objective_axis.legend(frameon=False, fontsize=8)
     _draw_run(samples_axis, run, steps, seed)
     return figure
 

@@ -85,12 +85,13 @@ def _of_rows(reports: Reports) -> list[tuple[str, int, TableDistance]]:
     return [(name, steps, metrics) for name, steps, metrics in results if isinstance(metrics, TableDistance)]
 
 
+def both(value: float | None, real: float | None, form: str = ".3f") -> Cell:
+    """A number of samples and, in brackets, that of real examples."""
+    return None if value is None or real is None else f"{value:{form}} ({real:{form}})"
+
+
 def rows_table(reports: Reports) -> Table:
     """Samples of rows and, in brackets, real rows."""
-
-    def both(value: float | None, floor: float | None, digits: int = 3) -> Cell:
-        return None if value is None else f"{rounded(value, digits)} ({rounded(floor, digits)})"
-
     rows: list[dict[str, Cell]] = [
         {
             "run": name,
@@ -98,7 +99,7 @@ def rows_table(reports: Reports) -> Table:
             "columns": both(metrics.column_tv, metrics.column_tv_floor),
             "pairs": both(metrics.pair_tv, metrics.pair_tv_floor),
             "classifier": both(metrics.trained_on_samples, metrics.trained_on_rows),
-            "nearest": both(metrics.row_distance, metrics.row_distance_floor, 2),
+            "nearest": both(metrics.row_distance, metrics.row_distance_floor, ".2f"),
         }
         for name, steps, metrics in _of_rows(reports)
     ]
@@ -109,7 +110,7 @@ def worst_table(reports: Reports) -> Table:
     """The columns of a table that samples get wrong most, and the pairs of columns; no rows where there are none."""
 
     def listed(worst: Sequence[WorstColumns]) -> Cell:
-        return ", ".join(f"{' and '.join(one.columns)} {one.tv:.3f} ({one.floor:.3f})" for one in worst) or None
+        return ", ".join(f"{' and '.join(one.columns)} {both(one.tv, one.floor)}" for one in worst) or None
 
     rows: list[dict[str, Cell]] = [
         {"run": name, "T": steps, "columns": listed(each.worst_columns), "pairs of columns": listed(each.worst_pairs)}
@@ -233,18 +234,14 @@ def imputation_table(reports: Reports) -> Table:
 
 def nearest_table(reports: Reports) -> Table:
     """How close samples come to training examples, a row for each run and number of steps."""
-
-    def both(share: float | None, held_out: float | None) -> Cell:
-        return None if share is None or held_out is None else f"{share:.1%} ({held_out:.1%})"
-
     measured = [(name, report.nearest) for name, report in named_reports(reports) if report.nearest is not None]
     rows: list[dict[str, Cell]] = [
         {
             "run": name,
             "steps": samples.steps,
-            "median": f"{samples.median:g} ({nearest.held_out:g})",
-            "copies": both(samples.copies, nearest.held_out_copies),
-            "closer": both(samples.closer, nearest.held_out_closer),
+            "median": both(samples.median, nearest.held_out, "g"),
+            "copies": both(samples.copies, nearest.held_out_copies, ".1%"),
+            "closer": both(samples.closer, nearest.held_out_closer, ".1%"),
         }
         for name, nearest in measured
         for samples in nearest.samples

@@ -38,7 +38,7 @@ SCALE_ENDS = 0.1, 0.88
 IMAGE_SIDE = 208
 COLUMNS, SIZE, MARGIN = 72, 15, 12
 """Of an animation of text: characters in a line, and pixels."""
-PAPER, INK, HIDDEN, SOFT = "#ffffff", "#1d2733", "#c3cbd4", "#5b6b7b"
+INK, HIDDEN, SOFT = "#1d2733", "#c3cbd4", "#5b6b7b"
 
 
 @dataclass(frozen=True)
@@ -194,10 +194,9 @@ def text_gif(
     path: Path, histories: Sequence[Sequence[Token]], steps: int, *, milliseconds: int = 150, hold: int = 2500
 ) -> Path:
     """All samples one below the other, a frame for each of the states 0..steps."""
-    try:
-        from PIL import Image, ImageDraw, ImageFont
-    except ImportError:
-        raise UserError("writing pictures needs Pillow: pip install 'vadd[images]'") from None
+    dot = as_pillow(np.full((1, 1, 3), 255, np.uint8))
+    from PIL import ImageDraw, ImageFont
+
     font = ImageFont.truetype(font_manager.findfont("DejaVu Sans Mono"), SIZE)  # matplotlib brings it along
     wide, tall = round(font.getlength("m")), round(1.5 * SIZE)
     laid_out = [[_cells(row, step) for row in histories] for step in range(steps + 1)]
@@ -208,7 +207,7 @@ def text_gif(
     size = (2 * MARGIN + COLUMNS * wide, 2 * MARGIN + tall * (sum(heights) + len(heights) - 1))
     frames: list[Any] = []
     for frame in laid_out:
-        picture = Image.new("RGB", size, PAPER)
+        picture = dot.resize(size)
         draw = ImageDraw.Draw(picture)
         top = MARGIN
         for cells, height in zip(frame, heights, strict=True):

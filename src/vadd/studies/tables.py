@@ -17,16 +17,7 @@ from vadd.evaluation.reports import (
 )
 from vadd.report.likelihood_tables import bound_table, perplexity_cell, scored_corpora, zero_shot_notes
 from vadd.report.notes import NOTES
-from vadd.report.table import (
-    Cell,
-    Table,
-    at_steps,
-    grouped,
-    mean_and_spread,
-    model_label,
-    named_reports,
-    rounded,
-)
+from vadd.report.table import Cell, Table, at_steps, grouped, mean_and_spread, model_label, named_reports, rounded
 from vadd.report.tables import judge_note, quality_table, sample_counts
 from vadd.studies.study import PARTICLES, Published, Quoted, study_named
 
