@@ -17,9 +17,8 @@ from vadd.recipe import Recipe
 from vadd.recipe.counting import model_on_meta, sampling_flops, training_cost
 from vadd.run.run import Run
 from vadd.studies import engine
-from vadd.studies.engine import reproduce
+from vadd.studies.engine import reproduce, zero_shot_tables
 from vadd.studies.study import OF_THE_PAPER, RATE, Request, made_here, study_named
-from vadd.studies.tables import zero_shot_tables
 from vadd.studies.trainings import bound_settings, trainings_of
 from vadd.training.loop import Trainer
 

@@ -18,6 +18,7 @@ from vadd.evaluation.reports import (
     TextMetrics,
 )
 from vadd.report.table import Table
+from vadd.studies.engine import zero_shot_tables
 from vadd.studies.study import Published, study_named
 from vadd.studies.tables import (
     bits_table,
@@ -27,7 +28,6 @@ from vadd.studies.tables import (
     recognition_tables,
     text_likelihood_tables,
     toy_tables,
-    zero_shot_tables,
 )
 
 COUNTS = st.integers(1, 5000)

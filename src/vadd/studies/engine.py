@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,16 +22,18 @@ from vadd.parallel import Processes
 from vadd.progress import named
 from vadd.recipe import Recipe, differences
 from vadd.recipe.loading import how_computed
+from vadd.report.likelihood_tables import perplexity_cell, scored_corpora, zero_shot_notes
+from vadd.report.notes import NOTES
 from vadd.report.page import PageSection
-from vadd.report.table import Table, model_label, report_names
+from vadd.report.table import Cell, Table, grouped, model_label, named_reports, report_names
 from vadd.run.loading import load
 from vadd.run.run import Run
 from vadd.studies.baselines import compare_zoo
 from vadd.studies.comparison import Measurements, Page, Result, compare, publish
 from vadd.studies.equal_time import chosen_recipe
 from vadd.studies.league import compare_sets
-from vadd.studies.study import Request, Study, View, check_known
-from vadd.studies.tables import TABLES, speed_table, zero_shot_tables
+from vadd.studies.study import Published, Request, Study, View, check_known
+from vadd.studies.tables import TABLES, Reports, difference_notes
 from vadd.studies.trainings import (
     bound_settings,
     check_judges,
@@ -137,6 +140,55 @@ def copies_of(folder: Path, names: Sequence[str]) -> list[Path]:
     return [copies[name] for name in names]
 
 
+def zero_shot_tables(reports: Reports, published: Published) -> list[Table]:
+    """Ours, and the paper's: in one table where they read the same text in the same tokens, in several else."""
+    corpora = [corpus.read_as for corpus in scored_corpora(reports[0])]
+    quoted = {name: dict(zip(published.columns, values, strict=True)) for name, values in published.rows.items()}
+
+    def table(title: str, rows: Mapping[str, Mapping[str, Cell]], note: str) -> Table:
+        cells = [[name, *(row.get(corpus) for corpus in corpora)] for name, row in rows.items()]
+        return Table(title, ["", *corpora], cells, note)
+
+    tables, quoted_apart = [], True
+    for members in grouped(named_reports(reports), lambda named: _reading(named[1])).values():
+        rows: dict[str, Mapping[str, Cell]] = {}
+        for name, report in members:
+            rows |= _perplexities(name, report)
+        evaluated = scored_corpora(members[0][1])
+        rows["sequences evaluated"] = {one.read_as: one.likelihood.bounds[-1].examples for one in evaluated}
+        unit = " or ".join({str(corpus.likelihood.unit) for corpus in evaluated})
+        if all(report.published_recipe == published.recipe for _, report in members):
+            quoted_apart, rows, unit = False, rows | quoted, "token of GPT-2"
+        files = ", ".join(f"{corpus.read_as} from {corpus.corpus}" for corpus in evaluated)
+        splits = ", ".join(f"{name} {HUB_CORPORA[name].test}" for name in published.columns)
+        notes = [NOTES["zero_shot"].format(files=files, splits=splits), *zero_shot_notes(members[0][1])]
+        notes += difference_notes([report for _, report in members])
+        tables.append(table(f"Zero-shot perplexity per {unit}", rows, " ".join(notes)))
+    if quoted_apart:
+        tables.append(table("The paper's zero-shot perplexities", quoted, NOTES["papers_zero_shot"]))
+    return tables
+
+
+def _reading(report: RunReport) -> tuple[object, ...]:
+    """What two runs must share for their perplexities to compare: the text as they read it, and what they score."""
+    corpora = scored_corpora(report)
+    readings = {(one.likelihood.unit, one.spelled_like, one.likelihood.scores_pads) for one in corpora}
+    return (report.values, *sorted(readings, key=str))
+
+
+def _perplexities(name: str, report: RunReport) -> dict[str, dict[str, Cell]]:
+    """By what the number is and by corpus."""
+    rows: dict[str, dict[str, Cell]] = {}
+    for corpus in scored_corpora(report):
+        for what, number in corpus.likelihood.named:
+            facts = [name + ": " + what.removeprefix("the paper's ")]
+            facts += [] if number.proposals is None or "K = " in what else [f"K = {number.particles}"]
+            facts += [] if number.draws is None else [f"{number.draws} masks"]
+            facts += ["not a bound"] if "DELBO" in what else []
+            rows.setdefault(", ".join(facts), {})[corpus.read_as] = perplexity_cell(number)
+    return rows
+
+
 def measure_speed(study: Study, request: Request) -> Result:
     """Steps of both models in turns, on random examples of the recipe's format. With ``fit`` both are computed as it
     takes for the larger one to fit into memory.
@@ -175,6 +227,28 @@ def measure_speed(study: Study, request: Request) -> Result:
     ]
     section = PageSection("Iterations per second", tables=[speed_table(speeds, study.published)])
     return publish(request.out, Page.of(study), section, speeds)
+
+
+def speed_table(speeds: Sequence[dict[str, Any]], published: Published) -> Table:
+    """Ours and the paper's, each with its ratio to its own MDLM: the machines are not the same."""
+    first = speeds[0]
+    theirs = {name: value for name, (value, *_) in published.rows.items() if value is not None}
+    rows: list[dict[str, Cell]] = [
+        {
+            "": model_label(speed["model"]),
+            "it/s": f"{speed['steps_per_second']:.3g}",
+            "of MDLM's": f"{speed['steps_per_second'] / first['steps_per_second']:.2f}",
+            "batch": speed["batch"],
+            "devices": f"{speed['processes']} x {speed['device']}",
+        }
+        for speed in speeds
+    ]
+    for name, value in theirs.items():
+        papers: dict[str, Cell] = {"it/s": f"{value:.2f}", "of MDLM's": f"{value / theirs['MDLM']:.2f}", "batch": 512}
+        rows.append({"": f"{name}, the paper", **papers, "devices": "not said"})
+    note = NOTES["speed"].format(**first)
+    note += f" Computed with {', '.join(first['how_computed'])}." if first["how_computed"] else ""
+    return Table.of("Training speed", rows, note)
 
 
 def _timed(trainer: Trainer, first: int, steps: int) -> float:
