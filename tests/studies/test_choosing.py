@@ -18,7 +18,7 @@ from vadd.report.table import mean_and_spread
 from vadd.run.directory import RunDirectory
 from vadd.run.loading import load
 from vadd.run.run import Run
-from vadd.studies import equal_time
+from vadd.studies import baselines, equal_time
 from vadd.studies.baseline_tables import ModelRow, summary_table
 from vadd.studies.engine import reproduce
 from vadd.studies.equal_time import candidate_runs, chosen_recipe, chosen_words, folder_of, without
@@ -117,6 +117,7 @@ def test_with_real_bounds_the_least_trained_is_not_chosen(tmp_path: Path) -> Non
 def test_the_study_of_all_models_chooses_and_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(equal_time, "TIMED", 2)
     monkeypatch.setattr(equal_time, "SECONDS_TIMED", 0.0)
+    monkeypatch.setattr(baselines, "MOST_DRAWS", 1)
     study = study_named("baselines").model_copy(update={"choose": CHOICE.model_copy(update={"lengths": 1})})
     request = Request(
         out=tmp_path,

@@ -188,22 +188,20 @@ def text_by_steps(reports: Sequence[RunReport], names: Sequence[str]) -> Figure:
     for axis, (title, field) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
         for place, (name, by_steps) in enumerate(zip(names, measured, strict=True)):
             style = _text_style(reports, place)
-            points = {steps: getattr(metrics, field) for steps, metrics in by_steps.items()}
-            points = {steps: value for steps, value in points.items() if value is not None}
-            axis.plot(list(points), list(points.values()), marker="o", label=name, **style)
+            points = {steps: value for steps, each in by_steps.items() if (value := getattr(each, field)) is not None}
+            steps, values = list(points), np.array(list(points.values()))
+            axis.plot(steps, values, marker="o", label=name, **style)
             if title == PERPLEXITY:
-                errors = [by_steps[steps].gen_ppl_stderr or 0.0 for steps in points]
-                values = np.array(list(points.values()))
-                spread = np.exp(2 * np.array(errors) / values)
-                lines = {"color": style["color"], "alpha": 0.12, "linewidth": 0}
-                axis.fill_between(list(points), values / spread, values * spread, **lines)
-        if title == PERPLEXITY:
-            axis.set_yscale("log")
+                spread = np.exp(2 * np.array([by_steps[count].gen_ppl_stderr or 0.0 for count in steps]) / values)
+                axis.fill_between(
+                    steps, values / spread, values * spread, color=style["color"], alpha=0.12, linewidth=0
+                )
         real_texts = [report.real_text.metrics for report in reports if report.real_text is not None]
         for real in {getattr(metrics, field) for metrics in real_texts} - {None}:
             axis.axhline(real, linestyle="--", linewidth=1, color="grey", label="real text")
         label_step_axis(axis, (steps for by_steps in measured for steps in by_steps), title)
         if title == PERPLEXITY:  # within one power of ten there would be no number on the axis
+            axis.set_yscale("log")
             axis.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
             axis.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     return figure
