@@ -13,7 +13,7 @@ from tests.helpers.server import serve
 from vadd.cli import app
 from vadd.cli.data import KNOWN
 from vadd.data import cifar10, mnist
-from vadd.data.text import text8
+from vadd.data.text import named_corpora as text8
 from vadd.errors import UserError
 
 

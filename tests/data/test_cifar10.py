@@ -44,6 +44,7 @@ def small(tmp_path: Path) -> Path:
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four images make a complete batch."""
     monkeypatch.setattr(cifar10, "BATCH_IMAGES", 4)
+    monkeypatch.setattr(cifar10, "MIRRORS", ["http://127.0.0.1:1/"])
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
@@ -179,8 +180,9 @@ def fetched(place: Path, archive: bytes, monkeypatch: pytest.MonkeyPatch) -> lis
     """Fetch from a server that has this archive; what was told."""
     told = Told()
     monkeypatch.setattr(cifar10, "MD5", hashlib.md5(archive).hexdigest())
-    with serve({ARCHIVE: archive}) as url:
-        assert fetch_cifar10(place, mirrors=[url], progress=told) == place
+    with serve({ARCHIVE: archive}) as url, monkeypatch.context() as reachable:
+        reachable.setattr(cifar10, "MIRRORS", [url])
+        assert fetch_cifar10(place, progress=told) == place
     return [what for what, _, _ in told]
 
 
@@ -192,7 +194,7 @@ def test_the_archive_is_fetched_unpacked_and_removed(tmp_path: Path, monkeypatch
     assert files_below(tmp_path) == sorted(in_folder(files))
     assert all((tmp_path / name).read_bytes() == content for name, content in in_folder(files).items())
     assert len(Cifar10Data(directory=str(tmp_path)).load().train) == 20
-    assert fetch_cifar10(tmp_path, mirrors=["http://127.0.0.1:1/"]) == tmp_path
+    assert fetch_cifar10(tmp_path) == tmp_path
 
 
 @pytest.mark.usefixtures("few")
@@ -208,18 +210,17 @@ def test_an_archive_the_user_put_there_is_used_and_kept(tmp_path: Path, monkeypa
     archive = tar_of(in_folder(cifar10_batches()))
     (tmp_path / ARCHIVE).write_bytes(archive)
     monkeypatch.setattr(cifar10, "MD5", hashlib.md5(archive).hexdigest())
-    fetch_cifar10(tmp_path, mirrors=["http://127.0.0.1:1/"])
+    fetch_cifar10(tmp_path)
     assert (tmp_path / ARCHIVE).read_bytes() == archive
     assert count_cifar10(tmp_path) == (20, 4)
 
 
 @pytest.mark.usefixtures("few")
-def test_another_archive_is_refused(tmp_path: Path) -> None:
-    with (
-        serve({ARCHIVE: tar_of(in_folder(cifar10_batches()))}) as url,
-        pytest.raises(UserError, match=f"not {cifar10.MD5}"),
-    ):
-        fetch_cifar10(tmp_path, mirrors=[url])
+def test_another_archive_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve({ARCHIVE: tar_of(in_folder(cifar10_batches()))}) as url:
+        monkeypatch.setattr(cifar10, "MIRRORS", [url])
+        with pytest.raises(UserError, match=f"not {cifar10.MD5}"):
+            fetch_cifar10(tmp_path)
     assert files_below(tmp_path) == []
 
 

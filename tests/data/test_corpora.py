@@ -18,9 +18,9 @@ from tests.helpers.fixtures import CORPORA, official_data
 from tests.helpers.published import zip_of
 from tests.helpers.server import serve
 from tests.helpers.texts import TOPICS, evaluation_corpus, letters_only, training_corpus
-from vadd.data.text import text8
+from vadd.data.text import named_corpora as text8
 from vadd.data.text.corpora import Corpus, CorpusName, LastDocuments, Part, RandomShare
-from vadd.data.text.text8 import ALPHABET, fetch_text8, unpack_text8
+from vadd.data.text.named_corpora import ALPHABET, fetch_text8, unpack_text8
 from vadd.errors import UserError
 
 
@@ -112,10 +112,12 @@ def test_text8_is_fetched_and_unpacked_once(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(text8, "SIZE", 1200)
     content = b"some words " * 109 + b"z"
     with serve({"text8.zip": zip_of(content)}) as url:
-        file = fetch_text8(tmp_path, mirrors=[url])
+        monkeypatch.setattr(text8, "MIRRORS", [url])
+        file = fetch_text8(tmp_path)
     assert file.read_bytes() == content
     assert [path.name for path in tmp_path.iterdir()] == ["text8"]
-    assert fetch_text8(tmp_path, mirrors=["http://nowhere.invalid/"]) == file
+    monkeypatch.setattr(text8, "MIRRORS", ["http://nowhere.invalid/"])
+    assert fetch_text8(tmp_path) == file
     assert training_corpus("text8", tmp_path).total("train") == 1080
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.helpers.fixtures import CORPORA, official_data
-from vadd.data.text.detokenizers import lambada, lm1b, scientific_papers, wikitext
+from vadd.data.text.named_corpora import lambada, lm1b, scientific_papers, wikitext
 
 ARTEFACTS = (" @-@ ", " @,@ ", " @.@ ", " , ", " ; ", "= = ")
 """Of WikiText, which must be gone."""

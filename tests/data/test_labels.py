@@ -20,7 +20,7 @@ from vadd.data import (
     check_dataset,
     save_dataset,
 )
-from vadd.data.labels import MOST_LABELS, Labels
+from vadd.data.dataset import MOST_LABELS, Labels
 from vadd.errors import UserError
 
 

@@ -22,7 +22,7 @@ from tests.helpers.texts import TOPICS
 from tests.helpers.tiny import TINY_FLOW
 from tests.helpers.tokenizers import small_tokenizer, write_bert
 from vadd.data import TextData
-from vadd.data.text.detokenizers import lm1b
+from vadd.data.text.named_corpora import lm1b
 from vadd.errors import UserError
 from vadd.kinds import kind_of
 from vadd.kinds.text.tokenizers import CharacterTokenizer

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.helpers.exact import properties
 from tests.helpers.tokenizers import small_tokenizer
 from vadd.data.text.corpora import Piece
-from vadd.data.text.wrapping import (
+from vadd.data.text.store import (
     check_wrapping,
     count_sequences,
     cut_sequences,

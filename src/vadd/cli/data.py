@@ -8,7 +8,7 @@ from vadd.cli.console import out_console, print_columns
 from vadd.cli.syntax import Data
 from vadd.data import cifar10, mnist
 from vadd.data.download import data_directory
-from vadd.data.text.text8 import fetch_text8
+from vadd.data.text.named_corpora import fetch_text8
 from vadd.errors import UserError
 from vadd.evaluation.frechet import fetch_inception
 from vadd.files import write_whole

@@ -7,9 +7,8 @@ from pydantic import Field
 from vadd.data.array import ArrayData, GivenData, check_dataset, examples_from, save_dataset
 from vadd.data.cifar10 import Cifar10Data
 from vadd.data.dataset import DataSettings, DiscreteDataset
-from vadd.data.digits import DigitsData
 from vadd.data.image_folder import FolderData
-from vadd.data.mnist import MnistData
+from vadd.data.mnist import DigitsData, MnistData
 from vadd.data.synthetic import CopiesData, ToyData, copies_distribution, toy_distribution, toy_sample
 from vadd.data.table import TableData
 from vadd.data.text import TextData

@@ -9,8 +9,16 @@ from pydantic import Field
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from vadd.data.dataset import LABELS, DataSettings, DiscreteDataset, TestFraction, random_split
-from vadd.data.labels import LABELS_FILE, Labels, read_labels
+from vadd.data.dataset import (
+    LABELS,
+    LABELS_FILE,
+    DataSettings,
+    DiscreteDataset,
+    Labels,
+    TestFraction,
+    random_split,
+    read_labels,
+)
 from vadd.errors import UserError, check_range
 from vadd.files import write_json
 from vadd.kinds import Kind, check_facts, kind_of
@@ -91,10 +99,8 @@ class MappedRows(Tensor):
             return mapped_rows(rows.array, rows.order[args[1]], rows.kind)
         if func is Tensor.__getitem__ and isinstance(args[1], Tensor | list):
             return rows.read(np.asarray(args[1]))
-        args, kwargs = tree_map(
-            lambda each: each.read(slice(None)) if isinstance(each, cls) else each, (args, kwargs or {})
-        )
-        return func(*args, **kwargs)
+        whole = tree_map(lambda each: each.read(slice(None)) if isinstance(each, cls) else each, (args, kwargs or {}))
+        return func(*whole[0], **whole[1])
 
     def read(self, rows: Array | slice) -> Tensor:
         content = torch.from_numpy(self.array[self.order[rows]].astype(self.kind))
@@ -136,14 +142,12 @@ def read_array(path: Path, vocab_size: int | None = None) -> tuple[Array, int]:
 def values_of(array: Array, vocab_size: int | None, source: str) -> int:
     """The V of an array of integers that can be learnt from; see :func:`read_array`."""
     if array.ndim < 2 or array.size == 0:
-        raise UserError(
-            f"{source} has shape {array.shape}; needed is (examples, positions) or (examples, height, width, ...)"
-        )
+        needed = "(examples, positions) or (examples, height, width, ...)"
+        raise UserError(f"{source} has shape {array.shape}; needed is {needed}")
     low, high = extremes(array, source)
     if high > LARGEST_VALUE:
-        raise UserError(
-            f"{source} holds the value {high}; number the values from 0 on, without gaps (np.unique does it)"
-        )
+        advice = "number the values from 0 on, without gaps (np.unique does it)"
+        raise UserError(f"{source} holds the value {high}; {advice}")
     known = high + 1 if vocab_size is None else vocab_size
     check_range(low, high, known, f"{source} holds the value")
     return max(known, 2)
@@ -177,13 +181,11 @@ class GivenData(DataSettings):
             raise UserError(f"there is no data set in {folder}") from None
         except (OSError, ValueError, KeyError, TypeError):
             raise UserError(f"{folder / ABOUT} is damaged") from None
-        files = {part: folder / f"{part}.npy" for part in PARTS}
-        if not (files["train"].exists() and files["test"].exists()):
+        files = {part: file for part in PARTS if (file := folder / f"{part}.npy").exists()}
+        if not {"train", "test"} <= files.keys():
             raise UserError(f"{folder} is damaged: it needs train.npy and test.npy")
         distribution = folder / "distribution.npy"
-        tensors: dict[str, Any] = {
-            part: torch.from_numpy(read_integers(file)) for part, file in files.items() if file.exists()
-        }
+        tensors: dict[str, Any] = {part: torch.from_numpy(read_integers(file)) for part, file in files.items()}
         return DiscreteDataset(
             name=name,
             vocab_size=vocab_size,
@@ -223,9 +225,9 @@ def check_dataset(data: DiscreteDataset) -> None:
             raise UserError(f"the {part} part holds {examples.dtype} values; integers are needed")
         check_range(int(examples.min()), int(examples.max()), data.vocab_size, f"the {part} part holds the value")
         if data.label_names is not None:
-            if labels is None or tuple(labels.shape) != (len(examples),):
-                shape = "missing" if labels is None else f"{tuple(labels.shape)}"
-                wanted = f"({len(examples)},), not {shape}"
+            shape = None if labels is None else tuple(labels.shape)
+            if shape != (len(examples),):
+                wanted = f"({len(examples)},), not {'missing' if shape is None else shape}"
                 raise UserError(f"with label_names every example has a label: {part}_labels is {wanted}")
-            limits = int(labels.min()), int(labels.max())
-            check_range(*limits, len(data.label_names), f"the {part} part holds the label")
+            low, high = int(labels.min()), int(labels.max())
+            check_range(low, high, len(data.label_names), f"the {part} part holds the label")

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from vadd.data.dataset import ClassifiedImages
-from vadd.data.download import data_directory, fetch_archive, not_there
+from vadd.data.download import data_directory, fetch, not_there
 from vadd.errors import UserError, check_range
 from vadd.files import whole_file
 from vadd.kinds.arrays import Array, quantize
@@ -73,21 +73,16 @@ def read_batch(path: Path) -> tuple[Array, Array]:
 def count_cifar10(directory: Path | None = None) -> tuple[int, int]:
     """How many training and test images there are, by the sizes of the files."""
     place = _place(directory)
-    sizes = [file.stat().st_size // RECORD for name in TRAIN_BATCHES if (file := place / name).is_file()]
-    test = place / TEST_BATCH
-    return sum(sizes), test.stat().st_size // RECORD if test.is_file() else 0
+    files = [place / name for name in (*TRAIN_BATCHES, TEST_BATCH)]
+    *train, test = (file.stat().st_size // RECORD if file.is_file() else 0 for file in files)
+    return sum(train), test
 
 
-def fetch_cifar10(
-    directory: Path | None = None, *, progress: Progress = silent, mirrors: Sequence[str] | None = None
-) -> Path:
+def fetch_cifar10(directory: Path | None = None, *, progress: Progress = silent) -> Path:
     """The directory with all 60,000 images, downloaded and unpacked unless they are there."""
     place = data_directory("cifar10") if directory is None else directory
-    if count_cifar10(place) == (len(TRAIN_BATCHES) * BATCH_IMAGES, BATCH_IMAGES):
-        return place
-    urls = [mirror + ARCHIVE for mirror in mirrors or MIRRORS]
-    unpack = partial(unpack_batches, folder=place / FOLDER)
-    fetch_archive(urls, place / ARCHIVE, unpack, md5=MD5, progress=progress)
+    if count_cifar10(place) != (len(TRAIN_BATCHES) * BATCH_IMAGES, BATCH_IMAGES):
+        fetch(place / ARCHIVE, MIRRORS, MD5, progress, partial(unpack_batches, folder=place / FOLDER))
     return place
 
 

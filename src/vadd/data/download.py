@@ -59,10 +59,8 @@ def download(
             reasons.append(f"{urlsplit(url).netloc}: {' '.join(reason.split())}")
         else:
             return target
-    raise UserError(
-        f"could not fetch {target.name} ({'; '.join(reasons)}); "
-        f"check the network, or put the file into {target.parent} yourself"
-    )
+    otherwise = f"check the network, or put the file into {target.parent} yourself"
+    raise UserError(f"could not fetch {target.name} ({'; '.join(reasons)}); {otherwise}")
 
 
 def md5_of(file: Path) -> str:
@@ -83,22 +81,19 @@ def _download(url: str, part: Path, name: str, progress: Progress, timeout: floa
         raise OSError(f"the connection ended after {done} of {total} bytes")
 
 
-def fetch_archive(
-    urls: Sequence[str],
-    archive: Path,
-    unpack: Callable[[Path], None],
-    *,
-    md5: str | None = None,
-    progress: Progress = silent,
-) -> None:
-    """Download and ``unpack``; an archive that was there before stays."""
-    was_there = archive.exists()
-    download(urls, archive, md5=md5, progress=progress)
-    try:
-        unpack(archive)
-    finally:
-        if not was_there:
-            archive.unlink()
+Unpack = Callable[[Path], None] | None
+
+
+def fetch(target: Path, mirrors: Sequence[str], md5: str | None, progress: Progress, unpack: Unpack = None) -> None:
+    """A published file by its name on each of the ``mirrors``; unpacked, it goes unless it was there before."""
+    was_there = target.exists()
+    download([mirror + target.name for mirror in mirrors], target, md5=md5, progress=progress)
+    if unpack is not None:
+        try:
+            unpack(target)
+        finally:
+            if not was_there:
+                target.unlink()
 
 
 def not_there(title: str, place: Path, missing: str, directory: str | None) -> UserError:

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from vadd.data.dataset import LABELS, DataSettings, DiscreteDataset, TestFraction, random_split
-from vadd.data.labels import Labels
+from vadd.data.dataset import LABELS, DataSettings, DiscreteDataset, Labels, TestFraction, random_split
 from vadd.errors import UserError
 from vadd.files import visible_files
 from vadd.kinds import Kind, kind_of
@@ -61,9 +60,8 @@ def folder_labels(folder: Path, files: Sequence[Path] | None = None) -> Labels:
     for file in image_files(folder) if files is None else files:
         first, *below = file.relative_to(folder).parts
         if not below:
-            raise UserError(
-                f"{file} lies in no folder of {folder}; with data.labels=true each image lies in one named as its label"
-            )
+            needed = "with data.labels=true each image lies in one named as its label"
+            raise UserError(f"{file} lies in no folder of {folder}; {needed}")
         labels.append(first)
     return Labels.of(labels, str(folder))
 

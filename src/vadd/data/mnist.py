@@ -1,4 +1,6 @@
-"""Binarized MNIST: 28 x 28 pixels thresholded at 0.5, framed with two zeros on each side to 32 x 32."""
+"""Handwritten digits. MNIST is binarized: 28 x 28 pixels thresholded at 0.5, framed with two zeros on each side to
+32 x 32. Without a download the 1,797 images of scikit-learn, 8 x 8 pixels of 17 values.
+"""
 
 import gzip
 import math
@@ -11,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from vadd.data.dataset import ClassifiedImages
-from vadd.data.download import data_directory, download, not_there
+from vadd.data.download import data_directory, fetch, not_there
 from vadd.errors import UserError, check_range
 from vadd.kinds.arrays import Array, quantize
 from vadd.progress import Progress, silent
@@ -32,6 +34,25 @@ MIRRORS = (
 )
 SIDE = 28
 FRAME = 2
+PIXEL_VALUES, TRAIN_SIZE = 17, 1_500
+"""Of the digits of scikit-learn."""
+
+
+class DigitsData(ClassifiedImages):
+    """scikit-learn's handwritten digits, 8 x 8, part of that package."""
+
+    shape = (8, 8, 1)
+    kind: Literal["digits"] = "digits"
+    levels: int = Field(2, ge=2, le=PIXEL_VALUES)
+
+    def parts(self, seed: int) -> Sequence[tuple[Array, Array]]:
+        """1,500 images to train on, chosen by ``seed``, and 297 to test."""
+        from sklearn.datasets import load_digits  # takes a second, and few need it
+
+        pixels, labels = load_digits(return_X_y=True)
+        images = quantize(pixels.astype(np.uint8), self.levels, of=PIXEL_VALUES)
+        order = np.random.default_rng(seed).permutation(len(images))
+        return [(images[part], labels[part].astype(np.int64)) for part in (order[:TRAIN_SIZE], order[TRAIN_SIZE:])]
 
 
 class MnistData(ClassifiedImages):
@@ -45,25 +66,18 @@ class MnistData(ClassifiedImages):
 
     def parts(self, seed: int) -> Sequence[tuple[Array, Array]]:
         place = Path(self.directory) if self.directory else data_directory("mnist")
-        for name in missing_mnist(place):
+        for name in (name for name in MD5 if not (place / name).is_file()):
             raise not_there("MNIST", place, name, self.directory)
         files = ((TRAIN_IMAGES, TRAIN_LABELS), (TEST_IMAGES, TEST_LABELS))
         read = [_read_part(place / images, place / labels) for images, labels in files]
         return [(binarize(images), labels.astype(np.int64)) for images, labels in read]
 
 
-def missing_mnist(directory: Path) -> list[str]:
-    """The names of the files that are not there."""
-    return [name for name in MD5 if not (directory / name).is_file()]
-
-
-def fetch_mnist(
-    directory: Path | None = None, *, progress: Progress = silent, mirrors: Sequence[str] | None = None
-) -> Path:
+def fetch_mnist(directory: Path | None = None, *, progress: Progress = silent) -> Path:
     """The directory with the four files, downloaded where they are missing."""
     place = data_directory("mnist") if directory is None else directory
     for name, md5 in MD5.items():
-        download([mirror + name for mirror in mirrors or MIRRORS], place / name, md5=md5, progress=progress)
+        fetch(place / name, MIRRORS, md5, progress)
     return place
 
 

@@ -9,8 +9,8 @@ from vadd.kinds.arrays import TO_FILL, Array
 from vadd.kinds.kind import TABLE, TOKENIZER, How, ImageKind, Kind, PointKind
 from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.table.kind import TableKind
-from vadd.kinds.text import load_tokenizer
 from vadd.kinds.text.kind import TextKind
+from vadd.kinds.text.subwords import load_tokenizer
 from vadd.kinds.text.templates import Wrap
 from vadd.kinds.text.tokenizers import Tokenizer
 

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from glob import escape
 from io import BytesIO, StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -74,11 +75,21 @@ def csv_lines(rows: Sequence[Sequence[str]]) -> str:
     return lines.getvalue()
 
 
-def check_disk(out: Path, n: int, positions: int) -> None:
-    """Refuse what the disk has no space for."""
+def check_target(out: Path, n: int, positions: int) -> None:
+    """Refuse what the disk has no space for, or a package is missing for."""
+    if out.suffix == ".parquet":
+        parquet_library(out)
     value, sample = LEAST_BYTES.get(out.suffix, (0, 0))
     least, free = n * (value * positions + sample), shutil.disk_usage(out.absolute().parent).free
     if least > free:
-        raise UserError(
-            f"{n:,} samples take at least {size_in_memory(least)} in {out}, and {size_in_memory(free)} are free"
-        )
+        needed = f"{n:,} samples take at least {size_in_memory(least)} in {out}"
+        raise UserError(f"{needed}, and {size_in_memory(free)} are free")
+
+
+def parquet_library(file: Path) -> Any:
+    """What reads and writes such a file."""
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise UserError(f"for {file.name} pyarrow is needed: pip install 'vadd[tables]'") from None
+    return pyarrow.parquet

@@ -11,7 +11,7 @@ import numpy as np
 
 from vadd.errors import UserError, check_range
 from vadd.kinds.arrays import TO_FILL, Array, quantize, read_integers
-from vadd.kinds.files import numbers_as_csv
+from vadd.kinds.files import numbers_as_csv, parquet_library
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -50,6 +50,8 @@ class Gaps:
         """Refuse, before anything is drawn, what the completions cannot be written to."""
         if out is not None and out.suffix not in self.suffixes:
             raise UserError(f"these completions can be written as {' or '.join(self.suffixes)}, not to {out}")
+        if out is not None and out.suffix == ".parquet":
+            parquet_library(out)
         if out is None and self.needs_file:
             raise UserError(f"these completions need a file: --out FILE{' or '.join(self.suffixes)}")
 

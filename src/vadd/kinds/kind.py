@@ -16,10 +16,10 @@ import numpy as np
 from vadd.errors import UserError
 from vadd.files import write_json
 from vadd.kinds.arrays import TO_FILL, Array, read_integers
-from vadd.kinds.files import SampleFile, check_disk, collected_file, encoded_file, npy_file, numbers_as_csv
+from vadd.kinds.files import SampleFile, check_target, collected_file, encoded_file, npy_file, numbers_as_csv
 from vadd.kinds.gaps import Gaps, PictureGaps, half_mask, picture_shape, read_mask, read_pictures
 from vadd.parsing import read_json
-from vadd.words import suggestion
+from vadd.words import listed, suggestion
 
 if TYPE_CHECKING:
     from vadd.kinds.table.columns import Condition
@@ -117,15 +117,12 @@ class Kind:
 
     def check_file(self, out: Path, n: int) -> None:
         """Refuse, before anything is drawn, a file that n samples cannot be written to."""
-        check_disk(out, n, self.positions)
         if out.suffix == ".png" and self.name == "array":
-            raise UserError(
-                f"a picture is drawn of images and of examples with 2 positions; these have {self.positions}: "
-                "write them as .npy"
-            )
+            drawn = f"a picture is drawn of images and of examples with 2 positions; these have {self.positions}"
+            raise UserError(f"{drawn}: write them as .npy")
         if out.suffix not in self.suffixes:
-            *others, last = self.suffixes
-            raise UserError(f"the samples of this run can be written as {', '.join(others)} or {last}, not to {out}")
+            raise UserError(f"the samples of this run can be written as {listed(self.suffixes)}, not to {out}")
+        check_target(out, n, self.positions)
 
     def sample_file(self, out: Path, n: int, how: How = How(), draw: Draw | None = None) -> SampleFile:  # noqa: B008
         """For n samples, in the format of the suffix; pictures are drawn by ``draw``."""

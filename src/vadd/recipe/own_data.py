@@ -10,9 +10,9 @@ from torch import Tensor
 
 from vadd.data import ArrayData, Data, FolderData, TableData, TextData
 from vadd.data.array import labels_file, read_array
+from vadd.data.dataset import LABELS_FILE
 from vadd.data.image_folder import SUFFIXES as IMAGE_SUFFIXES
 from vadd.data.image_folder import Look, folder_labels, look_at
-from vadd.data.labels import LABELS_FILE
 from vadd.data.text.corpora import LABEL_FIELD, TEXT_FIELD
 from vadd.data.text.documents import ROW_SUFFIXES, TextFiles, first_fields, items_in, text_files
 from vadd.errors import UserError

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from vadd.data import DiscreteDataset
-from vadd.data.text.corpora import HUB_CORPORA
+from vadd.data.text.named_corpora import HUB_CORPORA
 from vadd.errors import UserError
 from vadd.evaluation import RunReport
 from vadd.evaluation.evaluate import report_of

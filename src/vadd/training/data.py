@@ -14,14 +14,14 @@ from torch.utils.data import TensorDataset
 
 from vadd.data import ArrayData, DiscreteDataset, GivenData, TableData, TextData, check_dataset, save_dataset
 from vadd.data.array import values_of
-from vadd.data.labels import Labels, given_labels, without_torch
+from vadd.data.dataset import Labels, given_labels, without_torch
 from vadd.data.text.corpora import LABEL_FIELD, TEXT_FIELD
 from vadd.data.text.documents import encodable
 from vadd.errors import UserError
 from vadd.files import whole_file, whole_path
 from vadd.kinds.arrays import Array
+from vadd.kinds.table.kind import write_parquet
 from vadd.kinds.table.reading import RawTable, from_frame, is_frame
-from vadd.kinds.table.writing import write_parquet
 from vadd.kinds.text.tokenizers import WORDS, count_tokens
 from vadd.progress import Progress, silent
 from vadd.recipe import Recipe, build_dataset, load_recipe, recipe_for, recipe_names
@@ -73,13 +73,9 @@ class InMemoryArray(Source):
     name = "array"
 
     def __init__(self, array: Array, labels: Any = None) -> None:
-        self.array = array
-        self.vocab_size = values_of(array, None, IN_MEMORY)
-        self.names = None if labels is None else given_labels(labels, len(array), IN_MEMORY)
-        self.labels, self.labelled = (
-            None if self.names is None else Labels.of(self.names, IN_MEMORY),
-            labels is not None,
-        )
+        self.array, self.vocab_size, self.labelled = array, values_of(array, None, IN_MEMORY), labels is not None
+        self.names = given_labels(labels, len(array), IN_MEMORY) if self.labelled else []
+        self.labels = Labels.of(self.names, IN_MEMORY) if self.labelled else None
 
     def recipe(self, directory: RunDirectory) -> Recipe:
         path = str(directory.examples(".npy").resolve())
@@ -87,16 +83,15 @@ class InMemoryArray(Source):
         return recipe_for_examples(data, directory.path.name, self.array, self.vocab_size)
 
     def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
-        data = recipe.data
-        if not isinstance(data, ArrayData):
+        if not isinstance(recipe.data, ArrayData):
             return super().read(recipe, progress)
-        labels = self.labels if data.labels else None
-        return data.split(self.array, labels, IN_MEMORY, name=recipe.name, seed=recipe.seed)
+        labels = self.labels if recipe.data.labels else None
+        return recipe.data.split(self.array, labels, IN_MEMORY, name=recipe.name, seed=recipe.seed)
 
     def keep(self, directory: RunDirectory) -> None:
         with whole_file(directory.examples(".npy")) as file:
             np.save(file, self.array, allow_pickle=False)
-        if self.names is not None:
+        if self.labelled:
             with whole_file(directory.example_labels) as file:
                 np.save(file, np.array(self.names), allow_pickle=False)
 
@@ -105,14 +100,14 @@ class Texts(Source):
     name = "texts"
 
     def __init__(self, texts: Sequence[str], labels: Any = None, tokenizer: str | None = None) -> None:
-        names = None if labels is None else given_labels(labels, len(texts), TEXTS)
+        self.labelled = labels is not None
         rows = [{"text": encodable(text, TEXTS)} for text in texts]
-        if names is not None:
+        if self.labelled:
+            names = given_labels(labels, len(texts), TEXTS)
             rows = [row | {LABEL_FIELD: name} for row, name in zip(rows, names, strict=True)]
         kept = [row for row in rows if row["text"].strip()]
         if len(kept) < 2:
             raise UserError(f"there are {len(kept)} texts that are not blank; at least 2 are needed")
-        self.labelled = names is not None
         if self.labelled:
             Labels.of([row[LABEL_FIELD] for row in kept], TEXTS)
         self.content = "".join(json.dumps(row) + "\n" for row in kept)
@@ -163,10 +158,9 @@ class Rows(Source):
         return recipe.model_copy(update={"name": directory.path.name})
 
     def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
-        data = recipe.data
-        if not isinstance(data, TableData):
+        if not isinstance(recipe.data, TableData):
             return super().read(recipe, progress)
-        return data.split(self.table, name=recipe.name, seed=recipe.seed)
+        return recipe.data.split(self.table, name=recipe.name, seed=recipe.seed)
 
     def keep(self, directory: RunDirectory) -> None:
         write_parquet(directory.examples(".parquet"), self.table.columns)
@@ -178,10 +172,8 @@ class InMemoryDataset(Source):
         self.data, self.name = data, data.name
 
     def recipe(self, directory: RunDirectory) -> Recipe:
-        section = GivenData(path=str(directory.examples().resolve()))
-        return recipe_for_examples(
-            section, self.data.name, self.data.train.view(-1, *self.data.shape), self.data.vocab_size
-        )
+        section, data = GivenData(path=str(directory.examples().resolve())), self.data
+        return recipe_for_examples(section, data.name, data.train.view(-1, *data.shape), data.vocab_size)
 
     def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
         return self.data if isinstance(recipe.data, GivenData) else super().read(recipe, progress)
@@ -213,9 +205,7 @@ def source_of(data: Any, labels: Any = None, reading: Mapping[str, Any] | None =
         if data == "":  # not the working directory
             raise UserError("the data have an empty name; give an array, texts, a path or the name of a recipe")
         if labels is not None:
-            raise UserError(
-                "labels=[...] are for data in memory; for a recipe or a file labels=True takes those that the data have"
-            )
+            raise UserError("labels=[...] are for data in memory; labels=True takes those of a recipe or a file")
         return RecipeSource(data if isinstance(data, Recipe) else _named(data, reading or {}))
     reading = reading or {}
     data, labels = _unpacked(data, labels, wanted=reading.get("labels", False))
@@ -225,10 +215,7 @@ def source_of(data: Any, labels: Any = None, reading: Mapping[str, Any] | None =
         return InMemoryDataset(data)
     if is_frame(data):
         if labels is not None:
-            raise UserError(
-                "a label of a table is one of its columns: leave labels out, and draw rows that have it with "
-                "sample_frame(n, {COLUMN: VALUE})"
-            )
+            raise UserError("a label of a table is one of its columns: draw with sample_frame(n, {COLUMN: VALUE})")
         return Rows(from_frame(data))
     if labels is None and reading.get("labels"):
         raise UserError("the labels of data in memory are given with them: labels=[...], one for each example")
@@ -281,9 +268,8 @@ def _in_memory(data: Any, labels: Any, tokenizer: str | None) -> Source:
     try:
         array = np.asarray(data)
     except (ValueError, TypeError):  # rows of different lengths
-        raise UserError(
-            "the data are rows of different lengths; an array of integers is needed, texts or lists of symbols"
-        ) from None
+        wanted = "an array of integers is needed, texts or lists of symbols"
+        raise UserError(f"the data are rows of different lengths; {wanted}") from None
     if not array.size:
         array = array.astype(np.int64)  # refused by its shape
     if array.dtype.kind in "UOT" and array.ndim == 1:
@@ -292,13 +278,9 @@ def _in_memory(data: Any, labels: Any, tokenizer: str | None) -> Source:
             raise UserError(f"a list of texts holds {', '.join(sorted(others))} too; give text only")
         return Texts([str(text) for text in array.tolist()], labels, tokenizer)
     if array.dtype.kind == "f":
-        raise UserError(
-            f"the array holds {array.dtype} values; integers are needed: cut them into levels first, or "
-            "array.astype(int) where they are whole numbers"
-        )
+        needed = "integers are needed: cut them into levels first, or array.astype(int) if they are whole numbers"
+        raise UserError(f"the array holds {array.dtype} values; {needed}")
     if array.dtype.kind not in "iub":
-        raise UserError(
-            f"vadd.train takes arrays and tensors of integers, DataFrames, texts, lists of symbols, a data set, a path "
-            f"or the name of a recipe, not {type(data).__name__}"
-        )
+        taken = "arrays and tensors of integers, DataFrames, texts, lists of symbols, a data set, a path or a recipe"
+        raise UserError(f"vadd.train takes {taken}, not {type(data).__name__}")
     return InMemoryArray(array.astype(np.uint8) if array.dtype.kind == "b" else array, labels)

@@ -15,8 +15,7 @@ from tests.helpers.exact import properties
 from tests.helpers.texts import LINES
 from tests.helpers.tokenizers import official_tokenizer, small_tokenizer
 from vadd.errors import UserError
-from vadd.kinds.text import load_tokenizer
-from vadd.kinds.text.subwords import SubwordTokenizer, published, read_tokenizer_json, train_bpe
+from vadd.kinds.text.subwords import SubwordTokenizer, load_tokenizer, published, read_tokenizer_json, train_bpe
 from vadd.kinds.text.tokenizers import (
     WORDS,
     ByteTokenizer,

@@ -11,34 +11,28 @@ from filelock import FileLock
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
-from vadd.data.dataset import LABELS, ColumnName, DataSettings, DiscreteDataset, TestFraction
+from vadd.data.dataset import LABELS, ColumnName, DataSettings, DiscreteDataset, Labels, TestFraction
 from vadd.data.download import data_directory
-from vadd.data.labels import Labels
 from vadd.data.text.corpora import (
-    HUB_CORPORA,
     LABEL_FIELD,
     TEXT_FIELD,
     ChosenDocuments,
     Corpus,
     CorpusName,
-    DocumentCorpus,
-    HubCorpus,
+    Detokenizer,
     LastDocuments,
     PythonTopics,
     RandomShare,
-    RunningText,
-    SpelledCorpus,
+    running_text,
     split_corpus,
+    with_line_break,
 )
-from vadd.data.text.detokenizers import Detokenizer, unchanged
 from vadd.data.text.documents import ROW_SUFFIXES, Documents, TextFiles, text_files
-from vadd.data.text.store import Request, sequences
-from vadd.data.text.text8 import text8_file
-from vadd.data.text.wrapping import check_wrapping, needed_specials
+from vadd.data.text.named_corpora import HUB_CORPORA, HubCorpus, letters_of_text8, text8_file
+from vadd.data.text.store import Request, check_wrapping, needed_specials, sequences
 from vadd.errors import UserError
 from vadd.kinds import Kind, kind_of
-from vadd.kinds.text import load_tokenizer
-from vadd.kinds.text.subwords import published, read_tokenizer_json, train_bpe
+from vadd.kinds.text.subwords import load_tokenizer, published, read_tokenizer_json, train_bpe
 from vadd.kinds.text.templates import Wrap
 from vadd.kinds.text.tokenizers import WORDS, ByteTokenizer, CharacterTokenizer, Special, Tokenizer, WordTokenizer
 from vadd.progress import Progress, silent
@@ -107,7 +101,7 @@ class TextData(DataSettings):
         split = RandomShare(self.test_fraction, seed)
         if self.corpus == "text8":
             file = text8_file(None if self.path is None else Path(self.path))
-            return RunningText("text8", file, {"train": (0.0, 0.9), "test": (0.95, 1.0)})
+            return running_text("text8", file, {"train": (0.0, 0.9), "test": (0.95, 1.0)})
         if self.corpus == "pydocs":
             if self.path is not None:
                 raise UserError(f"pydocs is part of Python: read {self.path} with data.corpus=files")
@@ -120,10 +114,10 @@ class TextData(DataSettings):
         name = Path(self.path).resolve().stem
         if plain:
             cut = 1 - self.test_fraction
-            return RunningText(name, source.files[0], {"train": (0.0, cut), "test": (cut, 1.0)})
+            return running_text(name, source.files[0], {"train": (0.0, cut), "test": (cut, 1.0)})
         if source.byte_count == 0:
             raise UserError(f"{self.path} is empty")
-        return split_corpus(name, source, LastDocuments() if self.corpus == "openwebtext" else split, self._detokenize)
+        return split_corpus(name, source, LastDocuments() if self.corpus == "openwebtext" else split, self._steps)
 
     def evaluation_corpus(self, *, joined: bool = False) -> Corpus:
         """The same, but all of a local copy is the test part: for models that were trained on something else.
@@ -134,12 +128,13 @@ class TextData(DataSettings):
         source, plain = self._files("line")
         name = Path(self.path).resolve().stem
         if plain:
-            return RunningText(name, source.files[0], {"test": (0.0, 1.0)})
-        return DocumentCorpus(name, {"test": source}, self._detokenize, joined)
+            return running_text(name, source.files[0], {"test": (0.0, 1.0)})
+        corpus = Corpus(name, {"test": source}, self._steps)
+        return corpus.continued(with_line_break) if joined else corpus
 
     @property
-    def _detokenize(self) -> Detokenizer:
-        return unchanged if self._hub is None else self._hub.detokenize
+    def _steps(self) -> tuple[Detokenizer, ...]:
+        return () if self._hub is None else self._hub.steps
 
     def _files(self, default: Documents) -> tuple[TextFiles, bool]:
         """The documents of the local copy, and whether it is one running text: a single plain file of one's own."""
@@ -182,7 +177,7 @@ class TextData(DataSettings):
         ``like_text8`` in the 27 letters that models of text8 know. A tokenizer without EOS reads one running text.
         """
         corpus = self.evaluation_corpus(joined=tokenizer.specials.eos is None)
-        corpus = SpelledCorpus(corpus) if like_text8 else corpus
+        corpus = corpus.continued(letters_of_text8) if like_text8 else corpus
         check_wrapping(tokenizer, self.wrap, self.length, running=corpus.running)
         return self._sequences(corpus, "test", tokenizer, progress)
 
@@ -196,11 +191,9 @@ class TextData(DataSettings):
         """Of the documents of both parts, in the order of their sequences."""
         if not self.labels:
             return {}
-        train = corpus.sources.get("train") if isinstance(corpus, DocumentCorpus) else None
+        train = corpus.sources.get("train")
         if not isinstance(train, ChosenDocuments) or not isinstance(train.source, TextFiles):
-            raise UserError(
-                f"{corpus.name} has no labels: they are read from .jsonl and .csv files, one for each document"
-            )
+            raise UserError(f"{corpus.name} has no labels: they are read from .jsonl and .csv, one for each document")
         labels = Labels.of(list(train.source.labels(self.label_field)), corpus.name)
         return labels.parts(train.chosen, ~train.chosen, corpus.name)
 

@@ -63,9 +63,8 @@ class TextFiles:
             if file.suffix not in ROW_SUFFIXES:
                 raise UserError(f"{file} has no labels: they are read from .jsonl and .csv, one for each document")
             if file.suffix == ".csv" and _by_number(field) != _by_number(self.field):
-                raise UserError(
-                    f"{file}: data.field={self.field} and data.label_field={field} are both names or both numbers"
-                )
+                fields = f"data.field={self.field} and data.label_field={field}"
+                raise UserError(f"{file}: {fields} are both names or both numbers")
             read = partial(read_jsonl, spelled=True) if file.suffix == ".jsonl" else read_csv
             for document, label in zip(self._read(file), read(file, field), strict=True):
                 if document.strip():
@@ -210,11 +209,8 @@ def _by_number(field: str) -> bool:
     return all(part.isdigit() for part in field.split("+"))
 
 
-def read_running(file: Path, start: int, stop: int) -> Iterator[tuple[str, int]]:
-    """The text between two byte offsets in pieces of about a megabyte, each with its number of bytes.
-
-    Offsets within a character mean the end of it.
-    """
+def read_running(file: Path, start: int, stop: int) -> Iterator[str]:
+    """The text between two byte offsets in pieces of about a megabyte. Offsets within a character mean its end."""
     with _opened(file) as stream:
         offset, stop = character_border(stream, start), character_border(stream, stop)
         stream.seek(offset)
@@ -223,7 +219,7 @@ def read_running(file: Path, start: int, stop: int) -> Iterator[tuple[str, int]]
             if not block:
                 raise UserError(f"{file} became shorter while it was read")
             block = block if offset + len(block) >= stop else block[: _cut(block)]
-            yield _decoded(block, file, offset), len(block)
+            yield _decoded(block, file, offset)
             offset += len(block)
             stream.seek(offset)
 

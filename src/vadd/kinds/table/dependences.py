@@ -60,22 +60,17 @@ class Dependent:
         if key is None or key in self._values:
             return self.column.cell_of(self._values.get(key))
         if not isinstance(determining, NumberColumn):
-            raise UserError(
-                f"{self.column.name!r} follows from {self.follows!r}, and the table that the model learned from has no "
-                f"row with {self.follows}={cell}: fill it in yourself"
-            )
-        known = self._known
-        after = bisect_left(known, key)
-        nearest = min(known[max(0, after - 1) : after + 1], key=lambda number: abs(number - key))
+            what = f"no training row has {self.follows}={cell}, which {self.column.name!r} follows from"
+            raise UserError(f"{what}: fill it in yourself")
+        after = bisect_left(self._known, key)
+        nearest = min(self._known[max(0, after - 1) : after + 1], key=lambda number: abs(number - key))
         return self.column.cell_of(self._values[nearest])
 
     def determining_cell(self, determining: Column, cell: Any, what: str) -> Cell:
         """The only cell of the other column that this ``cell`` belongs to; errors begin with ``what``."""
         if not self._inverse:
-            raise UserError(
-                f"{what}: {self.column.name!r} follows from {self.follows!r}, several values of which have the same: "
-                f"say what {self.follows!r} is"
-            )
+            follows = f"{self.column.name!r} follows from {self.follows!r}, of which several values have the same"
+            raise UserError(f"{what}: {follows}: say what {self.follows!r} is")
         try:
             key = self.column.key(cell)
         except ValueError:

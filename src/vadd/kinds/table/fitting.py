@@ -29,9 +29,8 @@ def fit_column(
         numbers = [to_number(cell, spec.kind, spec.format) for cell in cells if cell is not None]
         learnt = [to_number(cell, spec.kind, spec.format) for cell in training if cell is not None]
     except ValueError:
-        raise UserError(
-            f"{source}: the column {name!r} is to be {KIND_NAMES[spec.kind]}, and not every cell is one"
-        ) from None
+        wanted = f"the column {name!r} is to be {KIND_NAMES[spec.kind]}"
+        raise UserError(f"{source}: {wanted}, and not every cell is one") from None
     bins = _fit_bins(numbers, Counter(learnt), spec.values)
     text = not spelled and spec.format is not None and any(isinstance(cell, str) for cell in cells)
     return NumberColumn(name, spec.kind, missing, bins, spec.draw, spec.format, text)

@@ -1,23 +1,27 @@
-"""Examples that are rows of a table, and tables with missing cells."""
+"""Examples that are rows of a table, tables with missing cells, and how both are written. Parquet needs pyarrow, which
+the extra ``tables`` brings.
+"""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vadd.errors import UserError
-from vadd.files import write_whole
+from vadd.files import whole_path, write_whole, writing
 from vadd.kinds.arrays import TO_FILL, Array
-from vadd.kinds.files import SampleFile, csv_lines, encoded_file
+from vadd.kinds.files import SampleFile, Write, csv_lines, encoded_file, parquet_library
 from vadd.kinds.gaps import MOST_SHOWN, Gaps, Line
 from vadd.kinds.gaps import Draw as DrawRows
 from vadd.kinds.kind import TABLE, Draw, How, Kind
 from vadd.kinds.table.codec import Columns, TableCodec
-from vadd.kinds.table.columns import Condition
-from vadd.kinds.table.reading import RawTable, parquet_library, read_table
-from vadd.kinds.table.writing import parquet_file, write_parquet
+from vadd.kinds.table.columns import Column, Condition
+from vadd.kinds.table.numbers import NumberColumn
+from vadd.kinds.table.reading import RawTable, read_table
 
 IMPUTATION = "imputation"
 """The column that tells the copies of a table apart."""
@@ -50,17 +54,12 @@ class TableKind(Kind):
         header = [] if first else [self.codec.names]
         return csv_lines([*header, *self.rows(tokens, how, first)]).splitlines()
 
-    def check_file(self, out: Path, n: int) -> None:
-        super().check_file(out, n)
-        if out.suffix == ".parquet":
-            parquet_library(out)
-
     def sample_file(self, out: Path, n: int, how: How = How(), draw: Draw | None = None) -> SampleFile:  # noqa: B008
         if out.suffix == ".npy":
             return super().sample_file(out, n, how)
         self.check_file(out, n)
         if out.suffix == ".parquet":
-            return parquet_file(out, self.codec, lambda tokens, first: self.decode(tokens, how, first))
+            return parquet_file(out, self.codec.shown, lambda tokens, first: self.decode(tokens, how, first))
         header = csv_lines([self.codec.names]).encode()
         return encoded_file(out, lambda tokens, first: csv_lines(self.rows(tokens, how, first)).encode(), header)
 
@@ -103,11 +102,6 @@ class TableGaps(Gaps):
         # A gap is to be filled with something, also where the model knows "missing" as a value.
         return self.kind.codec.present_sizes
 
-    def check_file(self, out: Path | None) -> None:
-        super().check_file(out)
-        if out is not None and out.suffix == ".parquet":
-            parquet_library(out)
-
     def copies(self, filled: Array) -> list[Columns]:
         """A table for each completion (rows, count, N): the cells that were there as they are, the others filled."""
         return [
@@ -143,7 +137,7 @@ class TableGaps(Gaps):
         rows = [[IMPUTATION] * several + list(self.table.columns)]
         for number, copy in enumerate(copies, start=1):
             columns = [
-                [cell if isinstance(cell, str) else spell.get(name, spell_plain)(cell) for cell in cells]
+                [spell[name](cell) if name in spell and not isinstance(cell, str) else cell for cell in cells]
                 for name, cells in copy.items()
             ]
             rows += [[str(number)] * several + list(row) for row in zip(*columns, strict=True)]
@@ -164,5 +158,39 @@ class TableGaps(Gaps):
         return rows
 
 
-def spell_plain(cell: object) -> str:
-    return "" if cell is None else str(cell)
+def arrow_table(columns: Mapping[str, Sequence[Any]], known: Sequence[Column] = ()) -> Any:
+    """Those that are ``known`` with their types, others as they are."""
+    import pyarrow as arrow
+
+    types = {
+        "category": arrow.string(),
+        "boolean": arrow.bool_(),
+        "integer": arrow.int64(),
+        "real": arrow.float64(),
+        "date": arrow.date32(),
+        "datetime": arrow.timestamp("us"),
+    }
+    as_text = {each.name for each in known if isinstance(each, NumberColumn) and each.text}
+    kinds = {each.name: types["category" if each.name in as_text else each.kind] for each in known}
+    return arrow.table({name: arrow.array(list(cells), kinds.get(name)) for name, cells in columns.items()})
+
+
+@contextmanager
+def parquet_file(out: Path, known: Sequence[Column], decode: Callable[[Array, int], Columns]) -> Iterator[Write]:
+    """For samples; ``decode`` gets them and the number of the first of them."""
+    count = 0
+
+    def write(tokens: Array) -> None:
+        nonlocal count
+        writer.write_table(arrow_table(decode(tokens, count), known))
+        count += len(tokens)
+
+    schema = arrow_table({column.name: () for column in known}, known).schema
+    with writing(out), whole_path(out) as part, parquet_library(out).ParquetWriter(part, schema) as writer:
+        yield write
+
+
+def write_parquet(out: Path, columns: Mapping[str, Sequence[Any]], known: Sequence[Column] = ()) -> None:
+    """See :func:`arrow_table`."""
+    with whole_path(out) as part:
+        parquet_library(out).write_table(arrow_table(columns, known), part)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vadd.errors import UserError
+from vadd.kinds.files import parquet_library
 from vadd.words import plural
 
 Cell = str | int | float | bool | date | datetime | None
@@ -44,9 +45,7 @@ def read_table(path: Path) -> RawTable:
     """A .csv, .tsv or .parquet file."""
     if not path.is_file():
         raise UserError(f"there is no file {path}")
-    if path.suffix.lower() == ".parquet":
-        return _checked(_read_parquet(path))
-    return _checked(_read_csv(path))
+    return _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
 
 
 def is_frame(found: object) -> bool:
@@ -57,13 +56,9 @@ def is_frame(found: object) -> bool:
 def from_frame(frame: Any, source: str = "the DataFrame") -> RawTable:
     """A DataFrame of pandas or Polars; the index of pandas is not a column."""
     names = [str(name) for name in frame.columns]
-    _check_names(names, source)
     # By place: pandas would look for a column called "0" where its name is the number 0.
     series = [frame.iloc[:, n] if hasattr(frame, "iloc") else frame[:, n] for n in range(len(names))]
-    columns = {
-        name: _alike([_plain(cell) for cell in each.to_list()]) for name, each in zip(names, series, strict=True)
-    }
-    return _checked(RawTable(source, columns, spelled=False))
+    return _table(source, names, [_alike([_plain(cell) for cell in each.to_list()]) for each in series])
 
 
 def header_of(path: Path) -> list[str]:
@@ -93,15 +88,6 @@ def _alike(cells: list[Cell]) -> list[Cell]:
     return [None if cell is None else str(cell) for cell in cells]
 
 
-def parquet_library(file: Path) -> Any:
-    """What reads and writes such a file."""
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise UserError(f"for {file.name} pyarrow is needed: pip install 'vadd[tables]'") from None
-    return pyarrow.parquet
-
-
 def _read_parquet(path: Path) -> RawTable:
     parquet = parquet_library(path)
     try:
@@ -109,9 +95,8 @@ def _read_parquet(path: Path) -> RawTable:
     except (OSError, ValueError) as error:  # of which the library's own are
         reason = next(iter(str(error).splitlines()), "it is damaged")
         raise UserError(f"{path} is not a readable Parquet file: {reason}") from None
-    _check_names(table.column_names, str(path))
-    columns = {name: [_plain(cell) for cell in table.column(name).to_pylist()] for name in table.column_names}
-    return RawTable(str(path), columns, spelled=False)
+    columns = [[_plain(cell) for cell in column.to_pylist()] for column in table.columns]
+    return _table(str(path), table.column_names, columns)
 
 
 def _read_csv(path: Path) -> RawTable:
@@ -127,17 +112,15 @@ def _read_csv(path: Path) -> RawTable:
         header = next(reader, None)
         if not header:
             raise UserError(f"{path} is empty: a table begins with a line of column names")
-        _check_names(header, str(path))
-        columns: dict[str, list[str | None]] = {name: [] for name in header}
+        rows = []
         for number, cells in enumerate(filter(None, reader), start=1):  # blank lines are left out
             if len(cells) != len(header):
                 where = f"{path}, row {number} (line {reader.line_num})"
                 raise UserError(f"{where} has {plural(len(cells), 'cell')}, the header {len(header)}")
-            for name, cell in zip(header, cells, strict=True):
-                columns[name].append(None if cell.strip() in MISSING_WORDS else cell)
+            rows.append([None if cell.strip() in MISSING_WORDS else cell for cell in cells])
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num} is not CSV: {error}") from None
-    return RawTable(str(path), dict(columns), spelled=True)
+    return _table(str(path), header, [list(cells) for cells in zip(*rows, strict=True)], spelled=True)
 
 
 def _delimiter(text: str) -> str:
@@ -146,15 +129,12 @@ def _delimiter(text: str) -> str:
     return max(DELIMITERS, key=first.count)
 
 
-def _check_names(names: Sequence[str], source: str) -> None:
+def _table(source: str, names: Sequence[str], columns: Sequence[list[Any]], *, spelled: bool = False) -> RawTable:
     for number, name in enumerate(names, start=1):
         if not name.strip():
             raise UserError(f"{source}: the column {number} has no name")
         if name in names[: number - 1]:
             raise UserError(f"{source}: two columns are called {name!r}")
-
-
-def _checked(table: RawTable) -> RawTable:
-    if not table.columns or not table.rows:
-        raise UserError(f"{table.source} has no rows")
-    return table
+    if not columns or not columns[0]:
+        raise UserError(f"{source} has no rows")
+    return RawTable(source, dict(zip(names, columns, strict=True)), spelled)

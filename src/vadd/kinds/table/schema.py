@@ -30,7 +30,7 @@ DATE_FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y")
 TIME_FORMATS = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S.%f")
 
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
-_REAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_REAL = re.compile(r"[+-]?(?!0\d)(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 class ColumnSpec(BaseModel):
@@ -93,7 +93,8 @@ def _kind_of_words(words: set[str]) -> tuple[Kind, str | None]:
         return "boolean", None
     if all(_INTEGER.fullmatch(word) for word in words) and "-0" not in words:
         return "integer", None
-    if all(_REAL.fullmatch(word) and math.isfinite(float(word)) for word in words) and not _has_leading_zeros(words):
+    # Codes like 007 are not numbers: they would come back without their zeros.
+    if all(_REAL.fullmatch(word) and math.isfinite(float(word)) for word in words):
         return "real", None
     for kind, formats in (("date", DATE_FORMATS), ("datetime", TIME_FORMATS)):
         fitting = [format for format in formats if all(_parses(word, format) for word in words)]
@@ -101,11 +102,6 @@ def _kind_of_words(words: set[str]) -> tuple[Kind, str | None]:
         if len(fitting) == 1 or (fitting and kind == "datetime"):
             return kind, fitting[0]  # type: ignore[return-value]
     return "category", None
-
-
-def _has_leading_zeros(words: set[str]) -> bool:
-    """Codes like 007 are not numbers: they would come back without their zeros."""
-    return any(re.match(r"[+-]?0\d", word) for word in words)
 
 
 def _parses(word: str, format: str) -> bool:
@@ -155,17 +151,14 @@ def _problem(spec: ColumnSpec, counts: "Counter[Any]") -> str | None:
 
 
 def refuse_problems(reports: Sequence[ColumnReport], source: str) -> None:
-    for report in reports:
-        if report.problem is not None:
-            name = report.name
-            raise UserError(f"{source}: the column {name!r} {report.problem}; leave it out with data.skip=[{name}]")
+    for name, problem in ((report.name, report.problem) for report in reports if report.problem is not None):
+        raise UserError(f"{source}: the column {name!r} {problem}; leave it out with data.skip=[{name}]")
 
 
 def with_skipped(schema: Schema, names: Sequence[str], source: str) -> Schema:
     """The columns ``names`` are left out."""
-    for name in names:
-        if name not in schema:
-            raise UserError(f"{source} has no column {name!r}{suggestion(name, schema)}")
+    for name in (name for name in names if name not in schema):
+        raise UserError(f"{source} has no column {name!r}{suggestion(name, schema)}")
     return {name: spec.model_copy(update={"kind": "skip"}) if name in names else spec for name, spec in schema.items()}
 
 

@@ -14,7 +14,7 @@ from vadd.kinds.files import SampleFile, encoded_file
 from vadd.kinds.gaps import Draw as DrawRows
 from vadd.kinds.gaps import Gaps, Line
 from vadd.kinds.kind import TOKENIZER, Draw, How, Kind
-from vadd.kinds.text import load_tokenizer
+from vadd.kinds.text.subwords import load_tokenizer
 from vadd.kinds.text.templates import Template, Templates, Wrap, marked_text, pieces
 from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer, Tokenizer, refuse_other
 

@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vadd.errors import UserError
-from vadd.kinds.text.tokenizers import Special, Specials, Tokenizer
+from vadd.kinds.text.tokenizers import (
+    ABOUT,
+    CONTENT,
+    WORDS,
+    ByteTokenizer,
+    CharacterTokenizer,
+    Special,
+    Specials,
+    Tokenizer,
+    WordTokenizer,
+)
+from vadd.parsing import read_json
 
 if TYPE_CHECKING:
     import tokenizers
@@ -71,10 +82,6 @@ class SubwordTokenizer(Tokenizer):
 
     def _write(self, directory: Path) -> None:
         self._inner.save(str(directory / FILE))
-
-    @classmethod
-    def read(cls, directory: Path, name: str, specials: Specials) -> "SubwordTokenizer":
-        return cls(name, _parse(directory / FILE), specials)
 
 
 def _restore(name: str, inner: str, specials: Specials) -> SubwordTokenizer:
@@ -168,8 +175,29 @@ def _from_hub(repository: str) -> Path:
     except ImportError:
         raise UserError("the hub needs the package huggingface_hub: pip install 'vadd[text]'") from None
     except Exception as error:  # no network, no such file, a full disk: the library has an exception for each
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(
-            f"could not fetch the tokenizer {repository} from the hub ({reason}); "
-            "name its local files with data.tokenizer_path"
-        ) from None
+        what = f"could not fetch the tokenizer {repository} from the hub ({' '.join(str(error).split())[:200]})"
+        raise UserError(f"{what}; name its local files with data.tokenizer_path") from None
+
+
+def load_tokenizer(directory: Path) -> Tokenizer:
+    """What ``save`` wrote, checked against its fingerprint."""
+    try:
+        about = read_json(directory / ABOUT)
+        name, specials, expected = about["name"], about["specials"], about["sha256"]
+        named: list[Special] = [s for s in ("bos", "eos", "pad") if specials[s] is not None]
+        tokenizer: Tokenizer
+        if name == CharacterTokenizer.name:
+            tokenizer = CharacterTokenizer(read_json(directory / CONTENT)["alphabet"], named)
+        elif name in WORDS:
+            tokenizer = WordTokenizer(name, read_json(directory / CONTENT)["vocabulary"], named)
+        elif name == ByteTokenizer.name:
+            tokenizer = ByteTokenizer(named)
+        else:
+            tokenizer = SubwordTokenizer(name, _parse(directory / FILE), Specials(**specials))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"the tokenizer in {directory} is damaged: {' '.join(str(error).split())}") from None
+    if tokenizer.fingerprint != expected:
+        raise UserError(f"the tokenizer in {directory} is damaged: its content does not fit its checksum")
+    return tokenizer

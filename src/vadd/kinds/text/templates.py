@@ -1,6 +1,6 @@
 """Texts with gaps, as sequences in which a model fills what is missing.
 
-A sequence has exactly N positions and begins as the sequences of the training do (:mod:`vadd.data.text.wrapping`): with
+A sequence has exactly N positions and begins as the sequences of the training do (:mod:`vadd.data.text.store`): with
 nothing where they are packed, with BOS where they are wrapped or padded. A text stands at the beginning. What follows
 it to the end of the sequence is the model's to write where texts go on (packed, wrapped) and is cut off again; where a
 sequence is one document (padded), a text is the whole of it, and EOS and pads follow.
@@ -20,7 +20,7 @@ from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer, Tokeni
 from vadd.settings import represented
 
 Wrap = Literal["packed", "wrapped", "padded"]
-"""See :mod:`vadd.data.text.wrapping`."""
+"""See :mod:`vadd.data.text.store`."""
 SUBWORDS_IN_A_GAP = 3
 GAP = re.compile(r"(?<!\\)(?:_{2,})")
 

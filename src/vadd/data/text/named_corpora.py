@@ -1,0 +1,227 @@
+"""The named corpora: text8, those of the Hugging Face hub, and what is done to their text.
+
+text8 is 100 MB of Wikipedia in 27 characters, a to z and the space. The first 90 % to train on, the last 5 % to test;
+the 5 % in between are the usual validation set and left alone. A shorter file in the same alphabet is split in the same
+proportions.
+
+Corpora that were cut into words for the language models of their time are put back into ordinary writing. Perplexities
+compare only between models that read the same text, so this does to each corpus what the papers on masked diffusion do
+to it before they tokenise it anew. AG News they take as it is.
+"""
+
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from vadd.data.download import data_directory, fetch
+from vadd.data.text.corpora import TEXT_FIELD, Corpus, Detokenizer, LastDocuments, Part, Source, split_corpus
+from vadd.errors import UserError
+from vadd.files import whole_file
+from vadd.progress import Progress, silent
+
+NAME = "text8"
+ARCHIVE = "text8.zip"
+MIRRORS = ("http://mattmahoney.net/dc/",)
+SIZE = 100_000_000
+ALPHABET = b" abcdefghijklmnopqrstuvwxyz"
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+def text8_file(path: Path | None = None) -> Path:
+    """``path`` itself or the file in it; by default where ``vadd data text8`` puts it."""
+    if path is not None:
+        return path / NAME if path.is_dir() else path
+    file = data_directory(NAME) / NAME
+    if not file.is_file():
+        raise UserError(f"text8 is not in {file.parent}; fetch it with: vadd data text8")
+    return file
+
+
+def letters_of_text8(text: str) -> str:
+    """As text8 was made itself: lower case, digits as words, blanks for everything else, and one behind it."""
+    words = re.sub("[0-9]", lambda digit: f" {DIGITS[int(digit[0])]} ", text.lower())
+    return f"{re.sub('[^a-z]+', ' ', words).strip()} "
+
+
+def fetch_text8(directory: Path | None = None, *, progress: Progress = silent) -> Path:
+    """The file, downloaded and unpacked unless it is there."""
+    target = (data_directory(NAME) if directory is None else directory) / NAME
+    if not target.is_file():
+        fetch(target.with_name(ARCHIVE), MIRRORS, None, progress, partial(unpack_text8, target=target))
+    return target
+
+
+def unpack_text8(archive: Path, target: Path) -> None:
+    """Write the one file of the archive; zip's own checksum, the size and the alphabet show whether it is right."""
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            if (size := opened.getinfo(NAME).file_size) != SIZE:
+                raise UserError(f"{archive} is not text8: it holds {size:,} characters, not {SIZE:,}")
+            content = opened.read(NAME)
+    except KeyError:
+        raise UserError(f"{archive} is not text8: it holds no file {NAME}") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise UserError(f"{archive} is not a readable archive: {error}") from None
+    if content.translate(None, ALPHABET):
+        raise UserError(f"{archive} is not text8: it holds other characters than a to z and the space")
+    with whole_file(target) as file:
+        file.write(content)
+
+
+def wikitext(text: str) -> str:
+    """``guest @-@ starring`` -> ``guest-starring``, ``film , television`` -> ``film, television``, ``= = A = =`` ->
+    ``== A ==`` and its kin.
+    """
+    return _in_turn(_WIKITEXT, text)
+
+
+def lm1b(text: str) -> str:
+    """``we 're , " he said .`` -> ``we're, " he said.`` and its kin."""
+    return _in_turn(_LM1B, text)
+
+
+def lambada(text: str) -> str:
+    """Straight quotes, and every passage begins on a new line."""
+    return "\n" + re.sub("[“”]|``|''", '"', text).strip()
+
+
+def scientific_papers(text: str) -> str:
+    """PubMed and arXiv."""
+    return lm1b(wikitext(text))
+
+
+Step = tuple[str, str]
+"""A pattern and what replaces it."""
+
+
+def _in_turn(steps: Iterable[Step], text: str) -> str:
+    for pattern, new in steps:
+        text = re.sub(pattern, new, text)
+    return text
+
+
+def _stripped_inside(opening: str, closing: str) -> Step:
+    """Whatever stands between the two loses the white space at its ends."""
+    return rf"\{opening}\s*([^\{closing}]*?)\s*\{closing}", rf"{opening}\1{closing}"
+
+
+def _tight(opening: str, closing: str) -> Step:
+    """The same for one blank on either side, around something that has neither of the two in it."""
+    return rf"\{opening} ([^\{opening}\{closing}]+) \{closing}", rf"{opening}\1{closing}"
+
+
+_WIKITEXT: tuple[Step, ...] = (
+    ("s '", "s'"),  # the genitive of plurals
+    *((f" @[{mark}]@ ", mark) for mark in "-,."),  # inside words and numbers
+    *((f" [{mark}] ", f"{mark} ") for mark in ":;.!?,"),
+    *(_stripped_inside(*pair) for pair in ("()", "[]", "{}", '""', "''")),
+    *((" ".join("=" * level), "=" * level) for level in (4, 3, 2)),  # headings
+    (" ° ", "°"),
+    (" \n", "\n"),
+    ("\n ", "\n"),
+    (" N ", " 1 "),  # meant for the Penn Treebank's numbers, but part of every published result
+    (" 's", "'s"),
+)
+
+_LM1B: tuple[Step, ...] = (
+    *((f"{scheme} : / / ", f"{scheme}://") for scheme in ("http", "https")),
+    (r" (?='\w)", ""),  # ``Walton 's`` and ``we 're``
+    (r"( \w+) \.( |$)", r"\1.\2"),  # only after a plain word: ``U.S. .`` stays as it is
+    *((f" [{mark}]( |$)", rf"{mark}\1") for mark in "?!"),
+    *((f" {mark} ", f"{mark} ") for mark in ",:;"),
+    (" / ", "/"),
+    *(_tight(*pair) for pair in ('""', "''", "()", "[]")),
+    *((f"[{currency}] ", currency) for currency in "$£"),
+)
+
+
+@dataclass(frozen=True)
+class HubCorpus:
+    """Where a corpus lies on the Hugging Face hub and what is done to its text. A local copy has a document a line, or
+    rows.
+    """
+
+    repository: str
+    steps: tuple[Detokenizer, ...] = ()
+    """What puts its text back into ordinary writing."""
+    config: str | None = None
+    train: str | None = "train"
+    test: str | None = "test"
+    """The hub's splits; without a test split the last documents of the training split are held out."""
+    field: str = TEXT_FIELD
+    csv_field: str = TEXT_FIELD
+    """In the ``.csv`` file that the corpus is distributed as."""
+    revision: str | None = None
+
+    def open(self, name: str) -> Corpus:
+        splits: dict[Part, str | None] = {"train": self.train, "test": self.test}
+        sources: dict[Part, Source] = {
+            part: HubRows(self, split) for part, split in splits.items() if split is not None
+        }
+        if "test" not in sources:
+            return split_corpus(name, sources["train"], LastDocuments(), self.steps)
+        return Corpus(name, sources, self.steps)
+
+
+@dataclass(frozen=True)
+class HubRows:
+    """One of its splits."""
+
+    corpus: HubCorpus
+    split: str
+    byte_count = None
+
+    @property
+    def identity(self) -> dict[str, object]:
+        corpus = self.corpus
+        return {"hub": [corpus.repository, corpus.config, self.split, corpus.field, corpus.revision]}
+
+    @cached_property
+    def _rows(self) -> Any:
+        corpus, name = self.corpus, self.corpus.repository
+        otherwise = "or name a local copy with data.path"
+        try:
+            import datasets
+        except ImportError:
+            needed = "comes from the hub, which needs the package datasets: pip install 'vadd[text]'"
+            raise UserError(f"{name} {needed}; {otherwise}") from None
+        try:
+            rows = datasets.load_dataset(name, corpus.config, split=self.split, revision=corpus.revision)
+        except Exception as error:  # no network, no such set, a full disk: the library has an exception for each
+            reason = " ".join(str(error).split())[:200]
+            raise UserError(f"could not fetch {name} from the hub ({reason}); {otherwise}") from None
+        if corpus.field not in rows.column_names:
+            raise UserError(f"{name} has no column {corpus.field!r}; it has {', '.join(rows.column_names)}")
+        return rows
+
+    def count(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[str]:
+        field = self.corpus.field
+        for batch in self._rows.select_columns([field]).iter(batch_size=1000):
+            yield from batch[field]
+
+
+_PUBMED = HubCorpus(
+    "armanc/scientific_papers",
+    (scientific_papers,),
+    "pubmed",
+    test="validation",
+    field="article",
+    revision="refs/convert/parquet",  # the main branch is a program, the hub's conversion is data
+)
+HUB_CORPORA = {
+    "lm1b": HubCorpus("dvruette/lm1b", (lm1b,)),
+    "openwebtext": HubCorpus("Skylion007/openwebtext", test=None),
+    "lambada": HubCorpus("EleutherAI/lambada_openai", (lambada,), train=None),
+    "wikitext": HubCorpus("Salesforce/wikitext", (wikitext,), "wikitext-103-raw-v1", test="validation"),
+    "ag_news": HubCorpus("fancyzhx/ag_news", csv_field="2+3"),
+    "pubmed": _PUBMED,
+    "arxiv": replace(_PUBMED, config="arxiv"),
+}
