@@ -65,14 +65,14 @@ def test_one_half_is_kept_and_the_middle_of_odd_sizes_with_it(
 def test_other_sizes_other_values_and_empty_masks_are_told(tmp_path: Path) -> None:
     Image.new("L", (5, 4)).save(tmp_path / "wide.png")
     np.save(tmp_path / "large.npy", np.full((4, 4), 2))
-    np.save(tmp_path / "flat.npy", np.zeros(16, int))
+    np.save(tmp_path / "short.npy", np.zeros(15, int))
     (tmp_path / "text.png").write_text("no image")
     cases: list[tuple[Callable[[], object], str]] = [
         (lambda: read_pictures(tmp_path / "wide.png", (4, 4, 1), 2), "is 5 x 4 pixels; the model's images are 4 x 4"),
         (lambda: read_mask(tmp_path / "wide.png", (4, 4, 1)), "is 5 x 4 pixels; the model's images are 4 x 4"),
         (lambda: read_mask(tmp_path / "wide.png", (4, 5, 1)), "black everywhere: there is nothing to fill"),
         (lambda: read_pictures(tmp_path / "large.npy", (4, 4, 1), 2), r"holds the value 2, outside 0\.\.1"),
-        (lambda: read_pictures(tmp_path / "flat.npy", (4, 4, 1), 2), r"shape \(16,\); the model's images have"),
+        (lambda: read_pictures(tmp_path / "short.npy", (4, 4, 1), 2), r"shape \(15,\); the model's examples need"),
         (lambda: read_pictures(tmp_path / "text.png", (4, 4, 1), 2), "is not a readable image"),
         (lambda: read_pictures(tmp_path / "none.npy", (4, 4, 1), 2), "there is no file"),
         (lambda: half_mask("top", (16,)), r"are not images: they have the shape \(16,\)"),

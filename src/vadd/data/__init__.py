@@ -13,17 +13,8 @@ from vadd.data.synthetic import CopiesData, ToyData, copies_distribution, toy_di
 from vadd.data.table import TableData
 from vadd.data.text import TextData
 
+ImageData = DigitsData | MnistData | Cifar10Data | FolderData
 Data = Annotated[
-    ToyData
-    | CopiesData
-    | ArrayData
-    | GivenData
-    | DigitsData
-    | MnistData
-    | Cifar10Data
-    | FolderData
-    | TextData
-    | TableData,
-    Field(discriminator="kind"),
+    ToyData | CopiesData | ArrayData | GivenData | ImageData | TextData | TableData, Field(discriminator="kind")
 ]
 """All data sets that a recipe can name; ``kind`` is the name."""

@@ -9,16 +9,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from vadd.data.dataset import (
-    LABELS,
-    LABELS_FILE,
-    DataSettings,
-    DiscreteDataset,
-    Labels,
-    TestFraction,
-    random_split,
-    read_labels,
-)
+from vadd.data.dataset import LABELS, DataSettings, DiscreteDataset, Labels, TestFraction, random_split, read_labels
 from vadd.errors import UserError, check_range
 from vadd.files import write_json
 from vadd.kinds import Kind, check_facts, kind_of
@@ -71,8 +62,7 @@ class ArrayData(DataSettings):
         return kind_of(array.shape[1:], vocab_size, labels=None if labels is None else labels.names)
 
     def _labels(self, examples: int) -> Labels | None:
-        place = labels_file(Path(self.path)) if self.labels_path is None else Path(self.labels_path)
-        return read_labels(place, examples) if self.labels else None
+        return read_labels(Path(self.path), self.labels_path, examples) if self.labels else None
 
 
 MOST_IN_MEMORY = 1 << 10
@@ -126,11 +116,6 @@ def rows_of(array: Array, order: Array, vocab_size: int) -> Tensor:
     if array.size * 8 >= LARGE:
         return mapped_rows(array, order, value_type(vocab_size))
     return torch.from_numpy(array[order].astype(np.int64))
-
-
-def labels_file(array: Path) -> Path:
-    """Where the labels of an array lie, unless the settings say otherwise."""
-    return array.parent / LABELS_FILE
 
 
 def read_array(path: Path, vocab_size: int | None = None) -> tuple[Array, int]:

@@ -230,14 +230,17 @@ def _sorting_key(name: str) -> tuple[bool, float, str]:
     return (False, float(name), name) if name.isdecimal() else (True, 0.0, name)
 
 
-def read_labels(path: Path, examples: int) -> Labels:
-    """Of an ``.npy`` file of integers or text, as many as there are ``examples``."""
+def read_labels(array: Path, given: str | None, examples: int) -> Labels:
+    """Of an ``.npy`` file of integers or text, as many as there are ``examples``: beside the array, unless the settings
+    say where.
+    """
+    path = array.parent / LABELS_FILE if given is None else Path(given)
     try:
-        array = read_npy(path)
+        labels = read_npy(path)
     except FileNotFoundError:
         where = f"data.labels=true reads {LABELS_FILE} in the folder of the array, or the file data.labels_path"
         raise UserError(f"there are no labels in {path}: {where}") from None
-    return Labels.of(given_labels(array, examples, str(path)), str(path))
+    return Labels.of(given_labels(labels, examples, str(path)), str(path))
 
 
 def without_torch(values: Any, source: str) -> Any:

@@ -1,5 +1,6 @@
 """Arrays of integers: their type, the value of what is missing, and how they are read from files."""
 
+import math
 import mmap
 import time
 import zipfile
@@ -64,6 +65,18 @@ def read_integers(path: Path) -> Array:
     if array.dtype.kind not in "iub":
         raise UserError(f"{path} holds {array.dtype} values; integers are needed")
     return array
+
+
+def read_examples(path: Path, shape: tuple[int, ...]) -> Array:
+    """One or several examples of this shape in an .npy file, flat or not, grey images with or without their last axis:
+    (n, N).
+    """
+    array, shapes = read_integers(path), (shape, (math.prod(shape),), shape[: -1 if shape[-1] == 1 else None])
+    several = array[None] if array.shape in shapes else array
+    if several.shape[1:] not in shapes or not len(several):
+        wanted = f"(n, {', '.join(map(str, shape))})"
+        raise UserError(f"{path} has the shape {array.shape}; the model's examples need {wanted}")
+    return several.reshape(len(several), -1)
 
 
 def value_type(values: int) -> np.dtype[np.generic]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from vadd.errors import UserError, check_range
-from vadd.kinds.arrays import TO_FILL, Array, quantize, read_integers
+from vadd.kinds.arrays import TO_FILL, Array, quantize, read_examples, read_integers
 from vadd.kinds.files import numbers_as_csv, parquet_library
 
 if TYPE_CHECKING:
@@ -103,13 +103,9 @@ def read_pictures(path: Path, shape: Sequence[int], vocab_size: int) -> Array:
         pixels = np.asarray(open_image(path, channels))
         _check_size(path, pixels.shape[:2], (height, width))
         return quantize(pixels.reshape(1, -1), vocab_size).astype(np.int64)
-    array = read_integers(path)
-    one = [(height, width, channels)] + [(height, width)] * (channels == 1)
-    several = array[None] if array.shape in one else array
-    if several.shape[1:] not in one or not len(several):
-        raise UserError(f"{path} has the shape {array.shape}; the model's images have {one[0]}")
-    check_range(int(several.min()), int(several.max()), vocab_size, f"{path} holds the value")
-    return several.reshape(len(several), -1).astype(np.int64)
+    images = read_examples(path, (height, width, channels))
+    check_range(int(images.min()), int(images.max()), vocab_size, f"{path} holds the value")
+    return images.astype(np.int64)
 
 
 def read_mask(path: Path, shape: Sequence[int]) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 
 from vadd.errors import UserError
 from vadd.files import write_json
-from vadd.kinds.arrays import TO_FILL, Array, read_integers
+from vadd.kinds.arrays import TO_FILL, Array, read_examples
 from vadd.kinds.files import SampleFile, check_target, collected_file, encoded_file, npy_file, numbers_as_csv
 from vadd.kinds.gaps import Gaps, PictureGaps, half_mask, picture_shape, read_mask, read_pictures
 from vadd.parsing import read_json
@@ -135,12 +135,7 @@ class Kind:
 
     def read_examples(self, file: Path) -> Array:
         """One or several examples in an .npy file, flat or not: (n, N)."""
-        array, shapes = read_integers(file), (self.shape, (self.positions,))
-        several = array[None] if array.shape in shapes else array
-        if several.shape[1:] not in shapes or not len(several):
-            wanted = f"(n, {', '.join(map(str, self.shape))})"
-            raise UserError(f"{file} has the shape {array.shape}; the model's examples need {wanted}")
-        return several.reshape(len(several), -1)
+        return read_examples(file, self.shape)
 
     def fill_array(self, file: Path) -> Gaps:
         flat = self.read_examples(file).astype(np.int64)

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from vadd.data import ArrayData, Data, FolderData, TableData, TextData
-from vadd.data.array import labels_file, read_array
+from vadd.data.array import read_array
 from vadd.data.dataset import LABELS_FILE
 from vadd.data.image_folder import SUFFIXES as IMAGE_SUFFIXES
 from vadd.data.image_folder import Look, folder_labels, look_at
@@ -75,8 +75,9 @@ def recipe_for(path: Path, *, field: str | None = None, labels: bool = False, to
     kind = TextData if field is not None else kind_of_data(path)
     if kind is ArrayData:
         array, vocab_size = read_array(path)
-        if not labels and path.name != LABELS_FILE and labels_file(path).is_file():
-            _mention(f"{labels_file(path)} could be labels of the examples")
+        beside = path.parent / LABELS_FILE
+        if not labels and path.name != LABELS_FILE and beside.is_file():
+            _mention(f"{beside} could be labels of the examples")
         data = ArrayData(path=str(path.resolve()), vocab_size=vocab_size)
         return recipe_for_examples(data, path.stem, array, vocab_size)
     if kind is TextData:

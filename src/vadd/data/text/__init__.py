@@ -19,13 +19,11 @@ from vadd.data.text.corpora import (
     ChosenDocuments,
     Corpus,
     CorpusName,
-    Detokenizer,
     LastDocuments,
     PythonTopics,
     RandomShare,
     running_text,
     split_corpus,
-    with_line_break,
 )
 from vadd.data.text.documents import ROW_SUFFIXES, Documents, TextFiles, text_files
 from vadd.data.text.named_corpora import HUB_CORPORA, HubCorpus, letters_of_text8, text8_file
@@ -117,7 +115,8 @@ class TextData(DataSettings):
             return running_text(name, source.files[0], {"train": (0.0, cut), "test": (cut, 1.0)})
         if source.byte_count == 0:
             raise UserError(f"{self.path} is empty")
-        return split_corpus(name, source, LastDocuments() if self.corpus == "openwebtext" else split, self._steps)
+        steps = () if self._hub is None else self._hub.steps
+        return split_corpus(name, source, LastDocuments() if self.corpus == "openwebtext" else split, steps)
 
     def evaluation_corpus(self, *, joined: bool = False) -> Corpus:
         """The same, but all of a local copy is the test part: for models that were trained on something else.
@@ -129,12 +128,8 @@ class TextData(DataSettings):
         name = Path(self.path).resolve().stem
         if plain:
             return running_text(name, source.files[0], {"test": (0.0, 1.0)})
-        corpus = Corpus(name, {"test": source}, self._steps)
-        return corpus.continued(with_line_break) if joined else corpus
-
-    @property
-    def _steps(self) -> tuple[Detokenizer, ...]:
-        return () if self._hub is None else self._hub.steps
+        corpus = Corpus(name, {"test": source}, () if self._hub is None else self._hub.steps)
+        return corpus.continued() if joined else corpus
 
     def _files(self, default: Documents) -> tuple[TextFiles, bool]:
         """The documents of the local copy, and whether it is one running text: a single plain file of one's own."""

@@ -26,6 +26,10 @@ TEXT_FIELD, LABEL_FIELD = "text", "label"
 Detokenizer = Callable[[str], str]
 
 
+def with_line_break(text: str) -> str:
+    return f"{text}\n"
+
+
 class Piece(NamedTuple):
     """A document, or a piece of a running text."""
 
@@ -112,13 +116,9 @@ class Corpus:
         """What the sizes of the pieces add up to at most."""
         return self._source(part).count()
 
-    def continued(self, step: Detokenizer) -> "Corpus":
+    def continued(self, step: Detokenizer = with_line_break) -> "Corpus":
         """As one running text, with one step more: for tokenizers that have no EOS."""
         return replace(self, steps=(*self.steps, step), running=True)
-
-
-def with_line_break(text: str) -> str:
-    return f"{text}\n"
 
 
 def running_text(name: str, file: Path, shares: Mapping[Part, tuple[float, float]]) -> Corpus:

@@ -10,17 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vadd.errors import UserError
-from vadd.kinds.text.tokenizers import (
-    ABOUT,
-    CONTENT,
-    WORDS,
-    ByteTokenizer,
-    CharacterTokenizer,
-    Special,
-    Specials,
-    Tokenizer,
-    WordTokenizer,
-)
+from vadd.kinds.text.tokenizers import ABOUT, CONTENT, Special, Specials, Tokenizer, own_tokenizer
 from vadd.parsing import read_json
 
 if TYPE_CHECKING:
@@ -185,15 +175,11 @@ def load_tokenizer(directory: Path) -> Tokenizer:
         about = read_json(directory / ABOUT)
         name, specials, expected = about["name"], about["specials"], about["sha256"]
         named: list[Special] = [s for s in ("bos", "eos", "pad") if specials[s] is not None]
-        tokenizer: Tokenizer
-        if name == CharacterTokenizer.name:
-            tokenizer = CharacterTokenizer(read_json(directory / CONTENT)["alphabet"], named)
-        elif name in WORDS:
-            tokenizer = WordTokenizer(name, read_json(directory / CONTENT)["vocabulary"], named)
-        elif name == ByteTokenizer.name:
-            tokenizer = ByteTokenizer(named)
-        else:
-            tokenizer = SubwordTokenizer(name, _parse(directory / FILE), Specials(**specials))
+        tokenizer = (
+            own_tokenizer(name, read_json(directory / CONTENT), named)
+            if (directory / CONTENT).exists()
+            else SubwordTokenizer(name, _parse(directory / FILE), Specials(**specials))
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, UserError):
             raise

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -237,6 +237,13 @@ class ByteTokenizer(_WithNamedSpecials):
 
     def content(self) -> dict[str, Any]:
         return {}
+
+
+def own_tokenizer(name: str, content: Mapping[str, Any], specials: Sequence[Special]) -> Tokenizer:
+    """Of the classes above, by what its :meth:`Tokenizer.content` was."""
+    if name == CharacterTokenizer.name:
+        return CharacterTokenizer(content["alphabet"], specials)
+    return WordTokenizer(name, content["vocabulary"], specials) if name in WORDS else ByteTokenizer(specials)
 
 
 def refuse_other(kept: Tokenizer, found: Tokenizer, where: str) -> None:
