@@ -31,20 +31,25 @@ def name_parts_of(out: Path) -> None:
         warn(f"{part} is not finished: delete it, unless another command is writing {out.name} now")
 
 
+def counted(write: Callable[[Array, int], object]) -> Write:
+    """Gives ``write`` samples and the number of the first of them."""
+    count = 0
+
+    def write_next(tokens: Array) -> None:
+        nonlocal count
+        write(tokens, count)
+        count += len(tokens)
+
+    return write_next
+
+
 @contextmanager
 def encoded_file(out: Path, encode: Callable[[Array, int], bytes], header: bytes = b"") -> Iterator[Write]:
     """``encode`` gets samples and the number of the first of them."""
-    count = 0
-
-    def write(tokens: Array) -> None:
-        nonlocal count
-        file.write(encode(tokens, count))
-        count += len(tokens)
-
     name_parts_of(out)
     with whole_file(out) as file:
         file.write(header)
-        yield write
+        yield counted(lambda tokens, first: file.write(encode(tokens, first)))
 
 
 @contextmanager

@@ -115,29 +115,24 @@ class Texts(Source):
         self.tokenizer = {"tokenizer": tokenizer} if tokenizer in WORDS else {}
 
     def recipe(self, directory: RunDirectory) -> Recipe:
-        with TemporaryDirectory() as folder:
-            file = self._written(Path(folder))
-            if self.labelled:
-                recipe = recipe_for_documents(file, self.lengths, TEXTS)
-            elif max(self.lengths) <= LONGEST_ITEM:
-                recipe = recipe_for_items(file, len(self.lengths), max(self.lengths))
-            else:
-                recipe = recipe_for_text(file, len(self.content), self.tokenizer.get("tokenizer"))
-        path = str(directory.examples(".jsonl").resolve())
-        data = recipe.data.model_copy(update={"path": path, "labels": self.labelled, **self.tokenizer})
+        file = directory.examples(".jsonl")
+        if self.labelled:
+            recipe = recipe_for_documents(file, self.lengths, TEXTS)
+        elif max(self.lengths) <= LONGEST_ITEM:
+            recipe = recipe_for_items(file, len(self.lengths), max(self.lengths))
+        else:
+            recipe = recipe_for_text(file, len(self.content), self.tokenizer.get("tokenizer"))
+        data = recipe.data.model_copy(update={"labels": self.labelled, **self.tokenizer})
         return recipe.model_copy(update={"name": directory.path.name, "data": data})
 
     def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:
         if not isinstance(recipe.data, TextData):
             return super().read(recipe, progress)
         with TemporaryDirectory() as folder:
-            here = recipe.data.model_copy(update={"path": str(self._written(Path(folder)))})
+            file = Path(folder, "texts.jsonl")
+            file.write_text(self.content, encoding="utf-8")
+            here = recipe.data.model_copy(update={"path": str(file)})
             return build_dataset(recipe.model_copy(update={"data": here}), progress=progress)
-
-    def _written(self, folder: Path) -> Path:
-        file = folder / "texts.jsonl"
-        file.write_text(self.content, encoding="utf-8")
-        return file
 
     def keep(self, directory: RunDirectory) -> None:
         with whole_file(directory.examples(".jsonl")) as file:

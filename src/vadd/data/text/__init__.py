@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,11 +16,11 @@ from vadd.data.dataset import LABELS, ColumnName, DataSettings, DiscreteDataset,
 from vadd.data.download import data_directory
 from vadd.data.text.corpora import (
     LABEL_FIELD,
-    TEXT_FIELD,
     ChosenDocuments,
     Corpus,
     CorpusName,
     LastDocuments,
+    Part,
     PythonTopics,
     RandomShare,
     running_text,
@@ -89,8 +90,9 @@ class TextData(DataSettings):
         return self
 
     @property
-    def _hub(self) -> HubCorpus | None:
-        return HUB_CORPORA.get(self.corpus)
+    def _published(self) -> HubCorpus:
+        """As the corpus is published; one's own files have no repository."""
+        return HUB_CORPORA.get(self.corpus, HubCorpus(""))
 
     def training_corpus(self, seed: int = 0) -> Corpus:
         """Of local documents ``test_fraction`` is held out, chosen by ``seed``; of a running text its end. The
@@ -105,18 +107,18 @@ class TextData(DataSettings):
                 raise UserError(f"pydocs is part of Python: read {self.path} with data.corpus=files")
             return split_corpus("pydocs", PythonTopics(), split)
         if self.path is None:
-            if self._hub is None:
+            if not self._published.repository:
                 raise UserError("data.path is missing: which text is it?")
-            return self._hub.open(self.corpus)
-        source, plain = self._files("file" if self._hub is None else "line")
+            return self._published.open(self.corpus)
+        source, plain = self._files("line" if self._published.repository else "file")
         name = Path(self.path).resolve().stem
         if plain:
             cut = 1 - self.test_fraction
             return running_text(name, source.files[0], {"train": (0.0, cut), "test": (cut, 1.0)})
         if source.byte_count == 0:
             raise UserError(f"{self.path} is empty")
-        steps = () if self._hub is None else self._hub.steps
-        return split_corpus(name, source, LastDocuments() if self.corpus == "openwebtext" else split, steps)
+        last = self.corpus == "openwebtext"
+        return split_corpus(name, source, LastDocuments() if last else split, self._published.steps)
 
     def evaluation_corpus(self, *, joined: bool = False) -> Corpus:
         """The same, but all of a local copy is the test part: for models that were trained on something else.
@@ -128,16 +130,16 @@ class TextData(DataSettings):
         name = Path(self.path).resolve().stem
         if plain:
             return running_text(name, source.files[0], {"test": (0.0, 1.0)})
-        corpus = Corpus(name, {"test": source}, () if self._hub is None else self._hub.steps)
+        corpus = Corpus(name, {"test": source}, self._published.steps)
         return corpus.continued() if joined else corpus
 
     def _files(self, default: Documents) -> tuple[TextFiles, bool]:
         """The documents of the local copy, and whether it is one running text: a single plain file of one's own."""
-        files, hub = text_files(Path(str(self.path))), self._hub
-        field = TEXT_FIELD if hub is None else hub.csv_field if files[0].suffix == ".csv" else hub.field
-        source = TextFiles(files, self.documents or default, self.field or field)
+        files, corpus = text_files(Path(str(self.path))), self._published
+        field = self.field or (corpus.csv_field if files[0].suffix == ".csv" else corpus.field)
+        source = TextFiles(files, self.documents or default, field)
         plain = len(files) == 1 and files[0].suffix not in ROW_SUFFIXES and source.documents == "file"
-        return source, plain and hub is None
+        return source, plain and not corpus.repository
 
     def load(self, seed: int = 0, tokenizer: Tokenizer | None = None, progress: Progress = silent) -> DiscreteDataset:
         """With ``tokenizer``, or with the recipe's, which may learn from this text."""
@@ -145,13 +147,12 @@ class TextData(DataSettings):
         tokenizer = tokenizer or self._make_tokenizer(corpus, progress)
         check_wrapping(tokenizer, self.wrap, self.length, running=corpus.running)
         labels = self._labels(corpus)
-        train, test = (self._sequences(corpus, part, tokenizer, progress) for part in ("train", "test"))
         return DiscreteDataset(
             name=corpus.name,
             vocab_size=tokenizer.vocab_size,
             shape=(self.length,),
-            train=train,
-            test=test,
+            train=self._sequences(corpus, "train", tokenizer, progress),
+            test=self._sequences(corpus, "test", tokenizer, progress),
             tokenizer=tokenizer,
             wrap=self.wrap,
             pad=tokenizer.special_value("pad") if self.wrap == "padded" else None,
@@ -176,9 +177,7 @@ class TextData(DataSettings):
         check_wrapping(tokenizer, self.wrap, self.length, running=corpus.running)
         return self._sequences(corpus, "test", tokenizer, progress)
 
-    def _sequences(
-        self, corpus: Corpus, part: Literal["train", "test"], tokenizer: Tokenizer, progress: Progress
-    ) -> Tensor:
+    def _sequences(self, corpus: Corpus, part: Part, tokenizer: Tokenizer, progress: Progress) -> Tensor:
         request = Request(corpus, part, tokenizer, self.wrap, self.length)
         return torch.from_numpy(sequences(request, progress=progress))
 
@@ -219,11 +218,9 @@ class TextData(DataSettings):
         if self.tokenizer == "bpe":
             return train_bpe(_beginning(corpus, BPE_CHARACTERS), self.vocabulary, specials)
         # Of both parts: a character that only the test part has must be encodable too.
-        parts: tuple[Literal["train"], Literal["test"]] = ("train", "test")
-        texts = (piece.text for part in parts for piece in corpus.pieces(part))
+        texts = (piece.text for piece in chain(corpus.pieces("train"), corpus.pieces("test")))
         if self.tokenizer in WORDS:
-            vocabulary = set().union(*(WORDS[self.tokenizer].findall(text) for text in texts))
-            return WordTokenizer(self.tokenizer, vocabulary, specials)
+            return WordTokenizer(self.tokenizer, set().union(*map(WORDS[self.tokenizer].findall, texts)), specials)
         return CharacterTokenizer(set().union(*map(set, texts)), specials)
 
 

@@ -108,7 +108,7 @@ class _Values:
         self.first_of_code = np.zeros(column.size, dtype=np.int64)
         present, rows = np.unique(self.codes, return_index=True)
         self.first_of_code[present] = rows
-        self.points = np.array(self.known, dtype=np.float64) if isinstance(column, NumberColumn) else None
+        self.numeric = isinstance(column, NumberColumn)
 
     def determine(self, other: "_Values") -> bool:
         """Whether ``other`` is a function of this column, and may be left out of the model.
@@ -127,8 +127,7 @@ class _Values:
         if (image[np.searchsorted(self.numbers[self.first], self.numbers)] != other.numbers).any():
             return False
         steps = np.diff(image[: len(self.known)])
-        both = self.points is not None and other.points is not None
-        strict = both and bool((steps > 0).all() or (steps < 0).all())
+        strict = self.numeric and other.numeric and bool((steps > 0).all() or (steps < 0).all())
         if not strict and (other.codes[self.first_of_code][self.codes] != other.codes).any():
             return False
         return self._repeats_agree(other) or (strict and self._is_formula(other, image))
@@ -144,11 +143,9 @@ class _Values:
         return bool(np.sum(chances) < np.log(CHANCE))
 
     def _is_formula(self, other: "_Values", image: Array) -> bool:
-        assert self.points is not None
-        assert other.points is not None
-        x, y = self.points, other.points[image[: len(self.known)]]
-        if len(x) < FEWEST:
+        if len(self.known) < FEWEST:
             return False
+        x, y = np.array(self.known, float), np.array(other.known, float)[image[: len(self.known)]]
         forms = [[values, *([np.log(values)] if (values > 0).all() else [])] for values in (x, y)]
         return any(_on_a_line(u, v) for u in forms[0] for v in forms[1])
 

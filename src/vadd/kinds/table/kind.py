@@ -14,7 +14,7 @@ import numpy as np
 from vadd.errors import UserError
 from vadd.files import whole_path, write_whole, writing
 from vadd.kinds.arrays import TO_FILL, Array
-from vadd.kinds.files import SampleFile, Write, csv_lines, encoded_file, parquet_library
+from vadd.kinds.files import SampleFile, Write, counted, csv_lines, encoded_file, parquet_library
 from vadd.kinds.gaps import MOST_SHOWN, Gaps, Line
 from vadd.kinds.gaps import Draw as DrawRows
 from vadd.kinds.kind import TABLE, Draw, How, Kind
@@ -178,16 +178,9 @@ def arrow_table(columns: Mapping[str, Sequence[Any]], known: Sequence[Column] = 
 @contextmanager
 def parquet_file(out: Path, known: Sequence[Column], decode: Callable[[Array, int], Columns]) -> Iterator[Write]:
     """For samples; ``decode`` gets them and the number of the first of them."""
-    count = 0
-
-    def write(tokens: Array) -> None:
-        nonlocal count
-        writer.write_table(arrow_table(decode(tokens, count), known))
-        count += len(tokens)
-
     schema = arrow_table({column.name: () for column in known}, known).schema
     with writing(out), whole_path(out) as part, parquet_library(out).ParquetWriter(part, schema) as writer:
-        yield write
+        yield counted(lambda tokens, first: writer.write_table(arrow_table(decode(tokens, first), known)))
 
 
 def write_parquet(out: Path, columns: Mapping[str, Sequence[Any]], known: Sequence[Column] = ()) -> None:
