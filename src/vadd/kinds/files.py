@@ -68,12 +68,10 @@ def npy_file(out: Path, shape: tuple[int, ...]) -> SampleFile:
 
 
 def numbers_as_csv(tokens: Array) -> bytes:
-    lines = StringIO()
-    np.savetxt(lines, tokens, fmt="%d", delimiter=",")
-    return lines.getvalue().encode()
+    return csv_lines(np.asarray(tokens).tolist()).encode()
 
 
-def csv_lines(rows: Sequence[Sequence[str]]) -> str:
+def csv_lines(rows: Sequence[Sequence[object]]) -> str:
     """As CSV: quoted where needed, nothing interpreted."""
     lines = StringIO()
     csv.writer(lines, lineterminator="\n").writerows(rows)

@@ -29,7 +29,6 @@ from vadd.recipe.own_data import (
     LONGEST_ITEM,
     recipe_for_documents,
     recipe_for_examples,
-    recipe_for_items,
     recipe_for_table,
     recipe_for_text,
 )
@@ -116,10 +115,8 @@ class Texts(Source):
 
     def recipe(self, directory: RunDirectory) -> Recipe:
         file = directory.examples(".jsonl")
-        if self.labelled:
+        if self.labelled or max(self.lengths) <= LONGEST_ITEM:
             recipe = recipe_for_documents(file, self.lengths, TEXTS)
-        elif max(self.lengths) <= LONGEST_ITEM:
-            recipe = recipe_for_items(file, len(self.lengths), max(self.lengths))
         else:
             recipe = recipe_for_text(file, len(self.content), self.tokenizer.get("tokenizer"))
         data = recipe.data.model_copy(update={"labels": self.labelled, **self.tokenizer})
