@@ -150,7 +150,7 @@ BAD: dict[str, tuple[Callable[[np.ndarray], Any], Any, str]] = {
     "true for an array": (lambda codes: codes, True, "labels=[...], one for each example"),
     "true for texts": (lambda codes: NEWS, True, "labels=[...], one for each example"),
     "too few for texts": (lambda codes: NEWS, TOPICS, "the texts: 2 labels for 40 examples"),
-    "an array for a recipe": (lambda codes: "digits", NAMES, "labels=True takes those that the data have"),
+    "an array for a recipe": (lambda codes: "digits", NAMES, "labels=True takes those of a recipe"),
     "a data set": (labelled_data_set, NAMES, "train_labels, test_labels and label_names"),
     "a table": (lambda codes: pandas.DataFrame(codes), NAMES, "a label of a table is one of its columns"),
     "no data": (lambda codes: None, NAMES, "vadd.train needs data"),
