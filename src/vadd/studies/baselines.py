@@ -109,7 +109,7 @@ def compare_zoo(study: Study, request: Request) -> Result:
     zoo.language = request.open_judge() if first.data.kind == "text" else None
     for seed in range(request.seeds):
         zoo.compare(recipes, seed)
-    return zoo.publish()
+    return zoo.finished()
 
 
 class _Zoo(RowsOfStudy[ModelRow]):

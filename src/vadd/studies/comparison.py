@@ -200,6 +200,7 @@ class RowsOfStudy(ABC, Generic[R]):
         self.rows: list[R] = []
         self.absent: dict[str, str] = {}
         """Why a part has no rows."""
+        self.result: Result | None = None
         self.file = request.out / "results.json"
         try:
             rows = [self.row_type(**entry) for entry in read_json(self.file) if "absent" not in entry]
@@ -221,7 +222,8 @@ class RowsOfStudy(ABC, Generic[R]):
             warn(f"{name} failed: {error}")
             self.absent[name] = f"failed: {next(iter(str(error).splitlines()), repr(error))}"
         if self.rows:
-            self.publish()
+            page = Page.of(self.study, **self.names())
+            self.result = publish(self.request.out, page, self.section(), self.numbers())
 
     def once(self, decides: Sequence[object], measure: Callable[[], R]) -> R:
         """What was measured when all that ``decides`` was the same, or is measured now."""
@@ -235,10 +237,10 @@ class RowsOfStudy(ABC, Generic[R]):
     @abstractmethod
     def section(self) -> PageSection: ...
 
-    def publish(self) -> Result:
-        if not self.rows:
+    def finished(self) -> Result:
+        if self.result is None:
             raise UserError(f"nothing could be trained and measured: {list(self.absent.values())[-1]}")
-        return publish(self.request.out, Page.of(self.study, **self.names()), self.section(), self.numbers())
+        return self.result
 
     def names(self) -> dict[str, str]:
         """What the texts of the study's page mention."""

@@ -92,7 +92,7 @@ def compare_sets(study: Study, request: Request) -> Result:
     for seed in range(request.seeds):
         for name, recipe in recipes.items():
             league.attempt(name, league.row(name, of_seed(recipe, seed), seed))
-    return league.publish()
+    return league.finished()
 
 
 def recipe_of(name: str, request: Request) -> Recipe:
