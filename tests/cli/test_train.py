@@ -165,7 +165,7 @@ def test_a_run_in_which_a_training_runs_is_neither_resumed_nor_replaced(
 def test_what_cannot_be_trained_is_refused_before_a_directory_is_made(
     vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, told: str
 ) -> None:
-    monkeypatch.setattr("vadd.training.log.find_spec", lambda name: None)
+    monkeypatch.setattr("vadd.training.metrics.find_spec", lambda name: None)
     refused = vadd_command("train", "checkerboard", *TINY, change, "--out", tmp_path / "run")
     assert refused.code == 2
     assert told in refused.err

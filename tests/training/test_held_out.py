@@ -11,7 +11,7 @@ from vadd.core import ExactCount, MaskedBatch, latent_health, objective
 from vadd.core.randomness import TEST, step_generator
 from vadd.parallel import Processes, padded_share
 from vadd.recipe import build_dataset, build_model
-from vadd.training.held_out import evaluate_held_out
+from vadd.training.metrics import evaluate_held_out
 
 
 @pytest.mark.parametrize("model", ["vadd", "mdlm"])

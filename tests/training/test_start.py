@@ -19,8 +19,8 @@ from vadd.networks.warm_start import latents_own
 from vadd.recipe import Recipe, build_dataset
 from vadd.run.directory import RunDirectory
 from vadd.run.export import export
-from vadd.training.held_out import evaluate_held_out
 from vadd.training.loop import Trainer, train
+from vadd.training.metrics import evaluate_held_out
 
 SHORT = ("training.steps=12", "training.checkpoint_every=6", "training.evaluate_every=6")
 

@@ -29,11 +29,9 @@ from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
 from vadd.training.display import TrainingDisplay
 from vadd.training.events import Callbacks, CheckpointEvent, EvaluationEvent, StepEvent, StopRequest
-from vadd.training.held_out import HeldOutResult, evaluate_held_out
-from vadd.training.log import RunningMeans, TrainingLog
-from vadd.training.optimizer import Ema, Stepper, learning_rate
+from vadd.training.metrics import HeldOutResult, RunningMeans, TrainingLog, evaluate_held_out
+from vadd.training.optimizer import Ema, Stepper, learning_rate, shard, whole_state
 from vadd.training.prior import seconds_to_fit
-from vadd.training.sharding import shard, whole_state
 from vadd.training.start import check_state, compile_networks, freeze, saved_state, start_from
 from vadd.words import size_in_memory
 

@@ -46,12 +46,15 @@ def fit_prior(
     progress: Progress = silent,
 ) -> PriorRecord:
     """Fit a prior to the weights that the run was loaded with and write it next to them; see :mod:`vadd.run.priors`."""
-    if run.model.latent.dim == 0:
-        raise UserError(f"{run.directory.path} has no latent: it is a model without one, like MDLM, and needs no prior")
-    if name == "flow" and run.recipe.latent.prior == "autoregressive":
-        raise UserError(f"{run.directory.path} has a prior that was trained with the model: it needs no other")
-    if isinstance(run.model.latent, CodedLatent):
-        raise UserError(f"{run.directory.path} has codes: its prior is learnt already, with the model")
+    refused = {
+        "no latent: it is a model without one, like MDLM, and needs no prior": run.model.latent.dim == 0,
+        "a prior that was trained with the model: it needs no other": name == "flow"
+        and run.recipe.latent.prior == "autoregressive",
+        "codes: its prior is learnt already, with the model": isinstance(run.model.latent, CodedLatent),
+    }
+    for reason, applies in refused.items():
+        if applies:
+            raise UserError(f"{run.directory.path} has {reason}")
     directory = RunDirectory.open(run.directory.path)  # refuses an exported model
     # Read again to be sure that the checkpoint is still there and whole: the prior is written next to it.
     place, _ = Archive(directory).chosen("latest" if run.step is None else run.step, read_weights)
@@ -94,10 +97,9 @@ class _Fit:
         for step in range(self.steps):
             self._step(step, train, posterior)
             self.progress(f"fitting the {self.name} prior", step + 1, self.steps)
+        labels = None if self.train_labels is None else self.run.data.test_labels
         held_out = self.run.data.test[:JUDGED]
-        known = self.run.data.test_labels
-        held_out_labels = None if self.train_labels is None or known is None else known[:JUDGED]
-        kl_normal, kl = divergence_from_priors(self.model, self.ema.averaged, held_out, rows, held_out_labels)
+        kl_normal, kl = divergence_from_priors(self.model, self.ema.averaged, held_out, rows, labels)
         if not math.isfinite(kl):
             raise UserError("the prior's density is not finite; lower latent.flow.learning_rate")
         return PriorRecord(self.name, kl_normal, kl, self.steps, seconds=time.perf_counter() - began)

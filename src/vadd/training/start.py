@@ -16,7 +16,7 @@ from vadd.progress import warn
 from vadd.recipe import Recipe
 from vadd.run.checkpoint import Archive, TrainingState, check_shapes, read_checkpoint
 from vadd.run.loading import load
-from vadd.training.log import check_trackers
+from vadd.training.metrics import check_trackers
 
 
 def check_trainable(recipe: Recipe) -> None:

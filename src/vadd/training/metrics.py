@@ -1,28 +1,81 @@
-"""What a training logs: running means between two lines, ``metrics.jsonl``, TensorBoard and Weights & Biases."""
+"""What a training measures and logs: running means between two lines, the averaged weights on held-out examples,
+``metrics.jsonl``, TensorBoard and Weights & Biases.
+"""
 
 import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vadd.core import Objective
+from vadd.core import Evidence, LatentHealth, MaskedBatch, Model, Objective, objective
+from vadd.core.health import health_of, posteriors
+from vadd.core.importance import DiagonalGaussian
+from vadd.core.masking import BatchPart
+from vadd.core.randomness import TEST, step_generator
 from vadd.errors import UserError
 from vadd.parallel import Processes
 from vadd.progress import warn
 from vadd.recipe import Recipe
 from vadd.run.directory import RunDirectory
 from vadd.run.status import MetricsLog, forget_after
-from vadd.training.held_out import HeldOutResult
 
 LOSSES = ("loss", "reconstruction", "kl")
-UNLOGGED = 5
-"""Numbers that a checkpoint keeps: three sums, steps taken, steps skipped."""
+EXAMPLES = 2048
+"""Held-out examples that are evaluated, at most."""
+
+
+@dataclass(frozen=True)
+class HeldOutResult:
+    objective: Objective
+    """At full KL weight."""
+    health: LatentHealth | None
+
+    @property
+    def loss(self) -> float:
+        """In nats per position."""
+        return self.objective.loss.item()
+
+
+@torch.no_grad()
+def evaluate_held_out(
+    model: Model, test: Tensor, seed: int, rows_at_once: int, processes: Processes, labels: Tensor | None = None
+) -> HeldOutResult:
+    """How good the averaged weights are on the first of the ``test`` examples (m, N), always with the same masks and
+    latents. The examples are divided among the processes; all get the whole answer. A model that was trained with
+    labels is given theirs (m,).
+    """
+    total = min(EXAMPLES, len(test))
+    # The same at every evaluation, so that differences are those of the weights.
+    noise = step_generator(seed, TEST)
+    masking = model.held_out_draw(total, test.shape[1], model.schedule, noise)
+    evidences: list[tuple[Tensor, ...]] = []
+    pairs: list[tuple[DiagonalGaussian, DiagonalGaussian]] = []
+    for rows in torch.split(processes.padded_share(total), rows_at_once):
+        x0 = test[rows].to(processes.device, torch.int64)
+        batch = MaskedBatch.of(x0, masking[rows].to(x0.device), model.mask_value, BatchPart(rows, total))
+        batch = batch if labels is None else replace(batch, labels=labels[rows].to(x0.device))
+        # A copy for every chunk: each draws the latents of all examples and takes its own rows.
+        evidence = model(batch, 1.0, noise.clone_state())
+        evidences.append((evidence.bound, evidence.reconstruction, evidence.kl))
+        if (pair := posteriors(model, batch)) is not None:
+            pairs.append(pair)
+
+    def whole(chunks: Sequence[Tensor]) -> Tensor:
+        return processes.gather(torch.cat(list(chunks)), total)
+
+    evidence = Evidence(*map(whole, zip(*evidences, strict=True)))
+    gaussians = [
+        DiagonalGaussian(whole([each.mean for each in chunks]), whole([each.log_std for each in chunks]))
+        for chunks in zip(*pairs, strict=True)
+    ]
+    return HeldOutResult(objective(evidence, test.shape[1]), health_of(*gaussians) if gaussians else None)
 
 
 class RunningMeans:
@@ -31,17 +84,16 @@ class RunningMeans:
     def __init__(self, processes: Processes, unlogged: Sequence[float] = ()) -> None:
         """``unlogged`` is what :meth:`unlogged` returned when the run was saved."""
         self.speed, self.most_skipped_in_a_row = 0.0, 0
-        self._processes = processes
-        self._in_a_row = 0
+        self._processes, self._in_a_row = processes, 0
         self._restart()
-        if len(unlogged) == UNLOGGED:  # else they are of another version
-            *self._sums, taken, skipped = unlogged
-            self._taken, self._skipped = round(taken), round(skipped)
+        if len(unlogged) == len(self._sums):  # else they are of another version
+            self._sums = list(unlogged)
 
     def _restart(self) -> None:
         self._rows: list[Tensor] = []
-        self._sums = [0.0, 0.0, 0.0]
-        self._taken = self._skipped = self._worst = self._timed = 0
+        self._sums: list[float] = [0.0, 0.0, 0.0, 0, 0]
+        """Of the losses, steps taken, steps skipped."""
+        self._worst = self._timed = 0
         self._since = time.perf_counter()
 
     def add(self, result: Objective, applied: Tensor) -> None:
@@ -53,17 +105,17 @@ class RunningMeans:
     def unlogged(self) -> tuple[float, ...]:
         """The sums so far, for a checkpoint; empty just after a line. All processes must call it together."""
         self._sum_up()
-        return (*self._sums, self._taken, self._skipped) if self._taken + self._skipped else ()
+        return tuple(self._sums) if any(self._sums[3:]) else ()
 
     def close(self) -> dict[str, float]:
         """Of the steps that were taken, NaN if none was, and how many were skipped; the next line begins here."""
         self._sum_up()
-        taken = self._taken or math.nan
-        means = {name: total / taken for name, total in zip(LOSSES, self._sums, strict=True)}
-        means["skipped"], self.most_skipped_in_a_row = self._skipped, self._worst
+        *sums, taken, skipped = self._sums
+        means = {name: total / (taken or math.nan) for name, total in zip(LOSSES, sums, strict=True)}
+        self.most_skipped_in_a_row = self._worst
         self.speed = self._timed / (time.perf_counter() - self._since)
         self._restart()
-        return means
+        return means | {"skipped": round(skipped)}
 
     def _sum_up(self) -> None:
         """Step by step, so that a run that was saved in between has the same sums to the last bit."""
@@ -72,14 +124,10 @@ class RunningMeans:
         averaged = self._processes.sum(torch.stack(self._rows)) / self._processes.count
         self._rows.clear()
         for *values, applied in averaged.tolist():
-            if applied:
-                self._sums = [total + value for total, value in zip(self._sums, values, strict=True)]
-                self._taken += 1
-                self._in_a_row = 0
-            else:
-                self._skipped += 1
-                self._in_a_row += 1
-                self._worst = max(self._worst, self._in_a_row)
+            added = (*values, 1, 0) if applied else (0, 0, 0, 0, 1)
+            self._sums = [total + value for total, value in zip(self._sums, added, strict=True)]
+            self._in_a_row = 0 if applied else self._in_a_row + 1
+            self._worst = max(self._worst, self._in_a_row)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -147,7 +195,6 @@ def check_trackers(recipe: Recipe) -> None:
 
 def start_trackers(recipe: Recipe, directory: RunDirectory, start: int) -> list[Any]:
     """Of those that the recipe names the installed ones, for a training that continues from the step ``start``."""
-    check_trackers(recipe)
     trackers: list[Any] = []
     warnings.filterwarnings("ignore", message="IProgress not found")  # of tqdm in notebooks, which is not used here
     for name in filter(_is_installed, recipe.training.trackers):
