@@ -30,7 +30,7 @@ def test_a_fit_is_told_with_its_kl_and_used_by_sample_eval_and_export(
     vadd_command: Command, far_from_normal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = far_from_normal
-    monkeypatch.setattr("vadd.cli.eval.out_console.width", 200)  # no cell is broken into lines
+    monkeypatch.setattr("vadd.cli.measure.out_console.width", 200)  # no cell is broken into lines
     done = vadd_command("fit-prior", copy, "--steps", 20)
     assert (done.code, done.err) == (0, "")
     assert "nats to N(0, I)" in done.out

@@ -40,7 +40,7 @@ def test_what_was_filled_stands_out_on_a_terminal(
     assert "\x1b" not in plain.out
     stream = StringIO()
     terminal = Console(file=stream, force_terminal=True, color_system="standard", highlight=False, markup=False)
-    monkeypatch.setattr(sys.modules["vadd.cli.infill"], "out_console", terminal)
+    monkeypatch.setattr(sys.modules["vadd.cli.sample"], "out_console", terminal)
     vadd_command("infill", book_run, "--text", "the ___ sat", "-n", 1)
     (text,) = texts(plain.out)
     shown = stream.getvalue()

@@ -1,5 +1,6 @@
 """Options in groups, and how they are read."""
 
+import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from tests.helpers.commands import Command
-from vadd.cli.commands import Lazy, lazy_group
+from vadd.cli import syntax
+from vadd.cli.commands import Lazy, LazyGroup
 from vadd.cli.options import DrawingOptions, parse_steps
 from vadd.cli.syntax_sampling import Sample
 from vadd.errors import UserError
@@ -46,10 +48,17 @@ def paint(options: Paint) -> None:
     typer.echo(f"{options.wall} {options.colour} {options.coats} {options.wide}")
 
 
+class Painting(LazyGroup):
+    lazy = {"paint": Lazy("Paint.")}  # noqa: RUF012
+
+
 def run(*arguments: str) -> Result:
-    app = typer.Typer(cls=lazy_group({"paint": Lazy("Paint.", f"{__name__}:Paint", f"{__name__}:paint")}))
+    app = typer.Typer(cls=Painting)
     app.callback()(lambda: None)
-    return CliRunner().invoke(app, ["paint", *arguments])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(syntax, "Paint", Paint, raising=False)
+        patch.setitem(sys.modules, "vadd.cli.paint", sys.modules[__name__])
+        return CliRunner().invoke(app, ["paint", *arguments])
 
 
 def test_an_option_for_each_field_fills_the_class() -> None:

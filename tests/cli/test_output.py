@@ -138,7 +138,7 @@ def test_numbers_without_bounds_are_refused_at_once(
 def test_a_table_of_bounds_is_a_table_on_80_columns(
     vadd_command: Command, vadd_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vadd.cli.eval.out_console.width", 80)
+    monkeypatch.setattr("vadd.cli.measure.out_console.width", 80)
     few = ("--bound", "1,2,16", "--particles", 2, "--limit", 5, "--delbo")
     done = vadd_command("eval", vadd_run, *few)
     assert done.code == 0, done.err

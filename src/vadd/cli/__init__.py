@@ -1,4 +1,4 @@
-"""The command line: every command parses, calls Python and shows the result. Each has a file of its name."""
+"""The command line: every command parses, calls Python and shows the result."""
 
 import sys
 from io import TextIOWrapper
@@ -6,37 +6,40 @@ from typing import Annotated
 
 import typer
 
-from vadd.cli.commands import Lazy, lazy_group
+from vadd.cli.commands import Lazy, LazyGroup
 from vadd.cli.console import one_line_for_mistakes, out_console
 from vadd.version import __version__
 
 COMMANDS = {
-    "demo": Lazy("Train MDLM and VADD on a toy for about a minute each and show what one step gives.", "syntax:Demo"),
-    "train": Lazy("Train a model.", "syntax:Train"),
-    "sample": Lazy("Draw samples from a trained model.", "syntax_sampling:Sample"),
-    "infill": Lazy("Fill what is missing in texts, images, arrays or tables.", "syntax_sampling:Infill"),
-    "fit-prior": Lazy("Learn the prior of a trained model's latent.", "syntax:FitPrior"),
-    "latent": Lazy("Use the latent as a control: points, paths, what each dimension does.", "syntax_sampling:Latent"),
-    "eval": Lazy(
-        "Measure a model: distance of its samples from the data, bounds.", "syntax_sampling:Evaluate", "eval:evaluate"
-    ),
-    "compare": Lazy("Compare runs: numbers, figures and one HTML page.", "syntax_sampling:Compare"),
-    "judge": Lazy("Score texts from any source: generative perplexity, variety.", "syntax_sampling:Judge"),
-    "studio": Lazy("Open a page in the browser: draw, fill in, compare, train.", "syntax:Studio"),
-    "status": Lazy("Show how far a training is, how fast, and how it is doing.", "syntax:Status"),
-    "runs": Lazy("List all runs below a directory.", "syntax:Runs", "status:runs"),
-    "plan": Lazy("Show what a training will take: parameters, FLOPs, memory, disk, hours.", "syntax:Plan"),
-    "export": Lazy("Write a model to a folder that can be published.", "syntax:Export"),
-    "recipes": Lazy("List the recipes, or show one with every key and value.", "syntax:Recipes"),
-    "zoo": Lazy("List the models that can be trained and compared.", "syntax:Zoo"),
-    "data": Lazy("List the data sets, fetch one, or look at the columns of a table.", "syntax:Data"),
+    "demo": Lazy("Train MDLM and VADD on a toy for about a minute each and show what one step gives."),
+    "train": Lazy("Train a model."),
+    "sample": Lazy("Draw samples from a trained model."),
+    "infill": Lazy("Fill what is missing in texts, images, arrays or tables.", "sample:infill"),
+    "fit-prior": Lazy("Learn the prior of a trained model's latent.", "train:fit_prior"),
+    "latent": Lazy("Use the latent as a control: points, paths, what each dimension does."),
+    "eval": Lazy("Measure a model: distance of its samples from the data, bounds.", "measure:evaluate"),
+    "compare": Lazy("Compare runs: numbers, figures and one HTML page.", "measure:compare"),
+    "judge": Lazy("Score texts from any source: generative perplexity, variety.", "measure:judge"),
+    "studio": Lazy("Open a page in the browser: draw, fill in, compare, train."),
+    "status": Lazy("Show how far a training is, how fast, and how it is doing."),
+    "runs": Lazy("List all runs below a directory.", "status:runs"),
+    "plan": Lazy("Show what a training will take: parameters, FLOPs, memory, disk, hours."),
+    "export": Lazy("Write a model to a folder that can be published.", "train:export"),
+    "recipes": Lazy("List the recipes, or show one with every key and value.", "status:recipes"),
+    "zoo": Lazy("List the models that can be trained and compared.", "plan:zoo"),
+    "data": Lazy("List the data sets, fetch one, or look at the columns of a table."),
     "reproduce": Lazy("Repeat the paper's experiments beside its own results."),
 }
+
+
+class Commands(LazyGroup):
+    lazy = COMMANDS
+
 
 app = typer.Typer(
     help="Few-step generation of discrete data: train, sample and evaluate masked diffusion models "
     "with a latent variable (VADD) and without (MDLM).",
-    cls=lazy_group(COMMANDS),
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

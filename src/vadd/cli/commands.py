@@ -1,7 +1,7 @@
 """Commands whose options are known without the modules that do the work: those are imported when a command is called.
 
-A command is a dataclass of options (:mod:`vadd.cli.syntax`, :mod:`vadd.cli.syntax_sampling`) and a function that is
-given it, filled. The docstring of the class is the help of the command, the one below a field that of the option.
+A command is a dataclass of options in :mod:`vadd.cli.syntax`, called like the command, and a function that is given it,
+filled. The docstring of the class is the help of the command, the one below a field that of the option.
 """
 
 import ast
@@ -35,21 +35,23 @@ EXAMPLES = "\b\nExamples:"
 class Lazy:
     about: str
     """One line for the list of commands."""
-    options: str | None = None
-    """ "module:Class"; without it the function is a :class:`typer.Typer` with commands of its own."""
     function: str | None = None
-    """ "module:function", by default both are called like the command. A module without a dot is one of vadd.cli."""
+    """ "module:function" of vadd.cli, by default both are called like the command."""
 
     def command(self, name: str) -> Any:
-        """As click runs it."""
+        """As click runs it: with the options of the class of its name, or a :class:`typer.Typer` of commands."""
         same = name.replace("-", "_")
-        function = f"{same}:{same}" if self.function is None else self.function
+        module, _, function = (self.function or f"{same}:{same}").partition(":")
+        options = getattr(import_module("vadd.cli.syntax"), same.title().replace("_", ""), None)
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        if self.options is None:
-            app.add_typer(_named(function), name=name)
+
+        def loaded() -> Any:
+            return getattr(import_module(f"vadd.cli.{module}"), function)
+
+        if options is None:
+            app.add_typer(loaded(), name=name)
             return typer.main.get_group(app).commands[name]
-        options = _named(self.options)
-        add_command(app, name, options.__doc__, options_of(options), lambda given: _named(function)(options(**given)))
+        add_command(app, name, options.__doc__, options_of(options), lambda given: loaded()(options(**given)))
         return typer.main.get_command(app)
 
 
@@ -115,11 +117,6 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
     return helps
 
 
-def _named(name: str) -> Any:
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module if "." in module else f"vadd.cli.{module}"), attribute)
-
-
 class LazyGroup(TyperGroup):
     """Knows its commands by name and one line of help."""
 
@@ -157,10 +154,6 @@ class LazyGroup(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.about) for name, command in self.lazy.items()])
-
-
-def lazy_group(commands: Mapping[str, Lazy]) -> type[LazyGroup]:
-    return type("Commands", (LazyGroup,), {"lazy": commands})
 
 
 class PanelCommand(TyperCommand):

@@ -13,7 +13,7 @@ import typer
 import vadd
 from vadd.cli.commands import LATENT, OUTPUT, RESEARCH, SAMPLER
 from vadd.errors import UserError
-from vadd.files import check_replaceable
+from vadd.files import check_replaceable, write_json
 from vadd.presets import check_recipe_name
 from vadd.run.directory import CheckpointName, RunDirectory, check_model
 from vadd.words import listed, parse_size
@@ -123,6 +123,10 @@ class Numbers:
     """Also write the numbers to this file."""
     overwrite: Overwrite = False
     """Replace existing files."""
+
+    def write(self, numbers: Any) -> None:
+        if self.json is not None:
+            write_json(self.json, numbers)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,14 @@
-"""``vadd status`` and ``vadd runs``."""
+"""``vadd status``, ``vadd runs`` and ``vadd recipes``: from files alone, without torch."""
 
 import json
 import time
 from pathlib import Path
 from typing import Any
 
+import vadd
 from vadd.cli.console import out_console, print_columns
-from vadd.cli.syntax import Runs, Status
-from vadd.files import write_json
+from vadd.cli.syntax import Recipes, Runs, Status
+from vadd.presets import recipe_about, recipe_names
 from vadd.run.directory import find_runs
 from vadd.run.status import RunStatus, read_status
 from vadd.words import duration, shortened
@@ -24,8 +25,7 @@ def status(options: Status) -> None:
         out_console.out("last lines of metrics.jsonl:")
         for record in state.recent:
             out_console.out(f"  {shortened(json.dumps(record), 200)}")
-    if options.json is not None:
-        write_json(options.json, state.to_json())
+    options.write(state.to_json())
 
 
 def runs(options: Runs) -> None:
@@ -39,8 +39,7 @@ def runs(options: Runs) -> None:
     else:
         out_console.out(f"no runs in {options.directory}; those of another folder: vadd runs DIR")
         out_console.out("to train one: vadd demo, vadd train RECIPE (see `vadd recipes`), or vadd train --data FILE")
-    if options.json is not None:
-        write_json(options.json, [run.to_json() for run in states])
+    options.write([run.to_json() for run in states])
 
 
 def _row(run: RunStatus, name: str) -> list[str]:
@@ -94,3 +93,10 @@ def _number(value: object) -> str:
 
 def _ago(moment: float) -> str:
     return f"{duration(max(0.0, time.time() - moment))} ago" if moment else "-"
+
+
+def recipes(options: Recipes) -> None:
+    if options.name is None:
+        print_columns([[name, recipe_about(name)] for name in recipe_names()])
+    else:
+        out_console.out(vadd.load_recipe(options.name).to_yaml(), end="")

@@ -1,4 +1,4 @@
-"""The options of the other commands."""
+"""The options of all commands; those that draw samples or measure them are declared in a file of their own."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,12 @@ from vadd.cli.options import (
     check_start,
     check_there,
 )
+from vadd.cli.syntax_sampling import Compare as Compare
+from vadd.cli.syntax_sampling import Eval as Eval
+from vadd.cli.syntax_sampling import Infill as Infill
+from vadd.cli.syntax_sampling import Judge as Judge
+from vadd.cli.syntax_sampling import Latent as Latent
+from vadd.cli.syntax_sampling import Sample as Sample
 
 
 @dataclass(frozen=True, kw_only=True)

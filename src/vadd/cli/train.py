@@ -1,20 +1,26 @@
-"""``vadd train``."""
+"""``vadd train``, ``vadd fit-prior`` and ``vadd export``."""
 
 from pathlib import Path
 
 import typer
 
+import vadd
 from vadd.cli.console import err_console, out_console
-from vadd.cli.fit_prior import show_fitted
-from vadd.cli.syntax import Train
+from vadd.cli.options import parse_checkpoint
+from vadd.cli.syntax import Export, FitPrior, Train
 from vadd.core.health import REMEDIES
 from vadd.errors import UserError
+from vadd.files import writing
 from vadd.parallel import is_main, leave
 from vadd.progress import progress_bar, warn
 from vadd.recipe import MODELS, Recipe, load_recipe, recipe_for, with_data
 from vadd.recipe.recipe import parse_value
+from vadd.report.results import card_results
 from vadd.run.directory import RunDirectory
+from vadd.run.export import export as write
+from vadd.run.priors import PriorRecord
 from vadd.training.loop import train as run_training
+from vadd.training.prior import fit_prior as fit
 from vadd.training.prior import fit_priors_of_recipe
 from vadd.training.train import Job, run_directory
 
@@ -82,3 +88,34 @@ def _recipe(name: str | None, data: Path | None, changes: list[str]) -> Recipe |
     else:
         return None
     return recipe.with_overrides(changes)
+
+
+def fit_prior(options: FitPrior) -> None:
+    RunDirectory.open(options.run)  # an exported model cannot be changed
+    run = vadd.load(options.run, checkpoint=parse_checkpoint(options.checkpoint), prior="trained")
+    with progress_bar() as progress:
+        fitted = fit(run, "conditional" if options.conditional else "flow", steps=options.steps, progress=progress)
+    show_fitted(fitted)
+
+
+def show_fitted(fitted: PriorRecord) -> None:
+    out_console.print(
+        f"{fitted.name} prior: KL of the recognition model, everything masked, held-out examples: "
+        f"{fitted.kl_normal:.2f} nats to N(0, I), {fitted.kl:.2f} to the prior; {fitted.seconds or 0:.0f} s"
+        + ("" if fitted.helps else f". It is worse than N(0, I) and is not used, unless with --prior {fitted.name}"),
+        soft_wrap=True,
+    )
+
+
+def export(options: Export) -> None:
+    source, directory = RunDirectory.open(options.run), options.directory
+    which = parse_checkpoint(options.checkpoint)
+    results = None if options.results is None else card_results(options.results)
+    with writing(directory):
+        exported = write(source, directory, checkpoint=which, results=results)
+    out_console.print(
+        f"{directory}: {exported.recipe.name} {exported.recipe.model}, weights of step {exported.step}. "
+        f"Choose a license in {directory / 'README.md'} before you publish it; "
+        f"try: vadd sample {directory} -n 5",
+        soft_wrap=True,
+    )

@@ -85,14 +85,15 @@ class RunningMeans:
         """``unlogged`` is what :meth:`unlogged` returned when the run was saved."""
         self.speed, self.most_skipped_in_a_row = 0.0, 0
         self._processes, self._in_a_row = processes, 0
+        self._sums: list[float]
+        """Of the losses, steps taken, steps skipped."""
         self._restart()
         if len(unlogged) == len(self._sums):  # else they are of another version
             self._sums = list(unlogged)
 
     def _restart(self) -> None:
         self._rows: list[Tensor] = []
-        self._sums: list[float] = [0.0, 0.0, 0.0, 0, 0]
-        """Of the losses, steps taken, steps skipped."""
+        self._sums = [0.0, 0.0, 0.0, 0, 0]
         self._worst = self._timed = 0
         self._since = time.perf_counter()
 

@@ -1,24 +1,31 @@
-"""``vadd eval``."""
+"""``vadd eval``, ``vadd compare`` and ``vadd judge``."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from vadd.cli.console import out_console
+import vadd
+from vadd.cli.console import err_console, out_console, show_results
 from vadd.cli.options import parse_steps
-from vadd.cli.syntax_sampling import Evaluate
+from vadd.cli.syntax_sampling import Compare, Eval, Judge, JudgeOptions
 from vadd.core import Particles
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, EvaluationOptions
 from vadd.evaluation import evaluate as measure
 from vadd.evaluation.evaluate import report_of
 from vadd.evaluation.frechet import fetched_inception
-from vadd.evaluation.zero_shot import read_examples
+from vadd.evaluation.language_models import LanguageJudge
+from vadd.evaluation.zero_shot import evaluate_texts, read_examples, read_texts
 from vadd.evaluation.zero_shot import zero_shot as score_corpora
-from vadd.files import write_json
-from vadd.parallel import Processes, leave
+from vadd.parallel import Processes, default_device, leave
 from vadd.progress import Progress, progress_bar
+from vadd.report.likelihood_tables import bound_table
 from vadd.report.results import Results
+from vadd.report.tables import files_table, quality_table
+from vadd.run.loading import check_same_data
 from vadd.run.run import Run
+from vadd.studies.comparison import Measurements, Page
+from vadd.studies.comparison import compare as compare_runs
 
 DEFAULT_STEPS = "1,2,5,20"
 PARTICLES, ZERO_SHOT_PARTICLES = 64, 8
@@ -26,7 +33,7 @@ ZERO_SHOT_STEPS, ZERO_SHOT_LIMIT = 32, 500
 """What minutes allow: T x K evaluations of the network for each sequence (T for a model without a latent)."""
 
 
-def evaluate(options: Evaluate) -> None:
+def evaluate(options: Eval) -> None:
     _check(options)
     steps, bounds = _steps(options), _bounds(options)
     Processes()
@@ -41,31 +48,30 @@ def evaluate(options: Evaluate) -> None:
         results = _measure(run, options, steps, bounds, progress)
     for table in results.tables():
         table.print(out_console)
-    if options.json is not None:
-        write_json(options.json, results.to_json())
+    options.write(results.to_json())
     leave()
 
 
-def _check(options: Evaluate) -> None:
+def _check(options: Eval) -> None:
     if options.zero_shot is not None and options.data is not None:
         raise UserError("--data and --zero-shot both name the texts to score: give one of them")
     if options.zero_shot is not None and not options.zero_shot.is_dir():
         raise UserError(f"--zero-shot takes a folder; {options.zero_shot} is a file")
 
 
-def _bounds_asked(options: Evaluate) -> bool:
+def _bounds_asked(options: Eval) -> bool:
     asked = options.delbo or options.bound is not None or options.delbo_particles is not None
     return asked or options.data is not None or options.zero_shot is not None
 
 
-def _steps(options: Evaluate) -> list[int]:
+def _steps(options: Eval) -> list[int]:
     """Numbers of steps to sample with; none where only bounds were asked for."""
     if options.steps is None and _bounds_asked(options) and options.judge is None and not options.nearest:
         return []
     return parse_steps(DEFAULT_STEPS if options.steps is None else options.steps)
 
 
-def _bounds(options: Evaluate) -> BoundSettings | None:
+def _bounds(options: Eval) -> BoundSettings | None:
     """With --zero-shot many sequences are scored, so that less is done for each of them."""
     if not _bounds_asked(options):
         return None
@@ -86,9 +92,7 @@ def _bounds(options: Evaluate) -> BoundSettings | None:
     )
 
 
-def _measure(
-    run: Run, options: Evaluate, steps: list[int], bounds: BoundSettings | None, progress: Progress
-) -> Results:
+def _measure(run: Run, options: Eval, steps: list[int], bounds: BoundSettings | None, progress: Progress) -> Results:
     fid = options.fid or options.inception is not None
     if fid and run.kind.name != "image":
         raise UserError(f"the FID is for images; the examples of this run have the shape {run.shape}")
@@ -102,7 +106,7 @@ def _measure(
             options=EvaluationOptions(
                 examples=None if options.data is None else read_examples(run, options.data, progress),
                 inception=fetched_inception() if fid and options.inception is None else options.inception,
-                language=options.open([run], progress) if steps else None,
+                language=open_judge(options, [run], progress) if steps else None,
                 nearest=options.nearest,
             ),
             progress=progress,
@@ -110,3 +114,51 @@ def _measure(
     if options.zero_shot is not None and bounds is not None:
         report = report.changed(zero_shot=score_corpora(run, options.zero_shot, bounds, progress))
     return Results(report.changed(step=run.step))
+
+
+def compare(options: Compare) -> None:
+    steps = parse_steps(options.steps)
+    bounds = None
+    if options.bound != "none":
+        counts = parse_steps(options.bound, "--bound")
+        bounds = BoundSettings(Particles(options.particles), steps=counts, limit=options.limit)
+    Processes()
+    runs = [vadd.load(run) for run in options.runs]
+    check_same_data(runs)
+    title = "Comparison of " + " and ".join(run.name for run in options.runs)
+    page = Page(title, "The same measurements for every run, by number of sampling steps.")
+    with progress_bar() as progress:
+        measurements = Measurements(steps, options.samples, bounds, language=open_judge(options, runs, progress))
+        reports, path = compare_runs(runs, options.out, measurements, page, progress=progress)
+    tables = [quality_table(reports)]
+    if bounds is not None:
+        tables.append(bound_table(reports))
+    show_results(tables, [report.to_json() for report in reports], path, options.json)
+    leave()
+
+
+HINT = (
+    "no generative perplexity without a judge: add --judge with a causal language model, a folder of safetensors, a "
+    ".gguf file or a name on the hub like gpt2-large"
+)
+
+
+def judge(options: Judge) -> None:
+    with progress_bar() as progress:
+        texts = {path: read_texts(path, options.documents, options.field, options.limit) for path in options.files}
+        language = open_judge(options, (), progress)
+        scored = [evaluate_texts(path.name, read, language, progress) for path, read in texts.items()]
+    files_table(scored).print(out_console)
+    options.write([one.to_json() for one in scored])
+
+
+def open_judge(options: JudgeOptions, runs: Sequence[Run], progress: Progress) -> LanguageJudge | None:
+    """The judge for these runs; without one a hint, where they are all text."""
+    others = [run.directory.path for run in runs if run.kind.name != "text"]
+    if options.judge is None:
+        if not others:
+            err_console.print(HINT, soft_wrap=True)
+        return None
+    if others:  # before the judge is loaded, which takes long
+        raise UserError(f"--judge is for runs on text; {others[0]} is not one")
+    return LanguageJudge.open(options.judge, options.convention, device=default_device(), progress=progress)
