@@ -106,7 +106,7 @@ def _measure(run: Run, options: Eval, steps: list[int], bounds: BoundSettings | 
             options=EvaluationOptions(
                 examples=None if options.data is None else read_examples(run, options.data, progress),
                 inception=fetched_inception() if fid and options.inception is None else options.inception,
-                language=open_judge(options, [run], progress) if steps else None,
+                language=options.open([run], progress) if steps else None,
                 nearest=options.nearest,
             ),
             progress=progress,
@@ -128,7 +128,7 @@ def compare(options: Compare) -> None:
     title = "Comparison of " + " and ".join(run.name for run in options.runs)
     page = Page(title, "The same measurements for every run, by number of sampling steps.")
     with progress_bar() as progress:
-        measurements = Measurements(steps, options.samples, bounds, language=open_judge(options, runs, progress))
+        measurements = Measurements(steps, options.samples, bounds, language=options.open(runs, progress))
         reports, path = compare_runs(runs, options.out, measurements, page, progress=progress)
     tables = [quality_table(reports)]
     if bounds is not None:

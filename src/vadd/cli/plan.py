@@ -25,26 +25,26 @@ def _show(plan: Plan, *, measured: bool) -> None:
         f"{plan.recipe} {plan.model}: examples of {shape} with {plan.vocab_size} values, "
         f"{plan.steps:,} steps of batch {plan.batch}{parts}"
     )
-    _section(
-        "parameters",
-        ["denoiser, all that sampling uses", f"{plan.parameters.denoiser:,}"],
-        ["recognition model", f"{plan.parameters.recognition:,}"],
-        ["trained", f"{plan.parameters.trained:,}"],
-    )
-    _section(
-        "FLOPs (matrix products, convolutions, attention; a multiplication with an addition is two)",
-        ["optimisation step, forward and backward", f"{plan.flops_per_step:.3e}"],
-        ["whole training", f"{plan.flops_per_step * plan.steps:.3e}"],
-        ["sampling, per sample and step", f"{plan.flops_per_sample:.3e}"],
-    )
-    kind = "each device" if plan.devices > 1 else "the device"
-    _section(f"memory of {kind} in training", *_memory(plan))
-    together = plan.checkpoints_kept * plan.checkpoint_bytes
-    _section(
-        "disk",
-        ["one checkpoint", size_in_memory(plan.checkpoint_bytes)],
-        [f"at most {plan.checkpoints_kept} of them", size_in_memory(together)],
-    )
+    sections = {
+        "parameters": [
+            ["denoiser, all that sampling uses", f"{plan.parameters.denoiser:,}"],
+            ["recognition model", f"{plan.parameters.recognition:,}"],
+            ["trained", f"{plan.parameters.trained:,}"],
+        ],
+        "FLOPs (matrix products, convolutions, attention; a multiplication with an addition is two)": [
+            ["optimisation step, forward and backward", f"{plan.flops_per_step:.3e}"],
+            ["whole training", f"{plan.flops_per_step * plan.steps:.3e}"],
+            ["sampling, per sample and step", f"{plan.flops_per_sample:.3e}"],
+        ],
+        f"memory of {'each' if plan.devices > 1 else 'the'} device in training": _memory(plan),
+        "disk": [
+            ["one checkpoint", size_in_memory(plan.checkpoint_bytes)],
+            [f"at most {plan.checkpoints_kept} of them", size_in_memory(plan.checkpoints_kept * plan.checkpoint_bytes)],
+        ],
+    }
+    for title, rows in sections.items():
+        out_console.out(f"\n{title}")
+        print_columns(rows, right=range(1, len(rows[0])), indent="  ")
     if plan.rate is None:
         out_console.out(f"\ntime on {plan.devices} devices: add --flops RATE, what one of them reaches, like 50e12")
         return
@@ -71,11 +71,6 @@ def _memory(plan: Plan) -> list[list[str]]:
     return [header, *([shown, *map(size_in_memory, sizes)] for shown, sizes in counts.items() if any(sizes))]
 
 
-def _section(title: str, *rows: list[str]) -> None:
-    out_console.out(f"\n{title}")
-    print_columns(rows, right=range(1, len(rows[0])), indent="  ")
-
-
 SMALLEST, SMALLEST_IMAGES = "checkerboard", "digits"
 """The recipes that every model, and every model of images alone, learns in minutes."""
 
@@ -86,7 +81,9 @@ def zoo(options: Zoo) -> None:
         raise UserError(f"unknown model {name!r}{suggestion(name, EVERY_MODEL)}; choose from {', '.join(EVERY_MODEL)}")
     models = {key: model for key, model in EVERY_MODEL.items() if name in (None, key)}
     recipes = {key: SMALLEST_IMAGES if key in COMPARED_ONLY else SMALLEST for key in models}
-    options.write([{"model": key, "recipe": recipes[key], **models[key].described()} for key in models])
+    fields = ("label", "about", "paper", "latent")
+    shown = {key: {field: getattr(model, field) for field in fields} for key, model in models.items()}
+    options.write([{"model": key, "recipe": recipes[key], **shown[key]} for key in models])
     show = partial(out_console.print, soft_wrap=True)
     if name is None:
         width = max(map(len, models))
@@ -101,7 +98,7 @@ def zoo(options: Zoo) -> None:
         command = f"vadd reproduce baselines --data {SMALLEST_IMAGES} --models mdlm,vadd,{name}"
         show(f"{command}    # pip install 'vadd[{name}]'")
         return
-    show(model.command(name, SMALLEST))
+    show(f"vadd train {SMALLEST} model={name}{model.options}")
     plain = load_recipe(SMALLEST).with_overrides(["model=mdlm"])
     # An energy cannot be learnt without the run that it is for.
     recipe = plain.with_overrides([f"model={name}", *(["training.start_from=RUN"] if model.options else [])])

@@ -1,11 +1,13 @@
 """The options of the commands that draw samples or measure them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+import vadd
 from vadd.cli.commands import INPUT, LATENT, OUTPUT, RESEARCH, SAMPLER
 from vadd.cli.options import (
     DrawingOptions,
@@ -17,6 +19,10 @@ from vadd.cli.options import (
     check_run,
     check_there,
 )
+from vadd.progress import Progress
+
+if TYPE_CHECKING:
+    from vadd.evaluation.language_models import LanguageJudge
 
 check_samples = check_out(".npy", ".csv", ".png", ".txt", ".jsonl", ".parquet")
 check_trajectory = check_out(".html", ".gif", ".png", ".npz")
@@ -174,6 +180,12 @@ class JudgeOptions:
     hub."""
     convention: Annotated[Literal["corpus", "sedd"], RESEARCH] = "corpus"
     """Generative perplexity of all texts together, or the mean of each text's own."""
+
+    def open(self, runs: "Sequence[vadd.Run]", progress: Progress) -> "LanguageJudge | None":
+        """See :func:`vadd.cli.measure.open_judge`."""
+        from vadd.cli.measure import open_judge
+
+        return open_judge(self, runs, progress)
 
 
 @dataclass(frozen=True, kw_only=True)

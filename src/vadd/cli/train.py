@@ -22,7 +22,7 @@ from vadd.run.priors import PriorRecord
 from vadd.training.loop import train as run_training
 from vadd.training.prior import fit_prior as fit
 from vadd.training.prior import fit_priors_of_recipe
-from vadd.training.train import Job, run_directory
+from vadd.training.train import Job, reading, run_directory
 
 
 def train(options: Train) -> None:
@@ -82,9 +82,8 @@ def _recipe(name: str | None, data: Path | None, changes: list[str]) -> Recipe |
         recipe = load_recipe(name)
         recipe = recipe if data is None else with_data(recipe, data)
     elif data is not None:
-        values = dict(change.split("=", 1) for change in changes if "=" in change)
-        labels = parse_value(values.get("data.labels", "false")) is True
-        recipe = recipe_for(data, field=values.get("data.field"), labels=labels, tokenizer=values.get("data.tokenizer"))
+        values = {key: parse_value(text) for key, _, text in (change.partition("=") for change in changes)}
+        recipe = recipe_for(data, **reading(values))
     else:
         return None
     return recipe.with_overrides(changes)

@@ -29,19 +29,17 @@ def build_model(recipe: "Recipe", format: Kind, own: CustomNetworks | None = Non
     """The untrained model for examples of this ``format``, initialised from the recipe's seed without touching the
     global generator. It does not score the pad of the format. Custom networks are copied as they are.
     """
-    if own is not None:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(recipe.seed)  # for a prior that is trained with them
-            return _assembled(recipe, format, *own.copies())
-    entry = MODELS[recipe.model]
-    masked = entry.build is masked_diffusion and recipe.diffusion.noise == "mask"
-    if (format.sizes is not None or format.unknowns) and not masked:
-        raise UserError(f"model={recipe.model} cannot learn tables: their columns have different numbers of values")
-    if format.labels is not None and not masked:
-        raise UserError(f"model={recipe.model} cannot learn labels: leave out data.labels=true")
+    build = MODELS[recipe.model].build
+    refused = {
+        "tables: their columns have different numbers of values": format.sizes is not None or format.unknowns,
+        "labels: leave out data.labels=true": format.labels is not None,
+    }
+    for what, given in refused.items():
+        if given and own is None and not (build is masked_diffusion and recipe.diffusion.noise == "mask"):
+            raise UserError(f"model={recipe.model} cannot learn {what}")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.seed)
-        return entry.build(recipe, format)
+        torch.manual_seed(recipe.seed)  # also for a prior that is trained with custom networks
+        return build(recipe, format) if own is None else _assembled(recipe, format, *own.copies())
 
 
 def masked_diffusion(recipe: "Recipe", format: Kind) -> Model:
@@ -124,14 +122,6 @@ class ModelEntry:
     """The section ``network`` to use where the recipe's is not one of ``network_kinds``."""
     network_kinds: tuple[str, ...] = ()
     """Empty: all."""
-
-    def described(self) -> dict[str, Any]:
-        """For listings."""
-        return {"label": self.label, "about": self.about, "paper": self.paper, "latent": self.latent}
-
-    def command(self, name: str, recipe: str) -> str:
-        """The training of a ``recipe``."""
-        return f"vadd train {recipe} model={name}{self.options}"
 
 
 ELBO = (

@@ -87,7 +87,7 @@ def train(
         settings["model"] = model
     if isinstance(labels, bool):
         labels, settings = None, settings | {"data.labels": labels}
-    source = None if data is None else source_of(data, labels, _reading(settings))
+    source = None if data is None else source_of(data, labels, reading(settings))
     if source is None and (labels is not None or not resume or out is None):
         raise UserError(
             "vadd.train needs data: an array, texts, a path or a recipe; to resume a run, its directory out="
@@ -115,7 +115,7 @@ def train(
     return load(directory.path, device, denoiser=denoiser, recognizer=recognizer)
 
 
-def _reading(settings: Mapping[str, Any]) -> dict[str, Any]:
+def reading(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What the keywords say of how a file is read, which decides what recipe it gets."""
     given = {key: settings.get(f"data.{key}", settings.get(key)) for key in ("field", "tokenizer")}
     texts = {key: None if value is None else str(value) for key, value in given.items()}
