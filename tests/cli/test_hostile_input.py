@@ -62,8 +62,8 @@ NO_NAME = "a name has 1 to 100 printable characters"
         (f"{'x' * 5000}=1", "unknown key"),
         ("training.steps=99999999999999999999999", "training.steps: integers have at most 64 bits"),
         ("training.steps=1e400", "training.steps"),
-        ("network.denoiser.depth=1000000000", "less than or equal to 1000"),
-        ("latent.flow.transforms=1000000000", "less than or equal to 1000"),
+        ("network.denoiser.depth=1000000000", "at most 1,000"),
+        ("latent.flow.transforms=1000000000", "at most 1,000"),
     ],
 )
 def test_names_and_numbers_without_measure(place: Path, vadd_command: Command, change: str, told: str) -> None:

@@ -114,7 +114,7 @@ def test_a_key_of_other_data_is_said_not_to_go_with_these() -> None:
 
 
 def test_mistakes_inside_a_sub_section_are_told_by_their_dotted_key() -> None:
-    assert "network.denoiser.depth: input should be greater than 0, not 0" in message_of("network.denoiser.depth=0")
+    assert "network.denoiser.depth must be above 0, not 0" in message_of("network.denoiser.depth=0")
     with pytest.raises(
         UserError, match=r"unknown key 'network\.denoiser\.dept', did you mean 'network\.denoiser\.depth'"
     ):
@@ -122,9 +122,7 @@ def test_mistakes_inside_a_sub_section_are_told_by_their_dotted_key() -> None:
 
 
 def test_a_mixture_without_components_is_refused_in_one_clear_sentence() -> None:
-    assert message_of("latent.flow.components=0").endswith(
-        "latent.flow.components: input should be greater than 0, not 0"
-    )
+    assert message_of("latent.flow.components=0").endswith("latent.flow.components must be above 0, not 0")
     content = {"name": "a", "data": {"kind": "toy"}, "latent": {"flow": {"component": 3}}}
     with pytest.raises(
         UserError, match=r"unknown key 'latent\.flow\.component', did you mean 'latent\.flow\.components'"

@@ -14,7 +14,7 @@ from vadd.progress import silent
 from vadd.run.status import read_status
 from vadd.studio.compare import RESULTS, Comparisons, show_results
 from vadd.studio.runs import OpenRuns
-from vadd.studio.train import Watch, Wish, changes_of, described_plan
+from vadd.studio.train import Watch, Wish, described_plan
 from vadd.studio.trainings import Trainings
 from vadd.studio.widgets import OvertakenError
 
@@ -100,7 +100,7 @@ def test_a_plan_names_time_and_memory(tmp_path: Path) -> None:
     plan = described_plan(Wish(tmp_path, "digits", None, "vadd", 40, "").recipe)
     assert "40 steps of batch 128" in plan
     assert "memory about" in plan
-    assert changes_of("mdlm", None, ' id, "x" ,')[-1] == r'data.skip=["id", "\"x\""]'
+    assert Wish(tmp_path, "table", None, "mdlm", None, ' id, "x" ,').arguments[-1] == r'data.skip=["id", "\"x\""]'
     with pytest.raises(UserError, match="choose a recipe"):
         Wish(tmp_path, None, None, "vadd", 40, "")
 

@@ -181,7 +181,7 @@ BAD: dict[str, tuple[Callable[[np.ndarray], Any], dict[str, Any], str]] = {
     "a wrong keyword": (lambda codes: codes, {"stepz": 3}, "unknown keyword 'stepz', did you mean 'steps'"),
     "a wrong callback": (lambda codes: codes, {"on_stp": print}, "did you mean 'on_step'"),
     "a wrong key": (lambda codes: codes, {"latent": {"dimm": 3}}, "unknown key 'latent.dimm', did you mean"),
-    "a wrong value": (lambda codes: codes, {"steps": "many"}, "training.steps: input should be a valid integer"),
+    "a wrong value": (lambda codes: codes, {"steps": "many"}, "training.steps takes a whole number, not 'many'"),
     "no such model": (lambda codes: codes, {"model": "gan"}, "model: choose from vadd, mdlm"),
     "fractions": (lambda codes: codes / 2, {}, "float64 values; integers are needed"),
     "negative values": (lambda codes: codes - 1, {}, "the array holds the value -1, outside 0.."),

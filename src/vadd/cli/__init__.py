@@ -11,7 +11,9 @@ from vadd.cli.console import one_line_for_mistakes, out_console
 from vadd.version import __version__
 
 COMMANDS = {
-    "demo": Lazy("Train MDLM and VADD on a toy for about a minute each and show what one step gives."),
+    "demo": Lazy(
+        "Train MDLM and VADD on a toy for about a minute each and show what one step gives.", "reproduce:demo"
+    ),
     "train": Lazy("Train a model."),
     "sample": Lazy("Draw samples from a trained model."),
     "infill": Lazy("Fill what is missing in texts, images, arrays or tables.", "sample:infill"),

@@ -13,6 +13,7 @@ from rich.padding import Padding
 from vadd.cli.commands import RESEARCH, add_command, options_of
 from vadd.cli.console import Narrator, err_console, out_console, show_results
 from vadd.cli.options import Numbers, Overrides, check_run, check_there, parse_steps
+from vadd.cli.syntax import Demo
 from vadd.cli.syntax_sampling import JudgeOptions
 from vadd.errors import Interrupted, UserError
 from vadd.files import write_json, write_whole
@@ -147,6 +148,10 @@ def request_of(study: Study, given: dict[str, Any]) -> Request:
         progress=narrator,
         **values,
     )
+
+
+def demo(options: Demo) -> None:
+    run_study(study_named("demo"), {"out": options.out, "setting": options.toy, "json": options.json})
 
 
 def show_list(asked: bool) -> None:

@@ -19,7 +19,7 @@ from vadd.progress import Progress, silent
 from vadd.recipe.latent import LatentSection
 from vadd.recipe.models import MODELS, ModelName, with_model
 from vadd.recipe.sections import Diffusion, MaskDrawName, Sampling, Training
-from vadd.settings import Section
+from vadd.settings import Section, explained
 from vadd.words import plural, suggestion
 
 DELETED = (("latent", "heard_from"), ("diffusion", "partly_explained"))
@@ -233,11 +233,7 @@ def _explain(error: Any) -> str:
         if key in known:
             return f"{key} does not exist for {section}.kind={kind}"
         return f"unknown key {key!r}{suggestion(key, known)}"
-    if error["type"] == "missing":
-        return f"{key} is missing"
-    if error["type"] == "value_error":  # raised by a validator of ours
-        return f"{key}: {error['ctx']['error']}"
-    return f"{key}: {error['msg'].lower()}, not {error['input']!r}"
+    return f"{key} is missing" if error["type"] == "missing" else explained(error, key, error["input"])
 
 
 def _all_fields(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,8 +1,8 @@
 """The tab "Latent": what z does, dimension by dimension."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any
 
 import gradio as gr
@@ -256,15 +256,12 @@ def latent_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
             empty = {"x": 0, "y": 0, "span": SPAN, "picture": ""}
             return ui.problem(error), *[gr.Slider(visible=False)] * SLIDERS, empty, gr.skip(), gr.skip(), "", ""
 
-    def on_walk(turn: ui.Turn, names: list[str], *given: Any) -> str:
-        return walked(with_latent(runs, pick(names)), *given)
-
-    def on_vary(turn: ui.Turn, names: list[str], *given: Any) -> str:
-        return varied_one(with_latent(runs, pick(names)), *given)
+    def on_path(path_of: Callable[..., str], turn: ui.Turn, names: list[str], *given: Any) -> str:
+        return path_of(with_latent(runs, pick(names)), *given)
 
     turns, answers, how = ui.Turns(), [shown, *sliders, pad, dimension], [steps, temperature]
     turns.follow(tab, chosen, ui.Shown(pick, build), [example, steps], [*answers, temperature, path, varied])
     changes = [begin.click, example.submit, steps.release, temperature.release]
     turns.on(changes, on_begin, [chosen, example, *how], answers)
-    ui.Turns().on([walk.click], on_walk, [chosen, source, target, *how], [path])
-    ui.Turns().on([vary.click], on_vary, [chosen, example, dimension, *how], [varied])
+    ui.Turns().on([walk.click], partial(on_path, walked), [chosen, source, target, *how], [path])
+    ui.Turns().on([vary.click], partial(on_path, varied_one), [chosen, example, dimension, *how], [varied])

@@ -3,8 +3,8 @@
 import base64
 import json
 import os
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +81,6 @@ class Watch:
         return self._curves[1] if measured else ""
 
 
-def changes_of(model: str, steps: int | None, skip: str = "") -> list[str]:
-    changes = [f"model={model}", *WATCHED]
-    changes += [f"training.steps={int(steps)}"] if steps else []
-    left_out = [name.strip() for name in skip.split(",") if name.strip()]
-    return [*changes, f"data.skip={json.dumps(left_out)}"] if left_out else changes
-
-
 def described_plan(recipe: Recipe) -> str:
     """What a training will take, in a few lines."""
     plan = make_plan(recipe)
@@ -110,16 +103,18 @@ class Wish:
 
     def __init__(self, uploads: Path, recipe: str | None, upload: Mapping[str, Any] | None, *changes: Any) -> None:
         model, steps, skip = changes
-        self.changes = changes_of(model, steps, skip or "")
+        left_out = [name.strip() for name in (skip or "").split(",") if name.strip()]
+        given = {"training.steps": int(steps or 0), "data.skip": left_out and json.dumps(left_out)}
+        changed = [f"model={model}", *WATCHED, *(f"{key}={value}" for key, value in given.items() if value)]
         self.data = None if upload is None else accept(Path(upload["path"]), uploads)
         if self.data is None and recipe not in recipe_names():
             raise UserError("choose a recipe, or upload data")
         self.name = f"{self.data.stem if self.data else recipe}-{model}"
         # With --data the changes take the place of the recipe's name.
-        self.arguments = [*self.changes, "--data", str(self.data)] if self.data else [str(recipe), *self.changes]
+        self.arguments = [*changed, "--data", str(self.data)] if self.data else [str(recipe), *changed]
         try:
             found = recipe_for(self.data) if self.data else load_recipe(str(recipe))
-            self.recipe = found.with_overrides(self.changes)
+            self.recipe = found.with_overrides(changed)
         except UserError as error:
             # The page does not show where this machine keeps uploads.
             raise UserError(str(error).replace(f"{uploads}{os.sep}", "")) from None
@@ -184,12 +179,8 @@ def train_tab(page: gr.Blocks, runs: OpenRuns, trainings: Trainings, chosen: gr.
         begun = trainings.start(wish.arguments, name=wish.name)
         return "", *looked(begun), gr.Dropdown(choices=trainings.names(), value=begun)
 
-    def on_stop(turn: ui.Turn, name: str | None) -> ui.Answer:
-        trainings.stop(name or "")
-        return "", *looked(name)
-
-    def on_resume(turn: ui.Turn, name: str | None) -> ui.Answer:
-        trainings.resume(name or "")
+    def acted(action: Callable[[str], None], turn: ui.Turn, name: str | None) -> ui.Answer:
+        action(name or "")
         return "", *looked(name)
 
     def on_open(turn: ui.Turn, name: str | None, known: list[str], marked: list[str]) -> ui.Answer:
@@ -212,8 +203,8 @@ def train_tab(page: gr.Blocks, runs: OpenRuns, trainings: Trainings, chosen: gr.
     turns = ui.Turns()
     turns.on([plan.click], on_plan, wish, [said, planned])
     turns.on([start.click], on_start, wish, [said, *state, name])
-    ui.Turns().on([stop.click], on_stop, [name], [said, *state], **quiet)
-    ui.Turns().on([resume.click], on_resume, [name], [said, *state], **quiet)
+    ui.Turns().on([stop.click], partial(acted, trainings.stop), [name], [said, *state], **quiet)
+    ui.Turns().on([resume.click], partial(acted, trainings.resume), [name], [said, *state], **quiet)
     ui.Turns().on([name.change], lambda turn, name: looked(name), [name], state, **quiet)
     ui.Turns().on([clock.tick], on_tick, [name, offered, chosen], [*state, offered, chosen], **quiet)
     ui.Turns().on([page.load], on_open, [name, offered, chosen], [*state, offered, chosen, name], **quiet)
