@@ -11,9 +11,7 @@ from vadd.cli.console import one_line_for_mistakes, out_console
 from vadd.version import __version__
 
 COMMANDS = {
-    "demo": Lazy(
-        "Train MDLM and VADD on a toy for about a minute each and show what one step gives.", "reproduce:demo"
-    ),
+    "demo": Lazy("Train MDLM and VADD on a toy for a minute or so each, show what one step gives.", "reproduce:demo"),
     "train": Lazy("Train a model."),
     "sample": Lazy("Draw samples from a trained model."),
     "infill": Lazy("Fill what is missing in texts, images, arrays or tables.", "sample:infill"),
