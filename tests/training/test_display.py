@@ -1,5 +1,6 @@
 """What a person sees while a model trains: the objective, and all that decides whether to wait."""
 
+import re
 import time
 from io import StringIO
 from pathlib import Path
@@ -39,14 +40,14 @@ def test_steps_speed_and_time_left_are_there_at_any_width(monkeypatch: pytest.Mo
     stream = screen(monkeypatch, width=width, terminal=True)
     title, about = "a recipe with a rather long name vadd", "100 examples; 3 parameters"
     with TrainingDisplay(title, about, 0, 1_000_000) as shown:
+        shown._began -= 100
         for step in range(123_456, 123_459):
             shown.advance(step)
-        shown.show(1234.5)
         shown.note(0.1234, "2 of 2 dimensions active")
     assert f"{title}: {about}; about " in stream.getvalue().replace("\n", "")
     last = [line for line in stream.getvalue().replace("\r", "\n").splitlines() if "it/s" in line][-1]
     assert "123458/1000000" in last
-    assert "1234 it/s" in last
+    assert re.search(r"123\d it/s", last)
     assert "left" in last
     assert "held-out 0.1234" in last
     assert "…" not in last

@@ -57,7 +57,7 @@ class TrainingDisplay:
     def __enter__(self) -> "TrainingDisplay":
         self._bar.start()
         if self._notebook is not None:
-            self._handle = self._notebook.display(self._page(), display_id=True)
+            self._show()
         if self._prints_lines:
             threading.Thread(target=self._print_lines, daemon=True).start()
         return self
@@ -68,25 +68,20 @@ class TrainingDisplay:
 
     def advance(self, step: int) -> None:
         """A step was taken."""
-        self.step = step
-        self._bar.update(self._task, completed=step)
-        now = time.perf_counter()
+        self.step, now = step, time.perf_counter()
+        self._bar.update(self._task, completed=step, speed=self._speed())
         took, self._step_at = now - self._step_at, now
         if not self._introduced and (step > self.first + 1 or took > SLOW_STEP or step == self.last):
             self._introduce(f"about {duration(took * (self.last - step))}{self._then}")
-        if self._handle is not None and (now - self._line_at >= BAR_EVERY or step == self.last):
+        if self._notebook is not None and (now - self._line_at >= BAR_EVERY or step == self.last):
             self._show()
-
-    def show(self, speed: float) -> None:
-        """The newest steps per second."""
-        self._bar.update(self._task, speed=f"{_rate(speed)} it/s")
 
     def note(self, objective: float, latent: str) -> None:
         """After an evaluation: the objective on held-out examples, and how the latent is doing."""
         latent = f", {latent}" if latent else ""
         self._held_out = f", held-out objective {objective:.4f} nats per position{latent}"
         self._bar.update(self._task, objective=f"held-out {objective:.4g}")
-        if self._prints_lines or self._handle is not None:
+        if self._prints_lines or self._notebook is not None:
             self._show()
 
     def _introduce(self, time_needed: str) -> None:
@@ -94,25 +89,26 @@ class TrainingDisplay:
         console.print(f"{self.title}: {self.about}; {time_needed}", soft_wrap=True)
         self._line_at = time.perf_counter()
 
-    def _state(self) -> str:
-        elapsed, done = time.perf_counter() - self._began, self.step - self.first
-        speed = ""
-        if done:
-            left = f"{duration(elapsed / done * (self.last - self.step))} left{self._then}"
-            speed = f", {_rate(done / elapsed)} it/s, {left}"
-        return f"{self.step}/{self.last} steps{speed}{self._held_out}"
-
-    def _page(self) -> Any:
-        assert self._notebook is not None
-        state = f"<b>{html.escape(self.title)}</b> {html.escape(self._state())}"
-        bar = f'<progress value="{self.step}" max="{self.last}" style="width: 100%"></progress>'
-        return self._notebook.HTML(f'<div style="max-width: 48em">{state}{bar}</div>')
+    def _speed(self) -> str:
+        """Since the training began here."""
+        speed = (self.step - self.first) / (time.perf_counter() - self._began)
+        return f"{speed:.0f} it/s" if speed >= 10 else f"{speed:.2g} it/s"
 
     def _show(self) -> None:
-        if self._handle is not None:
-            self._handle.update(self._page())
+        elapsed, done = time.perf_counter() - self._began, self.step - self.first
+        left = duration(elapsed / done * (self.last - self.step)) if done else ""
+        speed = f", {self._speed()}, {left} left{self._then}" if done else ""
+        state = f"{self.step}/{self.last} steps{speed}{self._held_out}"
+        if self._notebook is None:
+            console.print(f"{self.title}: {state}", soft_wrap=True)
         else:
-            console.print(f"{self.title}: {self._state()}", soft_wrap=True)
+            bar = f'<progress value="{self.step}" max="{self.last}" style="width: 100%"></progress>'
+            text = f"<b>{html.escape(self.title)}</b> {html.escape(state)}"
+            page = self._notebook.HTML(f'<div style="max-width: 48em">{text}{bar}</div>')
+            if self._handle is None:
+                self._handle = self._notebook.display(page, display_id=True)
+            else:
+                self._handle.update(page)
         self._line_at = time.perf_counter()
 
     def _print_lines(self) -> None:
@@ -123,10 +119,6 @@ class TrainingDisplay:
                     self._introduce("the first step takes long")
                 else:
                     self._show()
-
-
-def _rate(speed: float) -> str:
-    return f"{speed:.0f}" if speed >= 10 else f"{speed:.2g}"
 
 
 def _notebook() -> Any:

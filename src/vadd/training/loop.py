@@ -5,7 +5,6 @@ resumed ends where an undisturbed one does. All of them are drawn for the whole 
 takes its rows: the result does not depend on the number of processes, nor on the parts in which a batch is processed.
 """
 
-import math
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -166,7 +165,7 @@ class Trainer:
                 self.callbacks.on_step(StepEvent(**self._moment(step), steps_per_second=speed, _objective=result))
             last = step == self.settings.steps
             if step % self.settings.log_every == 0 or last:
-                self._log(step, display)
+                self._log(step)
             evaluated = None
             if step % self.settings.evaluate_every == 0 or last:
                 evaluated = self._evaluate(step, display)
@@ -287,13 +286,11 @@ class Trainer:
         where = f"the last good checkpoint is {kept[-1]}" if kept else "there is no checkpoint yet"
         return f"lower training.learning_rate or set training.clip; {where}"
 
-    def _log(self, step: int, display: TrainingDisplay) -> None:
+    def _log(self, step: int) -> None:
         means = self.means.close()
         if (count := self.means.most_skipped_in_a_row) >= self.settings.nonfinite_patience:
             problem = f"at step {step} the loss or its gradient was not finite {count} times in a row"
             raise UserError(f"{problem}; {self._advice()}")
-        if math.isfinite(means["loss"]):
-            display.show(self.means.speed)
         # Steps are counted from 0: these are the values that the last step was taken with.
         weight, rate = self._kl_weight(step - 1), learning_rate(step - 1, self.settings)
         self.log.add(step, "train", **means, kl_weight=weight, learning_rate=rate, steps_per_second=self.means.speed)
