@@ -16,6 +16,7 @@ import pytest
 from tests.helpers.children import CONTEXT, command
 from tests.helpers.commands import Command, Finished
 from tests.helpers.files import contents
+from tests.helpers.forks import forked
 from tests.helpers.text_runs import text_recipe
 from tests.helpers.tiny import TINY, train_in
 from vadd.cli import sample
@@ -213,11 +214,8 @@ def test_exported_weights_have_the_mode_of_the_other_files(place: Path) -> None:
 )
 def test_a_full_disk_is_told_with_the_file(place: Path, arguments: tuple[object, ...], told: str) -> None:
     before = contents(place)
-    child = CONTEXT.Process(target=command, args=(arguments, place / "said", {resource.RLIMIT_FSIZE: 4096}))
-    child.start()
-    child.join(600)
-    assert (child.exitcode, (place / "said").read_text()) == (2, f"error: {told.format(place=place)}\n")
-    (place / "said").unlink()
+    ended = forked(*arguments, limits={resource.RLIMIT_FSIZE: 4096})
+    assert (ended.code, ended.err) == (2, f"error: {told.format(place=place)}\n")
     assert contents(place) == before
 
 
