@@ -20,6 +20,13 @@ def _shortened(quoted: re.Match[str]) -> str:
     return f"{mark}{value[:LONGEST_ECHO]}...{mark} ({len(value):,} characters)"
 
 
+def refuse_if(*cases: tuple[object, str]) -> None:
+    """The first case that holds, with the reason beside it."""
+    for holds, reason in cases:
+        if holds:
+            raise UserError(reason)
+
+
 class Interrupted(Exception):  # noqa: N818  # an outcome, not an error
     """The user stopped a training; its checkpoint is saved and it can go on."""
 

@@ -7,7 +7,7 @@ import vadd
 from vadd.cli.console import out_console
 from vadd.cli.syntax_sampling import Latent as Options
 from vadd.core import TokenSampler
-from vadd.errors import UserError
+from vadd.errors import UserError, refuse_if
 from vadd.evaluation.latent_paths import Walk, decode, encode, examples, interpolation, traversal
 from vadd.files import whole_file, write_whole
 from vadd.report.images import draw_walk
@@ -21,10 +21,8 @@ NUMBERS = (".csv", ".npy")
 
 def latent(options: Options) -> None:
     ways = (options.encode is not None) + (options.interpolate is not None) + options.traverse
-    if ways != 1:
-        raise UserError("give one of --encode, --interpolate and --traverse")
-    if options.around is not None and not options.traverse:
-        raise UserError("--around is for --traverse")
+    around = options.around is not None and not options.traverse
+    refuse_if((ways != 1, "give one of --encode, --interpolate and --traverse"), (around, "--around is for --traverse"))
     run, out = vadd.load(options.run), options.out
     formats = NUMBERS if options.encode is not None else FORMATS.get(run.kind.name, NUMBERS)
     if out.suffix not in formats if out is not None else ".png" in formats:

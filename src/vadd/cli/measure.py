@@ -9,7 +9,7 @@ from vadd.cli.console import err_console, out_console, show_results
 from vadd.cli.options import parse_steps
 from vadd.cli.syntax_sampling import Compare, Eval, Judge, JudgeOptions
 from vadd.core import Particles
-from vadd.errors import UserError
+from vadd.errors import UserError, refuse_if
 from vadd.evaluation import BoundSettings, EvaluationOptions
 from vadd.evaluation import evaluate as measure
 from vadd.evaluation.evaluate import report_of
@@ -34,7 +34,11 @@ ZERO_SHOT_STEPS, ZERO_SHOT_LIMIT = 32, 500
 
 
 def evaluate(options: Eval) -> None:
-    _check(options)
+    folder = options.zero_shot
+    refuse_if(
+        (folder and options.data, "--data and --zero-shot both name the texts to score: give one of them"),
+        (folder and not folder.is_dir(), f"--zero-shot takes a folder; {folder} is a file"),
+    )
     steps, bounds = _steps(options), _bounds(options)
     Processes()
     run = options.load(options.checkpoint)
@@ -50,13 +54,6 @@ def evaluate(options: Eval) -> None:
         table.print(out_console)
     options.write(results.to_json())
     leave()
-
-
-def _check(options: Eval) -> None:
-    if options.zero_shot is not None and options.data is not None:
-        raise UserError("--data and --zero-shot both name the texts to score: give one of them")
-    if options.zero_shot is not None and not options.zero_shot.is_dir():
-        raise UserError(f"--zero-shot takes a folder; {options.zero_shot} is a file")
 
 
 def _bounds_asked(options: Eval) -> bool:

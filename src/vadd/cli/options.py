@@ -12,7 +12,7 @@ import typer
 
 import vadd
 from vadd.cli.commands import LATENT, OUTPUT, RESEARCH, SAMPLER
-from vadd.errors import UserError
+from vadd.errors import UserError, refuse_if
 from vadd.files import check_replaceable, write_json
 from vadd.presets import check_recipe_name
 from vadd.run.directory import CheckpointName, RunDirectory, check_model
@@ -31,10 +31,8 @@ def check_run(given: Paths) -> Paths:
 def check_there(given: Paths) -> Paths:
     """Files and folders to read."""
     for path in _each(given):
-        if not path.exists():
-            raise UserError(f"there is no file {path}")
-        if not path.is_file() and not path.is_dir():
-            raise UserError(f"{path} is neither a regular file nor a folder; copy what comes out of it to a file")
+        other = f"{path} is neither a regular file nor a folder; copy what comes out of it to a file"
+        refuse_if((not path.exists(), f"there is no file {path}"), (not path.is_file() and not path.is_dir(), other))
     return given
 
 
@@ -44,15 +42,14 @@ def check_out(*suffixes: str) -> Callable[..., Path | None]:
     def check(context: typer.Context, option: typer.CallbackParam, file: Path | None) -> Path | None:
         if file is None:
             return None
-        if suffixes and file.suffix not in suffixes:
-            raise UserError(f"{option.opts[0]} takes a file that ends in {listed(suffixes)}, not {file}")
-        if file.is_dir():
-            raise UserError(f"{option.opts[0]} takes a file; {file} is a folder")
+        takes, kept = f"{option.opts[0]} takes a file", not context.params.get("overwrite")
+        refuse_if(
+            (suffixes and file.suffix not in suffixes, f"{takes} that ends in {listed(suffixes)}, not {file}"),
+            (file.is_dir(), f"{takes}; {file} is a folder"),
+            (file.is_file() and kept, f"{file} exists; name another file or add --overwrite"),
+            (not file.parent.is_dir(), f"there is no directory {file.parent} to write {file.name} into"),
+        )
         check_replaceable(file)
-        if file.exists() and not context.params.get("overwrite"):
-            raise UserError(f"{file} exists; name another file or add --overwrite")
-        if not file.parent.is_dir():
-            raise UserError(f"there is no directory {file.parent} to write {file.name} into")
         return file
 
     return check

@@ -9,7 +9,7 @@ from vadd.cli.console import err_console, out_console
 from vadd.cli.options import parse_checkpoint
 from vadd.cli.syntax import Export, FitPrior, Train
 from vadd.core.health import REMEDIES
-from vadd.errors import UserError
+from vadd.errors import UserError, refuse_if
 from vadd.files import writing
 from vadd.parallel import is_main, leave
 from vadd.progress import progress_bar, warn
@@ -26,10 +26,10 @@ from vadd.training.train import Job, reading, run_directory
 
 
 def train(options: Train) -> None:
-    if options.resume and options.overwrite:
-        raise UserError("--resume and --overwrite exclude each other")
-    if options.freeze and options.start_from is None:
-        raise UserError("--freeze needs --start-from")
+    refuse_if(
+        (options.resume and options.overwrite, "--resume and --overwrite exclude each other"),
+        (options.freeze and options.start_from is None, "--freeze needs --start-from"),
+    )
     job = _job(options)
     with progress_bar() as progress:
         data = job.prepare(progress)

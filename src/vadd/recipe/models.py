@@ -13,7 +13,7 @@ from pydantic import AfterValidator
 from torch import nn
 
 from vadd.core import LabelledLatent, MaskedDiffusion, Model, NoLatent
-from vadd.errors import UserError
+from vadd.errors import refuse_if
 from vadd.kinds import Kind
 from vadd.models import Autoregressive, LearnedEnergy, ScoreEntropy, UniformDiffusion, ValueRates
 from vadd.networks import NETWORKS, CustomNetworks
@@ -30,13 +30,12 @@ def build_model(recipe: "Recipe", format: Kind, own: CustomNetworks | None = Non
     global generator. It does not score the pad of the format. Custom networks are copied as they are.
     """
     build = MODELS[recipe.model].build
-    refused = {
-        "tables: their columns have different numbers of values": format.sizes is not None or format.unknowns,
-        "labels: leave out data.labels=true": format.labels is not None,
-    }
-    for what, given in refused.items():
-        if given and own is None and not (build is masked_diffusion and recipe.diffusion.noise == "mask"):
-            raise UserError(f"model={recipe.model} cannot learn {what}")
+    if own is None and not (build is masked_diffusion and recipe.diffusion.noise == "mask"):
+        cannot, table = f"model={recipe.model} cannot learn", format.sizes is not None or format.unknowns
+        refuse_if(
+            (table, f"{cannot} tables: their columns have different numbers of values"),
+            (format.labels is not None, f"{cannot} labels: leave out data.labels=true"),
+        )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)  # also for a prior that is trained with custom networks
         return build(recipe, format) if own is None else _assembled(recipe, format, *own.copies())

@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 import torch
 
-from vadd.errors import UserError
+from vadd.errors import UserError, refuse_if
 from vadd.kinds.arrays import Array
 from vadd.progress import Progress, named, silent
 from vadd.recipe import SAMPLERS
@@ -42,10 +42,10 @@ class Drawn:
 def draw(run: Run, name: str, count: int, options: Mapping[str, Any], progress: Progress = silent) -> Drawn:
     """As ``vadd sample`` draws them; ``options`` are those of :class:`SamplingOptions`, empty for the recipe's."""
     view, steps = view_of(run), int(options["steps"])
-    if not 1 <= count <= view.most:
-        raise UserError(f"between 1 and {view.most} samples of {name} are drawn here, not {count}")
-    if not 1 <= steps <= MOST_STEPS:
-        raise UserError(f"between 1 and {MOST_STEPS} steps are taken here, not {steps}")
+    refuse_if(
+        (not 1 <= count <= view.most, f"between 1 and {view.most} samples of {name} are drawn here, not {count}"),
+        (not 1 <= steps <= MOST_STEPS, f"between 1 and {MOST_STEPS} steps are taken here, not {steps}"),
+    )
     label = options["label"] if options["label"] in (run.kind.labels or ()) else None
     given = {key: None if value == "" else value for key, value in options.items()} | {"steps": steps, "label": label}
     began = time.perf_counter()

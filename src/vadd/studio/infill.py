@@ -233,8 +233,8 @@ def infill_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
         fields = (painting, text or "", coordinate, int(value or 0), int(steps), int(seed or 0))
         return fill_all(runs, names, lambda progress: Known(*fields, progress), turn.progress)
 
-    building, first = ui.Turns(), ui.Shown(lambda names: names[0], build)
-    building.follow(tab, chosen, first, [], [shown, images, points, words, painter, text, value])
+    building, outputs = ui.Turns(), [shown, images, points, words, painter, text, value]
+    building.follow(tab, chosen, lambda names: names[0], build, [], outputs)
     building.on([example.change], painted, [chosen, example], [shown, painter])
     building.on([blank.click], painted, [chosen], [shown, painter])
     given = [chosen, painter, text, coordinate, value, steps, seed]

@@ -260,7 +260,7 @@ def latent_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
         return path_of(with_latent(runs, pick(names)), *given)
 
     turns, answers, how = ui.Turns(), [shown, *sliders, pad, dimension], [steps, temperature]
-    turns.follow(tab, chosen, ui.Shown(pick, build), [example, steps], [*answers, temperature, path, varied])
+    turns.follow(tab, chosen, pick, build, [example, steps], [*answers, temperature, path, varied])
     changes = [begin.click, example.submit, steps.release, temperature.release]
     turns.on(changes, on_begin, [chosen, example, *how], answers)
     ui.Turns().on([walk.click], partial(on_path, walked), [chosen, source, target, *how], [path])

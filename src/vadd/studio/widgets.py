@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
@@ -22,6 +22,7 @@ MOST_VISITORS = 1_000
 NOTHING = Markup("")
 Answer = tuple[Any, ...]
 """A value for each output of an event."""
+Picker = Callable[[Sequence[str]], str]
 
 
 def asset(name: str) -> str:
@@ -122,14 +123,6 @@ class Turn:
         self.bar((done, total), unit=what)
 
 
-class Shown(NamedTuple):
-    """What a tab shows of one of the chosen runs."""
-
-    pick: Callable[[Sequence[str]], str]
-    build: Callable[..., Answer]
-    """Gives a value for each output; the run is None where none is chosen."""
-
-
 class Turns:
     """A group of events. Of the requests of one visitor only the newest counts.
 
@@ -161,17 +154,20 @@ class Turns:
             list(triggers), self.answering(work, len(outputs)), [*hidden, *inputs], list(outputs), **settings | more
         )
 
-    def follow(self, tab: gr.Tab, chosen: Any, shown: "Shown", inputs: Sequence[Any], outputs: list[Any]) -> None:
-        """Shows the run that ``shown`` picks whenever that is another one than before and the tab is open: what a tab
-        shows may need the data of a run, which take long to read.
+    def follow(
+        self, tab: gr.Tab, chosen: Any, pick: Picker, build: Callable[..., Answer], inputs: Sequence[Any], outputs: Any
+    ) -> None:
+        """Shows the run that ``pick`` takes of the chosen ones whenever that is another one than before and the tab is
+        open: what a tab shows may need the data of a run, which take long to read. ``build`` gives a value for each
+        output; the run is None where none is chosen.
         """
         built: Any = gr.State("")
 
         def rebuilt(turn: Turn, names: list[str], before: str, *given: Any, opened: bool = False) -> Answer:
-            name = shown.pick(names) if names else None
+            name = pick(names) if names else None
             if name == before or not (opened or turn.tab == tab.elem_id):
                 return (gr.skip(),) * (len(outputs) + 1)
-            return *shown.build(name, *given), name
+            return *build(name, *given), name
 
         for trigger, answer in ((tab.select, partial(rebuilt, opened=True)), (chosen.change, rebuilt)):
             self.on([trigger], answer, [chosen, built, *inputs], [*outputs, built])

@@ -19,7 +19,7 @@ from torch import Tensor
 from vadd.core import CodedLatent, DiagonalGaussian, FlowPrior, LabelledLatent, Model
 from vadd.core.patterns import InfillMasks
 from vadd.core.randomness import PRIOR, seed_dropout, step_generator
-from vadd.errors import UserError
+from vadd.errors import UserError, refuse_if
 from vadd.kinds import Kind
 from vadd.networks import CustomNetworks
 from vadd.parallel import Processes
@@ -46,15 +46,12 @@ def fit_prior(
     progress: Progress = silent,
 ) -> PriorRecord:
     """Fit a prior to the weights that the run was loaded with and write it next to them; see :mod:`vadd.run.priors`."""
-    refused = {
-        "no latent: it is a model without one, like MDLM, and needs no prior": run.model.latent.dim == 0,
-        "a prior that was trained with the model: it needs no other": name == "flow"
-        and run.recipe.latent.prior == "autoregressive",
-        "codes: its prior is learnt already, with the model": isinstance(run.model.latent, CodedLatent),
-    }
-    for reason, applies in refused.items():
-        if applies:
-            raise UserError(f"{run.directory.path} has {reason}")
+    latent, has, trained = run.model.latent, f"{run.directory.path} has", run.recipe.latent.prior == "autoregressive"
+    refuse_if(
+        (latent.dim == 0, f"{has} no latent: it is a model without one, like MDLM, and needs no prior"),
+        (name == "flow" and trained, f"{has} a prior that was trained with the model: it needs no other"),
+        (isinstance(latent, CodedLatent), f"{has} codes: its prior is learnt already, with the model"),
+    )
     directory = RunDirectory.open(run.directory.path)  # refuses an exported model
     # Read again to be sure that the checkpoint is still there and whole: the prior is written next to it.
     place, _ = Archive(directory).chosen("latest" if run.step is None else run.step, read_weights)
