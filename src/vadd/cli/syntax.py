@@ -20,12 +20,7 @@ from vadd.cli.options import (
     check_start,
     check_there,
 )
-from vadd.cli.syntax_sampling import Compare as Compare
-from vadd.cli.syntax_sampling import Eval as Eval
-from vadd.cli.syntax_sampling import Infill as Infill
-from vadd.cli.syntax_sampling import Judge as Judge
-from vadd.cli.syntax_sampling import Latent as Latent
-from vadd.cli.syntax_sampling import Sample as Sample
+from vadd.cli.syntax_sampling import Compare, Eval, Infill, Judge, Latent, Sample  # noqa: F401
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,19 +18,7 @@ from vadd.core import Model
 from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.parallel import Processes, default_device, share
-from vadd.recipe.counting import (
-    FLOAT32,
-    Layout,
-    Memory,
-    Parameters,
-    Precision,
-    checkpoint_bytes,
-    count_parameters,
-    model_on_meta,
-    sampling_flops,
-    training_cost,
-    training_memory,
-)
+from vadd.recipe import counting
 from vadd.recipe.recipe import Recipe
 from vadd.words import duration, size_in_memory
 
@@ -55,12 +43,12 @@ class Plan:
     accumulate: int
     steps: int
     devices: int
-    parameters: Parameters
+    parameters: counting.Parameters
     flops_per_step: float
     """Forward and backward of the whole batch, on all devices together."""
     flops_per_sample: int
     """One sampling step of one sample, all positions revealed at once; revealing fewer may take less."""
-    memory: tuple[Memory, ...]
+    memory: tuple[counting.Memory, ...]
     checkpoint_bytes: int
     checkpoints_kept: int
     """At most: the newest ones and the best."""
@@ -92,11 +80,11 @@ def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, ki
         raise UserError(f"the rate must be a positive number of FLOP per second, not {rate:g}")
     share(settings.batch, settings.accumulate, 0, devices)  # refuses a batch that cannot be divided
     kind = recipe.data.example_kind() if kind is None else kind
-    model = model_on_meta(recipe, kind)
-    cost = training_cost(model, recipe)
+    model = counting.model_on_meta(recipe, kind)
+    cost = counting.training_cost(model, recipe)
     activations = round(cost.remembered * settings.batch / (devices * settings.accumulate))
-    layouts: tuple[Layout, ...] = ("one device",) if devices == 1 else ("DDP", "full sharding")
-    precisions: tuple[Precision, ...] = ("float32", "bfloat16")
+    layouts: tuple[counting.Layout, ...] = ("one device",) if devices == 1 else ("DDP", "full sharding")
+    precisions: tuple[counting.Precision, ...] = ("float32", "bfloat16")
     return Plan(
         recipe=recipe.name,
         model=recipe.model,
@@ -106,15 +94,15 @@ def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, ki
         accumulate=settings.accumulate,
         steps=settings.steps,
         devices=devices,
-        parameters=count_parameters(model),
+        parameters=counting.count_parameters(model),
         flops_per_step=cost.flops * settings.batch,
-        flops_per_sample=sampling_flops(model),
+        flops_per_sample=counting.sampling_flops(model),
         memory=tuple(
-            training_memory(model, activations, devices, layout, precision)
+            counting.training_memory(model, activations, devices, layout, precision)
             for layout in layouts
             for precision in precisions
         ),
-        checkpoint_bytes=checkpoint_bytes(model),
+        checkpoint_bytes=counting.checkpoint_bytes(model),
         checkpoints_kept=settings.keep_checkpoints + 1,
         rate=measured_rate() if rate is None and devices == 1 else rate,
     )
@@ -141,13 +129,13 @@ def check_memory(recipe: Recipe, kind: Kind) -> None:
 
     needed, smaller = "more memory than any machine has", "make the network, the latent or the vocabulary smaller"
     try:
-        model = model_on_meta(recipe, kind)
+        model = counting.model_on_meta(recipe, kind)
     except (RuntimeError, TypeError):  # tensors of more numbers than 63 bits can count
         least = math.inf
     else:
         least = held_bytes(model, recipe, processes, 0)
         if least <= available:
-            activations = rows_of(recipe, processes.count) * training_cost(model, recipe, EXAMPLES).remembered
+            activations = rows_of(recipe, processes.count) * counting.training_cost(model, recipe, EXAMPLES).remembered
             drawn = drawn_bytes(recipe, kind) if processes.device.type == "cpu" else 0
             least = held_bytes(model, recipe, processes, activations) + drawn
             smaller = "lower training.batch or the sizes of the network, or raise training.accumulate"
@@ -184,7 +172,7 @@ def upper_bound(recipe: Recipe, kind: Kind, devices: int) -> int:
         weights += squares * blocks * width**2 + 4 * width * (values + features)
         kept += KEPT * blocks * vectors * width + 8 * (values + features)
     activations = rows_of(recipe, devices) * particles * kept
-    return FLOAT32 * (COPIES * weights + activations) + drawn_bytes(recipe, kind)
+    return counting.FLOAT32 * (COPIES * weights + activations) + drawn_bytes(recipe, kind)
 
 
 def rows_of(recipe: Recipe, devices: int) -> int:
@@ -195,7 +183,7 @@ def rows_of(recipe: Recipe, devices: int) -> int:
 def drawn_bytes(recipe: Recipe, kind: Kind) -> int:
     """What every process draws for the whole batch: coins and masks of all positions, and the noise of the latent."""
     latent = recipe.latent.particles * recipe.latent.size(kind.shape) if recipe.has_latent else 0
-    return recipe.training.batch * (9 * kind.positions + FLOAT32 * latent)
+    return recipe.training.batch * (9 * kind.positions + counting.FLOAT32 * latent)
 
 
 def held_bytes(model: Model, recipe: Recipe, processes: Processes, remembered: float) -> int:
@@ -205,7 +193,7 @@ def held_bytes(model: Model, recipe: Recipe, processes: Processes, remembered: f
     """
     settings, devices = recipe.training, processes.count
     sharded = settings.sharding == "full" or processes.asked_to_shard
-    layout: Layout = "one device" if devices == 1 else "full sharding" if sharded else "DDP"
+    layout: counting.Layout = "one device" if devices == 1 else "full sharding" if sharded else "DDP"
     activations = round(remembered / (2 if settings.compile else 1))
-    memory = training_memory(model, activations, devices, layout, settings.precision)
+    memory = counting.training_memory(model, activations, devices, layout, settings.precision)
     return memory.total - min(memory.gradients, memory.activations)

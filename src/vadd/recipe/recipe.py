@@ -261,26 +261,12 @@ def differences(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:
     return {key: (before.get(key), after.get(key)) for key in before | after if before.get(key) != after.get(key)}
 
 
-COMPUTING = (
-    "training.precision",
-    "training.accumulate",
-    "training.compile",
-    "training.sharding",
-    "network.checkpointing",
-)
+DEVICES = ("precision", "accumulate", "compile", "sharding")
+COMPUTING = (*(f"training.{key}" for key in DEVICES), "network.checkpointing")
 """Chosen so that a training fits and ends in time; apart from rounding it learns the same with any of them."""
-SAME_LEARNING = {
-    *COMPUTING,
-    "training.nonfinite_patience",
-    "training.log_every",
-    "training.evaluate_every",
-    "training.checkpoint_every",
-    "training.checkpoint_minutes",
-    "training.keep_checkpoints",
-    "training.trackers",
-    "about",
-    "latent.prior",
-}
+RECORDS = ("log_every", "evaluate_every", "checkpoint_every", "checkpoint_minutes", "keep_checkpoints", "trackers")
+CARE = (f"training.{key}" for key in ("nonfinite_patience", *RECORDS))
+SAME_LEARNING = {*COMPUTING, *CARE, "about", "latent.prior"}
 
 
 def same_learning(key: str) -> bool:

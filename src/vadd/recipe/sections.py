@@ -5,21 +5,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from vadd.core import (
-    CosineSchedule,
-    EvenWeights,
-    ExactCount,
-    IidTimes,
-    Levels,
-    LinearSchedule,
-    MaskDraw,
-    MaskedDiffusion,
-    PolynomialSchedule,
-    Sampler,
-    Schedule,
-    StepTimes,
-    StratifiedTimes,
-)
+from vadd import core
 from vadd.settings import Decay, Fraction, Section
 
 MaskDrawName = Literal["iid", "stratified", "exact-count", "steps", "levels"]
@@ -52,19 +38,20 @@ class Diffusion(Section):
         "for mask_draw=steps and levels, which train on a bound as it is",
     )
 
-    def build_schedule(self) -> Schedule:
+    def build_schedule(self) -> core.Schedule:
         if self.schedule == "polynomial":
-            return PolynomialSchedule(self.power)
-        return LinearSchedule() if self.schedule == "linear" else CosineSchedule()
+            return core.PolynomialSchedule(self.power)
+        return core.LinearSchedule() if self.schedule == "linear" else core.CosineSchedule()
 
-    def build_mask_draw(self, name: MaskDrawName) -> MaskDraw:
+    def build_mask_draw(self, name: MaskDrawName) -> core.MaskDraw:
         """How training draws masks, and what they weigh."""
         if name == "steps":
-            return StepTimes(tuple(self.steps.items()))
+            return core.StepTimes(tuple(self.steps.items()))
         if name == "levels":
-            return Levels(self.levels, self.auxiliary)
-        draw: MaskDraw = {"iid": IidTimes, "stratified": StratifiedTimes, "exact-count": ExactCount}[name]()
-        return draw if self.weighting == "integral" else EvenWeights(draw, WEIGHT_POWERS[self.weighting])
+            return core.Levels(self.levels, self.auxiliary)
+        times: dict[str, type[core.MaskDraw]] = {"iid": core.IidTimes, "stratified": core.StratifiedTimes}
+        draw = times.get(name, core.ExactCount)()
+        return draw if self.weighting == "integral" else core.EvenWeights(draw, WEIGHT_POWERS[self.weighting])
 
 
 class Training(Section):
@@ -133,7 +120,7 @@ SamplerName = Literal[
     "euler",
     "proposal",
 ]
-SAMPLERS: Mapping[str, Sampler] = MaskedDiffusion.samplers
+SAMPLERS: Mapping[str, core.Sampler] = core.MaskedDiffusion.samplers
 """Those of masked models, with their default settings."""
 
 

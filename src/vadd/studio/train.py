@@ -86,15 +86,12 @@ def described_plan(recipe: Recipe) -> str:
     plan = make_plan(recipe)
     disk = plan.checkpoints_kept * plan.checkpoint_bytes
     most = max(memory.total for memory in plan.memory if memory.precision == "float32")
-    return "\n".join(
-        [
-            f"{recipe.name}, {recipe.model}: {recipe.about}",
-            f"examples of {' x '.join(map(str, plan.shape))} with {plan.vocab_size:,} values; "
-            f"{plan.parameters.trained:,} parameters",
-            f"{plan.steps:,} steps of batch {plan.batch}: {plan.time} of arithmetic alone on an idle "
-            "machine, measured here; a training takes longer",
-            f"memory about {size_in_memory(most)}, on disk {size_in_memory(disk)}",
-        ]
+    return (
+        f"{recipe.name}, {recipe.model}: {recipe.about}\n"
+        f"examples of {' x '.join(map(str, plan.shape))} with {plan.vocab_size:,} values; "
+        f"{plan.parameters.trained:,} parameters\n{plan.steps:,} steps of batch {plan.batch}: {plan.time} of "
+        "arithmetic alone on an idle machine, measured here; a training takes longer\n"
+        f"memory about {size_in_memory(most)}, on disk {size_in_memory(disk)}"
     )
 
 

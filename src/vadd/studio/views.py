@@ -15,16 +15,7 @@ from markupsafe import Markup
 
 from vadd.kinds import TableKind
 from vadd.kinds.arrays import Array
-from vadd.report.images import (
-    MASK_COLOUR,
-    as_pillow,
-    enlarged,
-    image_grid,
-    save_animation,
-    save_image,
-    square_grid,
-    tokens_to_images,
-)
+from vadd.report import images
 from vadd.report.trajectory import histories_of, png_uri, text_gif
 from vadd.run.run import Run
 from vadd.studio.widgets import NOTHING
@@ -73,7 +64,7 @@ class View(ABC):
         width = math.ceil(math.sqrt(self.positions))
         height = math.ceil(self.positions / width)
         colours = matplotlib.colormaps["viridis"](tokens / max(1, self.vocab_size - 1))[..., :3]
-        tiles = np.full((len(tokens), height * width, 3), MASK_COLOUR, np.uint8)
+        tiles = np.full((len(tokens), height * width, 3), images.MASK_COLOUR, np.uint8)
         tiles[:, : self.positions] = np.rint(255 * colours)
         return tiles.reshape(-1, height, width, 3)
 
@@ -99,10 +90,10 @@ class PictureView(View):
     def write(self, tokens: Array, states: Array, stem: Path) -> list[Path]:
         whole = self.picture(tokens)
         scale = max(1, GRID_SIDE // max(whole.shape[:2]))
-        picture = save_image(whole, stem.with_name(f"{stem.name}.png"), scale=scale)
-        frames = [as_pillow(enlarged(self.picture(state), scale)) for state in states]
+        picture = images.save_image(whole, stem.with_name(f"{stem.name}.png"), scale=scale)
+        frames = [images.as_pillow(images.enlarged(self.picture(state), scale)) for state in states]
         times = [150] * (len(frames) - 1) + [1500]
-        animation = save_animation(stem.with_name(f"{stem.name}.gif"), frames, times)
+        animation = images.save_animation(stem.with_name(f"{stem.name}.gif"), frames, times)
         return [picture, animation, *super().write(tokens, states, stem)]
 
 
@@ -110,14 +101,14 @@ class ImageView(PictureView):
     count, most = 64, 256
 
     def picture(self, tokens: Array) -> Array:
-        return square_grid(self.thumbnails(tokens))
+        return images.square_grid(self.thumbnails(tokens))
 
     def thumbnails(self, tokens: Array) -> Array:
         """Masked pixels are grey."""
-        return tokens_to_images(tokens, self.kind.shape, self.vocab_size, masks=True)
+        return images.tokens_to_images(tokens, self.kind.shape, self.vocab_size, masks=True)
 
     def row(self, tokens: Array, columns: int) -> Markup:
-        return pixels(image_grid(self.thumbnails(tokens), columns), f"{len(tokens)} images")
+        return pixels(images.image_grid(self.thumbnails(tokens), columns), f"{len(tokens)} images")
 
 
 class PointView(PictureView):
@@ -135,7 +126,7 @@ class PointView(PictureView):
         np.add.at(counts, (tokens[:, 0], tokens[:, 1]), 1)
         known = counts[:size, :size]
         top = max(1.0, float(np.quantile(known[known > 0], 0.99, method="higher"))) if known.any() else 1.0
-        picture = np.full((size + edge, size + edge, 3), MASK_COLOUR, np.uint8)
+        picture = np.full((size + edge, size + edge, 3), images.MASK_COLOUR, np.uint8)
         picture[edge:, edge:] = np.rint(255 * matplotlib.colormaps["magma"](np.minimum(known / top, 1))[..., :3])
         picture[edge:, : edge - 1] = _tinted(counts[:size, size])[:, None]
         picture[: edge - 1, edge:] = _tinted(counts[size, :size])[None]
@@ -220,5 +211,5 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Markup]]) -> Markup:
 def _tinted(counts: Array) -> Array:
     """(V, 3): the colour of the mask, darker where more points wait."""
     share = np.minimum(counts / max(1.0, counts.max()), 1)[:, None]
-    tinted: Array = np.rint(np.array(MASK_COLOUR) * (1 - 0.8 * share)).astype(np.uint8)
+    tinted: Array = np.rint(np.array(images.MASK_COLOUR) * (1 - 0.8 * share)).astype(np.uint8)
     return tinted

@@ -12,7 +12,7 @@ from torch import nn
 
 from vadd.core.checking import check, latent_size
 from vadd.data import DiscreteDataset
-from vadd.errors import UserError
+from vadd.errors import UserError, refuse_if
 from vadd.networks import CustomNetworks
 from vadd.parallel import chosen_device, is_main, on_main_process, process_count
 from vadd.progress import Progress, progress_bar, warn
@@ -177,18 +177,18 @@ def run_directory(out: str | Path | None, name: str = "", model: str = "") -> Ru
 
 def with_networks(recipe: Recipe, networks: CustomNetworks) -> Recipe:
     """The recipe of a run with these networks; refused where they break the protocol."""
-    if recipe.model not in ("vadd", "mdlm"):
-        raise UserError(f"custom networks need model=vadd or model=mdlm, not {recipe.model}")
     # Codes alone need no recognition model.
-    needs_recognizer = recipe.has_latent and recipe.latent.dim > 0
-    if needs_recognizer and networks.recognizer is None:
-        raise UserError(
-            "model=vadd needs a recognition model besides the denoiser: recognizer=..., for example "
-            "vadd.networks.SiameseMlpRecognizer(positions, vocab_size, MlpSettings(), latent_dim=...); "
-            "model='mdlm' needs none"
-        )
-    if not needs_recognizer and networks.recognizer is not None:
-        raise UserError("a recognition model needs model=vadd with a latent.dim above 0")
+    needed, given = recipe.has_latent and recipe.latent.dim > 0, networks.recognizer is not None
+    missing = (
+        "model=vadd needs a recognition model besides the denoiser: recognizer=..., for example "
+        "vadd.networks.SiameseMlpRecognizer(positions, vocab_size, MlpSettings(), latent_dim=...); "
+        "model='mdlm' needs none"
+    )
+    refuse_if(
+        (recipe.model not in ("vadd", "mdlm"), f"custom networks need model=vadd or model=mdlm, not {recipe.model}"),
+        (needed and not given, missing),
+        (given and not needed, "a recognition model needs model=vadd with a latent.dim above 0"),
+    )
     codes = recipe.latent.codes if recipe.has_latent else 0
     # With codes the denoiser's input is longer than the recognition model's output.
     if not codes:
