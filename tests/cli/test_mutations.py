@@ -119,9 +119,7 @@ CONFIGURATIONS = ("exported/config.json", "run/data.json", "run/checkpoints/step
 @tampering
 @given(st.data())
 def test_configurations(place: Path, data: st.DataObject) -> None:
-    name = data.draw(
-        st.sampled_from(["exported/config.json", "run/data.json", "run/checkpoints/step-00000030/checkpoint.json"])
-    )
+    name = data.draw(st.sampled_from(CONFIGURATIONS))
     file = Path(name)
     whole = file.read_bytes()
     try:
