@@ -265,8 +265,8 @@ DEVICES = ("precision", "accumulate", "compile", "sharding")
 COMPUTING = (*(f"training.{key}" for key in DEVICES), "network.checkpointing")
 """Chosen so that a training fits and ends in time; apart from rounding it learns the same with any of them."""
 RECORDS = ("log_every", "evaluate_every", "checkpoint_every", "checkpoint_minutes", "keep_checkpoints", "trackers")
-CARE = (f"training.{key}" for key in ("nonfinite_patience", *RECORDS))
-SAME_LEARNING = {*COMPUTING, *CARE, "about", "latent.prior"}
+UNLEARNT = ("about", "latent.prior", "training.nonfinite_patience")
+SAME_LEARNING = {*COMPUTING, *UNLEARNT, *(f"training.{key}" for key in RECORDS)}
 
 
 def same_learning(key: str) -> bool:
