@@ -39,6 +39,13 @@ def test_every_page_is_reachable() -> None:
     assert {page for page in pages if page not in navigation} == set()
 
 
+def test_pages_are_short_and_the_front_page_names_them() -> None:
+    front = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    pages = [page for page in (ROOT / "docs").glob("*.md") if page.name not in ("index.md", "results.md")]
+    assert [page.name for page in pages if len(page.read_text(encoding="utf-8").split()) > 1500] == []
+    assert [page.name for page in pages if f"({page.name})" not in front] == []
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == vadd.__version__
@@ -54,7 +61,7 @@ def test_the_workflow_runs_targets_that_there_are() -> None:
     assert all(re.search(rf"^{step.removeprefix('make ')}:", makefile, re.MULTILINE) for step in steps)
 
 
-@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "README.md", "docs/architecture.md"])
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "README.md", "docs/architecture.md", "docs/index.md"])
 def test_files_that_a_page_names_are_there(name: str) -> None:
     page = ROOT / name
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
