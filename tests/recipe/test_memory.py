@@ -28,7 +28,7 @@ def test_no_network_needs_more_than_the_upper_bound(name: str, model: str) -> No
 @pytest.mark.parametrize("name", ["checkerboard", "circles-paper", "copies", "digits", "mnist-small", "cifar10-small"])
 def test_small_recipes_are_spared_the_counting(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitting, "available_memory", lambda device: 4 * 10**9)
-    monkeypatch.setattr(fitting, "model_on_meta", None)
+    monkeypatch.setattr("vadd.recipe.counting.model_on_meta", None)
     recipe = load_recipe(name)
     fitting.check_memory(recipe, recipe.data.example_kind())
 
