@@ -24,7 +24,7 @@ from vadd.core import (
     sample,
     step_bound,
 )
-from vadd.core.labels import LabelledRecognizer
+from vadd.core.categorical import LabelledRecognizer
 from vadd.errors import UserError
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 from vadd.run.sampling import SamplingOptions, draw, fitting

@@ -158,22 +158,21 @@ class ExactPosterior(Prior):
 
     def __init__(self, denoiser: TableDenoiser) -> None:
         super().__init__()
-        self.dim, self.table = 1, mu(denoiser)
+        self.dim = self.noise_dim = 1
+        self.table = mu(denoiser)
 
     def masses(self, xt: Tensor) -> Tensor:
         """(B, Z)."""
         found = torch.stack([GRID.weights * likelihood_of(state, self.table) for state in xt.tolist()])
         return found / found.sum(1, keepdim=True)
 
-    def draw(self, xt: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor:
+    def from_noise(self, noise: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
         states, which = torch.unique(xt, dim=0, return_inverse=True)
-        uniform, chosen = noise.uniform(1)[:, 0], torch.zeros(len(xt), dtype=torch.int64)
+        uniform = torch.special.ndtr(noise[..., 0].double())
+        chosen = torch.zeros(uniform.shape, dtype=torch.int64)
         for state, levels in enumerate(self.masses(states).cumsum(1)):
-            chosen[which == state] = torch.searchsorted(levels, uniform[which == state])
+            chosen[:, which == state] = torch.searchsorted(levels, uniform[:, which == state].contiguous())
         return GRID.z[chosen.clamp(max=len(GRID.z) - 1)].float()
-
-    def draws(self, count: int, xt: Tensor, generator: torch.Generator, labels: Tensor | None = None) -> Tensor:
-        return torch.stack([self.draw(xt, Noise.of(generator, len(xt))) for _ in range(count)])
 
     def log_prob(self, z: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
         """Masses in place of densities: the grid is the same for every state, and only their ratios count."""

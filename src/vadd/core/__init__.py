@@ -6,11 +6,10 @@ Tensors only: no files, no configuration, no printing.
 from vadd.core.adaptive_samplers import EntropyBounded, Ordered, Remask
 from vadd.core.base import Denoiser, Model
 from vadd.core.bounds import elbo, k_sample_delbo, step_bound
+from vadd.core.categorical import CodedLatent, LabelledLatent
 from vadd.core.checking import Findings, check
-from vadd.core.codes import CodedLatent
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.importance import DiagonalGaussian
-from vadd.core.labels import LabelledLatent
 from vadd.core.latents import (
     Evidence,
     GaussianLatent,

@@ -9,9 +9,9 @@ from typing import ClassVar, Protocol, Self
 import torch
 from torch import Tensor, nn
 
+from vadd.core.categorical import LabelledLatent
 from vadd.core.importance import DiagonalGaussian
-from vadd.core.labels import LabelledLatent
-from vadd.core.latents import Evidence, Latent, NoLatent, Particles
+from vadd.core.latents import Evidence, Latent, NoLatent, Particles, with_part
 from vadd.core.masking import MaskDraw, MaskedBatch
 from vadd.core.priors import Prior
 from vadd.core.randomness import Noise
@@ -201,33 +201,13 @@ class Model(nn.Module, ABC):
             raise UserError(f"the guidance must be at least 0, not {guidance}")
         if label is not None and not 0 <= label < self.latent.classes:
             raise UserError(f"there is no label {label}; the model knows 0..{self.latent.classes - 1}")
-        other = self._with_latent(self.latent.with_label(label))
+        other = with_part(self, "latent", self.latent.with_label(label))
         other.guidance = guidance
         return other
 
-    def draw_labels(self, x: Tensor, noise: Noise) -> Tensor | None:
-        """(n,): a label for each of the states x (n, N) of which nothing is known, the number of classes (no label) for
-        the others; None where the model does not draw labels.
-        """
-        latent = self.latent
-        if not isinstance(latent, LabelledLatent) or latent.given is not None:
-            return None
-        return latent.draw_labels((x == self.mask_value).all(dim=1), noise)
-
-    @property
-    def label_shares(self) -> Tensor | None:
-        """(C,), where the model is a mixture over labels: how much of each. None for one label, and without labels."""
-        latent = self.latent
-        return latent.shares if isinstance(latent, LabelledLatent) and latent.given is None else None
-
     def with_prior(self, prior: Prior) -> Self:
         """The same networks, with z drawn from another prior."""
-        return self._with_latent(self.latent.with_prior(prior))
-
-    def _with_latent(self, latent: Latent) -> Self:
-        other = copy.copy(self)
-        other._modules = {**self._modules, "latent": latent}
-        return other
+        return with_part(self, "latent", self.latent.with_prior(prior))
 
 
 def _outside(sizes: Sequence[int], vocab_size: int) -> Tensor:

@@ -87,7 +87,7 @@ def masked_step_bound(
     assert isinstance(sampler, PlannedSampler), "all exact samplers of masked models plan ahead"
     if model.guidance != 1:
         raise UserError("no likelihood bound exists for guided samples: they do not follow the model's distribution")
-    if (shares := model.label_shares) is not None:
+    if (shares := model.latent.label_shares) is not None:
         # The same plan for every label, and the same particles.
         seed = int(torch.randint(2**62, (), generator=generator))
 
@@ -177,7 +177,7 @@ def masked_elbo(model: "MaskedDiffusion", x0: Tensor, draws: int, generator: tor
         of_label = model if label is None else model.labelled(label)
         return mask_integral(of_label, x0, draws, generator, partial(_log_joint, of_label, particles, generator))
 
-    if (shares := model.label_shares) is None:
+    if (shares := model.latent.label_shares) is None:
         return given(None)
 
     # sum_y q_y (log pi_y + b_y - log q_y) is linear in the draws b_y, and q does not depend on them.

@@ -3,8 +3,8 @@ r"""The latent variable z of the denoiser: its prior, its posterior, and the evi
 Given z the revealed positions are independent; integrating z out makes them dependent: :math:`\log p(x_S \mid x_t) =
 \log E_{z \sim p} \prod_{i \in S} \mu_i(x_t, z, t)[x_{0,i}]`. A :class:`Latent` says how z is drawn when sampling and
 how that logarithm is bounded when training; the objective, the sampler and the bounds know nothing else about it.
-:class:`NoLatent` turns VADD into MDLM. To add another latent, subclass :class:`Latent` (:mod:`vadd.core.codes` has one
-that is summed exactly); another prior is a :class:`~vadd.core.priors.Prior`.
+:class:`NoLatent` turns VADD into MDLM. To add another latent, subclass :class:`Latent` (:mod:`vadd.core.categorical`
+has one that is summed exactly); another prior is a :class:`~vadd.core.priors.Prior`.
 """
 
 import copy
@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from vadd.core.priors import Prior, PriorProposal, StandardNormal
 from vadd.core.randomness import Noise
 from vadd.errors import UserError
 
+Whole = TypeVar("Whole", bound=nn.Module)
 Score = Callable[[Tensor | None], Tensor]
 """z of shape (K, B, d) -> (K, B): log prod_{i in S} mu_i(x_t, z, t)[x0_i]. Without a latent z is None and K = 1."""
 
@@ -96,12 +97,20 @@ class Latent(nn.Module, ABC):
     """Whether the prior depends on the state."""
     absent: bool = False
     """Whether there is nothing to draw: the model is one without a latent."""
+    label_shares: Tensor | None = None
+    """(C,), where the model is a mixture over labels: how much of each. None for one label, and without labels."""
 
     @abstractmethod
     def draw(self, xt: Tensor, t: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor | None:
         """One draw from the prior p(z | xt, t) for each of the states xt (B, N) at times t (B,), with the noise of
         these B rows: (B, d).
         """
+
+    def draw_labels(self, nothing_known: Tensor, noise: Noise) -> Tensor | None:
+        """(B,): a label for each of the rows of which nothing is known (B,), the number of classes (no label) for the
+        others; None where the model does not draw labels.
+        """
+        return None
 
     def log_correction(self, z: Tensor, xt: Tensor, nothing_known: Tensor, labels: Tensor | None = None) -> Tensor:
         """log p(z | nothing known) - log p(z | xt) for draws z (K, B, d) given xt, (K, B): the weight that turns them
@@ -148,11 +157,13 @@ class Latent(nn.Module, ABC):
         """The same recognition model, with another prior."""
         raise UserError("this model has no Gaussian latent: there is no prior to change")
 
-    def _with_module(self, name: str, module: nn.Module) -> "Latent":
-        # A shallow copy shares the networks. Its table of modules must be another one, or this latent would change too.
-        other = copy.copy(self)
-        other._modules = {**self._modules, name: module}
-        return other
+
+def with_part(whole: Whole, name: str, part: nn.Module) -> Whole:
+    """The same networks, but for one."""
+    # A shallow copy shares the networks. Its table of modules must be another one, or the whole would change too.
+    other = copy.copy(whole)
+    other._modules = {**whole._modules, name: part}
+    return other
 
 
 class NoLatent(Latent):
@@ -225,7 +236,7 @@ class GaussianLatent(Latent):
         return DiagonalGaussian(at_least_single(mean), at_least_single(log_std))
 
     def with_prior(self, prior: Prior) -> Latent:
-        return self._with_module("prior", prior)
+        return with_part(self, "prior", prior)
 
     def draw(self, xt: Tensor, t: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor:
         return self.prior.draw(xt, noise, labels)

@@ -22,26 +22,37 @@ class Prior(nn.Module, ABC):
     """A density over z (d numbers) for given states x_t (B, N), and labels (B,) if there are any."""
 
     dim: int
+    noise_dim: int
+    """The standard normal numbers that a draw is made from."""
     conditional: bool = False
     """Whether it depends on the state."""
 
     @abstractmethod
-    def draw(self, xt: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor:
-        """One draw for each of the states xt, with the noise of these B rows: (B, d)."""
-
-    @abstractmethod
-    def draws(self, count: int, xt: Tensor, generator: torch.Generator, labels: Tensor | None = None) -> Tensor:
-        """``count`` draws for each of the states: (count, B, d)."""
+    def from_noise(self, noise: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Standard normal numbers (K, B, noise_dim) -> K draws for each of the states: (K, B, d)."""
 
     @abstractmethod
     def log_prob(self, z: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
         """log p(z | xt) for z (K, B, d): (K, B), in the precision of z."""
 
-    @abstractmethod
+    def draw(self, xt: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor:
+        """One draw for each of the states xt, with the noise of these B rows: (B, d)."""
+        return self.from_noise(noise.normal(self.noise_dim).to(xt.device)[None], xt, labels)[0]
+
+    def draws(self, count: int, xt: Tensor, generator: torch.Generator, labels: Tensor | None = None) -> Tensor:
+        """``count`` draws for each of the states: (count, B, d)."""
+        noise = torch.randn(count, len(xt), self.noise_dim, generator=generator)
+        return self.from_noise(noise.to(xt.device), xt, labels)
+
     def nodes(self, count: int, xt: Tensor, labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """About ``count`` points (K, d) and weights (K,) that integrate over p(z | xt), of a single state (N,) with a
         label (1,).
         """
+        # Where a number chooses a component, draws jump: of a square's few different numbers most components get none.
+        smooth = self.noise_dim == self.dim
+        points, weights = standard_normal_nodes(self.noise_dim, count, smooth=smooth)
+        # Points of N(0, I) are mapped to the prior's own density, and their weights stay: a change of variables.
+        return self.from_noise(points.to(xt.device)[:, None], xt[None], labels)[:, 0], weights.to(xt.device)
 
     def kl(self, posterior: DiagonalGaussian, z: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
         """KL(posterior || prior) in nats, (B,): an estimate from draws z (K, B, d) of the posterior."""
@@ -53,23 +64,16 @@ class StandardNormal(Prior):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.dim = dim
+        self.dim = self.noise_dim = dim
 
-    def draw(self, xt: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor:
-        return noise.normal(self.dim).to(xt.device)
-
-    def draws(self, count: int, xt: Tensor, generator: torch.Generator, labels: Tensor | None = None) -> Tensor:
-        return torch.randn(count, len(xt), self.dim, generator=generator).to(xt.device)
+    def from_noise(self, noise: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
+        return noise
 
     def log_prob(self, z: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
         return standard_normal_log_prob(z)
 
     def kl(self, posterior: DiagonalGaussian, z: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
         return posterior.kl_to_standard_normal().sum(-1)
-
-    def nodes(self, count: int, xt: Tensor, labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        points, weights = standard_normal_nodes(self.dim, count)
-        return points.to(xt.device), weights.to(xt.device)
 
 
 def standard_normal_nodes(dim: int, count: int, *, smooth: bool = True) -> tuple[Tensor, Tensor]:
@@ -120,7 +124,7 @@ class FlowPrior(Prior):
         self.classes, self.positions = classes, positions
         self.flow = flow  # type: ignore[assignment]  # a Module that satisfies the protocol
         self.reader = reader
-        self.dim = self.flow.dim
+        self.dim, self.noise_dim = self.flow.dim, self.flow.noise_dim
         self.conditional = reader is not None
 
     def context(self, xt: Tensor, labels: Tensor | None = None) -> Tensor | None:
@@ -133,12 +137,8 @@ class FlowPrior(Prior):
         parts = [one_hot] if read is None else [read.view(len(xt), self.positions, -1), one_hot]
         return torch.cat(parts, dim=-1).flatten(1)
 
-    def draw(self, xt: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor:
-        return self.flow.from_noise(noise.normal(self.flow.noise_dim).to(xt.device), self.context(xt, labels))
-
-    def draws(self, count: int, xt: Tensor, generator: torch.Generator, labels: Tensor | None = None) -> Tensor:
-        noise = torch.randn(count, len(xt), self.flow.noise_dim, generator=generator).to(xt.device)
-        return self.flow.from_noise(noise, self._repeated(count, xt, labels))
+    def from_noise(self, noise: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
+        return self.flow.from_noise(noise, self._repeated(len(noise), xt, labels))
 
     def log_prob(self, z: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
         # The flow works in single precision. Half precision would be wrong by whole nats in its log-determinants.
@@ -149,15 +149,6 @@ class FlowPrior(Prior):
     def _repeated(self, count: int, xt: Tensor, labels: Tensor | None) -> Tensor | None:
         context = self.context(xt, labels)
         return None if context is None else context.expand(count, *context.shape)
-
-    def nodes(self, count: int, xt: Tensor, labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        # Where a number chooses a component, draws jump: of a square's few different numbers most components get none.
-        smooth = self.flow.noise_dim == self.dim
-        points, weights = standard_normal_nodes(self.flow.noise_dim, count, smooth=smooth)
-        context = self.context(xt[None], labels)
-        expanded = None if context is None else context.expand(len(points), -1)
-        # The flow maps points of N(0, I) to its own density, and their weights stay: a change of variables.
-        return self.flow.from_noise(points.to(xt.device), expanded), weights.to(xt.device)
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ class ExactDistributions:
         """Whether the model's sampler reveals masked positions, or its likelihood is exact; not where one label is
         drawn and kept for all steps.
         """
-        if model.label_shares is not None:
+        if model.latent.label_shares is not None:
             return False
         return model.positions == 2 and type(model) in (MaskedDiffusion, Autoregressive)
 

@@ -84,7 +84,7 @@ def latents_that_fit(model: Model, starts: Tensor, candidates: int, noise: Noise
     # Everything masked: what is known counts only in the likelihood of z.
     state = MaskedBatch.all_masked(x, model.mask_value)
     # Of a model that draws labels a row of which nothing is known draws its own, as it does without other rows.
-    labels = model.draw_labels(x, noise)
+    labels = model.latent.draw_labels((x == model.mask_value).all(dim=1), noise)
     # One after the other, so that the first candidates are the same whatever their number.
     drawn = [model.latent.draw(x, state.t, noise, labels) for _ in range(candidates)]
     z = torch.stack([each for each in drawn if each is not None])
