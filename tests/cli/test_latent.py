@@ -14,7 +14,7 @@ from tests.helpers.files import contents
 from vadd.core import MaskedBatch, TokenSampler
 from vadd.errors import UserError
 from vadd.evaluation.latent_paths import cross, decode, encode, informative_dimensions, line
-from vadd.networks.residual import ResidualSettings
+from vadd.networks.perceptrons import ResidualSettings
 
 
 def test_an_examples_point_is_the_posterior_mean_with_everything_masked(array_run: Path) -> None:

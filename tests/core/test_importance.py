@@ -35,7 +35,7 @@ from vadd.core import (
     k_sample_delbo,
     step_bound,
 )
-from vadd.core.importance import MixtureProposal, log_mean_weight, standard_normal_log_prob
+from vadd.core.importance import Mixture, even_mixture, log_density, log_mean_weight, standard_normal_log_prob
 from vadd.core.latents import Latent, ProposalName, Score
 from vadd.errors import UserError
 
@@ -120,8 +120,8 @@ def gaussians(parameters: list[tuple[float, float]], rows: int = 2, dim: int = 2
     return [DiagonalGaussian(mean + shift, log_std - shift) for mean, log_std in parameters]
 
 
-def mixture(parameters: list[tuple[float, float]], particles: int, rows: int = 2, dim: int = 2) -> MixtureProposal:
-    return MixtureProposal.even(gaussians(parameters, rows, dim), particles)
+def mixture(parameters: list[tuple[float, float]], particles: int, rows: int = 2, dim: int = 2) -> Mixture:
+    return even_mixture(gaussians(parameters, rows, dim), particles)
 
 
 @properties
@@ -131,24 +131,25 @@ def test_streaming_equals_the_direct_computation_for_every_chunk_size(
 ) -> None:
     """To 1e-10, by numpy and scipy on all draws at once. ``scale`` spreads the scores over up to thousands of nats."""
     proposal = mixture(parameters, particles)
-    drawn = list(proposal.draws(chunk, seeded(0)))
+    drawn: list[Tensor] = []
+
+    def score(z: Tensor) -> Tensor:
+        drawn.append(z)
+        return -scale * (z**2).sum(-1)
+
+    streamed = log_mean_weight(score, standard_normal_log_prob, proposal, chunk, seeded(0))
     assert max(len(part) for part in drawn) <= chunk
     z = torch.cat(drawn).numpy()
     assert z.shape == (particles, 2, 2)
-
-    def score(z: Tensor) -> Tensor:
-        return -scale * (z**2).sum(-1)
-
     density = special.logsumexp(
         [
             stats.norm.logpdf(z, c.mean.numpy(), np.exp(c.log_std.numpy())).sum(-1) + math.log(count / particles)
-            for c, count in zip(gaussians(parameters), proposal.counts, strict=False)
+            for c, (_, count) in zip(gaussians(parameters), proposal, strict=False)
         ],
         axis=0,
     )
     log_weight = -scale * (z**2).sum(-1) + stats.norm.logpdf(z).sum(-1) - density
     direct = special.logsumexp(log_weight, axis=0) - math.log(particles)
-    streamed = log_mean_weight(score, standard_normal_log_prob, proposal, chunk, seeded(0))
     assert streamed.dtype == torch.float64
     np.testing.assert_allclose(streamed.numpy(), direct, rtol=0, atol=1e-10)
 
@@ -158,11 +159,11 @@ def test_streaming_equals_the_direct_computation_for_every_chunk_size(
 def test_the_draws_are_shared_evenly_and_components_without_draws_are_left_out(
     parameters: list[tuple[float, float]], particles: int
 ) -> None:
-    proposal = mixture(parameters, particles)
-    assert proposal.particles == sum(proposal.counts) == particles
-    assert len(proposal.components) == len(proposal.counts) == min(particles, len(parameters))
-    assert max(proposal.counts) - min(proposal.counts) <= 1
-    assert min(proposal.counts) >= 1
+    counts = [count for _, count in mixture(parameters, particles)]
+    assert sum(counts) == particles
+    assert len(counts) == min(particles, len(parameters))
+    assert max(counts) - min(counts) <= 1
+    assert min(counts) >= 1
 
 
 @properties
@@ -170,7 +171,7 @@ def test_the_draws_are_shared_evenly_and_components_without_draws_are_left_out(
 def test_the_density_of_the_mixture_integrates_to_one(parameters: list[tuple[float, float]], particles: int) -> None:
     grid = torch.linspace(-40, 40, 20_001, dtype=torch.float64)
     proposal = mixture(parameters, particles, rows=1, dim=1)
-    density = proposal.log_density(grid[:, None, None]).exp()[:, 0]
+    density = log_density(proposal, grid[:, None, None]).exp()[:, 0]
     assert float(torch.trapezoid(density, grid)) == pytest.approx(1, abs=1e-8)
 
 
@@ -181,7 +182,7 @@ def test_with_the_prior_in_the_mixture_no_weight_exceeds_a_constant(
 ) -> None:
     proposal = mixture([(0.0, 0.0), *parameters], particles, rows=1, dim=1)
     point = torch.tensor([[[z]]], dtype=torch.float64)
-    log_weight = standard_normal_log_prob(point) - proposal.log_density(point)
+    log_weight = standard_normal_log_prob(point) - log_density(proposal, point)
     assert float(log_weight) <= math.log(particles / proposal.counts[0]) + 1e-12
 
 

@@ -8,7 +8,7 @@ import vadd
 from tests.helpers.networks import flat_settings
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 from vadd.networks.layers import FactorisedEmbedding, FactorisedReadout
-from vadd.networks.residual import ResidualDenoiser, ResidualRecognizer
+from vadd.networks.perceptrons import ResidualDenoiser, ResidualRecognizer
 
 POSITIONS, VOCAB_SIZE, WIDTH, FEATURES = 3, 5, 8, 2
 

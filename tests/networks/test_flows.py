@@ -10,7 +10,7 @@ from tests.helpers.exact import all_sequences, chi_square_p_value, properties, s
 from tests.helpers.networks import flat_settings
 from tests.helpers.priors import bent, bent_mixture, mixture_log_density, mixture_weights
 from vadd.networks.flows import CouplingFlow, GaussianMixture, StateReader
-from vadd.networks.residual import ResidualRecognizer
+from vadd.networks.perceptrons import ResidualRecognizer
 from vadd.networks.short_transformer import ShortTransformerRecognizer
 from vadd.networks.transformer_blocks import TransformerSize
 

@@ -15,7 +15,7 @@ from tests.helpers.exact import properties, seeded
 from tests.helpers.networks import flat_settings
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 from vadd.networks.layers import DENSE_ROWS, TimeEmbedding, TokenEmbedding
-from vadd.networks.mlp import LatentEmbedding
+from vadd.networks.perceptrons import LatentEmbedding
 
 POSITIONS, VALUES, DIM, SIZE = 3, 5, 2, 8
 EVERYWHERE = torch.ones(SIZE, POSITIONS, dtype=torch.bool)

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from tests.helpers.exact import seeded
 from tests.helpers.networks import flat_settings, gradients
 from vadd.networks.layers import DENSE_ROWS, TokenEmbedding
-from vadd.networks.residual import ResidualDenoiser, ResidualRecognizer
+from vadd.networks.perceptrons import ResidualDenoiser, ResidualRecognizer
 
 POSITIONS, VALUES = 12, 3
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.helpers.networks import flat_settings
-from vadd.networks.table import TableDenoiser, TableRecognizer
+from vadd.networks.perceptrons import TableDenoiser, TableRecognizer
 
 SIZES, VALUES = (2, 5, 3), 5
 

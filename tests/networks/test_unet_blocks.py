@@ -10,12 +10,12 @@ from torch.testing import assert_close
 
 from tests.helpers.exact import seeded
 from tests.helpers.networks import awaken
+from vadd.networks.layers import Sinusoids
 from vadd.networks.unet import (
     AttentionBlock,
     PixelEmbedding,
     PixelReadout,
     ResnetBlock,
-    TimeFeatures,
     UnetBody,
     UnetSettings,
 )
@@ -106,7 +106,7 @@ def test_every_up_block_takes_in_what_its_down_block_met() -> None:
 def test_time_features_are_sinusoids_and_leave_the_times_alone() -> None:
     t = torch.rand(3, generator=seeded(0))
     before = t.clone()
-    features = TimeFeatures(8)(t)
+    features = Sinusoids(3, -1, 8)(t)
     scales = [10**exponent for exponent in (3, 5 / 3, 1 / 3, -1)]
     expected = torch.stack([wave(t * scale) for wave in (torch.sin, torch.cos) for scale in scales], dim=1)
     assert_close(features, expected, rtol=1e-3, atol=1e-3)

@@ -13,8 +13,8 @@ from tests.helpers.priors import bent
 from vadd.errors import UserError
 from vadd.networks import MlpDenoiser
 from vadd.networks.layers import DenoiserBase
+from vadd.networks.perceptrons import ResidualDenoiser
 from vadd.networks.pyramid import PyramidDenoiser
-from vadd.networks.residual import ResidualDenoiser
 from vadd.networks.short_transformer import ShortTransformerDenoiser
 from vadd.networks.transformer import TransformerDenoiser
 from vadd.networks.transformer_blocks import TransformerSize

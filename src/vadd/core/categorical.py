@@ -20,6 +20,7 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from statistics import NormalDist
 
 import torch
@@ -121,10 +122,7 @@ class CodedLatent(_CategoricalLatent):
         """z of the inner latent, (K, B, d) or None -> log sum_c pi_c exp score([z, onehot(c)]), (K, B)."""
 
         def summed(z: Tensor | None) -> Tensor:
-            total, *parts = (torch.logsumexp(part, dim=1) for part in self._joint(score, z, batch, rows))
-            for part in parts:
-                total = torch.logaddexp(total, part)
-            return total
+            return reduce(torch.logaddexp, (part.logsumexp(dim=1) for part in self._joint(score, z, batch, rows)))
 
         return summed
 

@@ -12,8 +12,9 @@ over draws in chunks: memory does not grow with K.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Protocol
 
 import torch
@@ -34,59 +35,44 @@ class Proposal(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class MixtureProposal:
-    """Several proposals, and how many of the K draws come from each."""
+Mixture = Sequence[tuple[Proposal, int]]
+"""Several proposals, and how many of the K draws come from each."""
 
-    components: Sequence[Proposal]
-    counts: Sequence[int]
 
-    @classmethod
-    def even(cls, components: Sequence[Proposal], particles: int) -> "MixtureProposal":
-        """As many draws from each component as possible; the first ones get what is left over."""
-        share, left = divmod(particles, len(components))
-        counts = [share + (index < left) for index in range(len(components))]
-        # A component without a draw would enter the density as log 0.
-        used = [(component, count) for component, count in zip(components, counts, strict=True) if count]
-        return cls([component for component, _ in used], [count for _, count in used])
+def even_mixture(components: Sequence[Proposal], particles: int) -> Mixture:
+    """As many draws from each component as possible; the first ones get what is left over."""
+    share, left = divmod(particles, len(components))
+    # A component without a draw would enter the density as log 0.
+    return [(component, count) for i, component in enumerate(components) if (count := share + (i < left))]
 
-    @property
-    def particles(self) -> int:
-        return sum(self.counts)
 
-    def log_density(self, z: Tensor) -> Tensor:
-        """log g(z) for z (K, B, d): (K, B)."""
-        terms = [
-            component.log_prob(z) + math.log(count / self.particles)
-            for component, count in zip(self.components, self.counts, strict=True)
-        ]
-        return torch.logsumexp(torch.stack(terms), dim=0)
-
-    def draws(self, chunk: int, generator: torch.Generator) -> Iterator[Tensor]:
-        """All K draws, at most ``chunk`` at a time: (k, B, d)."""
-        for component, count in zip(self.components, self.counts, strict=True):
-            for first in range(0, count, chunk):
-                yield component.draws(min(chunk, count - first), generator)
+def log_density(mixture: Mixture, z: Tensor) -> Tensor:
+    """log g(z) for z (K, B, d): (K, B)."""
+    particles = sum(count for _, count in mixture)
+    terms = [component.log_prob(z) + math.log(count / particles) for component, count in mixture]
+    return torch.logsumexp(torch.stack(terms), dim=0)
 
 
 def log_mean_weight(
     score: Callable[[Tensor], Tensor],
     log_prior: Callable[[Tensor], Tensor],
-    proposal: MixtureProposal,
+    mixture: Mixture,
     chunk: int,
     generator: torch.Generator,
 ) -> Tensor:
-    """The estimate above for every example: (B,) float64. ``score`` and ``log_prior`` map z (k, B, d) to (k, B)."""
-    total: Tensor | None = None
-    for z in proposal.draws(chunk, generator):
-        z64 = precise(z)
-        # Divided by the density of the whole mixture, not of the component that this draw came from: that bounds the
-        # weight, and the mean of the weights stays unbiased.
-        log_weight = precise(score(z)) + log_prior(z64) - proposal.log_density(z64)
-        part = torch.logsumexp(log_weight, dim=0)
-        total = part if total is None else torch.logaddexp(total, part)
-    assert total is not None, "a proposal has at least one draw"
-    return total - math.log(proposal.particles)
+    """The estimate above for every example: (B,) float64. ``score`` and ``log_prior`` map at most ``chunk`` draws z
+    (k, B, d) to (k, B).
+    """
+    parts = []
+    for component, count in mixture:
+        for first in range(0, count, chunk):
+            z = component.draws(min(chunk, count - first), generator)
+            z64 = precise(z)
+            # Divided by the density of the whole mixture, not of the component that this draw came from: that bounds
+            # the weight, and the mean of the weights stays unbiased.
+            log_weight = precise(score(z)) + log_prior(z64) - log_density(mixture, z64)
+            parts.append(torch.logsumexp(log_weight, dim=0))
+    return reduce(torch.logaddexp, parts) - math.log(sum(count for _, count in mixture))
 
 
 @dataclass(frozen=True)

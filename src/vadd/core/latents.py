@@ -17,7 +17,7 @@ from typing import Literal, Protocol, TypeVar, get_args
 import torch
 from torch import Tensor, nn
 
-from vadd.core.importance import DiagonalGaussian, MixtureProposal, Proposal, log_mean_weight
+from vadd.core.importance import DiagonalGaussian, Proposal, even_mixture, log_mean_weight
 from vadd.core.masking import MaskedBatch
 from vadd.core.precision import at_least_single, precise
 from vadd.core.priors import Prior, PriorProposal, StandardNormal
@@ -276,10 +276,10 @@ class GaussianLatent(Latent):
             seen = batch if name == "recognition" else replace(batch, x0=torch.where(revealed, batch.x0, batch.xt))
             return self.posterior(seen)
 
-        proposal = MixtureProposal.even([component(name) for name in particles.proposals], particles.count)
+        mixture = even_mixture([component(name) for name in particles.proposals], particles.count)
         # The denoiser sees every draw of a chunk as a batch of its own: chunk * B sequences in a call.
         chunk = max(1, particles.rows_per_call // len(batch.x0))
-        return log_mean_weight(score, prior.log_prob, proposal, chunk, generator)
+        return log_mean_weight(score, prior.log_prob, mixture, chunk, generator)
 
 
 class SharedLatent(GaussianLatent):

@@ -66,15 +66,20 @@ class Sampler(ABC):
     """Whether it samples the model's own distribution for its plan, the one that the step bound is about."""
     uses_grid: ClassVar[bool] = True
     """Whether a grid of times means anything to it."""
+    about: ClassVar[str] = ""
+    """Why not every number of steps makes sense, if so."""
+
+    def default_steps(self, positions: int, wanted: int) -> int:
+        """The ``wanted`` number of steps or, if it makes no sense, the one that does."""
+        return wanted
 
     def check(self, positions: int, steps: int) -> None:
         """Refuse a number of steps that makes no sense."""
         if steps < 1:
             raise UserError(f"sampling needs at least 1 step, not {steps}")
-
-    def default_steps(self, positions: int, wanted: int) -> int:
-        """The ``wanted`` number of steps or, if it makes no sense, the one that does."""
-        return wanted
+        if (possible := self.default_steps(positions, steps)) != steps:
+            limit = "at most " if self.default_steps(positions, 1) == 1 else ""
+            raise UserError(f"{self.about}: {limit}{possible} steps, not {steps}")
 
     @abstractmethod
     def run(self, walk: "Walk", steps: int, grid: Grid) -> None:
@@ -144,13 +149,7 @@ class Parallel(PlannedSampler):
     """Exactly ceil(left / steps left) positions at every step, in random order."""
 
     uses_grid: ClassVar[bool] = False
-
-    def check(self, positions: int, steps: int) -> None:
-        super().check(positions, steps)
-        if steps > positions:
-            raise UserError(
-                f"the parallel sampler reveals something at every step: at most {positions} steps, not {steps}"
-            )
+    about: ClassVar[str] = "the parallel sampler reveals something at every step"
 
     def default_steps(self, positions: int, wanted: int) -> int:
         return min(wanted, positions)
@@ -174,10 +173,7 @@ class FirstHitting(PlannedSampler):
     """
 
     uses_grid: ClassVar[bool] = False
-
-    def check(self, positions: int, steps: int) -> None:
-        if steps != positions:
-            raise UserError(f"the first-hitting sampler takes a step for each position: {positions} steps, not {steps}")
+    about: ClassVar[str] = "the first-hitting sampler takes a step for each position"
 
     def default_steps(self, positions: int, wanted: int) -> int:
         return positions

@@ -6,7 +6,7 @@ Where the order is fixed, the network needs no mask: one that reads from left to
 each step, and all steps are trained and evaluated in one pass. The likelihood is exact.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, cast
 
@@ -23,21 +23,17 @@ from vadd.core.sampling import Drawing, Walk
 from vadd.errors import UserError
 
 
-class Reader(Protocol):
-    """Reads sequences from left to right and never twice."""
-
-    def logits(self, x: Tensor, position: int) -> Tensor:
-        """(n, V) at one position of the sequences x (n, N), to the right of all that were asked for before."""
-        ...
-
-
 class CausalNetwork(Protocol):
     """A denoiser whose logits at a position depend on what is to its left only."""
 
     cache_bytes: int
     """What a reader keeps of one sequence."""
 
-    def reader(self) -> Reader: ...
+    def reader(self) -> Callable[[Tensor, int], Tensor]:
+        """Reads sequences from left to right and never twice: gives the logits (n, V) at one position of the sequences
+        x (n, N), to the right of all that were asked for before.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -46,13 +42,7 @@ class LeftToRight(Sampler):
 
     exact: ClassVar[bool] = True
     uses_grid: ClassVar[bool] = False
-
-    def check(self, positions: int, steps: int) -> None:
-        if steps != positions:
-            raise UserError(
-                f"an autoregressive model takes a step for each position, from left to right: {positions} steps, "
-                f"not {steps}"
-            )
+    about: ClassVar[str] = "an autoregressive model takes a step for each position, from left to right"
 
     def default_steps(self, positions: int, wanted: int) -> int:
         return positions
@@ -76,8 +66,8 @@ class LeftToRight(Sampler):
             if reader is None or not where.any():
                 walk.x[where] = walk.draw(where)
                 continue
-            logits = reader.logits(walk.x, position)
-            walk.x[where] = walk.draw(where, logits=lambda _, rows, read=logits: read[rows])  # type: ignore[misc]
+            read = reader(walk.x, position)
+            walk.x[where] = walk.draw(where, logits=lambda _, rows, read=read: read[rows])  # type: ignore[misc]
 
 
 class Autoregressive(Model):

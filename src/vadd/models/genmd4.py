@@ -43,17 +43,10 @@ class ValueSteps(TransitionSampler):
         return schedule.reveal_probability(t, s)
 
     def transition(self, logits: Tensor, rate: Tensor, *, last: bool) -> Tensor:
-        return value_transition(precise(logits), 1 - rate, self.rates)
-
-
-def value_transition(logits: Tensor, stay: Tensor, rates: Tensor) -> Tensor:
-    """(M, V), the probabilities (M,) to stay masked at rate 1, rates (V,) -> log-probabilities of becoming each value
-    or staying masked, (M, V + 1).
-    """
-    log_mu = logits.log_softmax(dim=-1)
-    log_stay = rates.to(log_mu) * stay.to(log_mu).log()[:, None]
-    revealed = log_mu + (-torch.expm1(log_stay)).log()
-    return torch.cat([revealed, (log_mu + log_stay).logsumexp(dim=-1, keepdim=True)], dim=-1)
+        log_mu = precise(logits).log_softmax(dim=-1)
+        log_stay = self.rates.to(log_mu) * (1 - rate).to(log_mu).log()[:, None]
+        revealed = log_mu + (-torch.expm1(log_stay)).log()
+        return torch.cat([revealed, (log_mu + log_stay).logsumexp(dim=-1, keepdim=True)], dim=-1)
 
 
 class ValueRates(TransitionModel):
@@ -115,12 +108,5 @@ class ValueRates(TransitionModel):
         each = rates[x0] * (truth + 1) - log_mu.exp() @ rates
         return batch.masking.weight * each.new_zeros(len(where)).index_add(0, where.nonzero()[:, 0], each)
 
-    def step_score(self, batch: MaskedBatch, before: Tensor, z: Tensor | None, xs: Tensor | None) -> Tensor:
-        where = batch.masked & self.scored(batch.x0)
-        owners, x0 = where.nonzero()[:, 0], batch.x0[where]
-        logits = precise(self.predict(batch.xt, z, batch.t, where))
-        stay = (1 - self.schedule.reveal_probability(precise(batch.t), precise(before)))[owners]
-        rates = precise(self.rates)
-        law = value_transition(logits, stay, rates)
-        log_stayed = rates[x0] * stay.log()
-        return self.score_of_law(law, batch, where, -torch.expm1(log_stayed), log_stayed, xs)
+    def log_stay(self, rho: Tensor, x0: Tensor) -> Tensor:
+        return precise(self.rates)[x0] * super().log_stay(rho, x0)

@@ -32,19 +32,15 @@ MOST_REVEALED = 1 - 1e-6
 """The probability of being revealed stays below 1 but at the last step, so that no state is impossible."""
 
 
-def transition(log_scores: Tensor, rate: Tensor, *, last: bool) -> Tensor:
-    """(M, V) and (M,) -> log-probabilities of becoming each value or staying masked, (M, V + 1)."""
-    values = log_scores.log_softmax(dim=-1)
-    total = log_scores.logsumexp(dim=-1).exp()
-    revealed = torch.ones_like(total) if last else (rate.to(total) * total).clamp(max=MOST_REVEALED)
-    return torch.cat([values + revealed.log()[:, None], (1 - revealed).log()[:, None]], dim=-1)
-
-
 class ScoreSampler(TransitionSampler):
     """Reveals a masked position with probability r sum_v c_v as the value v, in proportion to c_v; else it stays."""
 
     def transition(self, logits: Tensor, rate: Tensor, *, last: bool) -> Tensor:
-        return transition(precise(logits), rate, last=last)
+        log_scores = precise(logits)
+        total = log_scores.logsumexp(dim=-1).exp()
+        revealed = torch.ones_like(total) if last else (rate.to(total) * total).clamp(max=MOST_REVEALED)
+        values = log_scores.log_softmax(dim=-1) + revealed.log()[:, None]
+        return torch.cat([values, (1 - revealed).log()[:, None]], dim=-1)
 
 
 @dataclass(frozen=True)
@@ -98,12 +94,3 @@ class ScoreEntropy(TransitionModel):
     @torch.no_grad()
     def elbo(self, x0: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
         return mask_integral(self, x0, draws, generator or torch.Generator().manual_seed(0), self.score_entropy)
-
-    def step_score(self, batch: MaskedBatch, before: Tensor, z: Tensor | None, xs: Tensor | None) -> Tensor:
-        """Of the analytic sampler."""
-        where = batch.masked & self.scored(batch.x0)
-        owners = where.nonzero()[:, 0]
-        log_scores = precise(self.predict(batch.xt, z, batch.t, where))
-        rho = self.schedule.reveal_probability(precise(batch.t), precise(before))[owners]
-        law = transition(log_scores, rho, last=bool((before == 0).all()))
-        return self.score_of_law(law, batch, where, rho, (1 - rho).log(), xs)

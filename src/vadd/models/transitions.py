@@ -13,7 +13,7 @@ and is estimated along one path of states from the forward process.
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -72,22 +72,27 @@ class TransitionModel(Model):
         """The batch with the noise of this model, where masks alone are not it."""
         return batch
 
-    @abstractmethod
     def step_score(self, batch: MaskedBatch, before: Tensor, z: Tensor | None, xs: Tensor | None) -> Tensor:
         """log prod_j p_j(x_s | x_t, z) / q(x_s | x_t, x0) of the step from t to ``before`` (B,), for z (K, B, d) or
-        None: (K, B), at ``xs`` (B, N) or averaged over q.
+        None: (K, B), at ``xs`` (B, N) or averaged over q. Here of a masked model without a latent.
         """
-
-    def score_of_law(
-        self, law: Tensor, batch: MaskedBatch, where: Tensor, rho: Tensor, log_stay: Tensor, xs: Tensor | None
-    ) -> Tensor:
-        """:meth:`step_score` (1, B) of a model that reveals the M masked positions ``where`` by the log-probabilities
-        ``law`` (M, V + 1); the forward process reveals them with probability ``rho``, and not with exp ``log_stay``.
-        """
-        revealed = law.gather(1, batch.x0[where][:, None])[:, 0] - rho.log()
-        stays = 1 - rho if xs is None else (xs[where] == self.mask_value).double()
+        where = batch.masked & self.scored(batch.x0)
+        x0, owners = batch.x0[where], where.nonzero()[:, 0]
+        rho = self.schedule.reveal_probability(precise(batch.t), precise(before))[owners]
+        sampler = cast(TransitionSampler, self.samplers["ancestral"])
+        logits = self.predict(batch.xt, z, batch.t, where)
+        law = sampler.transition(logits, rho, last=bool((before == 0).all()))
+        log_stay = self.log_stay(rho, x0)
+        revealed = law.gather(1, x0[:, None])[:, 0] - (-torch.expm1(log_stay)).log()
+        stays = log_stay.exp() if xs is None else (xs[where] == self.mask_value).double()
         stayed = torch.where(stays > 0, law[:, -1] - log_stay, 0.0)
         return summed_by_row((1 - stays) * revealed + stays * stayed, where)[None]
+
+    def log_stay(self, rho: Tensor, x0: Tensor) -> Tensor:
+        """log of the probability that the forward process leaves positions masked that were x0 (M,), where ``rho`` (M,)
+        is the schedule's of revealing them.
+        """
+        return (1 - rho).log()
 
     def noise_chance(self, x0: Tensor, t: Tensor) -> Tensor:
         """The probability that the forward process has reached a position by t (B,): (B, N) or (B, 1)."""

@@ -5,12 +5,16 @@ To add one, write its file with a :class:`NetworkSettings` that builds it, and e
 
 from typing import get_args
 
-from vadd.networks.mlp import MlpDenoiser, MlpSettings, SiameseMlpRecognizer
+from vadd.networks.perceptrons import (
+    MlpDenoiser,
+    MlpSettings,
+    ResidualSettings,
+    SiameseMlpRecognizer,
+    TableSettings,
+)
 from vadd.networks.pyramid import PyramidSettings
-from vadd.networks.residual import ResidualSettings
 from vadd.networks.settings import CustomNetworks, CustomSettings, NetworkSettings
 from vadd.networks.short_transformer import ShortTransformerSettings
-from vadd.networks.table import TableSettings
 from vadd.networks.transformer import TransformerSettings
 from vadd.networks.unet import UnetSettings
 

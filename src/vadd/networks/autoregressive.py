@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vadd.networks.flows import chosen_component, mixture_log_prob
 from vadd.networks.transformer_blocks import Past, TransformerBody, TransformerSize
 
 SMALLEST_LOG_STD, LARGEST_LOG_STD = -7.0, 3.0
@@ -65,14 +66,13 @@ class AutoregressiveMixture(nn.Module):
         the numbers that choose a component.
         """
         deviations, choices = noise.chunk(2, dim=-1)
-        levels = torch.special.ndtr(choices.double())
         weight = (self.writes.weight * self.writes.mask).view(self.dim, -1, self.writes.in_features)
         bias = self.writes.bias.view(self.dim, -1)
         z = torch.zeros_like(deviations)
         for number in range(self.dim):
             written = F.linear(self._hidden(z, context), weight[number], bias[number])
             logits, means, log_stds = _mixture(written.view(*written.shape[:-1], 3, self.components))
-            chosen = _chosen(logits, levels[..., number, None])
+            chosen = chosen_component(logits, choices[..., number, None])
             mean, log_std = means.gather(-1, chosen)[..., 0], log_stds.gather(-1, chosen)[..., 0]
             z[..., number] = mean + log_std.exp() * deviations[..., number]
         return z
@@ -126,13 +126,8 @@ class AutoregressiveTransformer(nn.Module):
         tokens[:, 0] = 0
         added = self._read(before, context, slice(None))
         logits = self.writes(self.body(tokens, None, None, added)).log_softmax(-1)
-        # The squares of all deviations, (..., components), without a tensor of all deviations.
         log_stds = self.log_stds.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
-        precisions = (-2 * log_stds).exp()
-        squares = numbers.square() @ precisions.T - 2 * numbers @ (self.means * precisions).T
-        squares = squares + (self.means.square() * precisions).sum(1)
-        constant = log_stds.sum(1) + 0.5 * self.share * math.log(2 * math.pi)
-        return (logits - 0.5 * squares - constant).logsumexp(-1).sum(-1).view(z.shape[:-1])
+        return mixture_log_prob(numbers, logits, self.means, log_stds).sum(-1).view(z.shape[:-1])
 
     def from_noise(self, noise: Tensor, context: Tensor | None = None) -> Tensor:
         """Standard normal numbers (..., N * (c + 1)) -> a draw for each, (..., N * c): first the deviations, then the
@@ -140,7 +135,6 @@ class AutoregressiveTransformer(nn.Module):
         """
         flat = noise.reshape(-1, self.noise_dim)
         deviations = flat[:, : self.dim].view(-1, self.positions, self.share)
-        levels = torch.special.ndtr(flat[:, self.dim :].double())
         stds = self.log_stds.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD).exp()
         past = [Past() for _ in self.body.attentions]
         numbers = torch.zeros_like(deviations[:, 0])
@@ -148,8 +142,8 @@ class AutoregressiveTransformer(nn.Module):
         for position in range(self.positions):
             tokens = torch.full((len(flat), 1), min(position, 1), device=noise.device)
             added = self._read(numbers[:, None], context, slice(position, position + 1))
-            logits = self.writes(self.body.forward_new(tokens, position, past, added)[:, 0])
-            chosen = _chosen(logits, levels[:, position, None])[:, 0]
+            logits = self.writes(self.body(tokens, None, added=added, past=past)[:, 0])
+            chosen = chosen_component(logits, flat[:, self.dim + position, None])[:, 0]
             numbers = self.means[chosen] + stds[chosen] * deviations[:, position]
             drawn.append(numbers)
         return torch.stack(drawn, dim=1).view(*noise.shape[:-1], self.dim)
@@ -166,12 +160,6 @@ class AutoregressiveTransformer(nn.Module):
             assert context is not None, "a density built for contexts is given one"
             added = added + self.context(context.reshape(len(before), self.positions, -1)[:, which])
         return added
-
-
-def _chosen(logits: Tensor, level: Tensor) -> Tensor:
-    """The component (..., 1) whose share of 0..1 holds the ``level`` (..., 1)."""
-    ends = logits.double().softmax(-1).cumsum(-1)
-    return (ends <= level * ends[..., -1:]).sum(-1, keepdim=True).clamp(max=logits.shape[-1] - 1)
 
 
 def _mixture(written: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 import zuko
 from torch import Tensor, nn
+
+from vadd.networks.layers import zeroed
 
 LARGEST_LOG_SCALE = 2.0
 """Of one coupling, either way: keeps a bad step from ending in infinities."""
@@ -29,19 +32,31 @@ class GaussianMixture(nn.Module):
 
     def log_prob(self, u: Tensor, context: Tensor | None = None) -> Tensor:
         """u (..., d) -> (...)."""
-        precisions = (-2 * self.log_stds).exp()
-        # |u - m|^2 / s^2 multiplied out: matrix products instead of a (..., components, d) tensor.
-        squares = u.square() @ precisions.T - 2 * u @ (self.means * precisions).T
-        squares = squares + (self.means.square() * precisions).sum(-1)
-        constants = self.log_stds.sum(-1) + 0.5 * u.shape[-1] * math.log(2 * math.pi)
-        return torch.logsumexp(self.log_weights(context) - 0.5 * squares - constants, dim=-1)
+        return mixture_log_prob(u, self.log_weights(context), self.means, self.log_stds)
 
     def from_noise(self, noise: Tensor, context: Tensor | None = None) -> Tensor:
         """Standard normal numbers (..., d + 1) -> draws (..., d): the last number chooses the component."""
-        levels = self.log_weights(context).double().exp().cumsum(-1)
-        uniform = torch.special.ndtr(noise[..., -1:].double()) * levels[..., -1:]
-        chosen = (levels <= uniform).sum(-1).clamp(max=len(self.means) - 1)
+        chosen = chosen_component(self.log_weights(context), noise[..., -1:])[..., 0]
         return self.means[chosen] + self.log_stds[chosen].exp() * noise[..., :-1]
+
+
+def mixture_log_prob(u: Tensor, log_weights: Tensor, means: Tensor, log_stds: Tensor) -> Tensor:
+    """u (..., d) -> (...), of Gaussians with means and log standard deviations (components, d), weighed by
+    (..., components).
+    """
+    precisions = (-2 * log_stds).exp()
+    # |u - m|^2 / s^2 multiplied out: matrix products instead of a (..., components, d) tensor.
+    squares = u.square() @ precisions.T - 2 * u @ (means * precisions).T
+    squares = squares + (means.square() * precisions).sum(-1)
+    constants = log_stds.sum(-1) + 0.5 * u.shape[-1] * math.log(2 * math.pi)
+    return (log_weights - 0.5 * squares - constants).logsumexp(-1)
+
+
+def chosen_component(logits: Tensor, number: Tensor) -> Tensor:
+    """The component (..., 1) that a standard normal ``number`` (..., 1) chooses."""
+    ends = logits.double().softmax(-1).cumsum(-1)
+    level = torch.special.ndtr(number.double()) * ends[..., -1:]
+    return (ends <= level).sum(-1, keepdim=True).clamp(max=logits.shape[-1] - 1)
 
 
 class CouplingFlow(nn.Module):
@@ -85,18 +100,16 @@ class CouplingFlow(nn.Module):
 
     def log_prob(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         """z (..., d), with contexts (..., c) -> (...)."""
+        flow: Any = self.flow(context)
         if self.base is None:
-            plain: Tensor = self.flow(context).log_prob(z)
-            return plain
-        u, stretching = self.flow(context).transform.call_and_ladj(z)
-        density: Tensor = self.base.log_prob(u, context) + stretching
-        return density
+            return cast(Tensor, flow.log_prob(z))
+        u, stretching = flow.transform.call_and_ladj(z)
+        return cast(Tensor, self.base.log_prob(u, context) + stretching)
 
     def from_noise(self, noise: Tensor, context: Tensor | None = None) -> Tensor:
         """Standard normal numbers (..., noise_dim) -> a draw for each, (..., d)."""
         u = noise if self.base is None else self.base.from_noise(noise, context)
-        drawn: Tensor = self.flow(context).transform.inv(u)
-        return drawn
+        return cast(Tensor, self.flow(context).transform.inv(u))
 
 
 class SequenceCoupling(nn.Module):
@@ -110,9 +123,7 @@ class SequenceCoupling(nn.Module):
         self.register_buffer("stay", stay)
         self.reads = nn.Conv1d(2 * channels + context, width, kernel, padding=kernel // 2)
         self.reflects = nn.Conv1d(width, width, kernel, padding=kernel // 2)
-        self.writes = nn.Conv1d(width, 2 * channels, 1)
-        nn.init.zeros_(self.writes.weight)  # the flow starts as the identity
-        nn.init.zeros_(self.writes.bias)  # type: ignore[arg-type]  # there is one
+        self.writes = zeroed(nn.Conv1d(width, 2 * channels, 1))  # the flow starts as the identity
 
     def shift_and_log_scale(self, z: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
         seen = [z * self.stay, self.stay.to(z).expand_as(z)]

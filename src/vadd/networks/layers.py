@@ -13,7 +13,7 @@ from torch import Tensor, nn
 DENSE_ROWS = 17
 """Tables of at most this many rows are summed as a matrix product of one-hot tokens: on a CPU faster than look-ups."""
 
-Layer = TypeVar("Layer", nn.Conv2d, nn.Linear)
+Layer = TypeVar("Layer", nn.Conv1d, nn.Conv2d, nn.Linear)
 
 
 def zeroed(layer: Layer) -> Layer:
@@ -163,21 +163,32 @@ def token_embedding(
     return FactorisedEmbedding(positions, vocab_size, width, value_embedding, smoothness)
 
 
-class TimeEmbedding(nn.Module):
-    """Times (B,) -> (B, width): sinusoids of t, then one hidden layer."""
+class Sinusoids(nn.Module):
+    """Times (B,) -> (B, features): sine and cosine of t at angular frequencies from 10^low to 10^high, evenly spaced in
+    the logarithm.
+    """
 
     frequencies: Tensor
 
-    def __init__(self, features: int, width: int) -> None:
+    def __init__(self, low: float, high: float, features: int) -> None:
         super().__init__()
-        # Periods from 2 pi to 2 pi / 1000, evenly spaced in the logarithm: t is resolved to about a thousandth.
-        frequencies = torch.logspace(0, 3, features // 2)
-        self.register_buffer("frequencies", frequencies, persistent=False)
-        self.layers = nn.Sequential(nn.Linear(2 * len(frequencies), width), nn.ELU(), nn.Linear(width, width))
+        self.register_buffer("frequencies", torch.logspace(low, high, features // 2), persistent=False)
 
     def forward(self, t: Tensor) -> Tensor:
         angles = t[:, None] * self.frequencies
-        return self.layers(torch.cat([angles.sin(), angles.cos()], dim=-1))
+        return torch.cat([angles.sin(), angles.cos()], dim=-1)
+
+
+class TimeEmbedding(nn.Module):
+    """Times (B,) -> (B, width): sinusoids of t, then one hidden layer."""
+
+    def __init__(self, features: int, width: int) -> None:
+        super().__init__()
+        self.sinusoids = Sinusoids(0, 3, features)  # t is resolved to about a thousandth
+        self.layers = nn.Sequential(nn.Linear(features, width), nn.ELU(), nn.Linear(width, width))
+
+    def forward(self, t: Tensor) -> Tensor:
+        return self.layers(self.sinusoids(t))
 
 
 def time_embedding(features: int, width: int) -> TimeEmbedding | None:

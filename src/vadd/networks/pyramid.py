@@ -28,7 +28,7 @@ from vadd.networks.layers import (
     time_embedding,
     zeroed,
 )
-from vadd.networks.residual import ResidualRecognizerSettings
+from vadd.networks.perceptrons import ResidualRecognizerSettings
 from vadd.networks.settings import TIME_FEATURES, Examples, NetworkSettings
 from vadd.networks.unet import image_shape
 from vadd.settings import Fraction, Layers, Section

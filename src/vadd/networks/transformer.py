@@ -11,7 +11,7 @@ The paper counts these 7.33M, "around 6%", as what VADD adds to MDLM. So without
 shifts and gates stay, as plain parameters. They alone speed training up, which must not pass for a gain of the latent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -53,31 +53,27 @@ class CausalTransformer(nn.Module):
         """What each position is predicted from: the token before it, and at first the start token."""
         return torch.cat([torch.full_like(x[:, :1], self.vocab_size), x[:, :-1]], dim=1)
 
-    def reader(self) -> "CausalReader":
-        return CausalReader(self)
+    def reader(self) -> Callable[[Tensor, int], Tensor]:
+        """Reads sequences from left to right and never twice: keys and values are kept. It is given sequences x (B, N)
+        and a position, to the right of those asked for before, and returns the logits (B, V) there.
+        """
+        past = [Past() for _ in self.body.attentions]
+        read = 0
+
+        def logits(x: Tensor, position: int) -> Tensor:
+            nonlocal read
+            new = slice(read, position + 1)
+            added = None if self.places is None else self.places[new]
+            features = self.body(self._shifted(x)[:, new], None, added=added, past=past)
+            read = position + 1
+            return self.readout(features[:, -1])
+
+        return logits
 
     @property
     def cache_bytes(self) -> int:
         """What a reader keeps of one sequence at the end."""
         return 2 * len(self.body.attentions) * self.positions * self.body.embedding.weight[0].nbytes
-
-
-class CausalReader:
-    """Reads sequences from left to right and never twice: keys and values are kept."""
-
-    def __init__(self, network: CausalTransformer) -> None:
-        self.network = network
-        self.past = [Past() for _ in network.body.attentions]
-        self.read = 0
-
-    def logits(self, x: Tensor, position: int) -> Tensor:
-        """(B, V) at one ``position`` of the sequences x (B, N); it must lie to the right of those asked for before."""
-        network = self.network
-        inputs = network._shifted(x[:, : position + 1])[:, self.read :]
-        added = None if network.places is None else network.places[self.read : position + 1]
-        features = network.body.forward_new(inputs, self.read, self.past, added)
-        self.read = position + 1
-        return network.readout(features[:, -1])
 
 
 SIZES = {

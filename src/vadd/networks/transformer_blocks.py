@@ -46,6 +46,11 @@ class Past:
         self.keys, self.values = keys, values
         return keys, values
 
+    @property
+    def read(self) -> int:
+        """The number of positions that it holds."""
+        return 0 if self.keys is None else self.keys.shape[2]
+
     def widened(self, h: Tensor, back: int) -> Tensor:
         """(B, n, W) after the last ``back`` inputs, zeros where there were none: (B, back + n, W)."""
         before = h.new_zeros(len(h), back, h.shape[2]) if self.inputs is None else self.inputs
@@ -152,7 +157,7 @@ class Branch(nn.Module):
         self.inner = inner
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, h: Tensor, condition: Condition | None, *more: Tensor | Past) -> Tensor:
+    def forward(self, h: Tensor, condition: Condition | None, *more: Tensor | Past | None) -> Tensor:
         adapted, gate = self.norm(h, condition)
         change: Tensor = self.dropout(self.inner(adapted, *more))
         return h + change if gate is None else torch.addcmul(h, gate, change)
@@ -221,18 +226,27 @@ class TransformerBody(nn.Module):
         self.norm = AdaptiveNorm(width, condition, gated=False, zero=zero)
 
     def forward(
-        self, tokens: Tensor, condition: Condition | None, wanted: Tensor | None = None, added: Tensor | None = None
+        self,
+        tokens: Tensor,
+        condition: Condition | None,
+        wanted: Tensor | None = None,
+        added: Tensor | None = None,
+        past: Sequence[Past] | None = None,
     ) -> Tensor:
         """Features (B, N, W), or (M, W) at the M positions ``wanted``, numbered b * N + n.
 
         ``added``, (N, W) or (B, N, W), joins the embeddings of the tokens. From the last attention on each position is
-        by itself, and the others are left out.
+        by itself, and the others are left out. The tokens of a causal body may be new ones, (B, n), after those that
+        the ``past`` of each attention holds.
         """
         h: Tensor = self.embedding(tokens)
         if added is not None:
             h = h + added
-        for attend, reflect in zip(self.attentions, self.perceptrons, strict=True):
-            h = self._through(attend, h, condition, self.rotation)
+        read = past[0].read if past else 0
+        rotation = self.rotation[read : read + tokens.shape[1]]
+        kept: Sequence[Past | None] = past or [None] * len(self.attentions)
+        for attend, reflect, held in zip(self.attentions, self.perceptrons, kept, strict=True):
+            h = self._through(attend, h, condition, rotation, held)
             if attend is self.attentions[-1] and wanted is not None:
                 h = h.flatten(0, 1).index_select(0, wanted)
                 if condition is not None:
@@ -240,18 +254,6 @@ class TransformerBody(nn.Module):
             h = self._through(reflect, h, condition)
         return self.norm(h, condition)[0]
 
-    def forward_new(self, tokens: Tensor, read: int, past: Sequence[Past], added: Tensor | None = None) -> Tensor:
-        """Features (B, n, W) of n more tokens (B, n) after the ``read`` ones that the ``past`` of each attention holds;
-        ``added`` is (n, W). For causal bodies without a condition.
-        """
-        h: Tensor = self.embedding(tokens)
-        if added is not None:
-            h = h + added
-        rotation = self.rotation[read : read + tokens.shape[1]]
-        for attend, reflect, kept in zip(self.attentions, self.perceptrons, past, strict=True):
-            h = reflect(attend(h, None, rotation, kept), None)
-        return self.norm(h, None)[0]
-
-    def _through(self, branch: nn.Module, *inputs: Tensor | Condition | None) -> Tensor:
+    def _through(self, branch: nn.Module, *inputs: Tensor | Condition | Past | None) -> Tensor:
         recompute = self.checkpointing and torch.is_grad_enabled()
         return checkpoint(branch, *inputs, use_reentrant=False) if recompute else branch(*inputs)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vadd.errors import UserError
-from vadd.networks.layers import DenoiserBase, attention, condition_layers, mean_and_log_std, zeroed
+from vadd.networks.layers import DenoiserBase, Sinusoids, attention, condition_layers, mean_and_log_std, zeroed
 from vadd.networks.settings import CHECKPOINTING, Examples, NetworkSettings
 from vadd.settings import Fraction, Layers
 
@@ -67,20 +67,6 @@ def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
 
 def normalised(planes: int, groups: int) -> nn.Sequential:
     return nn.Sequential(nn.GroupNorm(groups, planes), nn.SiLU())
-
-
-class TimeFeatures(nn.Module):
-    """Times (B,) in [0, 1] -> (B, features): sine and cosine of t at angular frequencies from 1000 down to 0.1."""
-
-    frequencies: Tensor
-
-    def __init__(self, features: int) -> None:
-        super().__init__()
-        self.register_buffer("frequencies", torch.logspace(3, -1, features // 2), persistent=False)
-
-    def forward(self, t: Tensor) -> Tensor:
-        angles = t[:, None] * self.frequencies
-        return torch.cat([angles.sin(), angles.cos()], dim=-1)
 
 
 class ResnetBlock(nn.Module):
@@ -196,7 +182,7 @@ class TokenUnet(nn.Module):
         super().__init__()
         width = 4 * settings.embedding
         self.pixels = PixelEmbedding(shape, vocab_size, settings.pixel_embedding)
-        self.time = nn.Sequential(TimeFeatures(settings.embedding), *condition_layers(settings.embedding, width))
+        self.time = nn.Sequential(Sinusoids(3, -1, settings.embedding), *condition_layers(settings.embedding, width))
         self.latent = None if latent_dim is None else nn.Sequential(*condition_layers(latent_dim, width))
         self.body = UnetBody(shape[2] * settings.pixel_embedding, settings)
 

@@ -17,7 +17,7 @@ from vadd.errors import refuse_if
 from vadd.kinds import Kind
 from vadd.models import Autoregressive, LearnedEnergy, ScoreEntropy, UniformDiffusion, ValueRates
 from vadd.networks import NETWORKS, CustomNetworks
-from vadd.networks.residual import ResidualDenoiser
+from vadd.networks.perceptrons import ResidualDenoiser
 
 if TYPE_CHECKING:
     from vadd.recipe.recipe import Recipe

@@ -20,13 +20,12 @@ from vadd.kinds import Kind, kind_of
 from vadd.kinds.table.reading import TABLE_SUFFIXES, header_of, read_table
 from vadd.kinds.text.tokenizers import WORDS, count_tokens
 from vadd.networks import NetworkSettings
+from vadd.networks.perceptrons import ResidualSettings, TableSettings
 from vadd.networks.pyramid import PyramidSettings
-from vadd.networks.residual import ResidualSettings
 from vadd.networks.short_transformer import (
     ShortTransformerDenoiserSettings,
     ShortTransformerSettings,
 )
-from vadd.networks.table import TableSettings
 from vadd.progress import note
 from vadd.recipe.counting import model_on_meta, training_cost
 from vadd.recipe.dependence import dependence
