@@ -4,8 +4,7 @@ Tensors only: no files, no configuration, no printing.
 """
 
 from vadd.core.adaptive_samplers import EntropyBounded, Ordered, Remask
-from vadd.core.base import Denoiser, Model
-from vadd.core.bounds import elbo, k_sample_delbo, step_bound
+from vadd.core.base import Denoiser, Model, Objective, objective
 from vadd.core.categorical import CodedLatent, LabelledLatent
 from vadd.core.checking import Findings, check
 from vadd.core.health import LatentHealth, latent_health
@@ -31,7 +30,7 @@ from vadd.core.masking import (
     StepTimes,
     StratifiedTimes,
 )
-from vadd.core.model import MaskedDiffusion, Objective, objective
+from vadd.core.model import MaskedDiffusion, elbo, k_sample_delbo, step_bound
 from vadd.core.priors import FlowPrior, Prior, StandardNormal
 from vadd.core.randomness import Noise
 from vadd.core.samplers import Ancestral, FirstHitting, Parallel, PlannedSampler, Sampler, step_grid

@@ -3,7 +3,7 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, Self
 
 import torch
@@ -208,6 +208,41 @@ class Model(nn.Module, ABC):
     def with_prior(self, prior: Prior) -> Self:
         """The same networks, with z drawn from another prior."""
         return with_part(self, "latent", self.latent.with_prior(prior))
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a step minimises, and the parts that are logged."""
+
+    loss: Tensor
+    """What the optimiser minimises: the negative objective in nats *per position*, so that clipping means the
+    same at any N. All N positions count, pads too: so no example weighs more for being short.
+    """
+    reconstruction: Tensor
+    """-w(t) E_r log p(x_S | x_t, z), nats per example."""
+    kl: Tensor
+    """The KL as it counts, nats per example, without the warm-up's lambda."""
+
+    @classmethod
+    def mean(cls, parts: Sequence["Objective"]) -> "Objective":
+        """Of parts of equal size, without gradients."""
+        names = ("loss", "reconstruction", "kl")
+        return cls(*(torch.stack([getattr(part, name).detach() for part in parts]).mean() for name in names))
+
+
+def objective(evidence: Evidence, positions: int) -> Objective:
+    """The means of what the examples of a batch add, each of N ``positions``.
+
+    >>> import torch
+    >>> bound, kl = torch.tensor([-3.0, -2.0]), torch.tensor([0.5, 0.0])
+    >>> objective(Evidence(bound, bound + kl, kl), positions=2)
+    Objective(loss=tensor(1.2500), reconstruction=tensor(2.2500), kl=tensor(0.2500))
+    """
+    return Objective(
+        loss=-evidence.bound.mean() / positions,
+        reconstruction=-evidence.reconstruction.detach().mean(),
+        kl=evidence.kl.detach().mean(),
+    )
 
 
 def _outside(sizes: Sequence[int], vocab_size: int) -> Tensor:

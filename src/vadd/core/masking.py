@@ -142,36 +142,30 @@ def _mask_at(t: Tensor, positions: int, schedule: Schedule, generator: torch.Gen
     return coins < schedule.masked_fraction(t)[:, None]
 
 
+@checked_fields
 @dataclass(frozen=True)
-class _UniformTimes:
+class IidTimes:
+    """Times drawn uniformly, each by itself."""
+
     epsilon: Decay = 1e-3
     """Times are drawn from [epsilon, 1]. The weight grows without limit towards t = 0, and with it the variance."""
 
-    def _masking(self, uniforms: Tensor, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
+    def uniforms(self, batch: int, generator: torch.Generator) -> Tensor:
+        return torch.rand(batch, generator=generator, dtype=torch.float64)
+
+    def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
         span = 1 - self.epsilon
-        t = 1 - span * uniforms  # uniforms lie in [0, 1): t is never 0
+        t = 1 - span * self.uniforms(batch, generator)  # uniforms lie in [0, 1): t is never 0
         masked = _mask_at(t, positions, schedule, generator)
         # The times cover only a part of [0, 1]: times its length, their mean is an integral again.
         return Masking(masked, t.float(), (span * schedule.weight(t)).float())
 
 
-@checked_fields
-@dataclass(frozen=True)
-class IidTimes(_UniformTimes):
-    """Times drawn uniformly, each by itself."""
-
-    def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
-        uniforms = torch.rand(batch, generator=generator, dtype=torch.float64)
-        return self._masking(uniforms, positions, schedule, generator)
-
-
-@checked_fields
-@dataclass(frozen=True)
-class StratifiedTimes(_UniformTimes):
+class StratifiedTimes(IidTimes):
     """Times spread evenly over the batch."""
 
-    def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
-        return self._masking(_stratified_uniforms(batch, generator), positions, schedule, generator)
+    def uniforms(self, batch: int, generator: torch.Generator) -> Tensor:
+        return _stratified_uniforms(batch, generator)
 
 
 @dataclass(frozen=True)

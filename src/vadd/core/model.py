@@ -1,8 +1,41 @@
-"""Masked diffusion: with a latent it is VADD; without, the same code is MDLM."""
+r"""Masked diffusion, its bounds, and the paper's number, which is not one. With a latent it is VADD; without, MDLM.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+**Step bound**, valid for any latent and any sampler that plans ahead. Let :math:`U_i` be the positions that the sampler
+reveals at its i-th step; for Algorithm 2 on the grid :math:`0 = t_0 < \dots < t_T = 1` those that the forward process
+masks between :math:`t_{i-1}` and :math:`t_i`. The plan does not depend on the values, so
+
+.. math:: \log p_T(x_0) \ge E \sum_{i=1}^T \log p(x_{0,U_i} \mid x_{t_i}), \qquad
+          p(x_U \mid x_t) = E_{z \sim p} \prod_{j \in U} \mu_j(x_t, z, t)[x_{0,j}].
+
+T = 1 is the one-shot likelihood. The more steps, the fewer positions go together, until only the marginals count.
+A sampler that keeps one z for all its steps has the bound
+
+.. math:: \log p_T(x_0) \ge E \log E_{z \sim p} \prod_{i=1}^T \prod_{j \in U_i} \mu_j(x_{t_i}, z, t_i)[x_{0,j}].
+
+**ELBO**, valid without a latent: the integral :math:`E_t E_{x_t} w(t) \sum_{i \in S} \log \mu_i[x_{0,i}]`, the limit
+of many steps.
+
+**K-sample DELBO**, the paper's eq. 20: the same integral with the *joint* :math:`\log p(x_S \mid x_t)` of a latent
+denoiser in place of the sum. It counts dependence between positions once for every mask in which they are hidden
+together, and its optimum lies *above* the log-likelihood of the data. It is here for parity with the paper's tables
+and for nothing else.
+
+For a model with a pad all three count the other positions only: of what is revealed, what is scored. Pads are masked,
+revealed and seen all the same. The step bound is then one of a sampler that is given the pads instead of drawing
+them, and no longer of the likelihood of the sequence; ``model.scoring_pads()`` has a bound of that.
+
+**Labels.** Without a label a model that knows some is the mixture over them. One draw of the step bound is the
+logarithm of an unbiased estimate of the likelihood, so :math:`\log \sum_y \pi_y e^{b_y}` of the draws b_y given each
+label is again one that does not exceed :math:`\log \sum_y \pi_y p(x_0 \mid y)` in expectation. One draw of the ELBO is
+not: there the labels are weighed by other masks than those that count.
+
+All functions return one draw of the estimate for each example, (B,) float64 nats; average over examples.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -10,12 +43,13 @@ from torch import Tensor
 
 from vadd.core.adaptive_samplers import EntropyBounded, Ordered, Remask
 from vadd.core.base import Model
-from vadd.core.bounds import masked_elbo, masked_step_bound
 from vadd.core.latents import Evidence, Particles
-from vadd.core.masking import ExactCount, MaskDraw, MaskedBatch
-from vadd.core.precision import at_least_single, summed_by_row
-from vadd.core.samplers import Ancestral, FirstHitting, Parallel, Sampler
+from vadd.core.masking import ExactCount, MaskDraw, MaskedBatch, Masking
+from vadd.core.precision import at_least_single, precise, summed_by_row
+from vadd.core.randomness import Noise
+from vadd.core.samplers import Ancestral, FirstHitting, Parallel, PlannedSampler, RevealPlan, Sampler
 from vadd.core.sampling import Drawing
+from vadd.errors import UserError
 
 
 class MaskedDiffusion(Model):
@@ -76,42 +110,183 @@ class MaskedDiffusion(Model):
     def step_bound(
         self, x0: Tensor, steps: int, particles: Particles, generator: torch.Generator, how: Drawing
     ) -> Tensor:
-        return masked_step_bound(self, x0, steps, particles, generator, how)
+        """With a fresh latent at each step or one z for all of them."""
+        sampler = how.sampler or self.samplers["ancestral"]
+        assert isinstance(sampler, PlannedSampler), "all exact samplers of masked models plan ahead"
+        if self.guidance != 1:
+            raise UserError(
+                "no likelihood bound exists for guided samples, which do not follow the model's distribution"
+            )
+        if self.latent.label_shares is not None:
+            # The same plan for every label, and the same particles.
+            seed = int(torch.randint(2**62, (), generator=generator))
 
+            def given(model: MaskedDiffusion) -> Tensor:
+                return model.step_bound(x0, steps, particles, torch.Generator().manual_seed(seed), how)
+
+            return torch.logsumexp(self._each_label(given), dim=0)
+        everything = torch.ones_like(x0, dtype=torch.bool)
+        # Drawn before any particle: with the same seed the plan is the same for every choice of proposals.
+        plan = sampler.plan(everything, steps, self.schedule, how.grid, Noise.of(generator, len(x0)))
+        states = _States(self, x0, plan)
+        if how.latent_policy == "fixed":
+            return self._one_latent(states, particles, generator)
+        total = torch.zeros(len(x0), dtype=torch.float64)
+        for tasks in _split(states.tasks, particles.rows_per_call):
+            rows, batch, revealed = states[tasks]
+            total.index_add_(0, rows.cpu(), self.log_joint(particles, generator, batch, revealed))
+        return total
+
+    def log_joint(
+        self, particles: Particles, generator: torch.Generator, batch: MaskedBatch, revealed: Tensor
+    ) -> Tensor:
+        """log p(x_U | x_t) with the latent integrated out, (B,) float64, for the positions U of ``revealed`` (B, N)."""
+
+        def score(z: Tensor | None) -> Tensor:
+            return self.log_likelihood(batch, z, revealed)
+
+        return self.latent.log_marginal(score, batch, revealed, particles, generator).cpu().double()
+
+    def _one_latent(self, states: "_States", particles: Particles, generator: torch.Generator) -> Tensor:
+        """log (1/K) sum_k p(z_k) / g(z_k) prod_i prod_{j in U_i} mu_j(x_{t_i}, z_k)[x0_j]: whole trajectories, one
+        plan.
+        """
+        x0 = states.x0
+
+        def score(z: Tensor | None) -> Tensor:
+            count = 1 if z is None else z.shape[0]
+            total = precise(torch.zeros(count, len(x0), device=x0.device))
+            for tasks in torch.split(states.tasks, max(1, particles.rows_per_call // count)):
+                rows, batch, revealed = states[tasks]
+                scores = self.log_likelihood(batch, None if z is None else z[:, rows], revealed)
+                total.index_add_(1, rows, precise(scores).expand(count, -1))
+            return total
+
+        start = MaskedBatch.all_masked(x0, self.mask_value)
+        joint = self.latent.log_marginal(score, start, states.scored, particles, generator).cpu().double()
+        # Of nothing but pads the joint is 1, which the particles would only estimate.
+        return joint.masked_fill(~states.scored.any(dim=1).cpu(), 0.0)
+
+    @torch.no_grad()
     def elbo(self, x0: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
-        return masked_elbo(self, x0, draws, generator)
+        if not self.latent.absent:
+            raise UserError("with a latent the ELBO's integral is not a bound of the likelihood; use the step bound")
+        particles, generator = Particles(1), generator or torch.Generator().manual_seed(0)
+
+        def given(model: MaskedDiffusion) -> Tensor:
+            return mask_integral(model, x0, draws, generator, partial(model.log_joint, particles, generator))
+
+        if self.latent.label_shares is None:
+            return given(self)
+        # sum_y q_y (log pi_y + b_y - log q_y) is linear in the draws b_y, and q does not depend on them.
+        log_q = self._each_label(given).log_softmax(dim=0)
+        return (log_q.exp() * (self._each_label(given) - log_q)).nan_to_num(0.0).sum(dim=0)
+
+    def _each_label(self, given: "Callable[[MaskedDiffusion], Tensor]") -> Tensor:
+        """log pi_y + what is ``given`` by the model of the label y, for all that there are, (labels, B)."""
+        shares = self.latent.label_shares
+        assert shares is not None
+        return torch.stack([shares[y].log() + given(self.labelled(y)) for y in shares.nonzero()[:, 0].tolist()])
 
 
-@dataclass(frozen=True)
-class Objective:
-    """What a step minimises, and the parts that are logged."""
+def _split(tasks: Tensor, size: int) -> Sequence[Tensor]:
+    """torch.split makes one empty part of nothing, which no network should see."""
+    return torch.split(tasks, size) if len(tasks) else ()
 
-    loss: Tensor
-    """What the optimiser minimises: the negative objective in nats *per position*, so that clipping means the
-    same at any N. All N positions count, pads too: so no example weighs more for being short.
+
+class _States:
+    """The states of the sampler on its way to x0 (B, N): for every example those before a step that reveals something
+    scored.
+
+    Short examples leave most of many steps empty, and these cost nothing.
     """
-    reconstruction: Tensor
-    """-w(t) E_r log p(x_S | x_t, z), nats per example."""
-    kl: Tensor
-    """The KL as it counts, nats per example, without the warm-up's lambda."""
 
-    @classmethod
-    def mean(cls, parts: Sequence["Objective"]) -> "Objective":
-        """Of parts of equal size, without gradients."""
-        names = ("loss", "reconstruction", "kl")
-        return cls(*(torch.stack([getattr(part, name).detach() for part in parts]).mean() for name in names))
+    def __init__(self, model: MaskedDiffusion, x0: Tensor, plan: RevealPlan) -> None:
+        self.model, self.x0, self.plan = model, x0, plan
+        self.scored = model.scored(x0)
+        rows = torch.arange(len(x0), device=x0.device)[:, None].expand_as(x0)
+        # Several positions of an example may be revealed at the same step: one task for all of them.
+        self.tasks = torch.unique(torch.stack([rows[self.scored], plan.step_of[self.scored]], dim=1), dim=0)
+        """(M, 2): example and step."""
+
+    def __getitem__(self, tasks: Tensor) -> tuple[Tensor, MaskedBatch, Tensor]:
+        """For some of the tasks: their examples (m,), the states before the steps, and what is revealed (m, N)."""
+        rows, step = tasks.T
+        step_of = self.plan.step_of[rows]
+        revealed = (step_of == step[:, None]) & self.scored[rows]
+        t = self.plan.times[rows.cpu(), step.cpu()].to(self.x0.device, torch.float32)
+        masking = Masking(step_of <= step[:, None], t, torch.ones_like(t))
+        return rows, MaskedBatch.of(self.x0[rows], masking, self.model.mask_value), revealed
 
 
-def objective(evidence: Evidence, positions: int) -> Objective:
-    """The means of what the examples of a batch add, each of N ``positions``.
+def step_bound(
+    model: Model,
+    x0: Tensor,
+    steps: int,
+    particles: Particles | int = 64,
+    generator: torch.Generator | None = None,
+    **options: Any,
+) -> Tensor:
+    """A lower bound of log p_T(x0), see :meth:`vadd.core.base.Model.bound`; ``options`` are those of
+    :class:`~vadd.core.sampling.Drawing`.
 
-    >>> import torch
-    >>> bound, kl = torch.tensor([-3.0, -2.0]), torch.tensor([0.5, 0.0])
-    >>> objective(Evidence(bound, bound + kl, kl), positions=2)
-    Objective(loss=tensor(1.2500), reconstruction=tensor(2.2500), kl=tensor(0.2500))
+    >>> from vadd.core import LinearSchedule, MaskedDiffusion
+    >>> from vadd.networks import MlpDenoiser, MlpSettings
+    >>> model = MaskedDiffusion(MlpDenoiser(2, 5, MlpSettings(width=16)), LinearSchedule())
+    >>> nats = step_bound(model, torch.tensor([[3, 1], [0, 4]]), steps=2)
+    >>> nats.shape, bool((nats < 0).all())
+    (torch.Size([2]), True)
     """
-    return Objective(
-        loss=-evidence.bound.mean() / positions,
-        reconstruction=-evidence.reconstruction.detach().mean(),
-        kl=evidence.kl.detach().mean(),
-    )
+    return model.bound(x0, steps, particles, generator, Drawing(**options))
+
+
+def elbo(model: Model, x0: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
+    """A lower bound of log p(x0), see :meth:`vadd.core.base.Model.elbo`."""
+    return model.elbo(x0, draws, generator)
+
+
+@torch.no_grad()
+def k_sample_delbo(
+    model: MaskedDiffusion,
+    x0: Tensor,
+    particles: Particles | int,
+    draws: int,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """The paper's eq. 20. **Not a likelihood bound.**
+
+    As in the paper all K particles come from the recognition model, for each of ``draws`` masks.
+    """
+    generator = generator or torch.Generator().manual_seed(0)
+    particles = Particles(particles) if isinstance(particles, int) else particles
+    log_joint = partial(model.log_joint, replace(particles, proposals=("recognition",)), generator)
+    return mask_integral(model, x0, draws, generator, log_joint, particles.rows_per_call)
+
+
+def mask_integral(
+    model: Model,
+    x0: Tensor,
+    draws: int,
+    generator: torch.Generator,
+    log_joint: Callable[[MaskedBatch, Tensor], Tensor],
+    rows_per_call: int = Particles.rows_per_call,
+) -> Tensor:
+    """The mean over ``draws`` masks of w(t) log p(x_S | x_t), all masked positions that are scored at once;
+    ``log_joint`` maps a batch and the positions S (B, N) to the logarithm (B,).
+    """
+    if draws < 1:
+        raise UserError(f"the number of masks drawn for each example must be at least 1, not {draws}")
+    total = torch.zeros(len(x0), dtype=torch.float64)
+    repeated = torch.arange(len(x0), device=x0.device).repeat_interleave(draws)
+    # The masks of each example are spread evenly over k = 1..N.
+    shifts = torch.rand(len(x0), 1, generator=generator, dtype=torch.float64)
+    uniforms = ((shifts + torch.arange(draws)) / draws).flatten()
+    masking = ExactCount().from_uniforms(uniforms, x0.shape[1], model.schedule, generator).to(x0.device)
+    scored = masking.masked & model.scored(x0)[repeated]
+    counted = scored.any(dim=1).nonzero()[:, 0]  # where only pads are masked nothing is scored
+    for part in _split(counted, rows_per_call):
+        rows, chosen = repeated[part], masking[part]
+        batch = MaskedBatch.of(x0[rows], chosen, model.mask_value)
+        joint = log_joint(batch, scored[part]).cpu().double()
+        total.index_add_(0, rows.cpu(), chosen.weight.cpu().double() * joint)
+    return total / draws

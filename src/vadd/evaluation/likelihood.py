@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from vadd.core import Drawing, GaussianLatent, LabelledLatent, MaskedDiffusion, Model, StandardNormal
-from vadd.core.bounds import k_sample_delbo
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latents import Particles, ProposalName
+from vadd.core.model import k_sample_delbo
 from vadd.core.randomness import BOUNDS, HEALTH, PILOT, step_generator
 from vadd.core.samplers import Grid
 from vadd.errors import UserError

@@ -20,9 +20,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from vadd.core.bounds import mask_integral
 from vadd.core.latents import Evidence
 from vadd.core.masking import ExactCount, MaskDraw, MaskedBatch
+from vadd.core.model import mask_integral
 from vadd.core.precision import at_least_single, precise, summed_by_row
 from vadd.core.samplers import Sampler
 from vadd.core.schedule import Schedule
