@@ -49,8 +49,8 @@ class Masking:
         return self._each(lambda tensor: tensor[rows])
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Masking":
-        before = None if self.before is None else change(self.before)
-        return Masking(change(self.masked), change(self.t), change(self.weight), before)
+        parts = (self.masked, self.t, self.weight, *(() if self.before is None else (self.before,)))
+        return Masking(*map(change, parts))
 
 
 Rows = slice | Tensor

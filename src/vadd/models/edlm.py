@@ -28,6 +28,7 @@ from vadd.core.sampling import Walk, inverted
 from vadd.core.schedule import Schedule
 from vadd.errors import UserError
 from vadd.models.ar import Autoregressive
+from vadd.models.transitions import check_values_alone
 from vadd.settings import Count, Fraction, checked_fields
 
 ROWS_AT_ONCE = 256
@@ -46,8 +47,7 @@ class EnergyWeighted(Sampler):
     window: Fraction = 1.0
 
     def run(self, walk: Walk, steps: int, grid: Grid) -> None:
-        if not walk.how.token_sampler.exact:
-            raise UserError("candidates are weighed by how they were drawn: no temperature, top-k, top-p or float32")
+        check_values_alone(walk)  # candidates are weighed by how they were drawn
         plan = Ancestral().plan(walk.hidden_at_start, steps, walk.model.schedule, grid, walk.noise)
         for step in walk.steps(plan.times):
             revealed = plan.step_of == step
@@ -115,19 +115,8 @@ class EnergyOfAnother(EnergyDiffusion):
             raise UserError("energies weigh the candidates of masked models, and this model is another")
         if not isinstance(other, Autoregressive):
             raise UserError("an energy comes from an autoregressive run: one of model=ar")
-        if (model.positions, model.vocab_size) != (other.positions, other.vocab_size):
-            raise UserError(
-                f"the energy's run knows {other.positions} positions of {other.vocab_size} values, the model's "
-                f"{model.positions} of {model.vocab_size}"
-            )
-        made = cls(
-            cast(nn.Module, model.denoiser),
-            model.schedule,
-            model.latent,
-            model.pad,
-            sizes=model.sizes,
-            unknowns=model.unknowns,
-        )
+        parts = (cast(nn.Module, model.denoiser), model.schedule, model.latent, model.pad)
+        made = cls(*parts, sizes=model.sizes, unknowns=model.unknowns)
         made.other = other.scoring_pads()  # whole sequences are weighed
         made.samplers = {**cls.samplers, "ancestral": sampler}
         return made

@@ -22,7 +22,6 @@ from vadd.core.masking import MaskDraw, MaskedBatch, StepTimes
 from vadd.core.precision import precise, summed_by_row
 from vadd.core.samplers import Grid, Sampler, step_grid
 from vadd.core.sampling import Walk
-from vadd.errors import UserError
 from vadd.models.transitions import TransitionModel, check_values_alone
 
 
@@ -89,8 +88,7 @@ class UniformDiffusion(TransitionModel):
     def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
         """The step that the batch's draw is of, times the number of such steps."""
         before = batch.masking.before
-        if before is None:
-            raise UserError("uniform noise is trained on steps: diffusion.mask_draw is levels or steps")
+        assert before is not None, "recipes of uniform noise draw levels or steps"
         noised = self.noised(batch, generator)
 
         def score(z: Tensor | None) -> Tensor:

@@ -219,14 +219,8 @@ class ResidualBlock(nn.Sequential):
         return hidden + super().forward(hidden)  # type: ignore[no-untyped-call]
 
 
-class ResidualBlocks(nn.ModuleList):
-    def __init__(self, blocks: int, width: int, dropout: float) -> None:
-        super().__init__(ResidualBlock(width, dropout) for _ in range(blocks))
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        for block in self:
-            hidden = block(hidden)
-        return hidden
+def residual_blocks(blocks: int, width: int, dropout: float) -> nn.Sequential:
+    return nn.Sequential(*(ResidualBlock(width, dropout) for _ in range(blocks)))
 
 
 class SummedRecognizer(nn.Module):
@@ -237,7 +231,7 @@ class SummedRecognizer(nn.Module):
     def __init__(self, reader: Callable[[], nn.Module], dim: int, width: int, blocks: int, dropout: float) -> None:
         super().__init__()
         self.clean, self.masked = reader(), reader()
-        self.blocks = ResidualBlocks(blocks, width, dropout)
+        self.blocks = residual_blocks(blocks, width, dropout)
         self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * dim))
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ planes are: on a CPU a fifth faster.
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import ClassVar, Literal
 
 import torch
@@ -22,16 +23,16 @@ from vadd.errors import UserError
 from vadd.networks.layers import (
     DenoiserBase,
     Layer,
-    ResidualBlocks,
     latent_embedding,
     mean_and_log_std,
+    residual_blocks,
     time_embedding,
     zeroed,
 )
-from vadd.networks.perceptrons import ResidualRecognizerSettings
-from vadd.networks.settings import TIME_FEATURES, Examples, NetworkSettings
+from vadd.networks.perceptrons import ResidualDenoiserSettings, ResidualRecognizerSettings
+from vadd.networks.settings import Examples, NetworkSettings
 from vadd.networks.unet import image_shape
-from vadd.settings import Fraction, Layers, Section
+from vadd.settings import Fraction, Layers
 
 COARSE = 4
 """Pixels a side at which halving ends."""
@@ -39,9 +40,8 @@ MOST_PLANES = 17
 """One-hot planes of a channel; more are first mixed down to one fewer than this."""
 
 
-class PyramidDenoiserSettings(Section):
+class PyramidDenoiserSettings(ResidualDenoiserSettings):
     blocks: Layers = 2
-    time_features: int = Field(0, ge=0, multiple_of=2, description=TIME_FEATURES)
 
 
 class PyramidSettings(NetworkSettings):
@@ -112,9 +112,7 @@ class WayDown(nn.Module):
 
     def forward(self, *images: Tensor) -> tuple[list[Tensor], Tensor]:
         # Sums, not planes side by side: an input of one row broadcasts over a batch of the other.
-        first, *others = (convolve(image) for convolve, image in zip(self.inputs, images, strict=True))
-        for other in others:
-            first = first + other
+        first = reduce(torch.add, (convolve(image) for convolve, image in zip(self.inputs, images, strict=True)))
         seen = [F.silu(self.norms[0](first))]
         for convolve, norm in zip(self.deeper, list(self.norms)[1:], strict=True):
             seen.append(F.silu(norm(convolve(seen[-1]))))
@@ -153,7 +151,7 @@ class PyramidDenoiser(DenoiserBase):
         self.down = WayDown([self.planes.planes], shape, channels, width)
         self.latent = latent_embedding(latent_dim, width)
         self.time = time_embedding(settings.denoiser.time_features, width)
-        self.blocks = ResidualBlocks(settings.denoiser.blocks, width, settings.dropout)
+        self.blocks = residual_blocks(settings.denoiser.blocks, width, settings.dropout)
         logits = self.image[2] * vocab_size
         self.up = WayUp(self.down, width, logits)
         self.near = nn.Sequential(
@@ -199,7 +197,7 @@ class PyramidRecognizer(nn.Module):
         width = settings.width
         self.clean, self.masked = OneHotPlanes(shape, vocab_size), OneHotPlanes(shape, vocab_size)
         self.down = WayDown([self.clean.planes, self.masked.planes], shape, settings.channels, width)
-        self.blocks = ResidualBlocks(settings.recognizer.blocks, width, settings.dropout)
+        self.blocks = residual_blocks(settings.recognizer.blocks, width, settings.dropout)
         self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * latent_dim))
         channels_last(self)
 
