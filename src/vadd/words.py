@@ -86,24 +86,17 @@ USUAL_NAMES = {"lr": "training.learning_rate", "batch_size": "training.batch", "
 """What other packages call our keys."""
 
 
-TOO_LARGE = (
-    # What torch says on a CUDA device, on Linux, on Windows.
-    "out of memory",
-    "can't allocate memory",
-    "not enough memory",
-    # What torch and NumPy say of sizes that no machine could have.
-    "overflow",
-    "Python int too large",
-    "Maximum allowed dimension exceeded",
-    "array is too big",
-    "Trying to create tensor with negative dimension",
+TOO_LARGE = re.compile(
+    "out of memory|can't allocate memory|not enough memory"  # torch on a CUDA device, on Linux, on Windows
+    "|overflow|Python int too large|Maximum allowed dimension exceeded|array is too big"
+    "|Trying to create tensor with negative dimension"  # torch and NumPy, of sizes that no machine could have
 )
 
 
 def why_too_large(error: Exception) -> str | None:
     """What memory could not be had, if that is what went wrong."""
     said = next(iter(str(error).splitlines()), "")
-    if not isinstance(error, MemoryError) and not any(sign in str(error) for sign in TOO_LARGE):
+    if not isinstance(error, MemoryError) and not TOO_LARGE.search(str(error)):
         return None
     wanted = re.search(r"allocate (\d+) bytes", said)
     return f"{size_in_memory(int(wanted[1]))} at once" if wanted else said or "the system gave none"

@@ -73,12 +73,6 @@ class ScoreEntropy(TransitionModel):
         """log c, (M, V)."""
         return super().predict(xt, z, t, where) - math.log(self.vocab_size)
 
-    def scores(self, xt: Tensor, t: Tensor, where: Tensor) -> Tensor:
-        """The ratios p_t(x with v at i) / p_t(x) at the M positions ``where``: (M, V)."""
-        ratio = self.schedule.alpha(t) / self.schedule.masked_fraction(t)
-        owners = where.nonzero()[:, 0]
-        return ratio[owners, None] * self.predict(xt, None, t, where).exp()
-
     def score_entropy(self, batch: MaskedBatch, where: Tensor) -> Tensor:
         """sum_{i in where} log c_i[x0_i] - sum_v c_v + 1: (B,)."""
         log_scores = at_least_single(self.predict(batch.xt, None, batch.t, where))
