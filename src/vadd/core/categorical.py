@@ -234,8 +234,9 @@ class LabelledLatent(_CategoricalLatent):
     def log_marginal(
         self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
     ) -> Tensor:
-        batch = replace(batch, labels=self._known(None, batch.x0))
-        return self.inner.log_marginal(self._labelled(score, batch.labels), batch, revealed, particles, generator)
+        labels = self._known(None, batch.x0)
+        batch = replace(batch, labels=labels)
+        return self.inner.log_marginal(self._labelled(score, labels), batch, revealed, particles, generator)
 
     def posterior(self, batch: MaskedBatch) -> DiagonalGaussian | None:
         return self.inner.posterior(replace(batch, labels=self._known(batch.labels, batch.x0)))

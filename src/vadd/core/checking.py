@@ -105,7 +105,7 @@ class _Questions:
     def ask(self, names: str, network: nn.Module | None = None, **changed: Tensor) -> Any:
         values = [changed.get(name, getattr(self, name)) for name in names.split()]
         # Copies: a network that writes into its inputs should be noticed once.
-        self.given = [None if value is None else value.to(self.device, copy=True) for value in values]
+        self.given: list[Any] = [None if value is None else value.to(self.device, copy=True) for value in values]
         return (network or self.moved)(*self.given)
 
     def at_first(self, names: str) -> Any:
