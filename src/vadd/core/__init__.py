@@ -7,8 +7,8 @@ from vadd.core.adaptive_samplers import EntropyBounded, Ordered, Remask
 from vadd.core.base import Denoiser, Model, Objective, objective
 from vadd.core.categorical import CodedLatent, LabelledLatent
 from vadd.core.checking import Findings, check
+from vadd.core.densities import DiagonalGaussian, FlowPrior, Prior, StandardNormal
 from vadd.core.health import LatentHealth, latent_health
-from vadd.core.importance import DiagonalGaussian
 from vadd.core.latents import (
     Evidence,
     GaussianLatent,
@@ -31,7 +31,6 @@ from vadd.core.masking import (
     StratifiedTimes,
 )
 from vadd.core.model import MaskedDiffusion, elbo, k_sample_delbo, step_bound
-from vadd.core.priors import FlowPrior, Prior, StandardNormal
 from vadd.core.randomness import Noise
 from vadd.core.samplers import Ancestral, FirstHitting, Parallel, PlannedSampler, Sampler, step_grid
 from vadd.core.sampling import Drawing, Samples, TokenSampler, sample

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from vadd.core.categorical import LabelledLatent
-from vadd.core.importance import DiagonalGaussian
+from vadd.core.densities import DiagonalGaussian, Prior
 from vadd.core.latents import Evidence, Latent, NoLatent, Particles, with_part
 from vadd.core.masking import MaskDraw, MaskedBatch
-from vadd.core.priors import Prior
 from vadd.core.randomness import Noise
 from vadd.core.samplers import Sampler
 from vadd.core.sampling import Drawing, Samples, Walk

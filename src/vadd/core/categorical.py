@@ -26,11 +26,10 @@ from statistics import NormalDist
 import torch
 from torch import Tensor, nn
 
-from vadd.core.importance import DiagonalGaussian
+from vadd.core.densities import DiagonalGaussian, Prior
 from vadd.core.latents import Evidence, GaussianLatent, Latent, NoLatent, Particles, Score, with_part
 from vadd.core.masking import MaskedBatch
 from vadd.core.precision import precise
-from vadd.core.priors import Prior
 from vadd.core.randomness import Noise
 from vadd.errors import UserError
 

@@ -4,7 +4,7 @@ Given z the revealed positions are independent; integrating z out makes them dep
 \log E_{z \sim p} \prod_{i \in S} \mu_i(x_t, z, t)[x_{0,i}]`. A :class:`Latent` says how z is drawn when sampling and
 how that logarithm is bounded when training; the objective, the sampler and the bounds know nothing else about it.
 :class:`NoLatent` turns VADD into MDLM. To add another latent, subclass :class:`Latent` (:mod:`vadd.core.categorical`
-has one that is summed exactly); another prior is a :class:`~vadd.core.priors.Prior`.
+has one that is summed exactly); another prior is a :class:`~vadd.core.densities.Prior`.
 """
 
 import copy
@@ -17,10 +17,9 @@ from typing import Literal, Protocol, TypeVar, get_args
 import torch
 from torch import Tensor, nn
 
-from vadd.core.importance import DiagonalGaussian, Proposal, even_mixture, log_mean_weight
+from vadd.core.densities import DiagonalGaussian, Prior, PriorProposal, StandardNormal, even_mixture, log_mean_weight
 from vadd.core.masking import MaskedBatch
 from vadd.core.precision import at_least_single, precise
-from vadd.core.priors import Prior, PriorProposal, StandardNormal
 from vadd.core.randomness import Noise
 from vadd.errors import UserError
 
@@ -46,7 +45,7 @@ class Particles:
 
     ``recognition`` is r(z | x0, xt), which looks at all masked values; ``revealed`` is the same network shown only the
     values that are scored, the other masked ones still hidden; ``prior`` is p(z). Any choice is valid, see
-    :mod:`vadd.core.importance`; they differ in tightness.
+    :mod:`vadd.core.densities`; they differ in tightness.
 
     Hidden means that the mask value stands in x0, where training never puts it. Networks that read x0 and xt alike
     (perceptrons, UNets) know it from xt; those that read x0 by a separate table (transformers, residual perceptrons)
@@ -269,14 +268,11 @@ class GaussianLatent(Latent):
     ) -> Tensor:
         prior = PriorProposal(self.prior, batch.xt, batch.labels)
 
-        def component(name: ProposalName) -> Proposal:
-            if name == "prior":
-                return prior
-            # What is masked but not revealed must be hidden from this proposal: there x_t has the mask.
-            seen = batch if name == "recognition" else replace(batch, x0=torch.where(revealed, batch.x0, batch.xt))
-            return self.posterior(seen)
-
-        mixture = even_mixture([component(name) for name in particles.proposals], particles.count)
+        # What is masked but not revealed must be hidden from this proposal: there x_t has the mask.
+        hiding = replace(batch, x0=torch.where(revealed, batch.x0, batch.xt))
+        shown: dict[str, MaskedBatch] = {"recognition": batch, "revealed": hiding}
+        components = [prior if name == "prior" else self.posterior(shown[name]) for name in particles.proposals]
+        mixture = even_mixture(components, particles.count)
         # The denoiser sees every draw of a chunk as a batch of its own: chunk * B sequences in a call.
         chunk = max(1, particles.rows_per_call // len(batch.x0))
         return log_mean_weight(score, prior.log_prob, mixture, chunk, generator)

@@ -116,11 +116,15 @@ class TransitionModel(Model):
 
     def _path_bound(self, x0: Tensor, times: Tensor, particles: Particles, generator: torch.Generator) -> Tensor:
         total = torch.zeros(len(x0), dtype=torch.float64)
-        zeros = torch.zeros(len(x0), device=x0.device)
-        batch = MaskedBatch.of(x0, Masking(torch.zeros_like(x0, dtype=torch.bool), zeros, zeros), self.mask_value)
+        zeros, everywhere = torch.zeros(len(x0), device=x0.device), torch.ones_like(x0, dtype=torch.bool)
+        batch = MaskedBatch.of(x0, Masking(~everywhere, zeros, zeros), self.mask_value)
         for t in times[1:]:
             before, batch = batch, self._noisier(batch, torch.full_like(zeros, float(t)), generator)
-            total += self._bound_term(batch, before, particles, generator).cpu().double()
+
+            def score(z: Tensor | None, batch: MaskedBatch = batch, before: MaskedBatch = before) -> Tensor:
+                return self.step_score(batch, before.t, z, before.xt)
+
+            total += self.latent.log_marginal(score, batch, everywhere, particles, generator).cpu().double()
         return total
 
     def _noisier(self, batch: MaskedBatch, t: Tensor, generator: torch.Generator) -> MaskedBatch:
@@ -129,13 +133,3 @@ class TransitionModel(Model):
         reached = batch.uniform(generator) >= kept
         xt = torch.where(reached, self.noise_values(batch, generator), batch.xt)
         return replace(batch, xt=xt, masking=Masking(batch.masked | reached, t, torch.ones_like(t)))
-
-    def _bound_term(
-        self, batch: MaskedBatch, before: MaskedBatch, particles: Particles, generator: torch.Generator
-    ) -> Tensor:
-        def score(z: Tensor | None) -> Tensor:
-            return self.step_score(batch, before.t, z, before.xt)
-
-        if self.latent.absent:
-            return score(None)[0]
-        return self.latent.log_marginal(score, batch, torch.ones_like(batch.masked), particles, generator)

@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from vadd.core.importance import DiagonalGaussian
+from vadd.core.densities import DiagonalGaussian
 from vadd.core.latents import Evidence
 from vadd.core.masking import MaskDraw, MaskedBatch, StepTimes
 from vadd.core.precision import precise, summed_by_row

@@ -69,12 +69,6 @@ class MlpSettings(NetworkSettings):
     rows_at_once: ClassVar[int] = 8192
     time_key: ClassVar[str | None] = "time_features"
 
-    def build_denoiser(self, examples: Examples, latent_dim: int | None) -> nn.Module:
-        return MlpDenoiser(examples.positions, examples.vocab_size, self, latent_dim=latent_dim)
-
-    def build_recognizer(self, examples: Examples, latent_dim: int) -> nn.Module:
-        return SiameseMlpRecognizer(examples.positions, examples.vocab_size, self, latent_dim=latent_dim)
-
 
 class LatentEmbedding(nn.Module):
     """Latents (B, d) -> (B, width): a linear map of z and, if given, of sin and cos of z times each frequency.
@@ -143,6 +137,9 @@ class SiameseMlpRecognizer(nn.Module):
         return mean_and_log_std(self.readout((out_0 + out_t) / 2))
 
 
+MlpSettings.networks = MlpDenoiser, SiameseMlpRecognizer
+
+
 class ResidualDenoiserSettings(Section):
     blocks: Layers = 3
     time_features: int = Field(0, ge=0, multiple_of=2, description=TIME_FEATURES)
@@ -162,12 +159,6 @@ class ResidualSettings(NetworkSettings):
     denoiser: ResidualDenoiserSettings = ResidualDenoiserSettings()
     recognizer: ResidualRecognizerSettings = ResidualRecognizerSettings()
     rows_at_once: ClassVar[int] = 8192
-
-    def build_denoiser(self, examples: Examples, latent_dim: int | None) -> nn.Module:
-        return ResidualDenoiser(examples.positions, examples.vocab_size, self, latent_dim=latent_dim)
-
-    def build_recognizer(self, examples: Examples, latent_dim: int) -> nn.Module:
-        return ResidualRecognizer(examples.positions, examples.vocab_size, self, latent_dim=latent_dim)
 
 
 class ResidualDenoiser(DenoiserBase):
@@ -209,6 +200,9 @@ class ResidualRecognizer(SummedRecognizer):
     def __init__(self, positions: int, vocab_size: int, settings: ResidualSettings, *, latent_dim: int) -> None:
         reader = partial(token_embedding, positions, vocab_size, settings.width, settings.value_embedding)
         super().__init__(reader, latent_dim, settings.width, settings.recognizer.blocks, settings.dropout)
+
+
+ResidualSettings.networks = ResidualDenoiser, ResidualRecognizer
 
 
 class TableDenoiserSettings(Section):

@@ -30,7 +30,7 @@ from vadd.networks.layers import (
     zeroed,
 )
 from vadd.networks.perceptrons import ResidualDenoiserSettings, ResidualRecognizerSettings
-from vadd.networks.settings import Examples, NetworkSettings
+from vadd.networks.settings import NetworkSettings
 from vadd.networks.unet import image_shape
 from vadd.settings import Fraction, Layers
 
@@ -54,12 +54,7 @@ class PyramidSettings(NetworkSettings):
     denoiser: PyramidDenoiserSettings = PyramidDenoiserSettings()
     recognizer: ResidualRecognizerSettings = ResidualRecognizerSettings()
     rows_at_once: ClassVar[int] = 1024
-
-    def build_denoiser(self, examples: Examples, latent_dim: int | None) -> nn.Module:
-        return PyramidDenoiser(examples.shape, examples.vocab_size, self, latent_dim=latent_dim)
-
-    def build_recognizer(self, examples: Examples, latent_dim: int) -> nn.Module:
-        return PyramidRecognizer(examples.shape, examples.vocab_size, self, latent_dim=latent_dim)
+    measure: ClassVar[str] = "shape"
 
 
 class OneHotPlanes(nn.Module):
@@ -225,3 +220,6 @@ def _kept(layer: Layer, before: Literal["relu", "linear"] = "relu") -> Layer:
     """
     nn.init.kaiming_normal_(layer.weight, nonlinearity=before)
     return layer
+
+
+PyramidSettings.networks = PyramidDenoiser, PyramidRecognizer

@@ -1,6 +1,7 @@
 """What the settings of every network have in common. Each network's own stand in its file and build it."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NoReturn, Protocol
 
@@ -44,11 +45,16 @@ class NetworkSettings(Section):
     divides_latent: ClassVar[bool] = False
     """Whether each position has numbers of z of its own."""
 
+    networks: ClassVar[tuple[Callable[..., nn.Module], Callable[..., nn.Module]]]
+    """Denoiser and recognition model; stated after them."""
+    measure: ClassVar[str] = "positions"
+    """What they are told of the examples besides the number of values."""
+
     def build_denoiser(self, examples: Examples, latent_dim: int | None) -> nn.Module:
-        raise NotImplementedError
+        return self.networks[0](getattr(examples, self.measure), examples.vocab_size, self, latent_dim=latent_dim)
 
     def build_recognizer(self, examples: Examples, latent_dim: int) -> nn.Module:
-        raise NotImplementedError
+        return self.networks[1](getattr(examples, self.measure), examples.vocab_size, self, latent_dim=latent_dim)
 
     def build_causal(self, examples: Examples) -> nn.Module:
         """The denoiser's size, reading from left to right."""

@@ -63,9 +63,6 @@ class ShortTransformerSettings(NetworkSettings):
             examples.positions, examples.vocab_size, self, latent_dim=latent_dim, labels=labels
         )
 
-    def build_recognizer(self, examples: Examples, latent_dim: int) -> nn.Module:
-        return ShortTransformerRecognizer(examples.positions, examples.vocab_size, self, latent_dim=latent_dim)
-
     def build_causal(self, examples: Examples) -> nn.Module:
         return CausalTransformer(examples.positions, examples.vocab_size, self.size_of("denoiser"), short=True)
 
@@ -165,3 +162,6 @@ def unit_variance_body(positions: int, vocab_size: int, size: TransformerSize) -
     body = TransformerBody(positions, vocab_size, size, condition=None, zero=False)
     nn.init.normal_(body.embedding.weight)
     return body
+
+
+ShortTransformerSettings.networks = ShortTransformerDenoiser, ShortTransformerRecognizer

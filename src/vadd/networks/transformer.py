@@ -117,12 +117,6 @@ class TransformerSettings(NetworkSettings):
     def size_of(self, part: str) -> TransformerSize:
         return TransformerSize.of(self.values_of(part))
 
-    def build_denoiser(self, examples: Examples, latent_dim: int | None) -> nn.Module:
-        return TransformerDenoiser(examples.positions, examples.vocab_size, self, latent_dim=latent_dim)
-
-    def build_recognizer(self, examples: Examples, latent_dim: int) -> nn.Module:
-        return TransformerRecognizer(examples.positions, examples.vocab_size, self, latent_dim=latent_dim)
-
     def build_causal(self, examples: Examples) -> nn.Module:
         return CausalTransformer(examples.positions, examples.vocab_size, self.size_of("denoiser"))
 
@@ -187,3 +181,6 @@ class TransformerRecognizer(nn.Module):
         masked = (xt == self.mask_value).to(self.mask.dtype)[..., None]
         features = self.body(x0, Condition(self.mask, only=masked))
         return mean_and_log_std(self.readout(features.mean(dim=1)))
+
+
+TransformerSettings.networks = TransformerDenoiser, TransformerRecognizer

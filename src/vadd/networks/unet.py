@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vadd.errors import UserError
 from vadd.networks.layers import DenoiserBase, Sinusoids, attention, condition_layers, mean_and_log_std, zeroed
-from vadd.networks.settings import CHECKPOINTING, Examples, NetworkSettings
+from vadd.networks.settings import CHECKPOINTING, NetworkSettings
 from vadd.settings import Fraction, Layers
 
 
@@ -39,6 +39,7 @@ class UnetSettings(NetworkSettings):
     dropout: Fraction = 0.1
     checkpointing: bool = Field(False, description=CHECKPOINTING)
     rows_at_once: ClassVar[int] = 64
+    measure: ClassVar[str] = "shape"
     time_key: ClassVar[str | None] = None
 
     @model_validator(mode="after")
@@ -49,12 +50,6 @@ class UnetSettings(NetworkSettings):
                 f"{self.heads} heads"
             )
         return self
-
-    def build_denoiser(self, examples: Examples, latent_dim: int | None) -> nn.Module:
-        return UnetDenoiser(examples.shape, examples.vocab_size, self, latent_dim=latent_dim)
-
-    def build_recognizer(self, examples: Examples, latent_dim: int) -> nn.Module:
-        return SiameseUnetRecognizer(examples.shape, examples.vocab_size, self, latent_dim=latent_dim)
 
 
 def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
@@ -266,3 +261,6 @@ class SiameseUnetRecognizer(nn.Module):
         out_0, out_t = self.unet(torch.cat([x0, xt]), t.repeat(2)).chunk(2)
         # The first layer of the readout, the UNet's output convolution, is linear: once on the average is enough.
         return mean_and_log_std(self.readout((out_0 + out_t) / 2))
+
+
+UnetSettings.networks = UnetDenoiser, SiameseUnetRecognizer

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vadd.core import Evidence, LatentHealth, MaskedBatch, Model, Objective, objective
 from vadd.core.health import health_of, posteriors
-from vadd.core.importance import DiagonalGaussian
+from vadd.core.densities import DiagonalGaussian
 from vadd.core.masking import BatchPart
 from vadd.core.randomness import TEST, step_generator
 from vadd.errors import UserError
