@@ -19,7 +19,7 @@ from tests.helpers.exact import (
     seeded,
 )
 from tests.helpers.states import POSITIONS, STATES, VALUES, TableOfStates
-from vadd.core import LinearSchedule, MaskedBatch, Masking, StepTimes, elbo, sample, step_bound
+from vadd.core import LinearSchedule, MaskedBatch, StepTimes, elbo, sample, step_bound
 from vadd.errors import UserError
 from vadd.models import UniformDiffusion
 from vadd.models.uniform import uniform_step
@@ -115,9 +115,6 @@ def test_what_it_does_not_have_is_refused() -> None:
     x0 = all_sequences(POSITIONS, VALUES)
     with pytest.raises(UserError, match="numbers of masked positions"):
         elbo(model, x0, 2)
-    masking = Masking(torch.ones_like(x0, dtype=torch.bool), torch.ones(len(x0)), torch.ones(len(x0)))
-    with pytest.raises(UserError, match=r"diffusion.mask_draw is levels or steps"):
-        model(MaskedBatch.of(x0, masking, VALUES), 1.0, seeded(0))
     hidden_latent = UniformDiffusion(TableOfStates(latent=True), LinearSchedule(), GridLatent(PriorGrid.quantiles(3)))
     with pytest.raises(UserError, match="not for one z"):
         step_bound(hidden_latent, x0, 2, latent_policy="fixed")
