@@ -89,14 +89,14 @@ NOT_ONE = "not a masked diffusion transformer as the MDLM code writes it: "
 def test_missing_and_unknown_tensors_are_named_in_one_line() -> None:
     missing = random_state(0)
     del missing["blocks.1.norm2.weight"]
-    assert refusal(missing) == f"{NOT_ONE}missing blocks.1.norm2.weight"
+    assert refusal(missing) == f"{NOT_ONE}missing: blocks.1.norm2.weight"
     unknown = random_state(0) | {"backbone.head.weight": torch.zeros(2)}
-    assert refusal(unknown) == f"{NOT_ONE}unknown head.weight"
+    assert refusal(unknown) == f"{NOT_ONE}unknown: head.weight"
     both = {name: tensor for name, tensor in unknown.items() if name != "sigma_map.mlp.0.bias"}
-    assert refusal(both) == f"{NOT_ONE}missing sigma_map.mlp.0.bias; unknown head.weight"
-    assert refusal({}).startswith(f"{NOT_ONE}missing ")
+    assert refusal(both) == f"{NOT_ONE}missing: sigma_map.mlp.0.bias; unknown: head.weight"
+    assert refusal({}).startswith(f"{NOT_ONE}missing: ")
     no_blocks = {name: tensor for name, tensor in random_state(0).items() if not name.startswith("blocks.")}
-    assert refusal(no_blocks).startswith(f"{NOT_ONE}missing blocks.0.")
+    assert refusal(no_blocks).startswith(f"{NOT_ONE}missing: blocks.0.")
 
 
 @pytest.mark.parametrize("vocab_size", [VALUES - 1, VALUES + 1])

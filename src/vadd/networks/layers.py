@@ -4,11 +4,12 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 DENSE_ROWS = 17
 """Tables of at most this many rows are summed as a matrix product of one-hot tokens: on a CPU faster than look-ups."""
@@ -236,6 +237,12 @@ class SummedRecognizer(nn.Module):
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         return mean_and_log_std(self.readout(self.blocks(self.clean(x0) + self.masked(xt))))
+
+
+def through(block: Callable[..., Tensor], *inputs: Any, recompute: bool) -> Tensor:
+    """What the block makes of the inputs; with ``recompute`` its activations are computed again in a backward pass."""
+    again = recompute and torch.is_grad_enabled()
+    return checkpoint(block, *inputs, use_reentrant=False) if again else block(*inputs)
 
 
 Kernel = Callable[..., Tensor]

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from vadd.errors import UserError
-from vadd.networks.layers import attention, zeroed
+from vadd.networks.layers import attention, through, zeroed
 
 
 def rotation_table(positions: int, features: int) -> Tensor:
@@ -246,14 +245,10 @@ class TransformerBody(nn.Module):
         rotation = self.rotation[read : read + tokens.shape[1]]
         kept: Sequence[Past | None] = past or [None] * len(self.attentions)
         for attend, reflect, held in zip(self.attentions, self.perceptrons, kept, strict=True):
-            h = self._through(attend, h, condition, rotation, held)
+            h = through(attend, h, condition, rotation, held, recompute=self.checkpointing)
             if attend is self.attentions[-1] and wanted is not None:
                 h = h.flatten(0, 1).index_select(0, wanted)
                 if condition is not None:
                     condition = condition._replace(rows=wanted // tokens.shape[1])
-            h = self._through(reflect, h, condition)
+            h = through(reflect, h, condition, recompute=self.checkpointing)
         return self.norm(h, condition)[0]
-
-    def _through(self, branch: nn.Module, *inputs: Tensor | Condition | Past | None) -> Tensor:
-        recompute = self.checkpointing and torch.is_grad_enabled()
-        return checkpoint(branch, *inputs, use_reentrant=False) if recompute else branch(*inputs)

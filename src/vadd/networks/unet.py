@@ -11,7 +11,7 @@ lets attention run fused. The weights keep the usual layout.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -19,10 +19,9 @@ import torch
 import torch.nn.functional as F
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from vadd.errors import UserError
-from vadd.networks.layers import DenoiserBase, Sinusoids, attention, condition_layers, mean_and_log_std, zeroed
+from vadd.networks.layers import DenoiserBase, Sinusoids, attention, condition_layers, mean_and_log_std, through, zeroed
 from vadd.networks.settings import CHECKPOINTING, NetworkSettings
 from vadd.settings import Fraction, Layers
 
@@ -126,10 +125,7 @@ class UnetBody(nn.Module):
         self.leave = normalised(embedding, groups)
 
     def forward(self, planes: Tensor, condition: Tensor) -> Tensor:
-        recompute = self.checkpointing and torch.is_grad_enabled()
-
-        def through(block: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
-            return checkpoint(block, *inputs, use_reentrant=False) if recompute else block(*inputs)
+        run = partial(through, recompute=self.checkpointing)
 
         def joined(block: nn.Module, h: Tensor, stored: Tensor, condition: Tensor) -> Tensor:
             # Inside what is recomputed, so that the two halves are not stored a second time side by side.
@@ -138,14 +134,13 @@ class UnetBody(nn.Module):
         h = self.enter(planes)
         stored = [h]
         for block in self.down:
-            h = through(block, h, condition)
+            h = run(block, h, condition)
             stored.append(h)
-        h = through(self.middle_in, h, condition)
-        h = through(self.attention, h)
-        h = through(self.middle_out, h, condition)
+        h = run(self.attention, run(self.middle_in, h, condition))
+        h = run(self.middle_out, h, condition)
         for block in self.up:
-            h = through(partial(joined, block), h, stored.pop(), condition)
-        return through(self.leave, h)
+            h = run(partial(joined, block), h, stored.pop(), condition)
+        return run(self.leave, h)
 
 
 class PixelEmbedding(nn.Module):

@@ -5,7 +5,7 @@ starts at zero. Its gradient is not zero, so the latent is learnt from there.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Set
 
 import torch
 import torch.nn.functional as F
@@ -21,14 +21,11 @@ def take_over(denoiser: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
         raise UserError(f"{type(denoiser).__name__} cannot begin as a network without a latent")
     given = dict(denoiser.translated(weights))
     own = dict(denoiser.named_parameters())
-    problems = {
-        "missing": sorted(own.keys() - given.keys() - latents_own(denoiser)),
-        "unknown": sorted(given.keys() - own.keys()),
-        "of another shape": sorted(name for name in given.keys() & own.keys() if given[name].shape != own[name].shape),
-    }
-    if any(problems.values()):
-        shown = "; ".join(f"{what}: {_listed(names)}" for what, names in problems.items() if names)
-        raise UserError(f"the weights to start from do not fit: {shown}")
+    shapes = {name for name in given.keys() & own.keys() if given[name].shape != own[name].shape}
+    missing, unknown = own.keys() - given.keys() - latents_own(denoiser), given.keys() - own.keys()
+    _refuse(
+        "the weights to start from do not fit", {"missing": missing, "unknown": unknown, "of another shape": shapes}
+    )
     with torch.no_grad():
         for parameter in denoiser.latent_input_weights():
             parameter.zero_()
@@ -47,9 +44,14 @@ def latents_own(denoiser: nn.Module) -> set[str]:
     }
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
+def _refuse(why: str, problems: Mapping[str, Set[str]]) -> None:
+    """If there are any: what is wrong, and the names of the tensors."""
+    shown = []
+    for what, names in problems.items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        shown += [f"{what}: {', '.join(sorted(names)[:3])}{more}"] if names else []
+    if shown:
+        raise UserError(f"{why}: {'; '.join(shown)}")
 
 
 def transformer_weights(foreign: Mapping[str, Tensor], *, vocab_size: int, heads: int) -> dict[str, Tensor]:
@@ -61,11 +63,8 @@ def transformer_weights(foreign: Mapping[str, Tensor], *, vocab_size: int, heads
     state = {name: tensor for name, tensor in state.items() if not name.startswith(("rotary_emb", "noise."))}
     blocks = 1 + max((int(match[1]) for name in state if (match := re.match(r"blocks\.(\d+)\.", name))), default=-1)
     expected = _expected(max(blocks, 1))
-    missing, extra = sorted(expected - state.keys()), sorted(state.keys() - expected)
-    if missing or extra:
-        problems = [f"missing {', '.join(missing[:3])}"] if missing else []
-        problems += [f"unknown {', '.join(extra[:3])}"] if extra else []
-        raise UserError(f"not a masked diffusion transformer as the MDLM code writes it: {'; '.join(problems)}")
+    problems = {"missing": expected - state.keys(), "unknown": state.keys() - expected}
+    _refuse("not a masked diffusion transformer as the MDLM code writes it", problems)
     embedding = state["vocab_embed.embedding"]
     if len(embedding) != vocab_size + 1:
         raise UserError(f"the checkpoint's vocabulary has {len(embedding)} entries with the mask, not {vocab_size + 1}")
@@ -86,34 +85,29 @@ def transformer_weights(foreign: Mapping[str, Tensor], *, vocab_size: int, heads
         "readout.bias": state["output_layer.linear.bias"][:vocab_size],
     }
     for number in range(blocks):
-        block = f"blocks.{number}"
+        block, attend, reflect = f"blocks.{number}", f"body.attentions.{number}", f"body.perceptrons.{number}"
         attention, perceptron = constant(f"{block}.adaLN_modulation").chunk(2)
         own |= {
-            f"body.attentions.{number}.norm.norm.weight": state[f"{block}.norm1.weight"],
-            f"body.attentions.{number}.norm.constant": attention,
-            f"body.attentions.{number}.inner.queries_keys_values.weight": _interleaved(
-                state[f"{block}.attn_qkv.weight"], heads
-            ),
-            f"body.attentions.{number}.inner.out.weight": state[f"{block}.attn_out.weight"],
-            f"body.perceptrons.{number}.norm.norm.weight": state[f"{block}.norm2.weight"],
-            f"body.perceptrons.{number}.norm.constant": perceptron,
+            f"{attend}.norm.norm.weight": state[f"{block}.norm1.weight"],
+            f"{attend}.norm.constant": attention,
+            f"{attend}.inner.queries_keys_values.weight": _interleaved(state[f"{block}.attn_qkv.weight"], heads),
+            f"{attend}.inner.out.weight": state[f"{block}.attn_out.weight"],
+            f"{reflect}.norm.norm.weight": state[f"{block}.norm2.weight"],
+            f"{reflect}.norm.constant": perceptron,
         }
-        for layer in (0, 2):
-            for kind in ("weight", "bias"):
-                own[f"body.perceptrons.{number}.inner.{layer}.{kind}"] = state[f"{block}.mlp.{layer}.{kind}"]
+        for name in ("0.weight", "0.bias", "2.weight", "2.bias"):
+            own[f"{reflect}.inner.{name}"] = state[f"{block}.mlp.{name}"]
     return own
 
 
 def _expected(blocks: int) -> set[str]:
-    of_a_block = ["norm1.weight", "norm2.weight", "attn_qkv.weight", "attn_out.weight"]
-    of_a_block += [f"{part}.{kind}" for part in ("mlp.0", "mlp.2", "adaLN_modulation") for kind in ("weight", "bias")]
-    ends = ["vocab_embed.embedding", "output_layer.norm_final.weight"]
-    ends += [
-        f"{part}.{kind}"
-        for part in ("sigma_map.mlp.0", "sigma_map.mlp.2", "output_layer.linear", "output_layer.adaLN_modulation")
-        for kind in ("weight", "bias")
-    ]
-    return {*ends, *(f"blocks.{number}.{name}" for number in range(blocks) for name in of_a_block)}
+    inner = [f"blocks.{number}" for number in range(blocks)]
+    weights = ["norm1.weight", "norm2.weight", "attn_qkv.weight", "attn_out.weight"]
+    linear = [f"{block}.{part}" for block in inner for part in ("mlp.0", "mlp.2", "adaLN_modulation")]
+    linear += ["sigma_map.mlp.0", "sigma_map.mlp.2", "output_layer.linear", "output_layer.adaLN_modulation"]
+    names = {f"{block}.{name}" for block in inner for name in weights}
+    names |= {f"{part}.{kind}" for part in linear for kind in ("weight", "bias")}
+    return names | {"vocab_embed.embedding", "output_layer.norm_final.weight"}
 
 
 def _condition_at_no_noise(state: Mapping[str, Tensor]) -> Tensor:
