@@ -112,8 +112,7 @@ class Processes:
 
     def padded_share(self, total: int) -> Tensor:
         """The rows of this process among ``total``, as many for every process; the last row fills up."""
-        size = -(-total // self.count)
-        return (torch.arange(size) + self.index * size).clamp(max=total - 1)
+        return padded_share(total, self.index, self.count)
 
     def gather(self, rows: Tensor, total: int) -> Tensor:
         """The rows of all processes that have computed their :meth:`padded_share`: (total, ...)."""
@@ -185,6 +184,11 @@ def share(total: int, parts: int, process: int, processes: int) -> list[slice]:
         )
     size = total // pieces
     return [slice(size * piece, size * (piece + 1)) for piece in range(process * parts, (process + 1) * parts)]
+
+
+def padded_share(total: int, process: int, processes: int) -> Tensor:
+    size = -(-total // processes)
+    return (torch.arange(size) + process * size).clamp(max=total - 1)
 
 
 def on_main_process(action: Callable[[], object]) -> None:

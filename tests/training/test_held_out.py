@@ -9,7 +9,7 @@ from torch import Tensor
 from tests.helpers.tiny import tiny_recipe
 from vadd.core import ExactCount, MaskedBatch, latent_health, objective
 from vadd.core.randomness import TEST, step_generator
-from vadd.parallel import Processes
+from vadd.parallel import Processes, padded_share
 from vadd.recipe import build_dataset, build_model
 from vadd.training.metrics import evaluate_held_out
 
@@ -49,9 +49,10 @@ class OneOfThree:
     """One of three processes, without the others: it ends where rows are gathered first, those of the bound."""
 
     index: int
-    count = 3
     device = torch.device("cpu")
-    padded_share = Processes.padded_share
+
+    def padded_share(self, total: int) -> Tensor:
+        return padded_share(total, self.index, 3)
 
     def gather(self, rows: Tensor, total: int) -> Tensor:
         raise GatheredError(rows)

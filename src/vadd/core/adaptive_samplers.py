@@ -6,7 +6,7 @@ model's, and no bound holds for them.
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -20,8 +20,6 @@ from vadd.settings import Fraction, checked_fields
 
 class AdaptiveSampler(Sampler):
     """Asks the network about everything that is hidden and decides then."""
-
-    exact: ClassVar[bool] = False
 
     @abstractmethod
     def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor:
@@ -124,7 +122,6 @@ class Remask(Sampler):
     positions stay.
     """
 
-    exact: ClassVar[bool] = False
     rule: Annotated[Rule, Field()] = "capped"
     eta: Fraction = 0.02
 

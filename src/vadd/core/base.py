@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from vadd.core.categorical import LabelledLatent
 from vadd.core.densities import DiagonalGaussian, Prior
 from vadd.core.latents import Evidence, Latent, NoLatent, Particles, with_part
-from vadd.core.masking import MaskDraw, MaskedBatch
+from vadd.core.masking import ExactCount, MaskDraw, MaskedBatch
 from vadd.core.randomness import Noise
 from vadd.core.samplers import Sampler
 from vadd.core.sampling import Drawing, Samples, Walk
@@ -47,7 +47,7 @@ class Model(nn.Module, ABC):
     denoiser: Denoiser
     samplers: Mapping[str, Sampler]
     """By name; the one called ``ancestral`` is the default."""
-    held_out_draw: ClassVar[MaskDraw]
+    held_out_draw: ClassVar[MaskDraw] = ExactCount()
     """The states that held-out examples are evaluated in during training."""
     outside: Tensor | None
 

@@ -65,14 +65,12 @@ def latent_health(
     return health_of(*map(DiagonalGaussian.joined, zip(*parts, strict=True))) if parts else None
 
 
-@torch.no_grad()
 def posteriors(model: Model, batch: MaskedBatch) -> tuple[DiagonalGaussian, DiagonalGaussian] | None:
     """r(z | x0, xt) when everything is masked (t = 1), and under the masks of the batch."""
     at_one, anywhere = model.encode(batch.x0, batch.labels), model.posterior(replace(batch, part=None))
     return None if at_one is None or anywhere is None else (at_one, anywhere)
 
 
-@torch.no_grad()
 def health_of(at_one: DiagonalGaussian, anywhere: DiagonalGaussian) -> LatentHealth:
     """From the posteriors of the same examples, see :func:`posteriors`."""
     per_dimension = at_one.kl_to_standard_normal().mean(0)

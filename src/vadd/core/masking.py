@@ -18,7 +18,7 @@ All random numbers come from a CPU generator, so a seed means the same draw on e
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 import torch
 from pydantic import Field
@@ -57,8 +57,7 @@ Rows = slice | Tensor
 """Some of the examples of a batch: a slice, or their numbers."""
 
 
-@dataclass(frozen=True)
-class BatchPart:
+class BatchPart(NamedTuple):
     """Which rows of a larger batch these are, where a batch is processed in parts or by several processes."""
 
     rows: Rows

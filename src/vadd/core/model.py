@@ -35,7 +35,7 @@ All functions return one draw of the estimate for each example, (B,) float64 nat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -44,7 +44,7 @@ from torch import Tensor
 from vadd.core.adaptive_samplers import EntropyBounded, Ordered, Remask
 from vadd.core.base import Model
 from vadd.core.latents import Evidence, Particles
-from vadd.core.masking import ExactCount, MaskDraw, MaskedBatch, Masking
+from vadd.core.masking import ExactCount, MaskedBatch, Masking
 from vadd.core.precision import at_least_single, precise, summed_by_row
 from vadd.core.randomness import Noise
 from vadd.core.samplers import Ancestral, FirstHitting, Parallel, PlannedSampler, RevealPlan, Sampler
@@ -74,7 +74,6 @@ class MaskedDiffusion(Model):
         "remask": Remask("capped"),
         "remask-rescaled": Remask("rescaled"),
     }
-    held_out_draw: ClassVar[MaskDraw] = ExactCount()
 
     def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
         """Of the masked values that are scored.

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -49,8 +49,7 @@ def step_grid(steps: int, grid: Grid = "uniform") -> Tensor:
     return times
 
 
-@dataclass(frozen=True)
-class RevealPlan:
+class RevealPlan(NamedTuple):
     """When everything that is hidden gets revealed."""
 
     step_of: Tensor
@@ -59,10 +58,11 @@ class RevealPlan:
     """(n, T + 1): the time that the denoiser is given at each step; index 0 is the end."""
 
 
+@dataclass(frozen=True)
 class Sampler(ABC):
     """How samples get from all masked to data."""
 
-    exact: ClassVar[bool]
+    exact: ClassVar[bool] = False
     """Whether it samples the model's own distribution for its plan, the one that the step bound is about."""
     uses_grid: ClassVar[bool] = True
     """Whether a grid of times means anything to it."""
@@ -123,7 +123,6 @@ def shares(left: Tensor, steps_left: int) -> Tensor:
     return -(-left // steps_left)
 
 
-@dataclass(frozen=True)
 class Ancestral(PlannedSampler):
     """Algorithm 2: every hidden position is revealed between t and s with probability rho, independently.
 
@@ -144,7 +143,6 @@ class Ancestral(PlannedSampler):
         return RevealPlan(step_of * hidden, times)
 
 
-@dataclass(frozen=True)
 class Parallel(PlannedSampler):
     """Exactly ceil(left / steps left) positions at every step, in random order."""
 
@@ -166,7 +164,6 @@ class Parallel(PlannedSampler):
         return RevealPlan(step_of.to(hidden.device), schedule.time_at(counts.double() / hidden.shape[1]))
 
 
-@dataclass(frozen=True)
 class FirstHitting(PlannedSampler):
     """One position after the other, each at the very time at which the continuous process reveals it: no grid, no
     discretisation. It takes as many steps as there are positions.

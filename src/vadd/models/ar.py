@@ -7,7 +7,6 @@ each step, and all steps are trained and evaluated in one pass. The likelihood i
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Protocol, cast
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from vadd.core.base import Model
 from vadd.core.latents import Evidence, Particles
-from vadd.core.masking import ExactCount, MaskDraw, MaskedBatch
+from vadd.core.masking import MaskedBatch
 from vadd.core.precision import at_least_single, summed_by_row
 from vadd.core.samplers import Grid, Sampler
 from vadd.core.sampling import Drawing, Walk
@@ -36,7 +35,6 @@ class CausalNetwork(Protocol):
         ...
 
 
-@dataclass(frozen=True)
 class LeftToRight(Sampler):
     """One position after the other, from the first to the last."""
 
@@ -78,7 +76,6 @@ class Autoregressive(Model):
     """
 
     samplers: Mapping[str, Sampler] = {"ancestral": LeftToRight()}
-    held_out_draw: ClassVar[MaskDraw] = ExactCount()
     cached: bool = True
 
     @property

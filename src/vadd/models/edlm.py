@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -42,7 +42,6 @@ class EnergyWeighted(Sampler):
     steps, from the first on, that do so; the others are the masked model's own.
     """
 
-    exact: ClassVar[bool] = False
     candidates: Count = 8
     window: Fraction = 1.0
 

@@ -14,14 +14,13 @@ at most :math:`\log \mu`. It is a bound of the likelihood of the sampler with ma
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from vadd.core.latents import Evidence
-from vadd.core.masking import ExactCount, MaskDraw, MaskedBatch
+from vadd.core.masking import MaskedBatch
 from vadd.core.model import mask_integral
 from vadd.core.precision import at_least_single, precise, summed_by_row
 from vadd.core.samplers import Sampler
@@ -43,7 +42,6 @@ class ScoreSampler(TransitionSampler):
         return torch.cat([values, (1 - revealed).log()[:, None]], dim=-1)
 
 
-@dataclass(frozen=True)
 class Analytic(ScoreSampler):
     """The exact step of the reverse process with constant scores (Tweedie): r = rho, the probability with which the
     true process reveals. With scores that sum to one it is :class:`~vadd.core.samplers.Ancestral`.
@@ -53,7 +51,6 @@ class Analytic(ScoreSampler):
         return schedule.reveal_probability(t, s)
 
 
-@dataclass(frozen=True)
 class Euler(ScoreSampler):
     """The rate at t times the length of the step: r = w(t) (t - s). Under the linear schedule that is rho as well."""
 
@@ -67,7 +64,6 @@ class ScoreEntropy(TransitionModel):
     """A network of log-scores log V c (M, V), trained by score entropy; without a latent."""
 
     samplers: Mapping[str, Sampler] = {"ancestral": Analytic(), "euler": Euler()}
-    held_out_draw: ClassVar[MaskDraw] = ExactCount()
 
     def predict(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         """log c, (M, V)."""

@@ -10,7 +10,7 @@ training maximises the same with that divergence inside the exponent: by Jensen'
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -25,7 +25,6 @@ from vadd.core.sampling import Walk
 from vadd.models.transitions import TransitionModel, check_values_alone
 
 
-@dataclass(frozen=True)
 class UniformSteps(Sampler):
     """Draws x_s given x_t at every position that was not given at the start."""
 
