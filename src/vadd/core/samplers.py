@@ -77,7 +77,7 @@ class Sampler(ABC):
         """Refuse a number of steps that makes no sense."""
         if steps < 1:
             raise UserError(f"sampling needs at least 1 step, not {steps}")
-        if (possible := self.default_steps(positions, steps)) != steps:
+        if self.about and (possible := self.default_steps(positions, steps)) != steps:
             limit = "at most " if self.default_steps(positions, 1) == 1 else ""
             raise UserError(f"{self.about}: {limit}{possible} steps, not {steps}")
 

@@ -202,7 +202,9 @@ class Walk:
             raise ValueError(f"noise for {self.noise.rows} rows, but {len(self.x)} samples")
         self.hidden_at_start = self.x == model.mask_value
         self.z = None if how.z is None else given_latents(model, how.z, len(self.x))
-        self.labels = None if self.z is not None else model.latent.draw_labels(self.hidden.all(dim=1), self.noise)
+        self.labels: Tensor | None = None
+        if self.z is None and model.latent.label_shares is not None:
+            self.labels = model.latent.draw_labels(self.hidden_at_start.all(dim=1), self.noise)
         self.evaluations = self.sequences = 0
         self.states: list[Tensor] = []
 
