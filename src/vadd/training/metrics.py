@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from vadd.core import Evidence, LatentHealth, MaskedBatch, Model, Objective, objective
-from vadd.core.health import health_of, posteriors
 from vadd.core.densities import DiagonalGaussian
+from vadd.core.health import health_of, posteriors
 from vadd.core.masking import BatchPart
 from vadd.core.randomness import TEST, step_generator
 from vadd.errors import UserError
