@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 import vadd
-from vadd.evaluation.evaluator import Reference
-from vadd.evaluation.evaluators import FrechetEvaluator
+from vadd.evaluation.evaluators import FrechetEvaluator, Reference
 
 
 def hidden_part(shape: tuple[int, ...], which: str) -> Tensor:

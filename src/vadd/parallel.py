@@ -10,13 +10,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from vadd.errors import UserError
+
+Piece = TypeVar("Piece")
 
 
 def process_count() -> int:
@@ -146,7 +148,10 @@ class Processes:
     # Tensors that the main process collects
 
     def in_order(
-        self, pieces: Sequence[int], work: Callable[[int], list[Tensor]], shapes: Callable[[int], list[torch.Size]]
+        self,
+        pieces: Sequence[Piece],
+        work: Callable[[Piece], list[Tensor]],
+        shapes: Callable[[Piece], list[torch.Size]],
     ) -> Iterator[list[Tensor]]:
         """What ``work`` makes of every piece, int64 on the CPU; each process does its own, the main one gets all, in
         order, knowing the ``shapes``. In the others nothing comes out, but they must run through this as well.

@@ -11,9 +11,8 @@ import torch
 import vadd
 from tests.helpers.commands import Command
 from vadd.data import DiscreteDataset
-from vadd.evaluation.evaluator import Reference
-from vadd.evaluation.evaluators import TextEvaluator
-from vadd.evaluation.labels import LabelClassifier, labels_in_order, shares_of_labels
+from vadd.evaluation.classifier import LabelClassifier, labels_in_order, shares_of_labels
+from vadd.evaluation.evaluators import Reference, TextEvaluator
 from vadd.evaluation.reports import PairDistance, StepResult, TextMetrics
 
 LETTERS = {"vowels": "aeiou", "consonants": "bcdfg", "digits": "01234"}

@@ -9,8 +9,8 @@ import pytest
 from tests.helpers.children import together
 from vadd.evaluation import evaluate
 from vadd.parallel import process_count
-from vadd.run import limits as memory
 from vadd.run import sampling
+from vadd.run import sampling as memory
 from vadd.run.loading import load
 
 ROWS, SAMPLES = 64, 300

@@ -10,7 +10,7 @@ from tests.helpers.people import train_people
 from vadd.core import Particles
 from vadd.data import DiscreteDataset
 from vadd.evaluation import evaluate
-from vadd.evaluation.evaluator import Reference
+from vadd.evaluation.evaluators import Reference
 from vadd.evaluation.likelihood import BoundSettings, some_of
 from vadd.evaluation.reports import RunReport, StepResult, TableDistance
 from vadd.evaluation.tables import HALVINGS, RowComparison, column_tv, mean_over_pairs, pair_tv, to_codes, to_numbers

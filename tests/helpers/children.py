@@ -27,7 +27,7 @@ from vadd.kinds import kind_of
 from vadd.parallel import leave, on_main_process
 from vadd.recipe import Recipe, build_dataset, build_model
 from vadd.run import checkpoint, sampling
-from vadd.run import limits as memory
+from vadd.run import sampling as memory
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
 from vadd.training.loop import Trainer, train
@@ -110,15 +110,16 @@ def write_samples(run: Run, n: int, out: Path) -> None:
             write(part.tokens.numpy())
 
 
-def sampling_command(rows: int, *arguments: object) -> None:
-    """``vadd sample`` in chunks of ``rows``."""
+def sampling_commands(rows: int, *commands: Sequence[object]) -> None:
+    """``vadd sample`` in chunks of ``rows``, with each of these arguments."""
     from vadd.cli import main  # here, where it can see which of the processes it is in
 
     torch.set_num_threads(1)
     memory.CPU_ROWS = rows
-    sys.argv = ["vadd", "sample", *map(str, arguments)]
-    with suppress(SystemExit):
-        main()
+    for arguments in commands:
+        sys.argv = ["vadd", "sample", *map(str, arguments)]
+        with suppress(SystemExit):
+            main()
 
 
 def member(work: Callable[..., None], arguments: Sequence[Any], rank: int, processes: int, meeting_point: str) -> None:

@@ -162,7 +162,8 @@ def test_too_little_space_costs_the_checkpoint_only(
     archive = Archive(RunDirectory(tmp_path))
     archive.save(state(10), keep=1)
     with monkeypatch.context() as full:
-        full.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=state(20).bytes()))
+        needed = sum(tensor.nbytes for part in state(20).files.values() for tensor in part.values())
+        full.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=needed))
         assert not archive.save(state(20), keep=1)
     assert "warning: no checkpoint of step 20: No space left on device" in capsys.readouterr().err
     assert [path.name for path in archive.directory.checkpoints_directory.iterdir()] == ["step-00000010"]

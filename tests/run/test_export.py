@@ -53,7 +53,7 @@ def test_the_folder_holds_what_it_should_and_no_more(vadd_run: Path, exported: P
     assert (config["shape"], config["values"], config["step"], config["model"]) == ([2], 8, 30, "vadd")
     assert load_recipe(str(exported / "recipe.yaml")) == tiny_recipe()
     averaged = read_weights(RunDirectory(vadd_run).checkpoint(30))
-    kept = read_exported(exported).weights()
+    kept = read_exported(exported).weights
     assert kept.keys() == averaged.keys()
     assert all(torch.equal(kept[name], averaged[name]) for name in kept)
 

@@ -18,8 +18,8 @@ from vadd.errors import UserError
 from vadd.evaluation.likelihood import BoundSettings, measure_bounds
 from vadd.kinds import Kind, kind_of
 from vadd.recipe import SAMPLERS, Recipe, Sampling, build_model, load_recipe
-from vadd.run import limits as memory
 from vadd.run import sampling
+from vadd.run import sampling as memory
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
 

@@ -1,26 +1,31 @@
-"""A small convolutional classifier whose last hidden layer gives features of images too simple for Inception.
+"""Two classifiers: one whose features images are compared by, and one that says which label samples show.
 
-It is trained here, in a few epochs, and kept in a cache directory as two files of one name: ``.safetensors`` with the
-weights and ``.json`` with the accuracy and the checksums. Numbers taken with two different classifiers cannot be
-compared, so the name carries a fingerprint of everything that determined it.
+The first is a small convolutional network; its last hidden layer gives features of images too simple for Inception. It
+is trained here, in a few epochs, and kept in a cache directory. Numbers taken with two different networks cannot be
+compared, so the name of the file carries a fingerprint of everything that determined it.
+
+The second is fitted on training examples. How often it is right about held-out examples stands beside what it says of
+samples: no sample can be expected to show its label more plainly than real examples do.
 """
 
 import hashlib
 import json
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from vadd.core.randomness import ShuffledBatches
 from vadd.data.dataset import DiscreteDataset
-from vadd.files import whole_file
+from vadd.evaluation.cache import data_checksum, kept_tensors
+from vadd.evaluation.likelihood import some_of
+from vadd.kinds.arrays import Array
 from vadd.progress import Progress, silent
 
 FORMAT = 1
@@ -36,6 +41,16 @@ MAX_EPOCHS = 50
 PEAK_LEARNING_RATE = 1e-2
 WEIGHT_DECAY = 1e-2
 READ_BATCH = 500
+
+FITTED, TESTED = 20_000, 5_000
+"""Examples at most: training ones that it is fitted on, and held-out ones that it is tested on."""
+LONGEST_PIECE = 4
+"""Characters."""
+MOST_PIECES, MOST_WEIGHTS = 50_000, 5_000_000
+ITERATIONS = 300
+STRENGTH = 10.0
+"""The inverse of the penalty, in scikit-learn's terms."""
+TREES = 100
 
 
 class ConvolutionalClassifier(nn.Module):
@@ -109,17 +124,18 @@ def classifier_features(
     settings = {"format": FORMAT, "shape": data.shape, "values": data.vocab_size, "classes": classes, "seed": seed}
     checksum = data_checksum(data.train, labels, data.test, test_labels)
     fingerprint = hashlib.sha256(json.dumps([settings, checksum]).encode()).hexdigest()
-    cached = cache / f"classifier-{'x'.join(map(str, data.shape))}-{fingerprint[:12]}"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = ConvolutionalClassifier(data.shape, data.vocab_size, classes)
-    accuracy = read_cache(cached, network, fingerprint)
-    if accuracy is None:
+
+    def trained() -> dict[str, Tensor]:
         train_classifier(network, data.train, labels, seed, progress)
-        features = ClassifierFeatures(network, 0.0)
-        accuracy = float((features.classes(data.test) == test_labels).sum()) / len(test_labels)
-        facts = {**settings, "accuracy": accuracy, "test_examples": len(test_labels), "data_sha256": checksum}
-        write_cache(cached, network, {**facts, "fingerprint": fingerprint})
+        right = ClassifierFeatures(network, 0.0).classes(data.test) == test_labels
+        return {**network.state_dict(), "accuracy": right.double().mean()}
+
+    kept = kept_tensors(cache / f"classifier-{'x'.join(map(str, data.shape))}-{fingerprint[:12]}.cache", trained)
+    accuracy = float(kept.pop("accuracy"))
+    network.load_state_dict(kept)
     return ClassifierFeatures(network, accuracy)
 
 
@@ -144,34 +160,79 @@ def train_classifier(
     progress("training the classifier", steps, steps)
 
 
-def read_cache(path: Path, network: nn.Module, fingerprint: str) -> float | None:
-    """Fill the network and return its accuracy; None if nothing is there, or something damaged or made otherwise."""
-    try:
-        facts = json.loads(path.with_suffix(".json").read_text())
-        weights = path.with_suffix(".safetensors").read_bytes()
-        if facts["fingerprint"] != fingerprint or facts["weights_sha256"] != hashlib.sha256(weights).hexdigest():
-            return None
-        accuracy = float(facts["accuracy"])
-        network.load_state_dict(load(weights))
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
-        return None
-    return accuracy
+class LabelClassifier:
+    """Of texts a logistic regression on the frequencies of short pieces of words, of other examples a random forest;
+    fitted once for all numbers of steps.
+    """
+
+    def __init__(self, data: DiscreteDataset, seed: int = 0, progress: Progress = silent) -> None:
+        assert data.train_labels is not None
+        assert data.test_labels is not None
+        self.data = data
+        self.classifier = label_classifier(data)
+        progress("fitting a classifier of labels")
+        fitted, tested = some_of(len(data.train), FITTED, seed), some_of(len(data.test), TESTED, seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it has not converged: its accuracy is measured below
+            self.classifier.fit(self._features(data.train[fitted]), data.train_labels[fitted].numpy())
+        truth = data.test_labels[tested].numpy()
+        self.accuracy = float((self.labels(data.test[tested].numpy()) == truth).mean())
+        """On held-out examples."""
+        self.tested = len(tested)
+
+    def _features(self, tokens: Any) -> Any:
+        values = np.asarray(tokens, dtype=np.int64)
+        # Texts, not tokens: the classifier must not depend on a run's tokenizer.
+        return self.data.kind.texts(values) if self.data.kind.name == "text" else values
+
+    def labels(self, examples: Array) -> Array:
+        """The number of the predicted label of each of (n, N)."""
+        return np.asarray(self.classifier.predict(self._features(examples)))
+
+    def metrics(self, drawn: Array, of_labels: tuple[int, ...]) -> dict[str, Any]:
+        """The fields of metrics that are about labels, of samples that come one label after the other, so many of
+        each.
+        """
+        obeyed = self.labels(drawn) == labels_in_order(of_labels).numpy()
+        by_label = tuple(float(part.mean()) for part in np.split(obeyed, np.cumsum(of_labels)[:-1]))
+        return {
+            "classifier_accuracy": self.accuracy,
+            "labels_obeyed": float(obeyed.mean()),
+            "obeyed_by_label": by_label,
+        }
 
 
-def write_cache(path: Path, network: nn.Module, facts: dict[str, Any]) -> None:
-    """The file with the checksum of the other comes last."""
-    weights = save({name: tensor.contiguous() for name, tensor in network.state_dict().items()})
-    description = json.dumps({**facts, "weights_sha256": hashlib.sha256(weights).hexdigest()}, indent=2)
-    for suffix, content in ((".safetensors", weights), (".json", description.encode())):
-        with whole_file(path.with_suffix(suffix)) as file:
-            file.write(content)
+def label_classifier(data: DiscreteDataset) -> Any:
+    """Of texts a logistic regression on the frequencies of short pieces of words, of other examples a forest."""
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    if data.kind.name != "text":
+        return RandomForestClassifier(TREES, random_state=0, n_jobs=1)
+    pieces = TfidfVectorizer(
+        analyzer="char_wb",
+        ngram_range=(1, LONGEST_PIECE),
+        max_features=min(MOST_PIECES, MOST_WEIGHTS // len(data.label_names or ())),
+        sublinear_tf=True,
+    )
+    return make_pipeline(pieces, LogisticRegression(C=STRENGTH, max_iter=ITERATIONS))
 
 
-def data_checksum(*tensors: Tensor) -> str:
-    """A checksum of the integers and their shapes, whatever type holds them."""
-    digest = hashlib.sha256()
-    for tensor in tensors:
-        digest.update(repr(tuple(tensor.shape)).encode())
-        for part in torch.split(tensor.cpu(), READ_BATCH):
-            digest.update(part.numpy().astype("<i4").tobytes())
-    return digest.hexdigest()
+def shares_of_labels(data: DiscreteDataset, samples: int, least: int) -> tuple[int, ...]:
+    """How many of ``samples`` samples to draw of each label: as frequent as in the training set, so that together they
+    are what the model draws without a label, but ``least`` of each, if that makes them more.
+    """
+    assert data.train_labels is not None
+    assert data.label_names is not None
+    wanted = torch.bincount(data.train_labels, minlength=len(data.label_names)) * (samples / len(data.train_labels))
+    numbers = wanted.floor()
+    # What rounding down leaves is given to those that it took most from.
+    numbers[(wanted - numbers).argsort(descending=True, stable=True)[: samples - int(numbers.sum())]] += 1
+    return tuple(max(least, int(number)) for number in numbers.tolist())
+
+
+def labels_in_order(of_labels: tuple[int, ...]) -> Tensor:
+    """Of samples that come one label after the other, so many of each: the number of each one's label."""
+    return torch.arange(len(of_labels)).repeat_interleave(torch.tensor(of_labels))

@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.special import entr, rel_entr
 from torch import Tensor
 
 from vadd.core import MaskedDiffusion, Model
@@ -38,8 +39,7 @@ def histogram(tokens: Array, vocab_size: int) -> Array:
 
 def entropy(p: Array) -> float:
     """The entropy in nats."""
-    positive = p[p > 0]
-    return float(-(positive * np.log(positive)).sum())
+    return float(entr(p).sum())
 
 
 def mutual_information(p: Array) -> float:
@@ -51,18 +51,13 @@ def mutual_information(p: Array) -> float:
 
 def kl_divergence(p: Array, q: Array) -> float:
     """KL(p || q) in nats; infinite where q misses what p has."""
-    support = p > 0
-    # Division by 0 is meant: infinity is the answer where q misses what p has.
-    with np.errstate(divide="ignore"):
-        return float((p[support] * np.log(p[support] / q[support])).sum())
+    return float(rel_entr(p, q).sum())
 
 
 def jsd(p: Array, q: Array) -> float:
     """The mean KL from both to their middle, in nats."""
-    # 2 p / (p + q) and not p / ((p + q) / 2): half of the smallest of all numbers is zero.
-    both = p + q
-    ratios = [(one[one > 0], 2 * one[one > 0] / both[one > 0]) for one in (p, q)]
-    total = sum(float((weights * np.log(ratio)).sum()) for weights, ratio in ratios)
+    # From twice each to the sum of both, and not to its half: half of the smallest of all numbers is zero.
+    total = sum(float((rel_entr(2 * one, p + q)).sum()) for one in (p, q)) / 2
     # Rounding can leave identical arguments a hair below zero.
     return max(0.0, total / 2)
 
@@ -150,14 +145,13 @@ class ExactDistributions:
         self._joint = cache(self._compute_joint)
         self._conditional = cache(self._compute_conditional)
 
-    @staticmethod
-    def known_for(model: Model) -> bool:
-        """Whether the model's sampler reveals masked positions, or its likelihood is exact; not where one label is
-        drawn and kept for all steps.
+    @classmethod
+    def of(cls, model: Model) -> "ExactDistributions | None":
+        """Where the model's sampler reveals masked positions, or its likelihood is exact; not where one label is drawn
+        and kept for all steps.
         """
-        if model.latent.label_shares is not None:
-            return False
-        return model.positions == 2 and type(model) in (MaskedDiffusion, Autoregressive)
+        known = model.positions == 2 and type(model) in (MaskedDiffusion, Autoregressive)
+        return cls(model) if known and model.latent.label_shares is None else None
 
     def after(self, steps: int, grid: Grid = "uniform") -> Tensor:
         values = torch.arange(self.model.vocab_size, device=self.model.device)
@@ -211,19 +205,16 @@ def nearest_report(
     own, *drawn = (part.double() for part in torch.split(distances, [len(part) for part in parts]))
     near = own.quantile(0.05, interpolation="lower")
 
-    def shares(part: Tensor) -> tuple[float, float]:
-        return float((part == 0).double().mean()), float((part < near).double().mean())
+    def of(steps: int, part: Tensor) -> NearestSamples:
+        copies, closer = float((part == 0).double().mean()), float((part < near).double().mean())
+        return NearestSamples(steps=steps, median=float(part.median()), copies=copies, closer=closer)
 
-    by_steps = []
-    for steps, part in zip(samples, drawn, strict=True):
-        copies, closer = shares(part)
-        by_steps.append(NearestSamples(steps=steps, median=float(part.median()), copies=copies, closer=closer))
-    copies, closer = shares(own)
+    real = of(0, own)
     return NearestReport(
-        samples=tuple(by_steps),
-        held_out=float(own.median()),
-        held_out_copies=copies,
-        held_out_closer=closer,
+        samples=tuple(map(of, samples, drawn)),
+        held_out=real.median,
+        held_out_copies=real.copies,
+        held_out_closer=real.closer,
         compared=COMPARED,
     )
 

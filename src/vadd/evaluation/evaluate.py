@@ -11,12 +11,19 @@ from torch import Tensor
 
 from vadd.errors import UserError
 from vadd.evaluation.divergence import COMPARED, entropy, histogram, nearest_report
-from vadd.evaluation.evaluator import Evaluator, Reference
-from vadd.evaluation.evaluators import choose_evaluator
+from vadd.evaluation.evaluators import (
+    DistributionEvaluator,
+    Evaluator,
+    FrechetEvaluator,
+    InceptionEvaluator,
+    PairEvaluator,
+    Reference,
+    TextEvaluator,
+)
 from vadd.evaluation.language_models import LanguageJudge
 from vadd.evaluation.likelihood import BoundSettings, basic_report, measure_bounds, measure_latent, true_distribution
 from vadd.evaluation.reports import RunReport, StepResult
-from vadd.evaluation.tables import measure_imputation
+from vadd.evaluation.tables import RowComparison, measure_imputation
 from vadd.kinds.arrays import Array
 from vadd.parallel import Processes, process_count
 from vadd.progress import Progress, named, silent, warn
@@ -32,6 +39,28 @@ TEXT_SAMPLES = 256
 SHOWN_IMAGES = 64
 SHOWN_LABELS = 16
 SHOWN_TEXTS = 4
+
+
+def choose_evaluator(reference: Reference) -> Evaluator:
+    """By FID where an Inception network is given, else by the kind of the examples. A new way to compare is a class in
+    :mod:`vadd.evaluation.evaluators`, its numbers in :mod:`vadd.evaluation.reports`, and a line here.
+    """
+    data, kind = reference.data, reference.data.kind
+    reference.progress("the sampling floor")
+    if reference.inception is not None and kind.name != "image":
+        raise UserError(f"the FID is for images; the examples of this run have the shape {kind.shape}")
+    if reference.language is not None and kind.name != "text":
+        raise UserError(f"generative perplexity is for runs on text; the examples of this run are {kind.noun}")
+    known = data.distribution is not None
+    chosen: dict[type[Evaluator], bool] = {
+        InceptionEvaluator: reference.inception is not None,
+        RowComparison: kind.name == "table",
+        TextEvaluator: kind.name == "text",
+        FrechetEvaluator: kind.name == "image" and data.train_labels is not None and not known,
+        DistributionEvaluator: known and reference.run is not None,
+        PairEvaluator: True,
+    }
+    return next(evaluator for evaluator, fits in chosen.items() if fits)(reference)
 
 
 @dataclass(frozen=True)
@@ -115,12 +144,13 @@ def evaluate(
 
 def drawn_samples(run: Run, evaluator: Evaluator, steps: int, seed: int, progress: Progress) -> Tensor:
     """As many as the evaluator needs; where it evaluates labels, so many of each, one label after the other."""
-    if not evaluator.of_labels:
-        return divided_samples(run, evaluator.samples, progress, steps=steps, seed=seed)
+    counts, names = (
+        (evaluator.of_labels, run.kind.labels or ()) if evaluator.of_labels else ([evaluator.samples], [None])
+    )
     # Another seed for each label: else the samples of two labels would share their noise.
     parts = [
         divided_samples(run, count, progress, steps=steps, seed=seed + 1000 * number, label=name)
-        for number, (name, count) in enumerate(zip(run.kind.labels or (), evaluator.of_labels, strict=True))
+        for number, (name, count) in enumerate(zip(names, counts, strict=True))
     ]
     return torch.cat(parts)
 

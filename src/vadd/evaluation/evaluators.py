@@ -4,16 +4,19 @@ of positions.
 
 import copy
 import hashlib
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from vadd.data.dataset import DiscreteDataset
 from vadd.data.download import data_directory
-from vadd.errors import UserError
-from vadd.evaluation.classifier import classifier_features, data_checksum
+from vadd.evaluation.cache import data_checksum
+from vadd.evaluation.classifier import LabelClassifier, classifier_features, labels_in_order, shares_of_labels
 from vadd.evaluation.divergence import (
     ExactDistributions,
     draw_histogram,
@@ -24,7 +27,6 @@ from vadd.evaluation.divergence import (
     position_pairs,
     sampling_floor,
 )
-from vadd.evaluation.evaluator import Evaluator, Reference
 from vadd.evaluation.frechet import (
     FeatureStatistics,
     InceptionFeatures,
@@ -32,16 +34,17 @@ from vadd.evaluation.frechet import (
     frechet_distance,
     kept_statistics,
 )
-from vadd.evaluation.labels import LabelClassifier, labels_in_order
+from vadd.evaluation.language_models import LanguageJudge
 from vadd.evaluation.reports import (
     DistributionDistance,
     FrechetDistance,
     InceptionDistance,
+    JudgeReport,
+    Metrics,
     PairDistance,
     RealText,
     TextMetrics,
 )
-from vadd.evaluation.tables import RowComparison
 from vadd.evaluation.zero_shot import text_metrics
 from vadd.kinds.arrays import Array
 from vadd.kinds.text.kind import TextKind
@@ -53,28 +56,70 @@ FRECHET_SAMPLES, FID_SAMPLES = 10_000, 50_000
 FEATURE_BATCH = 1000
 
 
+@dataclass(frozen=True)
+class Reference:
+    """What samples are to be compared with, and how."""
+
+    data: DiscreteDataset
+    samples: int
+    seed: int = 0
+    run: Run | None = None
+    """Of which the exact distribution of samples is computed, where there is a formula."""
+    inception: Path | None = None
+    """The file of an Inception network: images are compared by FID."""
+    language: LanguageJudge | None = None
+    """A judge model: texts are also compared by generative perplexity."""
+    progress: Progress = silent
+
+
+class Evaluator(ABC):
+    """Compares samples with the data; built once for all numbers of steps."""
+
+    samples: int
+    """How many samples it needs."""
+    of_labels: tuple[int, ...] = ()
+    """How many samples of each label, one label after the other, where it evaluates labels."""
+    limit: str = "this comparison takes"
+    """Why these are fewer than were asked for."""
+    judge: JudgeReport | None = None
+    """The judge model, if there is one."""
+    real_text: RealText | None = None
+    """The metrics of real text, if the samples are text."""
+
+    @abstractmethod
+    def __init__(self, reference: Reference) -> None: ...
+
+    @abstractmethod
+    def __call__(self, drawn: Array, steps: int) -> Metrics:
+        """The metrics of samples (n, N) that were drawn in ``steps`` steps."""
+
+    def for_run(self, run: Run) -> "Evaluator":
+        """The same for another model of the same data."""
+        return self
+
+    def _divide_labels(self, data: DiscreteDataset, least: int = 1) -> None:
+        self.of_labels = shares_of_labels(data, self.samples, least)
+        self.samples = sum(self.of_labels)
+
+
 class DistributionEvaluator(Evaluator):
     """Compares samples with a known distribution: with an independent sample of it, and exactly where possible."""
 
     def __init__(self, reference: Reference) -> None:
         assert reference.data.distribution is not None
         assert reference.run is not None
-        self.samples = reference.samples
-        self._set_run(reference.run)
+        self.samples, self.run = reference.samples, reference.run
+        self.exact = ExactDistributions.of(self.run.model)
         self.truth = reference.data.distribution()
         # A stream of its own: the floor has other samples of the truth.
         self.true_sample = draw_histogram(self.truth, self.samples, np.random.default_rng([reference.seed, 1]))
         self.jsd_floor = sampling_floor(jsd, self.truth, self.samples)
         self.paper_js_floor = sampling_floor(paper_js, self.truth, self.samples)
 
-    def _set_run(self, run: Run) -> None:
-        self.run = run
-        self.exact = ExactDistributions(run.model) if ExactDistributions.known_for(run.model) else None
-
     def for_run(self, run: Run) -> "DistributionEvaluator":
         """The exact distance is of one model."""
         other = copy.copy(self)
-        other._set_run(run)
+        other.run, other.exact = run, ExactDistributions.of(run.model)
         return other
 
     def __call__(self, drawn: Array, steps: int) -> DistributionDistance:
@@ -195,7 +240,7 @@ class InceptionEvaluator(Evaluator):
         """Computing them takes long and the data do not change, so the statistics are kept."""
         images = self._images(tokens)
         key = hashlib.sha256((self.features.checksum + data_checksum(images)).encode()).hexdigest()
-        file = data_directory("inception") / f"statistics-{len(images)}-{key[:16]}.safetensors"
+        file = data_directory("inception") / f"statistics-{len(images)}-{key[:16]}.cache"
         return kept_statistics(file, partial(self._statistics, images, f"features of the {name}"))
 
     def _statistics(self, images: Tensor, what: str) -> FeatureStatistics:
@@ -249,38 +294,3 @@ class TextEvaluator(Evaluator):
     def __call__(self, drawn: Array, steps: int) -> TextMetrics:
         metrics = self._measure(drawn, f"the judge reads samples, T = {steps}")
         return metrics if self.classifier is None else metrics.changed(**self.classifier.metrics(drawn, self.of_labels))
-
-
-def array_evaluator(reference: Reference) -> Evaluator:
-    """By the distribution of the data where it is known."""
-    known = reference.data.distribution is not None and reference.run is not None
-    return DistributionEvaluator(reference) if known else PairEvaluator(reference)
-
-
-def image_evaluator(reference: Reference) -> Evaluator:
-    """Images without labels are compared like arrays."""
-    labelled = reference.data.train_labels is not None and reference.data.distribution is None
-    return FrechetEvaluator(reference) if labelled else array_evaluator(reference)
-
-
-EVALUATORS: dict[str, Callable[[Reference], Evaluator]] = {
-    "points": array_evaluator,
-    "array": array_evaluator,
-    "image": image_evaluator,
-    "table": RowComparison,
-    "text": TextEvaluator,
-}
-"""By kind of example."""
-
-
-def choose_evaluator(reference: Reference) -> Evaluator:
-    """By FID where an Inception network is given, else by the kind of the examples."""
-    kind = reference.data.kind
-    reference.progress("the sampling floor")
-    if reference.inception is not None:
-        if kind.name != "image":
-            raise UserError(f"the FID is for images; the examples of this run have the shape {kind.shape}")
-        return InceptionEvaluator(reference)
-    if reference.language is not None and kind.name != "text":
-        raise UserError(f"generative perplexity is for runs on text; the examples of this run are {kind.noun}")
-    return EVALUATORS[kind.name](reference)

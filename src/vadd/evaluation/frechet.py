@@ -23,12 +23,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 from torch import Tensor
 
 from vadd.data.download import data_directory
 from vadd.errors import UserError
+from vadd.evaluation.cache import kept_tensors
 from vadd.files import whole_file
 from vadd.progress import Progress, silent
 
@@ -94,16 +93,12 @@ def feature_statistics(
 
 
 def kept_statistics(file: Path, compute: Callable[[], FeatureStatistics]) -> FeatureStatistics:
-    """What ``compute`` gives, from ``file`` if it is there and whole, else computed and kept there."""
-    try:
-        kept = load(file.read_bytes())
-        return FeatureStatistics(kept["mean"], kept["covariance"], int(kept["count"]))
-    except (OSError, SafetensorError, KeyError):
-        computed = compute()
-    content = save({"mean": computed.mean, "covariance": computed.covariance, "count": torch.tensor(computed.count)})
-    with whole_file(file) as target:
-        target.write(content)
-    return computed
+    def tensors() -> dict[str, Tensor]:
+        found = compute()
+        return {"mean": found.mean, "covariance": found.covariance, "count": torch.tensor(found.count)}
+
+    kept = kept_tensors(file, tensors)
+    return FeatureStatistics(kept["mean"], kept["covariance"], int(kept["count"]))
 
 
 def frechet_distance(a: FeatureStatistics, b: FeatureStatistics) -> float:

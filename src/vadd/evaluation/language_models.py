@@ -12,7 +12,6 @@ import json
 import logging
 import math
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
@@ -23,13 +22,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from filelock import FileLock
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from vadd.data.download import data_directory
 from vadd.errors import UserError
+from vadd.evaluation.cache import kept_tensors
 from vadd.evaluation.reports import LARGEST_EXPONENT, JudgeReport
-from vadd.files import checksum, whole_file
+from vadd.files import checksum, whole_path
 from vadd.kinds.arrays import Array
 from vadd.progress import Progress, silent
 
@@ -61,18 +59,14 @@ def load_causal_model(source: str, progress: Progress = silent) -> CausalModel:
     path = Path(source).expanduser()
     is_gguf = path.suffix.lower() == ".gguf"
     progress(f"the judge {path.name}")
-    if path.is_dir():
-        model = _read(transformers, path.resolve().name, str(path), local_files_only=True)
-    elif path.is_file() and is_gguf:
-        model = _read(transformers, path.stem, str(converted(path, progress)), local_files_only=True)
-    elif path.is_file():
+    if path.is_file() and not is_gguf:
         raise UserError(f"a judge is a folder, a .gguf file or a name on the hub; {path} is another kind of file")
-    elif HUB_NAME.fullmatch(source) is None or is_gguf or (path.parent.name and path.parent.exists()):
+    if path.exists():
+        name, place = (path.stem, converted(path, progress)) if path.is_file() else (path.resolve().name, path)
+        return _read(transformers, name, str(place), local_files_only=True)
+    if HUB_NAME.fullmatch(source) is None or is_gguf or (path.parent.name and path.parent.exists()):
         raise UserError(f"there is no judge {source}: no such file or folder")
-    else:
-        model = _read(transformers, source, source)
-    _check_causal(model)
-    return model
+    return _read(transformers, source, source)
 
 
 def converted(file: Path, progress: Progress = silent) -> Path:
@@ -87,12 +81,9 @@ def converted(file: Path, progress: Progress = silent) -> Path:
     with FileLock(kept.with_name(f"{kept.name}.lock")):
         if not kept.is_dir():
             progress(f"unpacking {file.name}, once")
-            partial_folder = kept.with_name(f"{kept.name}.partial")
-            shutil.rmtree(partial_folder, ignore_errors=True)
             # The library counts the tensors on the terminal.
-            with _reading(transformers, file.name), redirect_stderr(io.StringIO()):
-                _unpack(transformers, file, partial_folder)
-            partial_folder.rename(kept)
+            with whole_path(kept) as folder, _reading(transformers, file.name), redirect_stderr(io.StringIO()):
+                _unpack(transformers, file, folder)
     return kept
 
 
@@ -133,7 +124,10 @@ def _read(transformers: Any, name: str, source: str, **settings: Any) -> CausalM
         raise UserError(f"the judge {name} lacks {len(missing)} of its weights, the first is {missing[0]}")
     if not tokenizer.encode("text", add_special_tokens=False):  # it makes an empty one where there are no files
         raise UserError(f"the judge {name} has no tokenizer")
-    return CausalModel(name, network.float().eval().requires_grad_(False), tokenizer)
+    network = network.float().eval().requires_grad_(False)
+    if looks_ahead(network):
+        raise UserError(f"the judge {name} is not a causal language model: its predictions depend on later text")
+    return CausalModel(name, network, tokenizer)
 
 
 @contextmanager
@@ -157,12 +151,11 @@ def _reading(transformers: Any, name: str) -> Iterator[None]:
 
 
 @torch.no_grad()
-def _check_causal(model: CausalModel) -> None:
-    """Some models that the library loads as causal look ahead, as BERT does; their perplexity means nothing."""
+def looks_ahead(network: Any) -> bool:
+    """As some models do that the library loads as causal, BERT for one; their perplexity means nothing."""
     ids = torch.tensor([[0, 1, 0, 0], [0, 1, 0, 1]])
-    first, second = model.network(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[:, :-1]
-    if float((first - second).abs().max()) > CAUSALITY_TOLERANCE * float(first.abs().max()):
-        raise UserError(f"the judge {model.name} is not a causal language model: its predictions depend on later text")
+    first, second = network(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[:, :-1]
+    return float((first - second).abs().max()) > CAUSALITY_TOLERANCE * float(first.abs().max())
 
 
 @dataclass(frozen=True)
@@ -264,15 +257,9 @@ class LanguageJudge:
         """Reading takes long and depends on nothing but the model and the texts: the scores are kept on disk."""
         ids, cut = self._encode(texts)
         key = hashlib.sha256(json.dumps([self.identity, ids]).encode()).hexdigest()
-        file = data_directory("judges") / "scores" / f"{key[:32]}.safetensors"
-        try:
-            kept = load(file.read_bytes())
-            return Scores(kept["nats"], kept["tokens"], cut)
-        except (OSError, SafetensorError, KeyError):
-            scores = Scores(self._nats(ids, what, progress), np.array([max(0, len(row) - 1) for row in ids]), cut)
-        with whole_file(file) as target:
-            target.write(save({"nats": scores.nats, "tokens": scores.tokens}))
-        return scores
+        file = data_directory("judges") / "scores" / f"{key[:32]}.cache"
+        kept = kept_tensors(file, lambda: {"nats": torch.from_numpy(self._nats(ids, what, progress))})
+        return Scores(kept["nats"].numpy(), np.array([max(0, len(row) - 1) for row in ids]), cut)
 
     @cached_property
     def identity(self) -> str:
@@ -294,8 +281,7 @@ class LanguageJudge:
 
     def _nats(self, ids: Sequence[list[int]], what: str, progress: Progress) -> Array:
         """The nats (n,) of every token but the first, given those before it, summed over each text."""
-        nats = np.zeros(len(ids))
-        done = 0
+        nats, done = np.zeros(len(ids)), 0
         progress(what, 0, len(ids))
         for rows in self._batches([len(row) for row in ids]):
             nats[rows] = self._batch_nats([ids[row] for row in rows])

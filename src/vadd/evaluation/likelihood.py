@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vadd.core import Drawing, GaussianLatent, LabelledLatent, MaskedDiffusion, Model, StandardNormal
+from vadd.core import Drawing, GaussianLatent, LabelledLatent, MaskedDiffusion, StandardNormal
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latents import Particles, ProposalName
 from vadd.core.model import k_sample_delbo
@@ -36,8 +36,10 @@ from vadd.kinds.arrays import Array
 from vadd.models import EnergyDiffusion
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
-from vadd.run.limits import check_time
+from vadd.run.infilling import as_sequences
 from vadd.run.run import Run
+from vadd.run.sampling import check_time
+from vadd.settings import Count, checked_fields
 
 BATCH, TEXT_BATCH = 1000, 32
 """Examples that share a generator; part of what a seed means, and the portions that several processes divide."""
@@ -45,7 +47,7 @@ HEALTH_EXAMPLES, HEALTH_TEXTS = 10_000, 1000
 PILOT_EXAMPLES = 16
 CANDIDATES: tuple[tuple[ProposalName, ...], ...] = (("recognition", "prior"), ("revealed",), ("prior",))
 Estimate = Callable[..., Tensor]
-"""Log-likelihoods (n,) from ``model``, ``x0`` and ``generator``."""
+"""Log-likelihoods (n,) from a model, ``x0`` and ``generator``."""
 
 
 def basic_report(run: Run) -> RunReport:
@@ -88,7 +90,7 @@ def negative_log_likelihood(
     *,
     log_truth: Tensor | None = None,
     characters: int | None = None,
-    **facts: object,
+    **facts: Any,
 ) -> NegativeLogLikelihood:
     """Summarise the log-likelihoods (n,) of n examples. ``positions`` is how many positions are scored: the same number
     in every example, or one number for each (n,); ``facts`` are the other fields.
@@ -103,20 +105,18 @@ def negative_log_likelihood(
     _, beyond = mean_and_error(-log_likelihood - per_position * counts)
     perplexity = math.exp(per_position) if per_position < LARGEST_EXPONENT else None
     excess, excess_stderr = (None, None) if log_truth is None else mean_and_error(log_truth - log_likelihood)
-    return NegativeLogLikelihood.model_validate(
-        {
-            "nats": nats,
-            "stderr": stderr,
-            "bpd": per_position / math.log(2),
-            "perplexity": perplexity,
-            "perplexity_stderr": None if perplexity is None or beyond is None else perplexity * beyond / each,
-            "examples": len(log_likelihood),
-            "scored": int(counts.sum()),
-            "bits_per_character": nats * len(log_likelihood) / math.log(2) / characters if characters else None,
-            "excess": excess,
-            "excess_stderr": excess_stderr,
-            **facts,
-        }
+    return NegativeLogLikelihood(
+        nats=nats,
+        stderr=stderr,
+        bpd=per_position / math.log(2),
+        perplexity=perplexity,
+        perplexity_stderr=None if perplexity is None or beyond is None else perplexity * beyond / each,
+        examples=len(log_likelihood),
+        scored=int(counts.sum()),
+        bits_per_character=nats * len(log_likelihood) / math.log(2) / characters if characters else None,
+        excess=excess,
+        excess_stderr=excess_stderr,
+        **facts,
     )
 
 
@@ -126,13 +126,14 @@ def mean_and_error(values: Tensor) -> tuple[float, float | None]:
     return float(values.mean()), error
 
 
+@checked_fields
 @dataclass(frozen=True)
 class BoundSettings:
     particles: Particles
     steps: Sequence[int] = (1, 2, 4, 8, 16)
     delbo_draws: int = 0
     """Masks per example for the paper's DELBO; 0 leaves it out."""
-    limit: int | None = None
+    limit: Count | None = None
     """How many examples to score, chosen at random by the seed; all by default."""
     grid: Grid | None = None
     """The recipe's by default."""
@@ -152,9 +153,7 @@ class BoundSettings:
 
     def __post_init__(self) -> None:
         for count in self.delbo_particles:
-            replace(self.particles, count=count)  # which refuses numbers below 1
-        if self.limit is not None and self.limit < 1:
-            raise UserError(f"the number of examples to score must be at least 1, not {self.limit}")
+            replace(self.particles, count=count)  # which refuses numbers out of its range
 
 
 def measure_bounds(
@@ -194,8 +193,7 @@ class _Measurement:
         if settings.given_label:
             self.labels = torch.split(held_out_labels(run, examples)[chosen], len(self.batches[0]))
         unknown = self.model.unknowns and bool((self.x0 == self.model.mask_value).any())
-        self.convention = UNKNOWN_LEFT_OUT if unknown else None
-        self.convention = self.convention if self.model.pad is None else PADS_NOT_SCORED
+        self.convention = PADS_NOT_SCORED if self.model.pad is not None else UNKNOWN_LEFT_OUT if unknown else None
         if isinstance(self.model, EnergyDiffusion):
             self.sampler, self.convention = self.model.samplers["proposal"], OF_THE_PROPOSAL
         self.log_truth, self.characters = true_log_probability(run, self.x0), run.kind.characters(self.x0.numpy())
@@ -204,16 +202,12 @@ class _Measurement:
 
     def step_bound(self, steps: int) -> NegativeLogLikelihood:
         how = Drawing(sampler=self.sampler, grid=self.grid, latent_policy=self.latent_policy)
-
-        def bound(model: Model, **given: Any) -> Tensor:
-            return model.bound(steps=steps, how=how, **given)
-
         exact, particles = self.model.latent.exact, self.particles
         if self.settings.choose_proposals and not exact:
-            particles = tightest(self.run, partial(bound, model=self.model), particles)
+            particles = tightest(self.run, partial(self.model.bound, steps=steps, how=how), particles)
         return self._over_batches(
             f"step bound, T = {steps}",
-            partial(bound, particles=particles),
+            lambda model, **given: model.bound(steps=steps, how=how, particles=particles, **given),
             steps=steps,
             particles=particles.count,
             proposals=None if exact else particles.proposals,
@@ -230,19 +224,24 @@ class _Measurement:
 
     def elbo(self) -> NegativeLogLikelihood:
         draws = self.settings.delbo_draws
-
-        def estimate(model: Model, **given: Any) -> Tensor:
-            return model.elbo(draws=draws, **given)
-
-        return self._over_batches("ELBO", estimate, draws=draws)
+        return self._over_batches("ELBO", lambda model, **given: model.elbo(draws=draws, **given), draws=draws)
 
     def _over_batches(
-        self, what: str, estimate: Estimate, *, valid: bool = True, **facts: object
+        self, what: str, estimate: Estimate, *, valid: bool = True, **facts: Any
     ) -> NegativeLogLikelihood:
         def draw(number: int) -> Tensor:
+            """Of one batch; given their labels, of those with the same label at a time."""
+            x0 = self.batches[number].to(self.model.device)
             # One generator a batch: the number must not depend on which process draws it, nor on what came before.
             generator = step_generator(self.settings.seed, BOUNDS, number)
-            estimated = self._estimated(estimate, number, generator)
+            labels = None if self.labels is None else self.labels[number]
+            if labels is None:
+                estimated = estimate(self.model, x0=x0, generator=generator)
+            else:
+                estimated = torch.empty(len(x0), dtype=torch.float64)
+                for label in sorted(set(labels.tolist())):
+                    rows = labels == label
+                    estimated[rows] = estimate(self.model.labelled(label), x0=x0[rows], generator=generator)
             self.progress(what, sum(map(len, self.batches[: number + 1])), len(self.x0))
             return estimated
 
@@ -257,18 +256,6 @@ class _Measurement:
             given_label=self.settings.given_label or None,
             **facts,
         )
-
-    def _estimated(self, estimate: Estimate, number: int, generator: torch.Generator) -> Tensor:
-        """Of one batch; given their labels, of those with the same label at a time."""
-        x0 = self.batches[number].to(self.model.device)
-        if self.labels is None:
-            return estimate(model=self.model, x0=x0, generator=generator)
-        labels = self.labels[number]
-        total = torch.empty(len(x0), dtype=torch.float64)
-        for label in sorted(set(labels.tolist())):
-            rows = labels == label
-            total[rows] = estimate(model=self.model.labelled(label), x0=x0[rows], generator=generator)
-        return total
 
 
 def tightest(run: Run, bound: Estimate, particles: Particles) -> Particles:
@@ -341,8 +328,6 @@ def has_latent(run: Run) -> bool:
 
 def check_examples(run: Run, examples: Tensor) -> Tensor:
     """The examples, if the run's model can read them."""
-    positions = run.model.positions
-    if examples.ndim != 2 or len(examples) == 0 or examples.shape[1] != positions:
-        raise UserError(f"examples have the shape (n, {positions}) with n at least 1, not {tuple(examples.shape)}")
-    run.model.check_values(examples, "the examples hold")
-    return examples.long()
+    sequences = as_sequences(examples, "examples", run.model.positions).long()
+    run.model.check_values(sequences, "the examples hold")
+    return sequences

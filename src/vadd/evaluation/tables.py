@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from vadd.evaluation.divergence import COMPARED, distances_to_nearest
-from vadd.evaluation.evaluator import Evaluator, Reference
+from vadd.evaluation.evaluators import Evaluator, Reference
 from vadd.evaluation.reports import ImputationReport, TableDistance, WorstColumns
 from vadd.kinds.arrays import TO_FILL, Array
 from vadd.kinds.table.codec import TableCodec
@@ -45,21 +45,20 @@ TESTED_ROWS, FITTED_ROWS = 500, 3000
 
 def column_tv(a: Array, b: Array, sizes: tuple[int, ...]) -> Array:
     """For each column the total variation between rows ``a`` and rows ``b``: half the sum of the differences."""
-    distances = [
-        np.abs(_frequencies(a[:, [n]], (size,)) - _frequencies(b[:, [n]], (size,))).sum() / 2
-        for n, size in enumerate(sizes)
-    ]
-    return np.array(distances)
+    return np.array([_tv(a, b, sizes, [column]) for column in range(len(sizes))])
 
 
 def pair_tv(a: Array, b: Array, sizes: tuple[int, ...]) -> Array:
     """The same for each pair of columns: (N, N), symmetric, 0 on the diagonal."""
     matrix = np.zeros((len(sizes), len(sizes)))
     for i, j in combinations(range(len(sizes)), 2):
-        shape = (sizes[i], sizes[j])
-        difference = _frequencies(a[:, [i, j]], shape) - _frequencies(b[:, [i, j]], shape)
-        matrix[i, j] = matrix[j, i] = np.abs(difference).sum() / 2
+        matrix[i, j] = matrix[j, i] = _tv(a, b, sizes, [i, j])
     return matrix
+
+
+def _tv(a: Array, b: Array, sizes: tuple[int, ...], columns: list[int]) -> float:
+    shape = tuple(sizes[column] for column in columns)
+    return float(np.abs(_frequencies(a[:, columns], shape) - _frequencies(b[:, columns], shape)).sum() / 2)
 
 
 def _frequencies(rows: Array, shape: tuple[int, ...]) -> Array:

@@ -11,7 +11,7 @@ from vadd.evaluation.reports import NegativeLogLikelihood, RunReport
 from vadd.parsing import read_json
 from vadd.report.table import Table
 from vadd.report.tables import report_tables
-from vadd.run.model_card import CardResults
+from vadd.run.export import CardResults
 
 TEXT_WIDTH = 100
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from vadd.errors import UserError
 from vadd.files import checksum, flush_to_disk, remove, write_json
 from vadd.progress import warn
-from vadd.run.directory import EMA, MANIFEST, MODEL, OPTIMIZER, CheckpointName, RunDirectory, read_manifest
+from vadd.run.directory import EMA, MANIFEST, MODEL, OPTIMIZER, CheckpointName, RunDirectory, read_manifest, step_of
 from vadd.words import one_line, shortened
 
 Content = TypeVar("Content")
@@ -45,10 +45,9 @@ class TrainingState:
     test_loss: float | None = None
     """The held-out objective of the averaged weights, if it was measured at this step."""
 
-    def bytes(self) -> int:
-        return sum(
-            t.numel() * t.element_size() for part in (self.model, self.ema, self.optimizer) for t in part.values()
-        )
+    @property
+    def files(self) -> dict[str, Mapping[str, Tensor]]:
+        return {MODEL: self.model, EMA: self.ema, OPTIMIZER: self.optimizer}
 
 
 def write_checkpoint(directory: Path, state: TrainingState) -> None:
@@ -57,15 +56,16 @@ def write_checkpoint(directory: Path, state: TrainingState) -> None:
     try:
         partial.mkdir(parents=True)
         # Asked first: else gigabytes would be written in vain, and the full disk would stop everything else.
-        if shutil.disk_usage(partial).free < state.bytes() + SPARE_BYTES:
+        needed = sum(tensor.nbytes for tensors in state.files.values() for tensor in tensors.values())
+        if shutil.disk_usage(partial).free < needed + SPARE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
-        for name, tensors in ((MODEL, state.model), (EMA, state.ema), (OPTIMIZER, state.optimizer)):
+        for name, tensors in state.files.items():
             save_tensors(tensors, partial / name)
         manifest = {
             "step": state.step,
             "test_loss": state.test_loss,
             "unlogged": list(state.unlogged),
-            "sha256": {name: checksum(partial / name) for name in (MODEL, EMA, OPTIMIZER)},
+            "sha256": {name: checksum(partial / name) for name in state.files},
         }
         write_json(partial / MANIFEST, manifest)
         # The content must be on disk before the name is: after a power cut a renamed directory could hold empty files.
@@ -209,20 +209,16 @@ class Archive:
     def chosen(self, which: CheckpointName, read: Callable[[Path], Content]) -> tuple[Path, Content]:
         """ "latest" (the newest that is whole), "best" (the lowest held-out objective) or a step."""
         run = self.directory
-        if which == "latest":
-            newest = self.newest(read)
-            if newest is None:
-                raise UserError(f"{run.path} has no checkpoint yet")
+        if which == "latest" and (newest := self.newest(read)) is not None:
             return newest
-        if which == "best":
-            best = run.best()
-            if best is None:
-                raise UserError(f"{run.path} has no checkpoint that was evaluated on held-out examples")
+        if which == "best" and (best := run.best()) is not None:
             return best.path, read(best.path)
         if isinstance(which, int) and run.checkpoint(which).is_dir():
             return run.checkpoint(which), read(run.checkpoint(which))
-        there = ", ".join(str(saved.step) for saved in run.saved_steps()) or "none"
-        raise UserError(f"{run.path} has no checkpoint {which!r}; take latest, best or one of the steps {there}")
+        there = ", ".join(str(step_of(path)) for path in run.checkpoints()) or "none"
+        problems = {"latest": "yet", "best": "that was evaluated on held-out examples"}
+        other = f"{which!r}; take latest, best or one of the steps {there}"
+        raise UserError(f"{run.path} has no checkpoint {problems.get(str(which), other)}")
 
     def improves(self, step: int, loss: float) -> bool:
         """Whether the held-out objective at ``step`` is the best yet."""
@@ -245,10 +241,8 @@ class Archive:
 
     def _keep_only(self, newest: list[Path], step: int) -> None:
         best = self.directory.best(step)
-        kept = {*newest, *([] if best is None else [best.path])}
-        for path in self.directory.checkpoints(step):
-            if path not in kept:
-                remove_checkpoint(path)
+        for path in {*self.directory.checkpoints(step)}.difference(newest, [best.path] if best else []):
+            remove_checkpoint(path)
 
     def sweep(self) -> None:
         """Remove what a crash in the middle of writing or removing left behind."""

@@ -21,7 +21,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -92,11 +92,7 @@ class RunDirectory:
     # Making one
 
     def create(
-        self,
-        recipe: "Recipe",
-        *,
-        overwrite: bool = False,
-        keep: "Callable[[RunDirectory], None]" = lambda directory: None,
+        self, recipe: "Recipe", *, overwrite: bool = False, keep: "Callable[[RunDirectory], None]" = lambda _: None
     ) -> None:
         """Make the directory, into which ``keep`` writes data that are in memory only. An existing run is replaced only
         when asked to, anything else never.
@@ -118,7 +114,9 @@ class RunDirectory:
 
     def check_place(self, *, overwrite: bool = False) -> None:
         """Whether a run may be made here."""
-        if not self._holds_something():
+        # Anything but what a crash in the middle of making a run leaves behind.
+        there = self.path.iterdir() if self.path.is_dir() else [self.path] if self.path.exists() else []
+        if all(content.name == LOCK or ".partial" in content.name for content in there):
             return
         if (problem := self.problem()) is not None:
             raise UserError(f"{self.path} exists and is not a run ({problem}); choose another --out")
@@ -127,12 +125,6 @@ class RunDirectory:
                 f"{self.path} holds a run already: continue it with --resume or replace it with --overwrite (in Python "
                 f"resume=True, overwrite=True), or open it with vadd.load({str(self.path)!r})"
             )
-
-    def _holds_something(self) -> bool:
-        """Anything but what a crash in the middle of making a run leaves behind."""
-        if not self.path.is_dir():
-            return self.path.exists()
-        return any(content.name != LOCK and ".partial" not in content.name for content in self.path.iterdir())
 
     def write_recipe(self, recipe: "Recipe") -> None:
         # An unchanged file keeps its date, by which ``vadd status`` knows when a run was last written to.
@@ -198,23 +190,9 @@ class RunDirectory:
             yield {key: float("nan") if value is None else value for key, value in record.items()}
 
 
-def best_of(saved: "list[SavedStep] | tuple[SavedStep, ...]") -> SavedStep | None:
+def best_of(saved: Iterable[SavedStep]) -> SavedStep | None:
     measured = [(one.test_loss, one.step, one) for one in saved if one.test_loss is not None]
-    return min(measured, key=lambda entry: entry[:2])[-1] if measured else None
-
-
-OLD_CONDITIONAL = "prior-informed.safetensors"
-"""The file of a conditional prior as version 0.2.0 called it."""
-
-
-def prior_file(name: PriorName) -> str:
-    return f"prior-{name}.safetensors"
-
-
-def prior_path(place: Path, name: PriorName) -> Path:
-    """The file of a fitted prior, of this version or of 0.2.0."""
-    path = place / prior_file(name)
-    return place / OLD_CONDITIONAL if name == "conditional" and not path.exists() else path
+    return min(measured)[-1] if measured else None
 
 
 def step_of(checkpoint: Path) -> int:

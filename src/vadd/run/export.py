@@ -12,19 +12,24 @@ It may also lie on the Hugging Face Hub under a name "owner/name".
 """
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
+from typing import Any
 
+import yaml
+from jinja2 import Environment
 from torch import Tensor
 
+from vadd.data import TextData
 from vadd.errors import UserError
 from vadd.files import checksum, whole_path, write_json, writing
 from vadd.kinds import Kind, check_facts, read_kind
 from vadd.kinds.files import name_parts_of
 from vadd.networks import CustomSettings
 from vadd.parsing import read_json
-from vadd.recipe import Recipe, build_model, load_recipe
+from vadd.recipe import MODELS, Recipe, build_model, flatten, load_recipe
 from vadd.run.checkpoint import Archive, check_fit, finite, load_verified, read_weights, save_tensors
 from vadd.run.directory import (
     EXPORTED_CARD,
@@ -33,15 +38,13 @@ from vadd.run.directory import (
     PRIORS,
     RECIPE,
     CheckpointName,
-    Record,
     RunDirectory,
     is_hub_name,
-    prior_path,
     read_records,
     step_of,
 )
-from vadd.run.model_card import CardResults, model_card
-from vadd.run.priors import prior_records, read_prior
+from vadd.run.priors import prior_path, prior_records, read_prior
+from vadd.run.status import latent_verdict
 from vadd.version import __version__
 
 FORMAT = 1
@@ -49,23 +52,70 @@ READ_FROM_HUB = ("*.safetensors", "*.json", RECIPE)
 """Nothing else is downloaded: there is nothing to execute and nothing to unpickle in it."""
 
 
+OBJECTIVES = {
+    "shared": "The objective is measured on held-out examples, at full KL weight to N(0, I), paid once for an example. "
+    "As a loss it is at least the negative log-likelihood under the sampler with one z and many steps, up to the noise "
+    "of the estimate.",
+    "padded": "The objective is measured on held-out examples, at full KL weight. Pads count as positions but are not "
+    "scored: it is **not** a bound of the likelihood of the padded sequences. Nor has the model learnt to draw pads: a "
+    "sample ends at its first EOS.",
+}
+
+
 @dataclass(frozen=True)
-class ExportedModel:
+class CardResults:
+    """Tables for a model card, and what they are about."""
+
+    source: str
+    recipe: str
+    model: str
+    step: int | None
+    """Of the weights that were measured, where that was written down."""
+    tables: str
+    """Markdown."""
+
+    def check(self, recipe: Recipe, step: int) -> None:
+        """Refuse tables about another run or other weights."""
+        if (self.recipe, self.model) != (recipe.name, recipe.model):
+            raise UserError(
+                f"{self.source} is about {self.recipe} {self.model}; this run is {recipe.name} {recipe.model}"
+            )
+        if self.step not in (None, step):
+            raise UserError(f"{self.source} is about the weights of step {self.step}; those chosen are of step {step}")
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """Averaged weights, of a checkpoint or exported, and what is known of them."""
+
     path: Path
+    """Of the checkpoint or of the exported folder; fitted priors lie there too."""
     recipe: Recipe
     kind: Kind
     step: int
-    sha256: str
-    data_sha256: str | None = None
+    weights: dict[str, Tensor]
+    data_sha256: str | None
     """Of the data that the model learned from."""
 
-    def weights(self) -> dict[str, Tensor]:
-        """After their checksum has been verified."""
-        what = f"the exported model {self.path}"
-        return finite(load_verified(self.path / EXPORTED_WEIGHTS, self.sha256, what), what)
+    def check(self, problem: str) -> None:
+        """Refuse weights that do not fit the recipe, before a network takes memory for them."""
+        if isinstance(self.recipe.network, CustomSettings):  # of these only their owner knows the shapes
+            return
+        # Every position and every value has some weight: absurd sizes need not even be built on the meta device.
+        if max(self.kind.positions, self.kind.vocab_size) > sum(tensor.numel() for tensor in self.weights.values()):
+            raise UserError(problem)
+        check_fit(self.weights, partial(build_model, self.recipe, self.kind), problem)
 
 
-def find_exported(path: str | Path) -> ExportedModel | None:
+def stored_in(directory: RunDirectory, checkpoint: CheckpointName) -> StoredModel:
+    """One of the checkpoints of a run."""
+    recipe = directory.recipe()
+    chosen, weights = Archive(directory).chosen(checkpoint, read_weights)
+    kind, fingerprint = directory.kind(recipe)
+    return StoredModel(chosen, recipe, kind, step_of(chosen), weights, fingerprint)
+
+
+def find_exported(path: str | Path) -> StoredModel | None:
     """The exported model in the folder ``path`` or, where there is no such path, of that name on the Hub.
 
     None for anything else. Where there is a folder "a" here, "a/b" is taken for a mistyped path, not for a name on the
@@ -88,34 +138,31 @@ def fetch_from_hub(name: str) -> Path:
         raise UserError(f"there is no directory {name}, and the Hugging Face Hub did not give it: {reason}") from None
 
 
-def read_exported(path: Path) -> ExportedModel:
+def read_exported(path: Path) -> StoredModel:
+    """After the checksum of its weights has been verified."""
     try:
         content = read_json(path / EXPORTED_CONFIG)
-        if content["library"] != "vadd":
-            raise ValueError
-        newer = int(content["format"]) > FORMAT
-        step, sha256 = int(content["step"]), str(content["sha256"])
+        newer, step, sha256 = int(content["format"]) > FORMAT, int(content["step"]), str(content["sha256"])
         data_sha256 = None if content.get("data_sha256") is None else str(content["data_sha256"])
         about = content | {"vocab_size": content["values"]}
         check_facts(about)
+        if content["library"] != "vadd":
+            raise ValueError
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        raise UserError(
-            f"{path} is not a model exported by vadd: its {EXPORTED_CONFIG} is missing or of another kind"
-        ) from None
+        problem = f"its {EXPORTED_CONFIG} is missing or of another kind"
+        raise UserError(f"{path} is not a model exported by vadd: {problem}") from None
     if newer:
         raise UserError(f"{path} was exported by a newer version, vadd {content.get('vadd')}: upgrade with pip")
     recipe = load_recipe(str(path / RECIPE))
     kind = read_kind(path, about, getattr(recipe.data, "wrap", None))
-    return ExportedModel(path, recipe, kind, step, sha256, data_sha256)
+    what = f"the exported model {path}"
+    weights = finite(load_verified(path / EXPORTED_WEIGHTS, sha256, what), what)
+    return StoredModel(path, recipe, kind, step, weights, data_sha256)
 
 
 def export(
-    directory: RunDirectory,
-    out: Path,
-    *,
-    checkpoint: CheckpointName = "latest",
-    results: CardResults | None = None,
-) -> ExportedModel:
+    directory: RunDirectory, out: Path, *, checkpoint: CheckpointName = "latest", results: CardResults | None = None
+) -> StoredModel:
     """Write the averaged weights of a checkpoint to the folder ``out``, which must be new or empty.
 
     ``results`` are tables for the model card, measured on the same weights.
@@ -123,15 +170,11 @@ def export(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists and is not an empty directory; nothing is overwritten, name another one")
     out = out.absolute()
-    recipe = directory.recipe()
-    chosen, weights = Archive(directory).chosen(checkpoint, read_weights)
-    step = step_of(chosen)
+    stored = stored_in(directory, checkpoint)
+    chosen, recipe, kind, step, weights = stored.path, stored.recipe, stored.kind, stored.step, stored.weights
     if results is not None:
         results.check(recipe, step)
-    kind, fingerprint = directory.kind(recipe)
-    if not isinstance(recipe.network, CustomSettings):  # of these only their owner knows the shapes
-        problem = f"the weights in {chosen} do not fit the recipe of its run"
-        check_fit(weights, partial(build_model, recipe, kind), problem)
+    stored.check(f"the weights in {chosen} do not fit the recipe of its run")
     published = without_paths(recipe)
     name_parts_of(out)
     with writing(out), whole_path(out) as folder:
@@ -149,12 +192,15 @@ def export(
             "pad": about.pop("pad"),
             "step": step,
             "sha256": checksum(folder / EXPORTED_WEIGHTS),
-            "data_sha256": fingerprint,
+            "data_sha256": stored.data_sha256,
             **about,
         }
         write_json(folder / EXPORTED_CONFIG, config)
         parameters = sum(tensor.numel() for tensor in weights.values())
-        card = model_card(published, kind, step, parameters, _measured(directory, step), results)
+        # The newest line of metrics of each split that was logged up to the step.
+        lines = [record for record in read_records(directory.metrics_file) if record["step"] <= step]
+        measured = {record["split"]: record for record in lines}
+        card = model_card(published, kind, step, parameters, measured, results)
         (folder / EXPORTED_CARD).write_text(card)
         if fitted := prior_records(chosen):
             for record in fitted.values():
@@ -170,18 +216,78 @@ def export(
 
 def without_paths(recipe: Recipe) -> Recipe:
     """Of every path only the last name is left: where the data lie on this machine is private."""
-    changes: dict[str, str | None] = {}
-    if path := getattr(recipe.data, "path", None):
-        changes["path"] = PurePath(path).name
-    if schema := getattr(recipe.data, "schema_path", None):
-        changes["schema_path"] = PurePath(schema).name
-    if getattr(recipe.data, "directory", None):
-        changes["directory"] = None
+    paths = {key: getattr(recipe.data, key, None) for key in ("path", "schema_path", "directory")}
+    changes = {key: None if key == "directory" else PurePath(path).name for key, path in paths.items() if path}
     started = recipe.training.start_from
     training = recipe.training.model_copy(update={"start_from": started and PurePath(started).name})
     return recipe.model_copy(update={"data": recipe.data.model_copy(update=changes), "training": training})
 
 
-def _measured(directory: RunDirectory, step: int) -> dict[str, Record]:
-    """The newest line of metrics of each split that was logged up to ``step``."""
-    return {record["split"]: record for record in read_records(directory.metrics_file) if record["step"] <= step}
+def model_card(
+    recipe: Recipe,
+    kind: Kind,
+    step: int,
+    parameters: int,
+    measured: Mapping[str, Mapping[str, Any]],
+    results: CardResults | None = None,
+) -> str:
+    """``measured`` are lines of the training's metrics, by their split."""
+    facts, size, network = MODELS[recipe.model], " x ".join(map(str, kind.shape)), recipe.network
+    tags = ["vadd", "masked-diffusion", "discrete-diffusion", "few-step-generation", recipe.model, recipe.data.kind]
+    custom = network.arguments() if isinstance(network, CustomSettings) else {}
+    environment = Environment(trim_blocks=True, autoescape=False)  # Markdown, not HTML
+    environment.filters["cell"] = _cell
+    card = environment.from_string(Path(__file__).with_name("model_card.md").read_text()).render(
+        recipe=recipe,
+        kind=kind,
+        facts=facts,
+        front_matter=yaml.safe_dump({"library_name": "vadd", "tags": list(dict.fromkeys(tags))}, sort_keys=False),
+        what=f"images of {size}" if kind.name == "image" else f"arrays of {size} integers",
+        networks="".join(f", {name}={of}(...)" for name, of in custom.items()),
+        training=_training(recipe, step, parameters),
+        test=measured.get("test"),
+        numbers=_numbers(recipe, measured),
+        objective=_objective(recipe),
+        results=results,
+    )
+    return card.strip() + "\n"
+
+
+def _training(recipe: Recipe, step: int, parameters: int) -> dict[str, str]:
+    def listed(section: Mapping[str, Any]) -> str:
+        return ", ".join(f"{key} {value}" for key, value in flatten(section) if value not in (None, (), [], "", {}))
+
+    settings = recipe.training
+    return {
+        "data": listed(recipe.data.model_dump()),
+        "network": f"{listed(recipe.network.model_dump())}; {parameters:,} weights",
+        **({"latent": listed(recipe.latent.model_dump())} if recipe.has_latent else {}),
+        "steps": f"{step:,} of {settings.steps:,}, batch {settings.batch}",
+        "optimiser": f"{settings.optimizer}, learning rate {settings.learning_rate:g}",
+        "averaging of the weights": f"decay {settings.ema:g}",
+    }
+
+
+def _numbers(recipe: Recipe, measured: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    test, latent = measured.get("test", {}), measured.get("latent")
+    numbers = {
+        "held-out objective, nats per position": test.get("loss"),
+        "reconstruction, nats per example": test.get("reconstruction"),
+    }
+    if recipe.has_latent:
+        numbers["KL, nats per example"] = test.get("kl")
+    if latent is not None:
+        numbers["latent"] = latent_verdict(latent)
+        numbers["KL of the latent when everything is masked, nats"] = latent.get("kl_all_masked")
+    return numbers
+
+
+def _objective(recipe: Recipe) -> str:
+    if isinstance(recipe.data, TextData) and recipe.data.wrap == "padded":
+        return OBJECTIVES["padded"]
+    shared = recipe.has_latent and recipe.latent.kind == "shared"
+    return OBJECTIVES["shared"] if shared else MODELS[recipe.model].objective
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value).replace("|", "\\|")

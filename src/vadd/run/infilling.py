@@ -37,24 +37,28 @@ def as_tensor(x: Any, what: str) -> Tensor:
         raise UserError(f"{what} are an array, a tensor or lists of equal length, not {type(x).__name__}") from None
 
 
+def as_sequences(x: Any, what: str, positions: int, *, booleans: bool = True) -> Tensor:
+    """Whole numbers (n, ...), N of them in each example, as (n, N)."""
+    given = as_tensor(x, what)
+    fits = given.ndim >= 2 and len(given) > 0 and given[0].numel() == positions
+    if not fits or given.is_floating_point() or given.is_complex() or (given.dtype == torch.bool and not booleans):
+        raise UserError(f"{what} have the shape (n, {positions}) and hold integers; these are {_described(given)}")
+    return given.flatten(1)
+
+
 def masked_starts(model: Model, shape: Sequence[int], x: Any, known: Any, count: int) -> Tensor:
     """(n * count, N) int64 with the mask value where there is something to fill; ``count`` rows for each sequence."""
     given = as_tensor(x, "sequences to fill")
-    if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
-        raise UserError(f"sequences to fill are integers; these are {_described(given)}")
     rows = given[None] if is_one_example(given, shape) else given
-    positions = rows[0].numel() if rows.ndim >= 2 and len(rows) else 0
-    if positions != model.positions:
-        raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(rows.shape)}")
-    flat = rows.reshape(len(rows), -1).long()
+    flat = as_sequences(rows, "sequences to fill", model.positions, booleans=False).long()
     if count * flat.numel() > MOST_VALUES:
         raise UserError(f"{represented(count)} completions of {plural(len(flat), 'example')} do not fit into memory")
     stays = flat != TO_FILL
     if known is not None:
         marks = as_tensor(known, "the marks of what is known")
         if marks.dtype != torch.bool or marks.shape != given.shape:
-            shape = tuple(given.shape)
-            raise UserError(f"known says true or false for each entry of x {shape}; it is {_described(marks)}")
+            said = f"{tuple(given.shape)}; it is {_described(marks)}"
+            raise UserError(f"known says true or false for each entry of x {said}")
         stays = marks.reshape(len(flat), -1)
     if stays.any():
         # 0, which every position has, stands in for what is to be filled.
@@ -112,9 +116,8 @@ def predicted(model: Model, starts: Tensor, draws: int, seed: int) -> Array:
     :func:`latents_that_fit` chooses it: the law of completing that position alone.
     """
     draws = 1 if model.latent.dim == 0 else draws
-    generator = step_generator(seed, PREDICTIONS)
     weighed = model.latent.dim > 0 and not model.latent.conditional
-    candidates = _Candidates(model, starts, draws, generator) if weighed else None
+    candidates = _Candidates(model, starts, draws, step_generator(seed, PREDICTIONS)) if weighed else None
     probabilities = torch.zeros(*starts.shape, model.vocab_size, dtype=torch.float64)
     for rows in torch.split(torch.arange(len(starts)), max(1, CANDIDATE_ROWS // draws)):
         x = starts[rows].to(model.device)
@@ -129,9 +132,8 @@ def predicted(model: Model, starts: Tensor, draws: int, seed: int) -> Array:
             z = model.latent.draw(x.repeat(draws, 1), t.repeat(draws), noise)
         logits = model.predict(x.repeat(draws, 1), z, t.repeat(draws), hidden.repeat(draws, 1))
         mean = precise(logits).softmax(-1).view(draws, -1, model.vocab_size).mean(dim=0)
-        part = torch.zeros(*x.shape, model.vocab_size, dtype=torch.float64)
-        part[hidden.cpu()] = mean.cpu().double()
-        probabilities[rows] = part
+        at, positions = hidden.cpu().nonzero(as_tuple=True)
+        probabilities[rows[at], positions] = mean.cpu().double()
     return probabilities.numpy()
 
 
@@ -142,8 +144,7 @@ class _Candidates:
 
     def __init__(self, model: Model, starts: Tensor, draws: int, generator: torch.Generator) -> None:
         self.draws = draws
-        table = model.positions * model.vocab_size
-        count = max(draws, min(CANDIDATES, CANDIDATE_VALUES // table))
+        count = max(draws, min(CANDIDATES, CANDIDATE_VALUES // (model.positions * model.vocab_size)))
         blank = MaskedBatch.all_masked(starts[:1].expand(count, -1).to(model.device), model.mask_value)
         self.z = model.latent.draw(blank.xt, blank.t, Noise.of(generator, count))
         self.offset = float(torch.rand(1, generator=generator, dtype=torch.float64))

@@ -1,71 +1,14 @@
-"""How many samples fit into memory at once, and which jobs are refused because no machine could finish them."""
+"""How much memory one more sequence takes in a network, measured."""
 
 import weakref
 from typing import Any
 
-import psutil
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from vadd.core import Model, Noise
-from vadd.core.randomness import BLOCK
-from vadd.errors import UserError
 from vadd.models import Autoregressive
-from vadd.words import duration, size_in_memory
-
-STEPS_PER_SECOND, ROWS_PER_SECOND = 100_000, 10_000_000
-"""More than any machine reaches: sampling steps of a chunk, and sequences shown to a network."""
-LONGEST = 86_400
-"""Seconds. What takes a day at this impossible speed takes months at a real one."""
-CPU_MEMORY = 1 << 28
-"""Bytes that one chunk's tensors may take on a CPU; kernels and allocators need about as much again."""
-CPU_ROWS = 2048
-"""Of a chunk: more at once are no faster on a CPU, but slower."""
-GPU_SHARE = 0.25
-"""Of the memory that is free on a GPU."""
-LARGEST_CHUNK = 1 << 20
-
-
-def check_time(what: str, *, steps: int, rows: int) -> None:
-    """Refuse ``what`` needs so many ``steps``, or shows a network so many ``rows``, if that takes absurdly long."""
-    # Integers, because a float ends at 10^308.
-    least = max(steps // STEPS_PER_SECOND, rows // ROWS_PER_SECOND)
-    if least > LONGEST:
-        time = duration(least) if least < 10**15 else "longer than the universe is old"
-        raise UserError(f"{what} would take at least {time}: ask for less")
-
-
-def check_held(n: int, positions: int) -> None:
-    """Refuse ``n`` samples that do not fit into memory together."""
-    needed, available = 8 * n * positions, psutil.virtual_memory().available
-    if needed > available:
-        raise UserError(
-            f"{n:,} samples take {size_in_memory(needed)} of memory, and {size_in_memory(available)} are available: "
-            "ask for fewer"
-        )
-
-
-def chunk_size(bytes_of_row: int, model: Model, steps: int, memory: int | None = None) -> int:
-    """Rows in a chunk, from what a row takes in the network and in the sampler; whole blocks if it can be.
-
-    ``memory`` in bytes is what a chunk may take, by default what suits the model's device.
-    """
-    allowed = memory_for_samples(model.device) if memory is None else memory
-    # A dozen numbers of 8 bytes for each position (state, plan, keys to sort by), and two for each step.
-    row = bytes_of_row + 8 * (12 * model.positions + 2 * (steps + 1))
-    size = max(1, allowed // row)
-    if model.device.type == "cpu":
-        size = min(size, CPU_ROWS)
-    # A generator draws for its whole block: a block cut in two would be drawn twice.
-    return size - size % BLOCK if size > BLOCK else size
-
-
-def memory_for_samples(device: torch.device) -> int:
-    if device.type != "cuda":
-        return CPU_MEMORY
-    free, _ = torch.cuda.mem_get_info(device)
-    return max(CPU_MEMORY, int(GPU_SHARE * free))
 
 
 @torch.no_grad()

@@ -13,9 +13,9 @@ from vadd.errors import UserError
 from vadd.networks import CustomNetworks, CustomSettings
 from vadd.parallel import chosen_device
 from vadd.recipe import build_model
-from vadd.run.checkpoint import Archive, check_fit, read_weights
-from vadd.run.directory import CheckpointName, PriorChoice, RunDirectory, step_of
-from vadd.run.export import find_exported
+from vadd.run.checkpoint import check_fit
+from vadd.run.directory import CheckpointName, PriorChoice, RunDirectory
+from vadd.run.export import find_exported, stored_in
 from vadd.run.priors import prior_records, read_prior
 from vadd.run.run import Run
 from vadd.settings import Place, checked
@@ -47,34 +47,27 @@ def load(
     them.
     """
     own, device = given_networks(denoiser, recognizer), chosen_device(device)
-    exported = find_exported(path)
-    if exported is None:
+    stored = find_exported(path)
+    is_exported = stored is not None
+    if stored is None:
         directory = RunDirectory.open(path)
-        recipe = directory.recipe()
-        chosen, weights = Archive(directory).chosen(checkpoint, read_weights)
-        kind, fingerprint = directory.kind(recipe)
-        step = step_of(chosen)
+        stored = stored_in(directory, checkpoint)
+    elif checkpoint not in ("latest", stored.step):
+        raise UserError(f"{path} is an exported model: it holds the weights of step {stored.step} only")
     else:
-        if checkpoint not in ("latest", exported.step):
-            raise UserError(f"{path} is an exported model: it holds the weights of step {exported.step} only")
-        directory, recipe, chosen = RunDirectory(exported.path), exported.recipe, exported.path
-        step, weights, kind, fingerprint = exported.step, exported.weights(), exported.kind, exported.data_sha256
+        directory = RunDirectory(stored.path)
+    recipe, kind = stored.recipe, stored.kind
     if own is not None and not isinstance(recipe.network, CustomSettings):
         raise UserError(f"{path} has networks of its recipe ({recipe.network.kind}); none of your own are needed")
-    problem = f"the weights in {chosen} do not fit the recipe of {path}"
-    # Every position and every value has some weight: absurd sizes need not even be built on the meta device.
-    if max(kind.positions, kind.vocab_size) > sum(tensor.numel() for tensor in weights.values()) and own is None:
-        raise UserError(problem)
-    if not isinstance(recipe.network, CustomSettings):
-        check_fit(weights, partial(build_model, recipe, kind), problem)
+    stored.check(f"the weights in {stored.path} do not fit the recipe of {path}")
     model = build_model(recipe, kind, own)
     try:
-        model.load_state_dict(weights)
+        model.load_state_dict(stored.weights)
     except RuntimeError:
-        raise UserError(f"the weights in {chosen} do not fit the networks that were given") from None
-    run = Run(directory, model, recipe, kind, step)
-    run.is_exported, run.fingerprint = exported is not None, fingerprint
-    _use_priors(run, chosen, prior)
+        raise UserError(f"the weights in {stored.path} do not fit the networks that were given") from None
+    run = Run(directory, model, recipe, kind, stored.step)
+    run.is_exported, run.fingerprint = is_exported, stored.data_sha256
+    _use_priors(run, stored.path, prior)
     for module in filter(None, (run.model, run.conditional)):
         module.to(device).eval().requires_grad_(False)
     return run

@@ -18,7 +18,7 @@ from vadd.errors import UserError
 from vadd.files import checksum, whole_path, write_json
 from vadd.parsing import read_json
 from vadd.run.checkpoint import finite, load_verified, save_tensors
-from vadd.run.directory import PRIORS, PriorName, prior_file, prior_path
+from vadd.run.directory import PRIORS, PriorName
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,18 @@ class PriorRecord:
 
 def write_prior(place: Path, prior: nn.Module, record: PriorRecord) -> None:
     """Into a checkpoint's directory; an earlier one of that name is replaced."""
-    file = place / prior_file(record.name)
+    file = place / f"prior-{record.name}.safetensors"
     with FileLock(place / ".priors.lock"):  # another prior may be written at the same time
         with whole_path(file) as partial:
             save_tensors(prior.state_dict(), partial)
         records = prior_records(place) | {record.name: replace(record, sha256=checksum(file))}
         write_json(place / PRIORS, {name: asdict(each) for name, each in records.items()})
+
+
+def prior_path(place: Path, name: PriorName) -> Path:
+    """The file of a fitted prior, of this version or, with the name that a conditional one had there, of 0.2.0."""
+    path = place / f"prior-{name}.safetensors"
+    return place / "prior-informed.safetensors" if name == "conditional" and not path.exists() else path
 
 
 def prior_records(place: Path) -> dict[str, PriorRecord]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import psutil
 import torch
 from torch import Tensor
 
@@ -25,11 +26,12 @@ from vadd.progress import Progress, silent
 from vadd.recipe import Recipe, build_dataset
 from vadd.run.directory import CheckpointName, RunDirectory
 from vadd.run.export import export
-from vadd.run.infilling import as_tensor, is_one_example, masked_starts
-from vadd.run.limits import LARGEST_CHUNK, bytes_per_row, check_held, check_time, chunk_size
-from vadd.run.sampling import SamplingOptions, fitting, stream
+from vadd.run.infilling import as_sequences, as_tensor, is_one_example, masked_starts
+from vadd.run.limits import bytes_per_row
+from vadd.run.sampling import LARGEST_CHUNK, SamplingOptions, check_time, chunk_size, fitting, stream
 from vadd.run.tables import fill_rows, sample_rows
 from vadd.settings import Count, CountOrZero, Counts, Place, checked
+from vadd.words import size_in_memory
 
 if TYPE_CHECKING:
     from vadd.report.results import Results
@@ -195,9 +197,8 @@ class Run:
             model = model.labelled(self.kind.label_number(chosen.label), chosen.guidance)
         size = 1
         if count > 1:  # a single sample needs no measurement, which costs a pass through the network
-            check_time(
-                f"{count:,} samples in {chosen.steps:,} steps", steps=count // LARGEST_CHUNK * chosen.steps, rows=count
-            )
+            what = f"{count:,} samples in {chosen.steps:,} steps"
+            check_time(what, steps=count // LARGEST_CHUNK * chosen.steps, rows=count)
             size = chunk_size(self._bytes_per_row, self.model, chosen.steps, memory)
         return stream(model, chosen, n, size, record=record, processes=processes, progress=progress)
 
@@ -209,8 +210,10 @@ class Run:
 
         They are the first of those that the seed stands for: a larger ``n`` begins with the same ones.
         """
-        if n > 1:
-            check_held(n, self.model.positions)
+        needed, available = 8 * n * self.model.positions, psutil.virtual_memory().available
+        if needed > available:
+            taken = f"{n:,} samples take {size_in_memory(needed)} of memory"
+            raise UserError(f"{taken}, and {size_in_memory(available)} are available: ask for fewer")
         return torch.cat([part.tokens for part in self.stream(n, memory=memory, progress=progress, **options)])
 
     def inexact_completions(self, **options: Any) -> list[str]:
@@ -321,12 +324,8 @@ class Run:
 
         counts = (steps,) if isinstance(steps, int) else tuple(steps)
         settings = BoundSettings(Particles(particles), counts, delbo_draws=delbo, limit=limit, seed=seed)
-        chosen = self.data.test if examples is None else as_tensor(examples, "examples")
-        if chosen.is_floating_point() or chosen.is_complex():
-            raise UserError(f"examples are integers, not {chosen.dtype}")
-        if chosen.ndim < 2 or not len(chosen) or chosen[0].numel() != self.model.positions:
-            raise UserError(f"examples have the shape (n, {self.model.positions}) here, not {tuple(chosen.shape)}")
-        likelihood = measure_bounds(self, chosen.flatten(1), settings, progress)
+        chosen = self.data.test if examples is None else as_sequences(examples, "examples", self.model.positions)
+        likelihood = measure_bounds(self, chosen, settings, progress)
         return Results(basic_report(self).changed(likelihood=likelihood))
 
     @checked

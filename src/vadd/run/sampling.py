@@ -9,7 +9,10 @@ transformer are while everything is masked. With chunks of equal size, as in one
 the same bit for bit.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -24,6 +27,19 @@ from vadd.progress import Progress, silent
 from vadd.recipe.sections import SamplerName, Sampling
 from vadd.run.infilling import latents_that_fit
 from vadd.settings import Count, explained, unknown_option
+from vadd.words import duration
+
+STEPS_PER_SECOND, ROWS_PER_SECOND = 100_000, 10_000_000
+"""More than any machine reaches: sampling steps of a chunk, and sequences shown to a network."""
+LONGEST = 86_400
+"""Seconds. What takes a day at this impossible speed takes months at a real one."""
+CPU_MEMORY = 1 << 28
+"""Bytes that one chunk's tensors may take on a CPU; kernels and allocators need about as much again."""
+CPU_ROWS = 2048
+"""Of a chunk: more at once are no faster on a CPU, but slower."""
+GPU_SHARE = 0.25
+"""Of the memory that is free on a GPU."""
+LARGEST_CHUNK = 1 << 20
 
 if TYPE_CHECKING:
     AnySampler = Any  # a name where it was chosen, a sampler where it draws
@@ -133,6 +149,32 @@ def fitting(model: Model, defaults: SamplingOptions, given: Mapping[str, Any]) -
     return chosen
 
 
+def check_time(what: str, *, steps: int, rows: int) -> None:
+    """Refuse ``what`` needs so many ``steps``, or shows a network so many ``rows``, if that takes absurdly long."""
+    # Integers, because a float ends at 10^308.
+    least = max(steps // STEPS_PER_SECOND, rows // ROWS_PER_SECOND)
+    if least > LONGEST:
+        time = duration(least) if least < 10**15 else "longer than the universe is old"
+        raise UserError(f"{what} would take at least {time}: ask for less")
+
+
+def chunk_size(bytes_of_row: int, model: Model, steps: int, memory: int | None = None) -> int:
+    """Rows in a chunk, from what a row takes in the network and in the sampler; whole blocks if it can be.
+
+    ``memory`` in bytes is what a chunk may take, by default what suits the model's device.
+    """
+    device = model.device
+    if memory is None:
+        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+        memory = max(CPU_MEMORY, int(GPU_SHARE * free))
+    # A dozen numbers of 8 bytes for each position (state, plan, keys to sort by), and two for each step.
+    size = max(1, memory // (bytes_of_row + 8 * (12 * model.positions + 2 * (steps + 1))))
+    if device.type == "cpu":
+        size = min(size, CPU_ROWS)
+    # A generator draws for its whole block: a block cut in two would be drawn twice.
+    return size - size % BLOCK if size > BLOCK else size
+
+
 def draw(
     model: Model,
     options: SamplingOptions,
@@ -140,7 +182,7 @@ def draw(
     rows: range,
     *,
     record: int = 0,
-    on_step: Callable[[int], object] | None = None,
+    progress: Progress = silent,
 ) -> Samples:
     """The samples number ``rows`` of the seed, on the CPU, with the states of those before number ``record``."""
     blocks = range(rows.start // BLOCK, -(-rows.stop // BLOCK))
@@ -153,6 +195,8 @@ def draw(
     fits = z is None and options.latent_policy == "fixed" and options.candidates > 1
     if fits and isinstance(begun, Tensor) and something_known:
         z = latents_that_fit(model, begun, options.candidates, noise)
+    # Samples are done all at once with their chunk; a part of its steps counts as a part of its samples.
+    steps, n = count(1), start if isinstance(start, int) else len(start)
     how = Drawing(
         sampler=options.sampler,
         grid=options.grid,
@@ -162,11 +206,11 @@ def draw(
             temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, precision=options.precision
         ),
         record=max(0, min(record, rows.stop) - rows.start),
-        on_step=on_step,
+        on_step=lambda _: progress("samples", rows.start + len(rows) * next(steps) // (options.steps + 1), n),
     )
     drawn = model.sample(begun, options.steps, noise, how)
     trajectory = None if drawn.trajectory is None else drawn.trajectory.cpu()
-    return Samples(drawn.tokens.cpu(), drawn.evaluations, drawn.sequences, trajectory)
+    return replace(drawn, tokens=drawn.tokens.cpu(), trajectory=trajectory)
 
 
 def stream(
@@ -179,42 +223,29 @@ def stream(
     processes: Processes | None = None,
     progress: Progress = silent,
 ) -> Iterator[Samples]:
-    """Samples in chunks of ``size``; see :meth:`vadd.run.run.Run.stream`."""
+    """Samples in chunks of ``size``; see :meth:`vadd.run.run.Run.stream`. Of several ``processes`` each draws its own
+    chunks; they come out in the main one, trajectories only of those it drew itself.
+    """
     n = start if isinstance(start, int) else len(start)
-    done, firsts = 0, range(0, n, size)
+    chunks = [range(first, min(first + size, n)) for first in range(0, n, size)]
+    drawn = partial(draw, model, options, start, record=record, progress=progress)
+    trajectories: dict[range, Tensor | None] = {}
 
-    def drawn(first: int) -> Samples:
-        rows, step = range(first, min(first + size, n)), 0
+    def tensors(rows: range) -> list[Tensor]:
+        samples = drawn(rows)
+        trajectories[rows] = samples.trajectory
+        return [torch.tensor([samples.evaluations, samples.sequences]), samples.tokens]
 
-        def report_step(_evaluations: int) -> None:
-            # Samples are done all at once with their chunk; a part of its steps counts as a part of its samples.
-            nonlocal step
-            step += 1
-            progress("samples", done + len(rows) * step // (options.steps + 1), n)
+    def shapes(rows: range) -> list[torch.Size]:
+        return [torch.Size([2]), torch.Size([len(rows), model.positions])]
 
-        return draw(model, options, start, rows, record=record, on_step=report_step)
-
-    for part in map(drawn, firsts) if processes is None else _divided(processes, firsts, drawn, (n, model.positions)):
+    if processes is None:
+        parts: Iterator[Samples] = map(drawn, chunks)
+    else:  # not strict: in all processes but the main one nothing comes out
+        gathered = zip(chunks, processes.in_order(chunks, tensors, shapes), strict=False)
+        parts = (Samples(x, int(counts[0]), int(counts[1]), trajectories.get(rows)) for rows, (counts, x) in gathered)
+    done = 0
+    for part in parts:
         done += len(part.tokens)
         progress("samples", done, n)
         yield part
-
-
-def _divided(
-    processes: Processes, firsts: range, drawn: Callable[[int], Samples], shape: tuple[int, int]
-) -> Iterator[Samples]:
-    """Each process draws its own chunks; they come out in the main one, trajectories only of those it drew itself."""
-    trajectories: dict[int, Tensor | None] = {}
-
-    def work(first: int) -> list[Tensor]:
-        samples = drawn(first)
-        trajectories[first] = samples.trajectory
-        return [torch.tensor([samples.evaluations, samples.sequences]), samples.tokens]
-
-    def shapes(first: int) -> list[torch.Size]:
-        return [torch.Size([2]), torch.Size([min(firsts.step, shape[0] - first), shape[1]])]
-
-    # Not strict: in all processes but the main one nothing comes out.
-    for first, (counts, tokens) in zip(firsts, processes.in_order(firsts, work, shapes), strict=False):
-        evaluations, sequences = counts.tolist()
-        yield Samples(tokens, evaluations, sequences, trajectories.get(first))

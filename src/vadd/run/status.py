@@ -1,15 +1,12 @@
 """How runs are doing, from their files alone. No model is built, torch is not imported, and nothing is written."""
 
-import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from vadd.errors import UserError
 from vadd.files import flush_to_disk, write_whole
 from vadd.parsing import parse_yaml, read_small_text
 from vadd.progress import warn
@@ -66,7 +63,7 @@ class RunStatus:
 
     @property
     def verdict(self) -> str | None:
-        return None if self.latent is None else latent_verdict(self.latent)
+        return latent_verdict(self.latent or {})
 
     def to_json(self) -> Record:
         saved = [{"step": one.step, "test_loss": one.test_loss} for one in self.checkpoints]
@@ -82,9 +79,7 @@ class RunStatus:
 
 def read_status(path: Path, *, all_lines: bool = True) -> RunStatus:
     """Of one run. Without ``all_lines`` only the newest metrics are read, however long the file is."""
-    directory = RunDirectory(path)
-    if (problem := directory.problem()) is not None:
-        raise UserError(f"{path} is not a run: {problem}")
+    directory = RunDirectory.open(path)
     name, model, steps = _recipe(directory)
     records = read_records(directory.metrics_file, None if all_lines else TAIL_BYTES)
     if not all_lines and not any(record["split"] == "test" for record in records):
@@ -92,6 +87,7 @@ def read_status(path: Path, *, all_lines: bool = True) -> RunStatus:
     by_split = {split: [r for r in records if r["split"] == split] for split in ("train", "test", "latent")}
     newest = {split: lines[-1] if lines else None for split, lines in by_split.items()}
     saved = tuple(directory.saved_steps())
+    files = (directory.recipe_file, directory.metrics_file, directory.checkpoints_directory)
     # After a crash the metrics may be ahead of the newest checkpoint; on a full disk they may be behind it.
     step = max([record["step"] for record in records[-1:]] + [one.step for one in saved[-1:]], default=0)
     counted = [record["skipped"] for record in by_split["train"] if isinstance(record.get("skipped"), int)]
@@ -108,7 +104,7 @@ def read_status(path: Path, *, all_lines: bool = True) -> RunStatus:
         latent=newest["latent"],
         skipped=sum(counted) if counted and all_lines else None,
         checkpoints=saved,
-        changed=_last_change(directory),
+        changed=max((file.stat().st_mtime for file in files if file.exists()), default=0.0),
         recent=tuple(records[-RECENT_LINES:]),
         fitting=tuple(name for name in get_args(PriorName) if directory.fit_lock(name).is_held()),
     )
@@ -119,9 +115,8 @@ def latent_verdict(record: Mapping[str, Any]) -> str | None:
     active, dimensions = record.get("active_units"), record.get("dimensions")
     if not isinstance(active, int) or not isinstance(dimensions, int):
         return None
-    if active == 0:
-        return f"collapsed: none of {dimensions} dimensions varies with the data"
-    return f"{active} of {dimensions} dimensions active"
+    collapsed = f"collapsed: none of {dimensions} dimensions varies with the data"
+    return f"{active} of {dimensions} dimensions active" if active else collapsed
 
 
 def _recipe(directory: RunDirectory) -> tuple[str, str, int | None]:
@@ -138,15 +133,21 @@ def _recipe(directory: RunDirectory) -> tuple[str, str, int | None]:
 
 def _speed(train: Sequence[Record]) -> float | None:
     """Steps per second over the newest lines: all their steps over all their time."""
-    steps = seconds = 0.0
-    for before, record in pairwise(train[-SPEED_LINES - 1 :]):
-        speed, done = record.get("steps_per_second"), record["step"] - before["step"]
-        if isinstance(speed, int | float) and speed > 0 and done > 0:
-            steps, seconds = steps + done, seconds + done / speed
-    if seconds:
-        return steps / seconds
-    only = train[-1].get("steps_per_second") if train else None
-    return float(only) if isinstance(only, int | float) else None
+    newest = train[-SPEED_LINES - 1 :]
+    steps, seconds = timed(newest[1:], newest[0]["step"]) if len(newest) > 1 else timed(newest)
+    return steps / seconds if seconds else None
+
+
+def timed(records: Iterable[Mapping[str, Any]], before: int = 0) -> tuple[int, float]:
+    """The steps after ``before`` of which the speed was logged, and their seconds; evaluations and pauses left out."""
+    steps, seconds = 0, 0.0
+    for record in records:
+        if record["split"] == "train":
+            speed, done = record.get("steps_per_second"), record["step"] - before
+            if isinstance(speed, int | float) and speed > 0 and done > 0:  # not NaN either
+                steps, seconds = steps + done, seconds + done / speed
+            before = record["step"]
+    return steps, seconds
 
 
 def _state(directory: RunDirectory, step: int, steps: int | None, saved: Sequence[SavedStep]) -> State:
@@ -158,14 +159,6 @@ def _state(directory: RunDirectory, step: int, steps: int | None, saved: Sequenc
     if running is None:
         return "unknown"
     return "stopped" if step else "new"
-
-
-def _last_change(directory: RunDirectory) -> float:
-    times = []
-    for file in (directory.recipe_file, directory.metrics_file, directory.checkpoints_directory):
-        with contextlib.suppress(OSError):
-            times.append(file.stat().st_mtime)
-    return max(times, default=0.0)
 
 
 class MetricsLog:
@@ -208,26 +201,16 @@ def _append_whole(file: Path, content: bytes) -> None:
 
 
 def training_seconds(records: Iterable[Mapping[str, Any]]) -> float | None:
-    """What the steps of a ``metrics.jsonl`` took, evaluations and pauses left out; None where no speed was logged."""
-    seconds, before = 0.0, 0
-    for record in records:
-        if record["split"] == "train":
-            speed = record.get("steps_per_second")
-            if speed is not None and speed > 0:  # not NaN either
-                seconds += (record["step"] - before) / speed
-            before = record["step"]
-    return seconds or None
+    """What the steps of a ``metrics.jsonl`` took; None where no speed was logged."""
+    return timed(records)[1] or None
 
 
 def forget_after(file: Path, step: int) -> None:
     """Drop what was logged after ``step``: a resumed run logs it again. A last line that was cut off goes too."""
     if not file.exists():
         return
-    kept = []
     content = file.read_bytes()
-    for line in content.splitlines(keepends=True):
-        record = parse_record(line)
-        if record is not None and line.endswith(b"\n") and record["step"] <= step:
-            kept.append(line)
-    if b"".join(kept) != content:
-        write_whole(file, b"".join(kept))
+    lines = [line for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+    kept = b"".join(line for line in lines if (record := parse_record(line)) is not None and record["step"] <= step)
+    if kept != content:
+        write_whole(file, kept)

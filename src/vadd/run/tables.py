@@ -62,12 +62,8 @@ def fill_rows(
     """``count`` copies of a table with its missing cells filled, and nothing else changed."""
     table = table_of(run)
     gaps = table.gaps(rows)
-    starts = masked_starts(run.model, run.shape, gaps, None, count)
     # A gap is to be filled with something, also where the model knows "missing" as a value.
-    tokens = torch.cat(
-        [part.tokens for part in run.restricted(table.present_sizes).stream(starts, progress=progress, **options)]
-    )
-    filled = tokens.view(len(gaps), count, -1).numpy()
+    filled = run.restricted(table.present_sizes).infill(gaps, count=count, progress=progress, **options).numpy()
     return [
         table.merged(rows, filled[:, number], options.get("seed", 0), first=number * len(gaps))
         for number in range(count)
@@ -99,53 +95,47 @@ def conditioned_starts(model: Model, n: int, shares: Mapping[int, Array], option
     if not several:
         return start.repeat(n, 1)
     # Whole blocks with generators of their own: the first rows are the same whatever n.
-    draws = [_Draws(model, options, block) for block in range(-(-n // BLOCK))]
-    return torch.cat([each.accepted(start, several) for each in draws])[:n]
+    generators = [step_generator(options.seed, CONDITIONS, block) for block in range(-(-n // BLOCK))]
+    return torch.cat([_accepted(model, options, start, several, generator) for generator in generators])[:n]
 
 
-class _Draws:
+@torch.no_grad()
+def _accepted(
+    model: Model, options: SamplingOptions, start: Tensor, shares: Mapping[int, Tensor], generator: torch.Generator
+) -> Tensor:
     """The rows of one block."""
+    x = start.repeat(BLOCK, 1)
+    waiting = torch.arange(BLOCK)
+    for _ in range(ATTEMPTS):
+        drawn, kept = _attempt(model, options, x[waiting].to(model.device), shares, generator)
+        x[waiting[kept]] = drawn[kept]
+        waiting = waiting[~kept]
+        if not len(waiting):
+            return x
+    raise UserError("the conditions are too rare together: hardly any row of the model fulfils all of them")
 
-    def __init__(self, model: Model, options: SamplingOptions, block: int) -> None:
-        self.model, self.options = model, options
-        self.generator = step_generator(options.seed, CONDITIONS, block)
 
-    @torch.no_grad()
-    def accepted(self, start: Tensor, shares: Mapping[int, Tensor]) -> Tensor:
-        x = start.repeat(BLOCK, 1)
-        waiting = torch.arange(BLOCK)
-        for _ in range(ATTEMPTS):
-            drawn, kept = self._attempt(x[waiting], shares)
-            x[waiting[kept]] = drawn[kept]
-            waiting = waiting[~kept]
-            if not len(waiting):
-                return x
-        raise UserError("the conditions are too rare together: hardly any row of the model fulfils all of them")
-
-    def _attempt(self, x: Tensor, shares: Mapping[int, Tensor]) -> tuple[Tensor, Tensor]:
-        """A value for each of the positions in turn, and which of the rows are kept."""
-        model, x = self.model, x.to(self.model.device, copy=True)
-        kept = torch.ones(len(x), dtype=torch.bool)
-        for number, (position, share) in enumerate(shares.items()):
-            where = torch.zeros_like(x, dtype=torch.bool)
-            where[:, position] = True
-            hidden = (x == model.mask_value).double().mean(dim=1).cpu()
-            t = model.schedule.time_at(hidden).to(x.device, torch.float32)
-            z = self._latents(x, t)
-            weights = model.predict(x, z, t, where).double().softmax(-1).cpu() * share
-            allowed = weights.sum(dim=1)
-            if number or z is not None:  # else it is the same for all rows, and all may stay
-                kept &= torch.rand(len(x), generator=self.generator, dtype=torch.float64) < allowed
-            # Rows of which nothing is allowed are not kept: any value will do for them.
-            logits = torch.where(allowed[:, None] > 0, weights, share).log()
-            uniforms = torch.rand(len(x), generator=self.generator, dtype=torch.float64)
-            x[:, position] = inverted(logits - logits.amax(dim=1, keepdim=True), uniforms).to(x.device)
-        return x.cpu(), kept
-
-    def _latents(self, x: Tensor, t: Tensor) -> Tensor | None:
-        noise = Noise.of(self.generator, len(x))
-        z = None
-        one_latent = self.options.z is None and self.options.latent_policy == "fixed"
-        if one_latent and bool((x != self.model.mask_value).any()):
-            z = latents_that_fit(self.model, x, self.options.candidates, noise)
-        return self.model.latent.draw(x, t, noise) if z is None else z
+def _attempt(
+    model: Model, options: SamplingOptions, x: Tensor, shares: Mapping[int, Tensor], generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """A value for each of the positions in turn, and which of the rows are kept."""
+    kept = torch.ones(len(x), dtype=torch.bool)
+    one_latent = options.z is None and options.latent_policy == "fixed"
+    for number, (position, share) in enumerate(shares.items()):
+        where = torch.zeros_like(x, dtype=torch.bool)
+        where[:, position] = True
+        masked = x == model.mask_value
+        t = model.schedule.time_at(masked.double().mean(dim=1).cpu()).to(x.device, torch.float32)
+        noise = Noise.of(generator, len(x))
+        fits = one_latent and not bool(masked.all())
+        z = latents_that_fit(model, x, options.candidates, noise) if fits else None
+        z = model.latent.draw(x, t, noise) if z is None else z
+        weights = model.predict(x, z, t, where).double().softmax(-1).cpu() * share
+        allowed = weights.sum(dim=1)
+        if number or z is not None:  # else it is the same for all rows, and all may stay
+            kept &= torch.rand(len(x), generator=generator, dtype=torch.float64) < allowed
+        # Rows of which nothing is allowed are not kept: any value will do for them.
+        logits = torch.where(allowed[:, None] > 0, weights, share).log()
+        uniforms = torch.rand(len(x), generator=generator, dtype=torch.float64)
+        x[:, position] = inverted(logits - logits.amax(dim=1, keepdim=True), uniforms).to(x.device)
+    return x.cpu(), kept

@@ -9,8 +9,8 @@ import torch
 
 from vadd.core import Samples
 from vadd.errors import UserError
-from vadd.evaluation.evaluator import Evaluator, Reference
-from vadd.evaluation.evaluators import choose_evaluator
+from vadd.evaluation.evaluate import choose_evaluator
+from vadd.evaluation.evaluators import Evaluator, Reference
 from vadd.evaluation.language_models import LanguageJudge
 from vadd.evaluation.likelihood import measure_bounds
 from vadd.progress import Progress, named

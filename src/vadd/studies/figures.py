@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from vadd.evaluation import histogram
 from vadd.evaluation.evaluate import Evaluation
-from vadd.evaluation.evaluator import Reference
+from vadd.evaluation.evaluators import Reference
 from vadd.evaluation.latent_paths import expected_values, traversal
 from vadd.evaluation.reports import Distance
 from vadd.evaluation.tables import RowComparison, pair_tv

@@ -27,10 +27,9 @@ from vadd.recipe.loading import how_computed
 from vadd.recipe.plan import available_memory, drawn_bytes, held_bytes, rows_of
 from vadd.recipe.recipe import COMPUTING, same_learning
 from vadd.run.directory import RunDirectory, step_of
-from vadd.run.limits import check_time
 from vadd.run.loading import load
 from vadd.run.run import Run
-from vadd.run.sampling import SamplingOptions
+from vadd.run.sampling import SamplingOptions, check_time
 from vadd.studies.study import Measuring, Request, Study
 from vadd.training.loop import Trainer, train
 from vadd.training.prior import fit_priors_of_recipe
