@@ -123,7 +123,7 @@ BAD_INPUT: list[tuple[str, tuple[object, ...], str]] = [
     ("steps not numbers", ("eval", "run", "--steps", "1,x"), "like 1,2,5; not '1,x'"),
     ("steps below one", ("eval", "run", "--steps", "1,0"), "at least 1, not 0"),
     ("steps empty", ("compare", "run", "--steps", "", "--out", "new"), "like 1,2,5"),
-    ("too few samples", ("eval", "run", "--steps", "1", "--samples", 1), "at least 2 and at most"),
+    ("too few samples", ("eval", "run", "--steps", "1", "--samples", 1), "samples must be at least 2, not 1"),
     ("bad data over an old run", ("train", "--data", "negative.npy", "--out", "run", "--overwrite"), "-1"),
     ("a seed too large", (*TRAIN, "seed=99999999999999999999999"), "seed"),
     ("a decay of one", (*TRAIN, "training.betas=[1,0.999]"), "training.betas"),

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from vadd.errors import UserError
@@ -28,11 +29,11 @@ from vadd.kinds.arrays import Array
 from vadd.parallel import Processes, process_count
 from vadd.progress import Progress, named, silent, warn
 from vadd.recipe.loading import how_computed, published_recipe, unlike
-from vadd.run.run import Run
+from vadd.run.run import EVALUATED_STEPS, Run
 from vadd.run.status import training_seconds
+from vadd.settings import Count, checked
 from vadd.words import plural
 
-DEFAULT_STEPS = (1, 2, 5, 20)
 DEFAULT_SAMPLES, MOST_SAMPLES = 100_000, 1_000_000_000
 TEXT_SAMPLES = 256
 """For text: as many as the field uses; a judge model takes long to read them."""
@@ -86,10 +87,11 @@ class EvaluationOptions:
     """Also how close samples come to training examples, see :mod:`vadd.evaluation.divergence`."""
 
 
+@checked
 def evaluate(
     run: Run,
-    steps: Sequence[int] = DEFAULT_STEPS,
-    samples: int | None = None,
+    steps: Sequence[Count] = EVALUATED_STEPS,
+    samples: Annotated[int, Field(ge=2, le=MOST_SAMPLES)] | None = None,
     seed: int = 0,
     bounds: BoundSettings | None = None,
     options: EvaluationOptions = EvaluationOptions(),  # noqa: B008  # frozen
@@ -100,18 +102,13 @@ def evaluate(
     :mod:`vadd.evaluation.evaluators`); with ``bounds`` also bound the likelihood. ``grown`` is called with the report
     whenever numbers were added.
     """
-    if min(steps, default=1) < 1:
-        raise UserError(f"the numbers of steps must be at least 1, not {min(steps)}")
-    if samples is not None and not 2 <= samples <= MOST_SAMPLES:
-        raise UserError(f"a comparison needs at least 2 and at most {MOST_SAMPLES:,} samples, not {samples:,}")
     report = report_of(run)
     shown: dict[int, Any] = {}
     compared: dict[int, Tensor] = {}
     if steps:
         wanted = samples or (TEXT_SAMPLES if run.kind.name == "text" else DEFAULT_SAMPLES)
-        evaluator = choose_evaluator(
-            Reference(run.data, wanted, seed, run, options.inception, options.language, progress)
-        )
+        reference = Reference(run.data, wanted, seed, run, options.inception, options.language, progress)
+        evaluator = choose_evaluator(reference)
         if samples is not None and evaluator.samples < samples:
             warn(f"of {samples:,} samples {evaluator.samples:,} are drawn, as many as {evaluator.limit} at most")
         report = report.changed(samples=evaluator.samples, judge=evaluator.judge, real_text=evaluator.real_text)

@@ -35,19 +35,19 @@ def point_of(model: Model, x0: Tensor) -> Tensor | None:
 
 def encode(run: Run, x0: Tensor) -> Tensor:
     """The points z of examples (n, N), (n, d)."""
-    points = []
-    for part in torch.split(x0, run.recipe.network.rows_at_once):
-        found = point_of(run.model, part)
-        if found is None:
-            raise UserError(f"{run.directory.path} has no latent: it is a model without one, like MDLM")
-        points.append(found.cpu())
-    return torch.cat(points)
+    check_latent(run)
+    points = [point_of(run.model, part) for part in torch.split(x0, run.recipe.network.rows_at_once)]
+    return torch.cat([each.cpu() for each in points if each is not None])
+
+
+def check_latent(run: Run) -> None:
+    if run.model.latent.dim == 0:
+        raise UserError(f"{run.directory.path} has no latent: it is a model without one, like MDLM")
 
 
 def informative_dimensions(run: Run, count: int) -> list[int]:
     """The dimensions of z that say most about held-out examples, by the KL of the recognition model, largest first."""
-    if run.model.latent.dim == 0:
-        raise UserError(f"{run.directory.path} has no latent: it is a model without one, like MDLM")
+    check_latent(run)
     posterior = run.model.encode(run.data.test[:JUDGED])
     if posterior is None:
         raise UserError(f"{run.directory.path} has codes alone: there is no dimension to move along")

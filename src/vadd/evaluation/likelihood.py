@@ -37,7 +37,7 @@ from vadd.models import EnergyDiffusion
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
 from vadd.run.infilling import as_sequences
-from vadd.run.run import Run
+from vadd.run.run import BOUND_STEPS, Run
 from vadd.run.sampling import check_time
 from vadd.settings import Count, checked_fields
 
@@ -130,7 +130,7 @@ def mean_and_error(values: Tensor) -> tuple[float, float | None]:
 @dataclass(frozen=True)
 class BoundSettings:
     particles: Particles
-    steps: Sequence[int] = (1, 2, 4, 8, 16)
+    steps: Sequence[int] = BOUND_STEPS
     delbo_draws: int = 0
     """Masks per example for the paper's DELBO; 0 leaves it out."""
     limit: Count | None = None

@@ -1,7 +1,7 @@
 """How much memory one more sequence takes in a network, measured."""
 
-import weakref
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -33,27 +33,15 @@ class _Alive(TorchFunctionMode):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.most = 0
-        self._now = 0
-        weights = [*model.parameters(), *model.buffers()]
-        self._known = {tensor.untyped_storage()._cdata for tensor in weights}
+        self._weights = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
+        self._alive: WeakSet[torch.UntypedStorage] = WeakSet()
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = function(*args, **(kwargs or {}))
         # Else looking at a tensor would be followed as well.
         with torch._C.DisableTorchFunction():
             for tensor in made if isinstance(made, tuple | list) else (made,):
-                if isinstance(tensor, Tensor):
-                    self._allocated(tensor.untyped_storage())
-        self.most = max(self.most, self._now)
+                if isinstance(tensor, Tensor) and tensor.untyped_storage()._cdata not in self._weights:
+                    self._alive.add(tensor.untyped_storage())
+            self.most = max(self.most, sum(storage.nbytes() for storage in self._alive))
         return made
-
-    def _allocated(self, storage: torch.UntypedStorage) -> None:
-        if storage._cdata not in self._known:
-            self._known.add(storage._cdata)
-            self._now += storage.nbytes()
-            # Called when the last tensor on this storage is gone.
-            weakref.finalize(storage, self._freed, storage._cdata, storage.nbytes())
-
-    def _freed(self, key: int, size: int) -> None:
-        self._known.discard(key)
-        self._now -= size
