@@ -15,9 +15,8 @@ from vadd.core.randomness import BLOCK
 from vadd.errors import UserError
 from vadd.recipe import load_recipe
 from vadd.run import sampling as memory
-from vadd.run.limits import bytes_per_row
 from vadd.run.run import Run
-from vadd.run.sampling import chunk_size
+from vadd.run.sampling import bytes_per_row, chunk_size
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ from filelock import FileLock
 from vadd.data.download import data_directory
 from vadd.errors import UserError
 from vadd.evaluation.cache import kept_tensors
+from vadd.evaluation.likelihood import mean_and_error, perplexity_of
 from vadd.evaluation.reports import LARGEST_EXPONENT, JudgeReport
 from vadd.files import checksum, whole_path
 from vadd.kinds.arrays import Array
@@ -178,20 +179,11 @@ class Scores:
         beyond a float.
         """
         scored = self.tokens > 0
-        nats, tokens, count = self.nats[scored], self.tokens[scored], int(scored.sum())
-        if count == 0:
-            return None, None
-        mean, each = float(nats.sum() / tokens.sum()), nats / tokens
-        if (mean if convention == "corpus" else float(each.max())) >= LARGEST_EXPONENT:
-            return None, None
-        if convention == "corpus":
-            # Of a ratio of two sums, linearised; exp carries it over.
-            residual = nats - mean * tokens
-            spread = math.sqrt(float((residual**2).sum()) * count / max(1, count - 1)) / float(tokens.sum())
-            return math.exp(mean), math.exp(mean) * spread if count > 1 else None
-        perplexities = np.exp(each)
-        error = float(perplexities.std(ddof=1)) / math.sqrt(count) if count > 1 else None
-        return float(perplexities.mean()), error
+        nats, tokens = (torch.from_numpy(part[scored]).double() for part in (self.nats, self.tokens))
+        if convention == "corpus" and len(nats):
+            return perplexity_of(nats, tokens)
+        beyond = not len(nats) or float((nats / tokens).max()) >= LARGEST_EXPONENT
+        return (None, None) if beyond else mean_and_error((nats / tokens).exp())
 
     def bits_per_character(self, texts: Sequence[str]) -> float | None:
         """Unlike the perplexity per token it does not depend on how the texts fall into tokens: letters without sense

@@ -101,16 +101,14 @@ def negative_log_likelihood(
     if each == 0:
         raise UserError("the examples hold nothing but pads, which are not scored")
     per_position = nats / each
-    # A ratio of two means: its error is that of what each example adds beyond its share.
-    _, beyond = mean_and_error(-log_likelihood - per_position * counts)
-    perplexity = math.exp(per_position) if per_position < LARGEST_EXPONENT else None
+    perplexity, perplexity_stderr = perplexity_of(-log_likelihood, counts)
     excess, excess_stderr = (None, None) if log_truth is None else mean_and_error(log_truth - log_likelihood)
     return NegativeLogLikelihood(
         nats=nats,
         stderr=stderr,
         bpd=per_position / math.log(2),
         perplexity=perplexity,
-        perplexity_stderr=None if perplexity is None or beyond is None else perplexity * beyond / each,
+        perplexity_stderr=perplexity_stderr,
         examples=len(log_likelihood),
         scored=int(counts.sum()),
         bits_per_character=nats * len(log_likelihood) / math.log(2) / characters if characters else None,
@@ -118,6 +116,17 @@ def negative_log_likelihood(
         excess_stderr=excess_stderr,
         **facts,
     )
+
+
+def perplexity_of(nats: Tensor, counts: Tensor) -> tuple[float | None, float | None]:
+    """exp(sum of nats / sum of counts) and its standard error; None where it is beyond a float."""
+    each = float(counts.mean())
+    mean = float(nats.mean()) / each
+    if mean >= LARGEST_EXPONENT:
+        return None, None
+    # A ratio of two means: its error is that of what each example adds beyond its share.
+    _, beyond = mean_and_error(nats - mean * counts)
+    return math.exp(mean), None if beyond is None else math.exp(mean) * beyond / each
 
 
 def mean_and_error(values: Tensor) -> tuple[float, float | None]:

@@ -27,8 +27,7 @@ from vadd.recipe import Recipe, build_dataset
 from vadd.run.directory import CheckpointName, RunDirectory
 from vadd.run.export import export
 from vadd.run.infilling import as_sequences, as_tensor, is_one_example, masked_starts
-from vadd.run.limits import bytes_per_row
-from vadd.run.sampling import LARGEST_CHUNK, SamplingOptions, check_time, chunk_size, fitting, stream
+from vadd.run.sampling import LARGEST_CHUNK, SamplingOptions, bytes_per_row, check_time, chunk_size, fitting, stream
 from vadd.run.tables import fill_rows, sample_rows
 from vadd.settings import Count, CountOrZero, Counts, Place, checked
 from vadd.words import size_in_memory

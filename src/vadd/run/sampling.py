@@ -14,14 +14,17 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakSet
 
 import torch
 from pydantic import Field, InstanceOf, PrivateAttr, ValidationError
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from vadd.core import Drawing, Model, Noise, Sampler, Samples, TokenSampler, step_grid
 from vadd.core.randomness import BLOCK, SAMPLING, step_generator
 from vadd.errors import UserError
+from vadd.models import Autoregressive
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
 from vadd.recipe.sections import SamplerName, Sampling
@@ -156,6 +159,42 @@ def check_time(what: str, *, steps: int, rows: int) -> None:
     if least > LONGEST:
         time = duration(least) if least < 10**15 else "longer than the universe is old"
         raise UserError(f"{what} would take at least {time}: ask for less")
+
+
+@torch.no_grad()
+def bytes_per_row(model: Model) -> int:
+    """The most that is alive at once while the network predicts one position of one sequence, weights left out, and
+    what it remembers of the sequence. More positions cost their logits, which the sampler limits by itself.
+    """
+    x = torch.full((1, model.positions), model.mask_value, device=model.device)
+    t = torch.ones(1, device=model.device)
+    where = torch.zeros_like(x, dtype=torch.bool)
+    where[0, 0] = True
+    z = model.latent.draw(x, t, Noise.of(torch.Generator().manual_seed(0), 1))
+    alive = _Alive(model)
+    with alive:
+        model.predict(x, z, t, where)
+    return alive.most + (model.cache_bytes if isinstance(model, Autoregressive) else 0)
+
+
+class _Alive(TorchFunctionMode):
+    """Follows the memory of all tensors that are made in here, by their storages: views share one."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.most = 0
+        self._weights = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
+        self._alive: WeakSet[torch.UntypedStorage] = WeakSet()
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        # Else looking at a tensor would be followed as well.
+        with torch._C.DisableTorchFunction():
+            for tensor in made if isinstance(made, tuple | list) else (made,):
+                if isinstance(tensor, Tensor) and tensor.untyped_storage()._cdata not in self._weights:
+                    self._alive.add(tensor.untyped_storage())
+            self.most = max(self.most, sum(storage.nbytes() for storage in self._alive))
+        return made
 
 
 def chunk_size(bytes_of_row: int, model: Model, steps: int, memory: int | None = None) -> int:
