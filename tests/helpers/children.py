@@ -110,16 +110,15 @@ def write_samples(run: Run, n: int, out: Path) -> None:
             write(part.tokens.numpy())
 
 
-def sampling_commands(rows: int, *commands: Sequence[object]) -> None:
-    """``vadd sample`` in chunks of ``rows``, with each of these arguments."""
+def sampling_command(rows: int, *arguments: object) -> None:
+    """``vadd sample`` in chunks of ``rows``."""
     from vadd.cli import main  # here, where it can see which of the processes it is in
 
     torch.set_num_threads(1)
     memory.CPU_ROWS = rows
-    for arguments in commands:
-        sys.argv = ["vadd", "sample", *map(str, arguments)]
-        with suppress(SystemExit):
-            main()
+    sys.argv = ["vadd", "sample", *map(str, arguments)]
+    with suppress(SystemExit):
+        main()
 
 
 def member(work: Callable[..., None], arguments: Sequence[Any], rank: int, processes: int, meeting_point: str) -> None:

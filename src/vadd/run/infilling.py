@@ -40,9 +40,10 @@ def as_tensor(x: Any, what: str) -> Tensor:
 def as_sequences(x: Any, what: str, positions: int, *, booleans: bool = True) -> Tensor:
     """Whole numbers (n, ...), N of them in each example, as (n, N)."""
     given = as_tensor(x, what)
-    fits = given.ndim >= 2 and len(given) > 0 and given[0].numel() == positions
-    if not fits or given.is_floating_point() or given.is_complex() or (given.dtype == torch.bool and not booleans):
-        raise UserError(f"{what} have the shape (n, {positions}) and hold integers; these are {_described(given)}")
+    if given.is_floating_point() or given.is_complex() or (given.dtype == torch.bool and not booleans):
+        raise UserError(f"{what} are integers; these are {_described(given)}")
+    if given.ndim < 2 or not len(given) or given[0].numel() != positions:
+        raise UserError(f"{what} have the shape (n, {positions}), not {tuple(given.shape)}")
     return given.flatten(1)
 
 
