@@ -12,7 +12,6 @@ from functools import cache
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.special import entr, rel_entr
 from torch import Tensor
 
 from vadd.core import MaskedDiffusion, Model
@@ -39,7 +38,8 @@ def histogram(tokens: Array, vocab_size: int) -> Array:
 
 def entropy(p: Array) -> float:
     """The entropy in nats."""
-    return float(entr(p).sum())
+    positive = p[p > 0]
+    return float(-(positive * np.log(positive)).sum())
 
 
 def mutual_information(p: Array) -> float:
@@ -51,13 +51,18 @@ def mutual_information(p: Array) -> float:
 
 def kl_divergence(p: Array, q: Array) -> float:
     """KL(p || q) in nats; infinite where q misses what p has."""
-    return float(rel_entr(p, q).sum())
+    support = p > 0
+    # Division by 0 is meant: infinity is the answer where q misses what p has.
+    with np.errstate(divide="ignore"):
+        return float((p[support] * np.log(p[support] / q[support])).sum())
 
 
 def jsd(p: Array, q: Array) -> float:
     """The mean KL from both to their middle, in nats."""
-    # From twice each to the sum of both, and not to its half: half of the smallest of all numbers is zero.
-    total = sum(float((rel_entr(2 * one, p + q)).sum()) for one in (p, q)) / 2
+    # 2 p / (p + q) and not p / ((p + q) / 2): half of the smallest of all numbers is zero.
+    both = p + q
+    ratios = [(one[one > 0], 2 * one[one > 0] / both[one > 0]) for one in (p, q)]
+    total = sum(float((weights * np.log(ratio)).sum()) for weights, ratio in ratios)
     # Rounding can leave identical arguments a hair below zero.
     return max(0.0, total / 2)
 
