@@ -12,6 +12,8 @@ from vadd.core.masking import ExactCount, MaskedBatch
 ACTIVE_VARIANCE = 0.01
 """A dimension is active when its posterior mean varies more than this across the data."""
 
+RESTARTED_WEIGHTS = (0.3, 0.1)
+"""Limits of the KL weight after posterior collapse, the first time and the second."""
 REMEDIES = "latent.kind=shared latent.prior=autoregressive training.kl_warmup=0.5 training.kl_weight=0.3"
 
 

@@ -190,7 +190,9 @@ def _fitted(
     divided = network.divides_latent
     steps = {steps: share for steps, share in STEPS.items() if steps <= max(4, kind.positions)}
     # The logits of all examples, in single precision: a hundred megabytes at most.
-    batch = max(1, min(64 if divided else 128, examples // 4, 25_000_000 // (kind.positions * kind.vocab_size)))
+    few = examples < FEW_EXAMPLES
+    batch = 64 if divided else 128 if few else 256
+    batch = max(1, min(batch, examples // 4, 25_000_000 // (kind.positions * kind.vocab_size)))
     recipe = Recipe(
         name=name_from(name),
         about=about,
@@ -201,20 +203,22 @@ def _fitted(
         training=Training(
             batch=batch,
             optimizer="adamw",
-            learning_rate=3e-3 if divided else 1e-3,
+            learning_rate=3e-3 if divided else 1e-3 if few else 2e-3,
             weight_decay=0.01,
             clip=1,
             kl_warmup=0.3,
             kl_weight=0.3 if divided else 1,
+            remedies=True,
         ),
         sampling=Sampling(latent_policy="fixed"),
     )
     flops = batch * training_cost(model_on_meta(recipe, kind), recipe, most_examples=8).flops
     # Few examples are overfitted if they are read too often.
-    most = min(10_000, (250 if examples < FEW_EXAMPLES else 500) * math.ceil(examples / batch))
+    most = min(10_000, (250 if few else 500) * math.ceil(examples / batch))
     count = max(200, min(most, round(SECONDS / (OVERHEAD + flops / RATE))))
-    training = recipe.training.model_copy(update={"steps": count, "warmup_steps": min(100, count // 10)})
-    return recipe.model_copy(update={"training": training})
+    # Collapse is noticed after a tenth of the steps.
+    lengths = {"steps": count, "warmup_steps": min(100, count // 10), "evaluate_every": count // 10}
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update=lengths)})
 
 
 def table_weights(positions: int, vocab_size: int, width: int, value_embedding: int | None) -> int:

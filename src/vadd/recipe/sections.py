@@ -83,6 +83,11 @@ class Training(Section):
     kl_power: PositiveFloat = Field(
         1.0, description="it rises as this power of the step: 1 as in the paper; larger leaves the latent more time"
     )
+    remedies: bool = Field(
+        False,
+        description="where z collapses, start the KL warm-up again towards a smaller weight, at most twice; recipes for "
+        "own data do",
+    )
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="of the networks' arithmetic; weights, logits and losses are float32 always"
     )

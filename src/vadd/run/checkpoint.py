@@ -44,6 +44,8 @@ class TrainingState:
     """What the next line of metrics has summed up so far."""
     test_loss: float | None = None
     """The held-out objective of the averaged weights, if it was measured at this step."""
+    kl_restarts: tuple[int, ...] = ()
+    """Steps at which the KL warm-up started again, after posterior collapse."""
 
     @property
     def files(self) -> dict[str, Mapping[str, Tensor]]:
@@ -65,6 +67,7 @@ def write_checkpoint(directory: Path, state: TrainingState) -> None:
             "step": state.step,
             "test_loss": state.test_loss,
             "unlogged": list(state.unlogged),
+            "kl_restarts": list(state.kl_restarts),
             "sha256": {name: checksum(partial / name) for name in state.files},
         }
         write_json(partial / MANIFEST, manifest)
@@ -129,7 +132,8 @@ def read_checkpoint(directory: Path) -> TrainingState:
     """The whole state, every file verified."""
     model, ema, optimizer = (read_tensors(directory, name) for name in (MODEL, EMA, OPTIMIZER))
     step, manifest = step_and_manifest(directory)
-    return TrainingState(step, model, ema, optimizer, tuple(manifest["unlogged"]), manifest.get("test_loss"))
+    unlogged, restarts = tuple(manifest["unlogged"]), tuple(manifest.get("kl_restarts", ()))
+    return TrainingState(step, model, ema, optimizer, unlogged, manifest.get("test_loss"), restarts)
 
 
 def read_weights(directory: Path) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vadd.core import MaskedBatch, Model, Objective, kl_warmup, objective
-from vadd.core.health import REMEDIES
+from vadd.core.health import REMEDIES, RESTARTED_WEIGHTS
 from vadd.core.masking import BatchPart, Masking
 from vadd.core.randomness import MASKS, ShuffledBatches, seed_dropout, step_generator
 from vadd.data import DiscreteDataset
@@ -122,6 +122,7 @@ class Trainer:
         self.wrapped = self.model if sharded else self.processes.wrap(self.model)
         self.means = RunningMeans(self.processes, () if state is None else state.unlogged)
         self.collapsed = False
+        self.kl_restarts = () if state is None else state.kl_restarts
         self.log = TrainingLog(recipe, directory)
         self.averaged_run = Run(directory, self.ema.averaged, recipe, data.kind)
         self.callbacks = callbacks if self.processes.is_main else Callbacks()
@@ -234,8 +235,11 @@ class Trainer:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
 
     def _kl_weight(self, step: int) -> float:
+        start, limit = 0, self.settings.kl_weight
+        if self.kl_restarts:
+            start, limit = self.kl_restarts[-1], min(limit, RESTARTED_WEIGHTS[len(self.kl_restarts) - 1])
         warmup = round(self.settings.kl_warmup * self.settings.steps)
-        return self.settings.kl_weight * kl_warmup(step, warmup, self.settings.kl_power)
+        return limit * kl_warmup(step - start, warmup, self.settings.kl_power)
 
     def trial(self) -> None:
         """One pass forward and back that changes nothing."""
@@ -276,7 +280,7 @@ class Trainer:
             self.log.check_place()
             self.log.metrics.flush_to_disk()
             test_loss = None if evaluated is None else evaluated.loss
-            state = TrainingState(step, model, ema, optimizer, unlogged, test_loss)
+            state = TrainingState(step, model, ema, optimizer, unlogged, test_loss, self.kl_restarts)
             saved = self.archive.save(state, self.settings.keep_checkpoints)
         self._saved_at = time.perf_counter()
         return not self.processes.any(not saved)[0]
@@ -304,8 +308,8 @@ class Trainer:
             display.note(result.loss, result.health.verdict if result.health else "")
             # Early evaluations say little: the KL is still being warmed up, and averaged weights lag behind.
             if result.health is not None and 10 * step >= self.settings.steps:
-                if result.health.collapsed and not self.collapsed:
-                    warn(f"posterior collapse at step {step}: z does not depend on the data. Try: {REMEDIES}")
+                if result.health.collapsed:
+                    self._answer_collapse(step)
                 self.collapsed = result.health.collapsed
             self.log.add_held_out(step, result)
             if self.callbacks.on_evaluation is not None:
@@ -313,6 +317,19 @@ class Trainer:
                 event = EvaluationEvent(**self._moment(step), health=result.health, _objective=objective, _run=run)
                 self.callbacks.on_evaluation(event)
         return result
+
+    def _answer_collapse(self, step: int) -> None:
+        """Start the KL warm-up again where the recipe allows it and enough steps are left; else say what to change."""
+        problem, tried = f"posterior collapse at step {step}: z does not depend on the data", len(self.kl_restarts)
+        warmup = self.settings.kl_warmup * self.settings.steps
+        patient = not tried or step >= self.kl_restarts[-1] + warmup
+        if self.settings.remedies and tried < len(RESTARTED_WEIGHTS) and step + warmup <= self.settings.steps:
+            if patient:
+                self.kl_restarts += (step,)
+                weight = min(self.settings.kl_weight, RESTARTED_WEIGHTS[tried])
+                warn(f"{problem}. The KL warm-up starts again, up to a weight of {weight:g}")
+        elif not self.collapsed:
+            warn(f"{problem}. Try: {REMEDIES}")
 
     def _moment(self, step: int) -> dict[str, Any]:
         """What every event says."""
