@@ -4,6 +4,7 @@ training does the same.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,15 +18,15 @@ STEPS = 300
 
 
 def weakly_dependent() -> np.ndarray:
-    """Two of six positions agree in 70% of the examples: a latent that is worth little, and collapses at KL weight 1."""
+    """Two of six positions agree in 70% of the examples: z is worth little, and collapses at KL weight 1."""
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 4, (800, 6))
     codes[:, 1] = np.where(rng.random(800) < 0.6, codes[:, 0], codes[:, 1])
     return codes
 
 
-def trained(path: Path, *, remedies: bool, **changes: object) -> vadd.Run:
-    settings = {
+def trained(path: Path, *, remedies: bool) -> vadd.Run:
+    settings: dict[str, Any] = {
         "training.steps": STEPS,
         "training.kl_weight": 1.0,
         "training.kl_warmup": 0.3,
@@ -36,7 +37,7 @@ def trained(path: Path, *, remedies: bool, **changes: object) -> vadd.Run:
         "latent.prior": "normal",
         "training.remedies": remedies,
     }
-    return vadd.train(weakly_dependent(), path, progress=False, **(settings | changes))
+    return vadd.train(weakly_dependent(), path, progress=False, **settings)
 
 
 def lines(path: Path, split: str) -> list[dict[str, float]]:
@@ -68,9 +69,10 @@ def test_a_resumed_training_keeps_its_restart(tmp_path: Path, monkeypatch: pytes
             raise KeyboardInterrupt
         return undisturbed(self, number)
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(Trainer, "step", crash)
-        trained(tmp_path / "parts", remedies=True)
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path / "parts", remedies=True)
     vadd.train(out=tmp_path / "parts", resume=True, progress=False)
     assert newest(tmp_path / "parts").kl_restarts == newest(tmp_path / "whole").kl_restarts
     assert_same_state(newest(tmp_path / "whole"), newest(tmp_path / "parts"))
@@ -79,13 +81,8 @@ def test_a_resumed_training_keeps_its_restart(tmp_path: Path, monkeypatch: pytes
 def test_there_are_two_restarts_at_most(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of data without any dependence nothing can be said by z, whatever the KL weighs."""
     independent = np.random.default_rng(0).integers(0, 4, (400, 3))
-    settings = {"training.steps": 200, "training.evaluate_every": 20, "training.kl_warmup": 0.1, "network.width": 16}
-    vadd.train(
-        independent,
-        tmp_path / "run",
-        progress=False,
-        **settings,
-        **{"latent.prior": "normal", "training.kl_weight": 1.0, "training.learning_rate": 0.01},
-    )
+    training = {"steps": 200, "evaluate_every": 20, "kl_warmup": 0.1, "kl_weight": 1.0, "learning_rate": 0.01}
+    settings: dict[str, Any] = {"training": training, "network.width": 16, "latent.prior": "normal"}
+    vadd.train(independent, tmp_path / "run", progress=False, **settings)
     assert capsys.readouterr().err.count("starts again") <= len(RESTARTED_WEIGHTS)
     assert len(newest(tmp_path / "run").kl_restarts) <= len(RESTARTED_WEIGHTS)

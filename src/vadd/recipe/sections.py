@@ -85,8 +85,8 @@ class Training(Section):
     )
     remedies: bool = Field(
         False,
-        description="where z collapses, start the KL warm-up again towards a smaller weight, at most twice; recipes for "
-        "own data do",
+        description="where z collapses, start the KL warm-up again towards a smaller weight, at most twice; recipes "
+        "for own data do",
     )
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="of the networks' arithmetic; weights, logits and losses are float32 always"
