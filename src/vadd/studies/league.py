@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from pydantic import computed_field
+from pydantic import Field, computed_field
 from torch import Tensor
 
 from vadd.errors import UserError
@@ -26,7 +26,7 @@ from vadd.run.run import Run
 from vadd.studies.comparison import Result, Row, RowsOfStudy, absent_notes, checksum
 from vadd.studies.equal_time import processor_seconds, steps_in, timed_run, trained_for
 from vadd.studies.league_sets import SETS
-from vadd.studies.study import Request, Study, check_known
+from vadd.studies.study import Published, Request, Study, check_known
 from vadd.studies.trainings import bound_settings, check_overrides, of_seed, place_of, trial_trainer
 from vadd.training.data import source_of
 from vadd.words import one_line
@@ -46,6 +46,8 @@ class SetRow(Row):
     """False for padded texts: bounds given where the pads are."""
     right: dict[str, BY_STEPS]
     """The share of samples that are right by the set's own measure."""
+    scores: dict[str, dict[str, BY_STEPS]] = Field(default_factory=dict)
+    """By measure and model: of a table with published scores."""
     right_held_out: float | None = None
     latent: str | None
     grid: str
@@ -156,6 +158,7 @@ class _League(RowsOfStudy[SetRow]):
             **about,
             nats={model: {bound.steps or 0: bound.nats for bound in those} for model, those in bounds.items()},
             stderr={model: {bound.steps or 0: bound.stderr or 0 for bound in those} for model, those in bounds.items()},
+            scores=table_scores(about["name"], runs, measuring.steps, progress),
             bound_valid=all(bound.valid for those in bounds.values() for bound in those),
             right={} if valid is None else {model: by_steps(each) for model, each in runs.items()},
             right_held_out=None if valid is None else right(run, run.data.test[:]),
@@ -170,8 +173,25 @@ class _League(RowsOfStudy[SetRow]):
         figure = save_figure(share_figure(self.rows, steps), self.request.out / "figures" / "shares.png")
         measures = measure_table(self.rows, steps, self.study.published.by_steps)
         tables = [share_table(self.rows, steps, self.absent), measures, nats_table(self.rows)]
+        if any(row.scores for row in self.rows):
+            tables.insert(2, score_table(self.rows, self.study.published))
         figures = [("Share of the dependence held, by set and number of steps", figure)]
         return PageSection("Sets", verdict(self.rows, steps), figures=figures, tables=tables)
+
+
+def table_scores(
+    name: str, runs: Mapping[str, Run], steps: Sequence[int], progress: Progress
+) -> dict[str, dict[str, BY_STEPS]]:
+    if (make := SETS[name].table) is None:
+        return {}
+    table, scores = make(), {}
+    for model, run in runs.items():
+        for count in run.possible_steps(steps):
+            progress(f"scores of {LABELS[model]}, T = {count}")
+            samples = run.kind.decode(run.sample(len(table.train), steps=count, seed=0).numpy())
+            for measure, score in table.scores(samples).items():
+                scores.setdefault(measure, {}).setdefault(model, {})[count] = score
+    return scores
 
 
 Rows = Sequence[SetRow]
@@ -233,6 +253,24 @@ def measure_table(rows: Rows, steps: Sequence[int], published: Mapping[str, Mapp
         about = {"set": name, "measure": SETS[name].measure}
         cells += [{**about, "model": system, **shares} for system, shares in shown.items()]
     return Table.of("Right by the set's own measure", cells, NOTES["published"] if published else "")
+
+
+def score_table(rows: Rows, published: Published) -> Table:
+    """The scores of tables, beside those ``published``: rows of "SET: SYSTEM"."""
+    cells: list[dict[str, Cell]] = []
+    for name, members in by_set(rows).items():
+        first = next(iter(members[0].scores.values()), {})
+        for model, count in ((model, count) for model, by_steps in first.items() for count in by_steps):
+            means: dict[str, Cell] = {
+                measure: mean_and_spread((row.scores[measure][model].get(count) for row in members), "{:.3f}")
+                for measure in members[0].scores
+            }
+            cells.append({"set": name, "model": LABELS[model], "T": count, **means})
+        for row, values in published.rows.items():
+            if first and row.startswith(f"{name}: "):
+                quoted = dict(zip(published.columns, (f"{value:.3f}" for value in values), strict=True))
+                cells.append({"set": name, "model": row.removeprefix(f"{name}: "), **quoted})
+    return Table.of("Scores of tables", cells, NOTES["table_scores"])
 
 
 def nats_table(rows: Rows) -> Table:

