@@ -85,7 +85,7 @@ def test_a_field_without_a_default_is_required_and_limits_hold() -> None:
 def test_what_is_left_open_is_left_to_the_recipe() -> None:
     options = DrawingOptions(run=Path("run")).sampling()
     given = {name: value for name, value in options.items() if value is not None}
-    assert given == {"seed": 0, "temperature": 1.0, "precision": "float64"}
+    assert given == {"seed": 0, "precision": "float64"}
     assert DrawingOptions(run=Path("run"), latent_policy="fixed").sampling()["latent_policy"] == "fixed"
     assert DrawingOptions(run=Path("run"), grid="0,0.5,1").sampling()["grid"] == [0, 0.5, 1]
 

@@ -14,9 +14,9 @@ from vadd.errors import UserError
 from vadd.run.directory import RunDirectory
 from vadd.studies.comparison import Result
 from vadd.studies.engine import reproduce
-from vadd.studies.league import SetRow, measure_table, share_table, verdict
+from vadd.studies.league import SetRow, measure_table, score_table, share_table, verdict
 from vadd.studies.league_sets import SETS, LeagueSet, is_molecule
-from vadd.studies.study import Request, study_named
+from vadd.studies.study import Published, Request, study_named
 
 STUDY = study_named("league")
 TINY = Request(
@@ -103,7 +103,8 @@ def test_the_entropies_are_those_of_the_laws(tmp_path: Path) -> None:
 def test_the_halves_divide_all_sets() -> None:
     halves = [STUDY.settings[half].sets for half in ("choosing", "reporting")]
     assert not {*halves[0]} & {*halves[1]}
-    assert sorted((*halves[0], *halves[1])) == sorted(SETS) == sorted(STUDY.settings["both"].sets)
+    own = [name for name, each in SETS.items() if each.table is None]
+    assert sorted((*halves[0], *halves[1])) == sorted(own) == sorted(STUDY.settings["both"].sets)
     assert len(MADE) + sum(each.needs is not None and "vadd[" in each.needs[1][:6] for each in SETS.values()) >= 14
 
 
@@ -142,9 +143,21 @@ def test_published_rows_stand_beside_ours() -> None:
 
 def test_published_rows_are_of_sets_that_are_measured() -> None:
     public = study_named("public")
-    assert (
-        {name.partition(": ")[0] for name in public.published.by_steps} <= {*public.settings["small"].sets} <= {*SETS}
-    )
+    rows = [*public.published.by_steps, *public.published.rows]
+    assert {name.partition(": ")[0] for name in rows} <= {*public.settings["small"].sets} <= {*SETS}
+
+
+def test_published_scores_stand_beside_ours() -> None:
+    scores = {name: {"vadd": {1: 0.5, 2: 0.75}, "mdlm": {1: 0.25}} for name in ("Shape", "Trend")}
+    measured = row({1: 5.0}, {1: 8.0}, "default").model_copy(update={"scores": scores})
+    published = Published(columns=("Shape", "Trend"), rows={"default: other": (0.9, 0.8), "parity: absent": (1.0, 1.0)})
+    table = score_table([measured, row({1: 5.0}, {1: 8.0})], published)
+    assert [list(cells) for cells in table.rows] == [
+        ["default", "default", 1, "0.500", "0.500"],
+        ["default", "default", 2, "0.750", "0.750"],
+        ["default", "MDLM", 1, "0.250", "0.250"],
+        ["default", "other", None, "0.900", "0.800"],
+    ]
 
 
 def test_molecules_are_read_by_rdkit() -> None:

@@ -171,8 +171,8 @@ class DrawingOptions(LoadOptions):
     """Sampling steps. [default: the recipe's; first-hitting: one for each position]"""
     seed: Annotated[int, typer.Option(min=0)] = 0
     """The first n of its samples are drawn."""
-    temperature: Annotated[float, SAMPLER] = 1.0
-    """Below 1 sharpens, 0 takes the likeliest."""
+    temperature: Annotated[float | None, SAMPLER] = None
+    """Of the values given z: below 1 sharpens, 0 takes the likeliest. [default: the recipe's, else 1]"""
     sampler: Annotated[str | None, SAMPLER] = None
     """ancestral, parallel or first-hitting (the model's own distribution); confidence, margin, entropy or
     entropy-bounded (the surest first); remask or remask-rescaled (ReMDM remasking); euler is SEDD's, proposal EDLM's

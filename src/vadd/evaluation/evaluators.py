@@ -135,7 +135,7 @@ class DistributionEvaluator(Evaluator):
     def _exact_jsd(self, steps: int) -> float | None:
         settings = self.run.sampling
         one_latent = settings.latent_policy == "fixed" and not self.run.model.latent.absent
-        if self.exact is None or settings.sampler != "ancestral" or (one_latent and steps > 1):
+        if self.exact is None or settings.inexact or settings.sampler != "ancestral" or (one_latent and steps > 1):
             return None
         return jsd(self.truth, self.exact.after(steps, settings.grid).cpu().numpy())
 

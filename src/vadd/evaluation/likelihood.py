@@ -53,6 +53,8 @@ Estimate = Callable[..., Tensor]
 def basic_report(run: Run) -> RunReport:
     """Which run a report is about, without results."""
     denoiser, sampling = run.model.denoiser, run.sampling
+    sharpened = [f"temperature {sampling.temperature:g}"] * (sampling.temperature != 1)
+    sharpened += [sampling.precision] * (sampling.precision != "float64")
     names = [getattr(run.recipe.data, key, None) for key in ("name", "corpus", "path")]
     return RunReport(
         run=str(run.directory.path),
@@ -68,7 +70,7 @@ def basic_report(run: Run) -> RunReport:
         prior_seconds=run.prior_seconds,
         sampler=sampling.sampler,
         labels=run.kind.labels,
-        draws=None if sampling.precision == "float64" else sampling.precision,
+        draws=" ".join(sharpened) or None,
         results=(),
     )
 

@@ -414,7 +414,7 @@ class RunReport(Report):
     labels: tuple[str, ...] | None = None
     """The names of the labels that it was trained with, in the order of the numbers by label."""
     draws: str | None = None
-    """The precision of the draws where it is not float64, which alone is exact."""
+    """Temperature and precision of the draws where they are not 1 and float64, which alone are exact."""
     results: tuple[StepResult, ...]
     samples: int | None = None
     """How many were drawn for each number of steps."""

@@ -138,6 +138,12 @@ class Sampling(Section):
     latent_policy: Literal["resample", "fixed"] = Field(
         "resample", description="a new z at each step, as in the paper, or one z for all steps"
     )
+    temperature: float = Field(
+        1.0,
+        ge=0,
+        description="of the values given z: below 1 sharpens, 0 takes the likeliest; samples are then not exact, and "
+        "bounds are those of temperature 1",
+    )
     candidates: int = Field(
         32,
         ge=1,

@@ -59,8 +59,6 @@ class SamplingOptions(Sampling):
     """A name (:data:`vadd.recipe.SAMPLERS`) or a :class:`vadd.core.Sampler`."""
     grid: Literal["uniform", "cosine"] | tuple[float, ...] = "uniform"  # type: ignore[assignment]
     """A name or the times themselves, rising from 0 to 1."""
-    temperature: float = Field(1.0, ge=0)
-    """Below 1 sharpens, 0 takes the likeliest value."""
     top_k: Count | None = None
     """Draw from the k likeliest values only."""
     top_p: float | None = Field(None, gt=0, le=1)
