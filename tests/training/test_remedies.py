@@ -86,3 +86,10 @@ def test_there_are_two_restarts_at_most(tmp_path: Path, capsys: pytest.CaptureFi
     vadd.train(independent, tmp_path / "run", progress=False, **settings)
     assert capsys.readouterr().err.count("starts again") <= len(RESTARTED_WEIGHTS)
     assert len(newest(tmp_path / "run").kl_restarts) <= len(RESTARTED_WEIGHTS)
+
+
+def test_examples_that_are_all_alike_are_named_and_are_no_collapse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vadd.train(np.ones((50, 4), int), tmp_path / "run", steps=20, progress=False)
+    assert capsys.readouterr().err == "warning: the first 45 examples are all alike: there is nothing to learn\n"

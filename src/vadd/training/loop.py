@@ -34,6 +34,9 @@ from vadd.training.prior import seconds_to_fit
 from vadd.training.start import check_state, compile_networks, freeze, saved_state, start_from
 from vadd.words import size_in_memory
 
+SOME = 1000
+"""Examples that are compared before a training."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -122,6 +125,8 @@ class Trainer:
         self.wrapped = self.model if sharded else self.processes.wrap(self.model)
         self.means = RunningMeans(self.processes, () if state is None else state.unlogged)
         self.collapsed = False
+        some = data.train[:SOME]
+        self.alike = bool((some == some[:1]).all())
         self.kl_restarts = () if state is None else state.kl_restarts
         self.log = TrainingLog(recipe, directory)
         self.averaged_run = Run(directory, self.ema.averaged, recipe, data.kind)
@@ -191,6 +196,8 @@ class Trainer:
                     f"training.steps was {before} and is {self.settings.steps}: from step {self.start} on the learning "
                     "rate and the KL weight follow the schedules of the new length"
                 )
+            if self.alike:
+                warn(f"the first {min(SOME, len(self.data.train)):,} examples are all alike: there is nothing to learn")
             self.directory.write_recipe(self.recipe)
             self.archive.sweep()
             self.log.open(self.start)
@@ -308,9 +315,9 @@ class Trainer:
             display.note(result.loss, result.health.verdict if result.health else "")
             # Early evaluations say little: the KL is still being warmed up, and averaged weights lag behind.
             if result.health is not None and 10 * step >= self.settings.steps:
-                if result.health.collapsed:
+                if result.health.collapsed and not self.alike:
                     self._answer_collapse(step)
-                self.collapsed = result.health.collapsed
+                self.collapsed = result.health.collapsed and not self.alike
             self.log.add_held_out(step, result)
             if self.callbacks.on_evaluation is not None:
                 objective, run = result.objective, self.averaged_run
