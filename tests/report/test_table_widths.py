@@ -24,7 +24,7 @@ def test_no_word_and_no_number_is_cut(data: st.DataObject, columns: int, count: 
     titles = data.draw(st.lists(st.lists(words, max_size=3).map(" ".join), min_size=columns, max_size=columns))
     rows = data.draw(st.lists(st.lists(cells, min_size=columns, max_size=columns), min_size=count, max_size=count))
     said = printed(Table("Title", titles, rows), width)
-    found = said.split()
+    found = said.replace(":", " ").split()  # a name that all rows begin with stands in the title
     assert "…" not in said
     for cell in (cell for row in rows for cell in row):
         assert all(word in found for word in format_cell(cell).split())

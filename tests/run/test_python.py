@@ -59,7 +59,7 @@ def test_a_run_shows_itself(run: str, request: pytest.FixtureRequest) -> None:
     assert picture is not None
     assert base64.b64decode(picture[1]).startswith(b"\x89PNG")
     figure = loaded.plot(steps=1)
-    assert [axis.get_title() for axis in figure.axes] == ["", "samples in 1 step"]
+    assert [axis.get_title() for axis in figure.axes] == ["objective, as a loss", "samples in 1 step"]
     assert figure._repr_png_().startswith(b"\x89PNG")
 
 

@@ -233,7 +233,7 @@ def test_loading_a_truncated_checkpoint_names_the_file(copy: Path) -> None:
 
 def test_loading_a_run_with_a_broken_recipe_names_it(copy: Path) -> None:
     (copy / "recipe.yaml").write_text("data: {kind: toy, name: moons}\n")
-    with pytest.raises(UserError, match=r"recipe\.yaml: data\.name"):
+    with pytest.raises(UserError, match=r"recipe\.yaml: unknown data\.name"):
         vadd.load(copy)
 
 

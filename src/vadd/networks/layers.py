@@ -220,8 +220,16 @@ class ResidualBlock(nn.Sequential):
         return hidden + super().forward(hidden)  # type: ignore[no-untyped-call]
 
 
-def residual_blocks(blocks: int, width: int, dropout: float) -> nn.Sequential:
-    return nn.Sequential(*(ResidualBlock(width, dropout) for _ in range(blocks)))
+class ResidualBlocks(nn.ModuleList):
+    """A list, whose members sharding divides one by one."""
+
+    def __init__(self, blocks: int, width: int, dropout: float) -> None:
+        super().__init__(ResidualBlock(width, dropout) for _ in range(blocks))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        for block in self:
+            hidden = block(hidden)
+        return hidden
 
 
 class SummedRecognizer(nn.Module):
@@ -232,7 +240,7 @@ class SummedRecognizer(nn.Module):
     def __init__(self, reader: Callable[[], nn.Module], dim: int, width: int, blocks: int, dropout: float) -> None:
         super().__init__()
         self.clean, self.masked = reader(), reader()
-        self.blocks = residual_blocks(blocks, width, dropout)
+        self.blocks = ResidualBlocks(blocks, width, dropout)
         self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * dim))
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:

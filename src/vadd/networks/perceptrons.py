@@ -26,11 +26,11 @@ from torch import Tensor, nn
 from vadd.networks.layers import (
     DenoiserBase,
     FactorisedReadout,
+    ResidualBlocks,
     SummedRecognizer,
     TokenReader,
     latent_embedding,
     mean_and_log_std,
-    residual_blocks,
     time_embedding,
     token_embedding,
 )
@@ -171,7 +171,7 @@ class ResidualDenoiser(DenoiserBase):
         """Whether only the differences of logits count, as they do for probabilities and not for scores."""
         self.tokens = token_embedding(positions, vocab_size, width, features)
         self.latent = latent_embedding(latent_dim, width)
-        self.blocks = residual_blocks(settings.denoiser.blocks, width, settings.dropout)
+        self.blocks = ResidualBlocks(settings.denoiser.blocks, width, settings.dropout)
         self.readout = nn.Sequential(
             nn.LayerNorm(width),
             nn.Linear(width, positions * vocab_size)
@@ -262,7 +262,7 @@ class TableDenoiser(DenoiserBase):
         self.tokens = ColumnEmbedding(sizes, settings.width)
         self.latent = latent_embedding(latent_dim, settings.width)
         self.time = None
-        self.blocks = residual_blocks(settings.denoiser.blocks, settings.width, settings.dropout)
+        self.blocks = ResidualBlocks(settings.denoiser.blocks, settings.width, settings.dropout)
         self.readout = nn.Sequential(nn.LayerNorm(settings.width), nn.Linear(settings.width, sum(sizes)))
         value, begin = torch.arange(vocab_size), torch.tensor([0, *accumulate(sizes)][:-1])
         inside = value < torch.tensor(sizes)[:, None]

@@ -23,9 +23,9 @@ from vadd.errors import UserError
 from vadd.networks.layers import (
     DenoiserBase,
     Layer,
+    ResidualBlocks,
     latent_embedding,
     mean_and_log_std,
-    residual_blocks,
     time_embedding,
     zeroed,
 )
@@ -146,7 +146,7 @@ class PyramidDenoiser(DenoiserBase):
         self.down = WayDown([self.planes.planes], shape, channels, width)
         self.latent = latent_embedding(latent_dim, width)
         self.time = time_embedding(settings.denoiser.time_features, width)
-        self.blocks = residual_blocks(settings.denoiser.blocks, width, settings.dropout)
+        self.blocks = ResidualBlocks(settings.denoiser.blocks, width, settings.dropout)
         logits = self.image[2] * vocab_size
         self.up = WayUp(self.down, width, logits)
         self.near = nn.Sequential(
@@ -192,7 +192,7 @@ class PyramidRecognizer(nn.Module):
         width = settings.width
         self.clean, self.masked = OneHotPlanes(shape, vocab_size), OneHotPlanes(shape, vocab_size)
         self.down = WayDown([self.clean.planes, self.masked.planes], shape, settings.channels, width)
-        self.blocks = residual_blocks(settings.recognizer.blocks, width, settings.dropout)
+        self.blocks = ResidualBlocks(settings.recognizer.blocks, width, settings.dropout)
         self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * latent_dim))
         channels_last(self)
 
