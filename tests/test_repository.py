@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tools.griffe_docstrings import readable
+from tools.render_results import PAGES, rendered
 
 import vadd
 
@@ -45,6 +46,13 @@ def test_pages_are_short_and_the_front_page_names_them(folder: str) -> None:
     pages = [page for page in (ROOT / folder).glob("*.md") if page.name != "index.md"]
     assert [page.name for page in pages if len(page.read_text(encoding="utf-8").split()) > 1500] == []
     assert [page.name for page in pages if f"({page.name})" not in front] == []
+
+
+def test_tables_are_those_of_the_numbers_in_the_repository() -> None:
+    pages = {path: path.read_text(encoding="utf-8") for path in PAGES.glob("*.md")}
+    assert {path.name for path, text in pages.items() if "<!-- table " in text} == {"own-data.md"}
+    for text in pages.values():
+        assert rendered(text) == text
 
 
 def test_the_version_is_the_same_everywhere() -> None:

@@ -1,0 +1,44 @@
+"""Write the tables of docs/results that come from JSON: `python tools/render_results.py` after a study.
+
+A page has blocks <!-- table NUMBERS TABLE --> ... <!-- end -->; docs/results/numbers/NUMBERS.json is the results.json
+of `vadd reproduce league` or `vadd reproduce public`, or of several such commands one after the other.
+"""
+
+import json
+import re
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+from vadd.report.table import Table
+from vadd.studies.league import SetRow, measure_table, nats_table, score_table, share_table
+from vadd.studies.study import study_named
+
+PAGES = Path(__file__).parent.parent / "docs" / "results"
+BLOCK = re.compile(r"<!-- table (\w+) (\w+) -->\n.*?<!-- end -->", re.DOTALL)
+STEPS = (1, 2, 4)
+TABLES: dict[str, Callable[[list[SetRow], str], Table]] = {
+    "shares": lambda rows, study: share_table(rows, STEPS, {}),
+    "measures": lambda rows, study: measure_table(rows, STEPS, study_named(study).published.by_steps),
+    "scores": lambda rows, study: score_table(rows, study_named(study).published),
+    "nats": lambda rows, study: nats_table(rows),
+}
+
+
+def rendered(page: str) -> str:
+    """The page with its tables written anew."""
+
+    def block(found: re.Match[str]) -> str:
+        study, name = found.groups()
+        entries = json.loads((PAGES / "numbers" / f"{study}.json").read_text(encoding="utf-8"))
+        table = TABLES[name]([SetRow.model_validate(entry) for entry in entries if "absent" not in entry], study)
+        text = Table(table.title, table.columns, table.rows).to_markdown().partition("\n\n")[2]
+        note = "\n".join(textwrap.wrap(table.note, 120))
+        return f"<!-- table {study} {name} -->\n{text}\n{note}\n<!-- end -->"
+
+    return BLOCK.sub(block, page)
+
+
+if __name__ == "__main__":
+    for path in sorted(PAGES.glob("*.md")):
+        path.write_text(rendered(path.read_text(encoding="utf-8")), encoding="utf-8")
