@@ -72,7 +72,7 @@ def _fetch_inception(directory: Path | None, *, progress: Progress) -> Path:
 class Download(NamedTuple):
     fetch: Callable[..., Path]
     last: str
-    """The file that is there once all are."""
+    """The file that exists once all do."""
     size: str = ""
 
 

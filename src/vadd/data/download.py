@@ -32,7 +32,7 @@ def download(
 ) -> Path:
     """``target``, downloaded from the first of ``urls`` that delivers a file with the right checksum.
 
-    A file that is there already stays as it is; one with another checksum is refused rather than replaced.
+    An existing file stays as it is; one with another checksum is refused rather than replaced.
     """
     if target.exists():
         try:

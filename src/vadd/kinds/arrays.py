@@ -25,7 +25,7 @@ SCANNED = 1 << 24
 
 
 class MappedFile(np.memmap[Any, Any]):
-    """Mapped here and changed by nobody, so that what was read of it may go: it counts as memory of the process."""
+    """Mapped here and never changed, so that pages read may be dropped: they count as memory of the process."""
 
     def forget(self) -> None:
         if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows

@@ -48,7 +48,7 @@ class NetworkSettings(Section):
     networks: ClassVar[tuple[Callable[..., nn.Module], Callable[..., nn.Module]]]
     """Denoiser and recognition model; stated after them."""
     measure: ClassVar[str] = "positions"
-    """What they are told of the examples besides the number of values."""
+    """Facts about the examples besides the number of values."""
 
     def build_denoiser(self, examples: Examples, latent_dim: int | None) -> nn.Module:
         return self.networks[0](getattr(examples, self.measure), examples.vocab_size, self, latent_dim=latent_dim)

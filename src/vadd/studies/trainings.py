@@ -1,6 +1,6 @@
 """Train what is missing: a study that is run again reuses finished runs and continues interrupted ones.
 
-``--fit`` chooses accumulation, precision and checkpointing so that a training fits into the memory that is there. None
+``--fit`` chooses accumulation, precision and checkpointing so that a training fits into the available memory. None
 of them changes what is learnt. The choice is made by the counts of ``vadd plan`` and then proved by a trial step.
 """
 

@@ -55,7 +55,7 @@ class Dependent:
         return [key for key, _ in self.pairs if key is not None]
 
     def look_up(self, determining: Column, cell: Any) -> Cell:
-        """The cell that goes with one of the other column; a number that no row has counts as the nearest one."""
+        """The cell that belongs to one of the other column; a number that no row has counts as the nearest one."""
         key = determining.key(cell)
         if key is None or key in self._values:
             return self.column.cell_of(self._values.get(key))
