@@ -184,7 +184,8 @@ def table_scores(
 ) -> dict[str, dict[str, BY_STEPS]]:
     if (make := SETS[name].table) is None:
         return {}
-    table, scores = make(), {}
+    table = make()
+    scores: dict[str, dict[str, BY_STEPS]] = {}
     for model, run in runs.items():
         for count in run.possible_steps(steps):
             progress(f"scores of {LABELS[model]}, T = {count}")

