@@ -1,4 +1,4 @@
-"""Write the tables of docs/results that come from JSON: `python tools/render_results.py` after a study.
+"""Write the tables and the figure of docs/results that come from JSON: `python tools/render_results.py` after a study.
 
 A page has blocks <!-- table NUMBERS TABLE --> ... <!-- end -->; docs/results/numbers/NUMBERS.json is the results.json
 of `vadd reproduce league` or `vadd reproduce public`, or of several such commands one after the other.
@@ -10,8 +10,9 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+from vadd.report.figures import save_figure
 from vadd.report.table import Table
-from vadd.studies.league import SetRow, measure_table, nats_table, score_table, share_table
+from vadd.studies.league import SetRow, measure_table, nats_table, score_table, share_figure, share_table
 from vadd.studies.study import study_named
 
 PAGES = Path(__file__).parent.parent / "docs" / "results"
@@ -25,13 +26,17 @@ TABLES: dict[str, Callable[[list[SetRow], str], Table]] = {
 }
 
 
+def rows_of(study: str) -> list[SetRow]:
+    entries = json.loads((PAGES / "numbers" / f"{study}.json").read_text(encoding="utf-8"))
+    return [SetRow.model_validate(entry) for entry in entries if "absent" not in entry]
+
+
 def rendered(page: str) -> str:
     """The page with its tables written anew."""
 
     def block(found: re.Match[str]) -> str:
         study, name = found.groups()
-        entries = json.loads((PAGES / "numbers" / f"{study}.json").read_text(encoding="utf-8"))
-        table = TABLES[name]([SetRow.model_validate(entry) for entry in entries if "absent" not in entry], study)
+        table = TABLES[name](rows_of(study), study)
         text = Table(table.title, table.columns, table.rows).to_markdown().partition("\n\n")[2]
         note = "\n".join(textwrap.wrap(table.note, 120))
         return f"<!-- table {study} {name} -->\n{text}\n{note}\n<!-- end -->"
@@ -42,3 +47,4 @@ def rendered(page: str) -> str:
 if __name__ == "__main__":
     for path in sorted(PAGES.glob("*.md")):
         path.write_text(rendered(path.read_text(encoding="utf-8")), encoding="utf-8")
+    save_figure(share_figure(rows_of("league"), STEPS), PAGES.parent / "images" / "league.png")
