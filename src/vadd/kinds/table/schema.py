@@ -22,9 +22,7 @@ LONGEST_EXAMPLE = 20
 Missing = Literal["value", "unknown"]
 
 CATEGORIES, BINS = 100, 50
-"""Most values of a column, by default: categories, and numbers or dates of a small table."""
-MOST_BINS, ROWS_OF_BIN = 200, 40
-"""Of numbers in a larger table: as many bins as leave each so many rows."""
+"""Most values of a column, by default: categories, and numbers or dates. More bins are finer and learnt worse."""
 MOST_CATEGORIES = 10_000
 FEWEST_NAMES = 20
 """From so many rows on, a text that is different in each of them is taken for the name of the row."""
@@ -86,8 +84,7 @@ def _infer_column(cells: Sequence[Any], spelled: bool, missing: Missing) -> Colu
         of_words, format = _kind_of_words(known)
         # pandas leaves the dates of a CSV as text. Its numbers that are text are codes, for all that is known.
         kind = of_words if spelled or format is not None else kind
-    bins = max(BINS, min(MOST_BINS, len(cells) // ROWS_OF_BIN))
-    values = CATEGORIES if kind in ("category", "boolean") else bins
+    values = CATEGORIES if kind in ("category", "boolean") else BINS
     return ColumnSpec(kind=kind, values=values, missing=missing, format=format)
 
 
