@@ -228,7 +228,7 @@ def test_the_fit_of_a_learned_prior_has_its_share_of_the_time(tmp_path: Path, mo
     assert run.prior_seconds is not None
     assert row.training_seconds == equal_time.processor_seconds(run.directory.path)
     assert row.training_seconds is not None
-    assert row.training_seconds > 1
+    assert row.training_seconds > run.prior_seconds > 0
     assert run.recipe.latent.flow.steps >= equal_time.FEWEST_FIT_STEPS
     plain = load_recipe("checkerboard").with_overrides(["model=vadd", *SMALL])
     assert "latent.flow.steps" not in lengths_in(plain, 10.0)
