@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vadd.report.figures import save_figure
 from vadd.report.table import Table
-from vadd.studies.league import SetRow, measure_table, nats_table, score_table, share_figure, share_table
+from vadd.studies.league import SetRow, measure_table, nats_table, score_tables, share_figure, share_table
 from vadd.studies.study import study_named
 
 PAGES = Path(__file__).parent.parent / "docs" / "results"
@@ -21,9 +21,15 @@ STEPS = (1, 2, 4)
 TABLES: dict[str, Callable[[list[SetRow], str], Table]] = {
     "shares": lambda rows, study: share_table(rows, STEPS, {}),
     "measures": lambda rows, study: measure_table(rows, STEPS, study_named(study).published.by_steps),
-    "scores": lambda rows, study: score_table(rows, study_named(study).published),
+    "scores": lambda rows, study: _scores(rows, study, "tables"),
+    "molecules": lambda rows, study: _scores(rows, study, "molecules"),
     "nats": lambda rows, study: nats_table(rows),
 }
+
+
+def _scores(rows: list[SetRow], study: str, what: str) -> Table:
+    tables = score_tables(rows, study_named(study).published)
+    return next(table for table in tables if table.title == f"Scores of {what}")
 
 
 def rows_of(study: str) -> list[SetRow]:

@@ -2,8 +2,10 @@
 
 import json
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,9 @@ from vadd.errors import UserError
 from vadd.run.directory import RunDirectory
 from vadd.studies.comparison import Result
 from vadd.studies.engine import reproduce
-from vadd.studies.league import SetRow, measure_table, score_table, share_table, verdict
-from vadd.studies.league_sets import SETS, LeagueSet, is_molecule
+from vadd.studies.league import SetRow, measure_table, score_tables, share_table, verdict
+from vadd.studies.league_sets import SETS, LeagueSet
+from vadd.studies.molecules import Molecules, canonical
 from vadd.studies.study import Published, Request, study_named
 
 STUDY = study_named("league")
@@ -103,7 +106,7 @@ def test_the_entropies_are_those_of_the_laws(tmp_path: Path) -> None:
 def test_the_halves_divide_all_sets() -> None:
     halves = [STUDY.settings[half].sets for half in ("choosing", "reporting")]
     assert not {*halves[0]} & {*halves[1]}
-    own = [name for name, each in SETS.items() if each.table is None]
+    own = [name for name, each in SETS.items() if "sdmetrics" not in str(each.needs)]
     assert sorted((*halves[0], *halves[1])) == sorted(own) == sorted(STUDY.settings["both"].sets)
     assert len(MADE) + sum(each.needs is not None and "vadd[" in each.needs[1][:6] for each in SETS.values()) >= 14
 
@@ -151,7 +154,7 @@ def test_published_scores_stand_beside_ours() -> None:
     scores = {name: {"vadd": {1: 0.5, 2: 0.75}, "mdlm": {1: 0.25}} for name in ("Shape", "Trend")}
     measured = row({1: 5.0}, {1: 8.0}, "default").model_copy(update={"scores": scores})
     published = Published(columns=("Shape", "Trend"), rows={"default: other": (0.9, 0.8), "parity: absent": (1.0, 1.0)})
-    table = score_table([measured, row({1: 5.0}, {1: 8.0})], published)
+    (table,) = score_tables([measured, row({1: 5.0}, {1: 8.0})], published)
     assert [list(cells) for cells in table.rows] == [
         ["default", "default", 1, "0.500", "0.500"],
         ["default", "default", 2, "0.750", "0.750"],
@@ -162,7 +165,28 @@ def test_published_scores_stand_beside_ours() -> None:
 
 def test_molecules_are_read_by_rdkit() -> None:
     pytest.importorskip("rdkit")
-    assert is_molecule(["CCO", "C1CC", "", "c1ccccc1"]).tolist() == [True, False, False, True]
+    assert canonical(["OCC", "C1CC", "", "c1ccccc1"]) == ["CCO", None, None, "c1ccccc1"]
+
+
+def test_scores_of_molecules_count_each_draw_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[list[str]] = []
+
+    def distance(*sides: list[str]) -> float:
+        compared.extend(sides)
+        return 0.5
+
+    canonical = {"OCC": "CCO", "C1CC": None}
+    monkeypatch.setattr("vadd.studies.molecules.canonical", lambda texts: [canonical.get(text, text) for text in texts])
+    monkeypatch.setitem(sys.modules, "fcd", SimpleNamespace(get_fcd=distance))
+    scores = Molecules(["OCC", "C"], draws=2, draw=3).scores(["CCO", "OCC", "C1CC", "CCN", "CCC", "C"])
+    # The first draw has two valid texts of one molecule, the second three molecules; three of five valid are known.
+    assert scores == {"valid of 3": 2.5, "unique": 0.75, "new": pytest.approx(0.4), "FCD": 0.5}
+    assert [sorted(side) for side in compared] == [["C", "CCC", "CCN", "CCO", "CCO"], ["C", "OCC"]]
+    by_model = {name: {"vadd": {1: value}} for name, value in scores.items()}
+    measured = row({1: 5.0}, {1: 8.0}, "qm9").model_copy(update={"scores": by_model})
+    (table,) = score_tables([measured], Published())
+    assert table.title == "Scores of molecules"
+    assert list(table.rows[0]) == ["qm9", "default", 1, "2.5", "0.75", "0.4", "0.5"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import vadd
 from tests.helpers.exact import seeded
 from tests.helpers.files import contents
 from tests.helpers.tiny import tiny_recipe, train_in
-from vadd.core import DiagonalGaussian, FlowPrior, GaussianLatent, StandardNormal
+from vadd.core import FlowPrior, GaussianLatent, StandardNormal
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.networks.flows import CouplingFlow, SequenceFlow
@@ -80,6 +80,25 @@ def test_the_fitted_prior_is_nearer_to_what_the_recognition_model_writes(far_fro
     assert fitted.kl_normal == pytest.approx(2 * ((9 + torch.e**-2 - 1) / 2 + 1), abs=1e-4)
     assert 1.2 < fitted.kl < 0.5 * fitted.kl_normal
     assert fitted.steps == 200
+
+
+class Points(Bumps):
+    """Each pair is a point of its own in z."""
+
+    def forward(self, x0: Tensor, xt: Tensor, t: Tensor, labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return x0.float() / 2, torch.full(x0.shape, -3.0)
+
+
+def test_a_fit_ends_before_it_learns_single_examples(far_from_normal: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty examples of 64 pairs: a prior that is fitted to the end has nothing left for the other pairs."""
+    assert isinstance(far_from_normal.model.latent, GaussianLatent)
+    far_from_normal.model.latent.recognizer = Points()
+    far_from_normal.data = DiscreteDataset("pairs", 8, (2,), uniform_pairs(40, 0), uniform_pairs(1000, 1))
+    early = fit_prior(far_from_normal, "flow", steps=200)
+    monkeypatch.setattr(fitting, "ASIDE_SHARE", 0.0)
+    late = fit_prior(far_from_normal, "flow", steps=200)
+    assert early.steps < late.steps == 200
+    assert early.kl < late.kl
 
 
 def test_a_conditional_prior_reads_what_is_known(far_from_normal: Run) -> None:
@@ -200,11 +219,11 @@ def test_a_fit_begins_at_the_examples(far_from_normal: Run, name: PriorName, mon
     """
     begun: list[FlowPrior] = []
 
-    def first_step(fit: fitting._Fit, step: int, train: Tensor, posterior: DiagonalGaussian) -> None:
+    def first_loss(fit: fitting._Fit, *_: object) -> None:
         begun.extend([fit.prior, fit.ema.averaged])
         raise CrashError
 
-    monkeypatch.setattr(fitting._Fit, "_step", first_step)
+    monkeypatch.setattr(fitting._Fit, "_loss", first_loss)
     with pytest.raises(CrashError):
         fit_prior(far_from_normal, name, steps=2)
     for prior in begun:

