@@ -1,7 +1,7 @@
 """Write the tables and the figure of docs/results that come from JSON: `python tools/render_results.py` after a study.
 
 A page has blocks <!-- table NUMBERS TABLE --> ... <!-- end -->; docs/results/numbers/NUMBERS.json is the results.json
-of `vadd reproduce league` or `vadd reproduce public`, or of several such commands one after the other.
+of `vadd reproduce league`, `public` or `baselines`, or of several such commands one after the other.
 """
 
 import json
@@ -9,16 +9,20 @@ import re
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from vadd.report.figures import save_figure
 from vadd.report.table import Table
+from vadd.studies.baseline_tables import ModelRow, likelihood_table, summary_table
 from vadd.studies.league import SetRow, measure_table, nats_table, score_tables, share_figure, share_table
 from vadd.studies.study import study_named
 
 PAGES = Path(__file__).parent.parent / "docs" / "results"
 BLOCK = re.compile(r"<!-- table (\w+) (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 STEPS = (1, 2, 4)
-TABLES: dict[str, Callable[[list[SetRow], str], Table]] = {
+TABLES: dict[str, Callable[[Any, str], Table]] = {
+    "samples": lambda rows, study: summary_table(rows, {}),
+    "likelihood": lambda rows, study: likelihood_table(rows),
     "shares": lambda rows, study: share_table(rows, STEPS, {}),
     "measures": lambda rows, study: measure_table(rows, STEPS, study_named(study).published.by_steps),
     "scores": lambda rows, study: _scores(rows, study, "tables"),
@@ -32,9 +36,12 @@ def _scores(rows: list[SetRow], study: str, what: str) -> Table:
     return next(table for table in tables if table.title == f"Scores of {what}")
 
 
-def rows_of(study: str) -> list[SetRow]:
+def rows_of(study: str) -> list[Any]:
+    """Of a comparison of models, or of sets."""
     entries = json.loads((PAGES / "numbers" / f"{study}.json").read_text(encoding="utf-8"))
-    return [SetRow.model_validate(entry) for entry in entries if "absent" not in entry]
+    return [
+        (ModelRow if "model" in entry else SetRow).model_validate(entry) for entry in entries if "absent" not in entry
+    ]
 
 
 def rendered(page: str) -> str:
