@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.testing import assert_close
 
-from tests.helpers.exact import ConstantRecognizer, chi_square_p_value, index_of, seeded
+from tests.helpers.exact import ConstantRecognizer, all_sequences, chi_square_p_value, index_of, seeded
 from tests.helpers.networks import flat_settings
 from vadd.core import (
     ExactCount,
@@ -20,6 +21,7 @@ from vadd.core import (
     MaskedBatch,
     MaskedDiffusion,
     NoLatent,
+    Ordered,
     elbo,
     sample,
     step_bound,
@@ -155,6 +157,24 @@ def test_every_parameter_learns_and_the_recognition_model_knows_the_label() -> N
     assert (table.grad.abs().sum(dim=1) > 0).all()
 
 
+def test_guided_samples_have_the_bound_of_what_guidance_makes_of_the_predictions() -> None:
+    for latent in (False, True):
+        guided = [model_of(latent).labelled(label, guidance=2.0) for label in range(CLASSES)]
+        x0 = all_sequences(2, 2)
+        laws = []
+        for label, model in enumerate(guided):
+            one = torch.tensor([0.0, 2.0 * ODDS[label]], dtype=torch.float64).softmax(0)
+            law = one[x0].prod(1)
+            laws.append(law)
+            for steps in (1, 2):  # the predictions do not depend on what is known, so that all plans are alike
+                assert_close(step_bound(model, x0, steps, 4).exp(), law, rtol=1e-5, atol=0)
+        mixed = model_of(latent).labelled(None, guidance=2.0)  # labels are drawn
+        expected = sum(share * law for share, law in zip(SHARES, laws, strict=True))
+        assert_close(step_bound(mixed, x0, 2, 4).exp(), expected, rtol=1e-5, atol=0)
+        looking = step_bound(guided[0], x0, 2, 4, sampler=Ordered("margin"))
+        assert_close(looking.exp(), laws[0], rtol=1e-5, atol=0)
+
+
 def test_wrong_labels_and_guidance_are_refused() -> None:
     with pytest.raises(UserError, match=r"no label 3; the model knows 0\.\.2"):
         network_model().labelled(3)
@@ -162,8 +182,6 @@ def test_wrong_labels_and_guidance_are_refused() -> None:
         network_model().labelled(1, -1.0)
     with pytest.raises(UserError, match=r"data.labels=true"):
         MaskedDiffusion(MlpDenoiser(2, 3, flat_settings("mlp", width=8)), LinearSchedule()).labelled(1)
-    with pytest.raises(UserError, match="guided samples"):
-        step_bound(network_model().labelled(1, 2.0), torch.zeros(1, 3, dtype=torch.int64), 1)
 
 
 @pytest.mark.parametrize("latent", [False, True], ids=["mdlm", "vadd"])

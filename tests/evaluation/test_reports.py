@@ -55,9 +55,11 @@ def without_dimensions(written: dict[str, Any], recorded: dict[str, Any]) -> dic
 
 
 def outline(json: Any) -> Any:
-    """The keys in their order, how long lists are, and what is a number or null, a word, yes or no."""
+    """The keys in their order, how long lists are, and what is a number or null, a word, yes or no; without those that
+    have joined inside.
+    """
     if isinstance(json, dict):
-        return [(key, outline(value)) for key, value in json.items() if key != "proposals"]
+        return [(key, outline(value)) for key, value in json.items() if key not in ("proposals", "kind")]
     if isinstance(json, list):
         return [outline(value) for value in json]
     return type(json) if isinstance(json, str | bool) else float

@@ -127,6 +127,18 @@ def test_temperature_zero_takes_the_likeliest_value_at_every_step() -> None:
     assert torch.equal(drawn, x.expand(3, -1))
 
 
+def test_the_likelihood_is_of_the_values_that_are_drawn() -> None:
+    """It sums to 1 with values left out, and only what can be drawn has some."""
+    model, law = model_of("long"), TokenSampler(temperature=0.7, top_k=2)
+    x0 = all_sequences(POSITIONS, VALUES)
+    found = step_bound(model, x0, POSITIONS, token_sampler=law).exp()
+    assert float(found.sum()) == pytest.approx(1, abs=1e-9)
+    assert int((found > 0).sum()) == 2**POSITIONS
+    drawn = sample(model, 200, POSITIONS, seeded(2), token_sampler=law).tokens
+    assert (found[index_of(drawn, VALUES)] > 0).all()
+    assert model.likelihood_kind(POSITIONS).kind == "exact"
+
+
 def test_what_it_cannot_do_is_refused() -> None:
     model = model_of("short")
     with pytest.raises(UserError, match="to the left of known ones"):

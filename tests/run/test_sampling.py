@@ -219,8 +219,10 @@ def test_bounds_are_those_of_the_recipes_sampler(trained: Run) -> None:
 
     assert nats(trained) == nats(trained.with_sampling(sampler="ancestral"))
     assert nats(trained) != nats(trained.with_sampling(sampler="parallel"))
-    with pytest.raises(UserError, match="no likelihood bound exists for the sampler EntropyBounded"):
-        nats(trained.with_sampling(sampler="entropy-bounded"))
+    assert nats(trained) != nats(trained.with_sampling(sampler="entropy-bounded"))
+    assert nats(trained) != nats(trained.with_sampling(temperature=0.5))
+    with pytest.raises(UserError, match="no likelihood bound exists for the sampler Ancestral: draws in float32"):
+        nats(trained.with_sampling(precision="float32"))
     on_a_grid = BoundSettings(Particles(4), steps=[2], limit=100, grid="cosine")
     with pytest.raises(UserError, match="the sampler parallel has no grid"):
         nats(trained.with_sampling(sampler="parallel"), on_a_grid)

@@ -29,6 +29,7 @@ from vadd.studies.comparison import compare as compare_runs
 
 DEFAULT_STEPS = "1,2,5,20"
 PARTICLES, ZERO_SHOT_PARTICLES = 64, 8
+SAMPLING = ("latent_policy", "sampler", "temperature", "top_k", "top_p")
 ZERO_SHOT_STEPS, ZERO_SHOT_LIMIT = 32, 500
 """What minutes allow: T x K evaluations of the network for each sequence (T for a model without a latent)."""
 
@@ -42,8 +43,7 @@ def evaluate(options: Eval) -> None:
     steps, bounds = _steps(options), _bounds(options)
     Processes()
     run = options.load(options.checkpoint)
-    if options.latent_policy is not None:
-        run = run.with_sampling(latent_policy=options.latent_policy)
+    run = run.with_sampling(**{name: getattr(options, name) for name in SAMPLING})
     if options.steps is None:
         steps = run.possible_steps(steps)
     if bounds is not None and options.bound is None:

@@ -199,6 +199,7 @@ class Eval(LoadOptions, JudgeOptions, Numbers):
       vadd eval runs/checkers --checkpoint best
       vadd eval runs/checkers --bound 1,2,4,8,16 --particles 64
       vadd eval runs/digits --bound 1,4 --latent-policy fixed
+      vadd eval runs/digits --bound 8 --sampler margin --temperature 0.8
       vadd eval runs/digits --steps 1,5 --nearest
       vadd eval runs/checkers --bound 1 --delbo --particles 1000 --limit 1000
       vadd eval runs/digits --energy runs/digits-ar --steps 1,4
@@ -246,6 +247,14 @@ class Eval(LoadOptions, JudgeOptions, Numbers):
     """Bound the likelihood of each held-out example given its label."""
     grid: Annotated[Literal["uniform", "cosine"] | None, RESEARCH] = None
     """Step grid of the bound. [default: the recipe's]"""
+    sampler: Annotated[str | None, SAMPLER] = None
+    """Whose samples and likelihood, as in `vadd sample`. [default: the recipe's]"""
+    temperature: Annotated[float | None, SAMPLER] = None
+    """Of the values given z. [default: the recipe's, else 1]"""
+    top_k: Annotated[int | None, SAMPLER] = None
+    """Values from the k likeliest only."""
+    top_p: Annotated[float | None, SAMPLER] = None
+    """Values from the likeliest that reach p only."""
 
 
 @dataclass(frozen=True, kw_only=True)

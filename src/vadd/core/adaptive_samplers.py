@@ -1,12 +1,12 @@
 """Samplers that look at the predictions before they reveal anything (:class:`Ordered`, :class:`EntropyBounded`), or
 mask again what was revealed (:class:`Remask`). They may give better samples, but from another distribution than the
-model's, and no bound holds for them.
+model's own; :mod:`vadd.core.paths` has its likelihood.
 """
 
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -20,6 +20,11 @@ from vadd.settings import Fraction, checked_fields
 
 class AdaptiveSampler(Sampler):
     """Asks the network about everything that is hidden and decides then."""
+
+    looks_at_values: bool = True
+    """Whether :meth:`uncertainty` depends on the values drawn. If not, the order is a function of the sequence, and the
+    likelihood exact.
+    """
 
     @abstractmethod
     def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor:
@@ -59,6 +64,10 @@ class Ordered(AdaptiveSampler):
 
     by: Annotated[Order, Field()] = "confidence"
 
+    @property
+    def looks_at_values(self) -> bool:  # type: ignore[override]
+        return self.by == "confidence"
+
     def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor:
         if self.by == "entropy":
             return entropies(logits)
@@ -82,6 +91,7 @@ class EntropyBounded(AdaptiveSampler):
     """
 
     budget: Annotated[float, Field(ge=0)] = 0.1
+    looks_at_values: ClassVar[bool] = False  # type: ignore[misc]
 
     def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor:
         return entropies(logits)

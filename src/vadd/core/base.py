@@ -14,7 +14,7 @@ from vadd.core.densities import DiagonalGaussian, Prior
 from vadd.core.latents import Evidence, Latent, NoLatent, Particles, with_part
 from vadd.core.masking import ExactCount, MaskDraw, MaskedBatch
 from vadd.core.randomness import Noise
-from vadd.core.samplers import Sampler
+from vadd.core.samplers import LikelihoodKind, Sampler
 from vadd.core.sampling import Drawing, Samples, Walk
 from vadd.core.schedule import Schedule
 from vadd.errors import UserError
@@ -115,15 +115,26 @@ class Model(nn.Module, ABC):
         """
         how = Drawing() if how is None else how
         sampler = how.sampler or self.samplers["ancestral"]
-        if not sampler.exact:
-            exact = ", ".join(name for name, other in self.samplers.items() if other.exact)
+        known = self.likelihood_kind(steps, how)
+        if known.kind == "none":
+            others = [self.likelihood_kind(steps, replace(how, sampler=other)).kind for other in self.samplers.values()]
+            names = [name for name, kind in zip(self.samplers, others, strict=True) if kind != "none"]
+            instead = f"; choose from {', '.join(names)}" if names else ""
             raise UserError(
-                f"no likelihood bound exists for the sampler {type(sampler).__name__}: it does not draw from the "
-                f"model's own distribution; choose from {exact}"
+                f"no likelihood bound exists for the sampler {type(sampler).__name__}: {known.why}{instead}"
             )
         sampler.check(self.positions, steps)
         particles = Particles(particles) if isinstance(particles, int) else particles
         return self.step_bound(x0, steps, particles, generator or torch.Generator().manual_seed(0), how)
+
+    def likelihood_kind(self, steps: int, how: Drawing | None = None) -> LikelihoodKind:
+        """Whether :meth:`bound` is exact or a bound for the sampler of ``how``, or why there is none."""
+        sampler = (how and how.sampler) or self.samplers["ancestral"]
+        if how is not None and not how.token_sampler.exact:
+            return LikelihoodKind("none", "temperature, top-k, top-p and float32 are for samplers of values alone")
+        if not sampler.exact:
+            return LikelihoodKind("none", "it does not draw from the model's own distribution")
+        return LikelihoodKind("bound", "Jensen's inequality over paths")
 
     @abstractmethod
     def step_bound(

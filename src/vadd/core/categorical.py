@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from vadd.core.densities import DiagonalGaussian, Prior
-from vadd.core.latents import Evidence, GaussianLatent, Latent, NoLatent, Particles, Score, with_part
+from vadd.core.latents import Evidence, GaussianLatent, Latent, NoLatent, Particles, ProposalName, Score, with_part
 from vadd.core.masking import MaskedBatch
 from vadd.core.precision import precise
 from vadd.core.randomness import Noise
@@ -106,6 +106,13 @@ class CodedLatent(_CategoricalLatent):
         # Each draw of z costs a pass for every code: so many fewer draws at once.
         fewer = replace(particles, rows_per_call=max(1, particles.rows_per_call // self.count))
         return self.inner.log_marginal(summed, batch, revealed, fewer, generator)
+
+    def proposed(
+        self, batch: MaskedBatch, proposals: tuple[ProposalName, ...], generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """z as of the inner latent, the code by pi."""
+        z, log_weight = self.inner.proposed(batch, proposals, generator)
+        return self.joined(z, _drawn(self.probabilities(), Noise.of(generator, len(batch.xt)))), log_weight
 
     def posterior(self, batch: MaskedBatch) -> DiagonalGaussian | None:
         """Of z; codes have none."""
@@ -236,6 +243,13 @@ class LabelledLatent(_CategoricalLatent):
         labels = self._known(None, batch.x0)
         batch = replace(batch, labels=labels)
         return self.inner.log_marginal(self._labelled(score, labels), batch, revealed, particles, generator)
+
+    def proposed(
+        self, batch: MaskedBatch, proposals: tuple[ProposalName, ...], generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        labels = self._known(None, batch.x0)
+        z, log_weight = self.inner.proposed(replace(batch, labels=labels), proposals, generator)
+        return self.joined(z, labels), log_weight
 
     def posterior(self, batch: MaskedBatch) -> DiagonalGaussian | None:
         return self.inner.posterior(replace(batch, labels=self._known(batch.labels, batch.x0)))

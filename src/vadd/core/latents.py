@@ -17,7 +17,16 @@ from typing import Literal, Protocol, TypeVar, get_args
 import torch
 from torch import Tensor, nn
 
-from vadd.core.densities import DiagonalGaussian, Prior, PriorProposal, StandardNormal, even_mixture, log_mean_weight
+from vadd.core.densities import (
+    DiagonalGaussian,
+    Prior,
+    PriorProposal,
+    Proposal,
+    StandardNormal,
+    even_mixture,
+    log_density,
+    log_mean_weight,
+)
 from vadd.core.masking import MaskedBatch
 from vadd.core.precision import at_least_single, precise
 from vadd.core.randomness import Noise
@@ -142,6 +151,15 @@ class Latent(nn.Module, ABC):
         ``score`` counts the positions of ``revealed`` (B, N) only, a part of the masked ones; at least one in every
         example.
         """
+
+    def proposed(
+        self, batch: MaskedBatch, proposals: tuple[ProposalName, ...], generator: torch.Generator
+    ) -> tuple[Tensor | None, Tensor]:
+        """One z for each state of the batch, (B, d), and log p(z) / g(z), (B,) float64, g being what it was drawn from:
+        here the prior.
+        """
+        z = self.draw(batch.xt, batch.t, Noise.of(generator, len(batch.xt)))
+        return z, precise(torch.zeros_like(batch.t))
 
     def posterior(self, batch: MaskedBatch) -> DiagonalGaussian | None:
         """r(z | x0, xt), for latents that have a recognition model."""
@@ -276,6 +294,22 @@ class GaussianLatent(Latent):
         # The denoiser sees every draw of a chunk as a batch of its own: chunk * B sequences in a call.
         chunk = max(1, particles.rows_per_call // len(batch.x0))
         return log_mean_weight(score, prior.log_prob, mixture, chunk, generator)
+
+    def proposed(
+        self, batch: MaskedBatch, proposals: tuple[ProposalName, ...], generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """From the prior or from the recognition model, which is shown everything: what will be revealed is not known
+        yet.
+        """
+        prior = PriorProposal(self.prior, batch.xt, batch.labels)
+        names = dict.fromkeys("prior" if name == "prior" else "recognition" for name in proposals)
+        components: list[Proposal] = [prior if name == "prior" else self.posterior(batch) for name in names]
+        drawn = torch.cat([component.draws(1, generator) for component in components])
+        # A component for each row by itself: the states differ, so that no fixed shares would do.
+        which = torch.randint(len(components), (len(batch.xt),), generator=generator).to(drawn.device)
+        z = drawn.gather(0, which[None, :, None].expand(1, -1, self.dim))
+        log_g = log_density([(component, 1) for component in components], precise(z))
+        return z[0], (prior.log_prob(precise(z)) - log_g)[0]
 
 
 class SharedLatent(GaussianLatent):

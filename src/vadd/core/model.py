@@ -1,8 +1,9 @@
 r"""Masked diffusion, its bounds, and the paper's number, which is not one. With a latent it is VADD; without, MDLM.
 
-**Step bound**, valid for any latent and any sampler that plans ahead. Let :math:`U_i` be the positions that the sampler
-reveals at its i-th step; for Algorithm 2 on the grid :math:`0 = t_0 < \dots < t_T = 1` those that the forward process
-masks between :math:`t_{i-1}` and :math:`t_i`. The plan does not depend on the values, so
+**Step bound**, valid for any latent and any sampler that plans ahead; :mod:`vadd.core.paths` has the others. Let
+:math:`U_i` be the positions that the sampler reveals at its i-th step; for Algorithm 2 on the grid
+:math:`0 = t_0 < \dots < t_T = 1` those that the forward process masks between :math:`t_{i-1}` and :math:`t_i`. The
+plan does not depend on the values, so
 
 .. math:: \log p_T(x_0) \ge E \sum_{i=1}^T \log p(x_{0,U_i} \mid x_{t_i}), \qquad
           p(x_U \mid x_t) = E_{z \sim p} \prod_{j \in U} \mu_j(x_t, z, t)[x_{0,j}].
@@ -32,10 +33,11 @@ not: there the labels are weighed by other masks than those that count.
 All functions return one draw of the estimate for each example, (B,) float64 nats; average over examples.
 """
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -45,10 +47,11 @@ from vadd.core.adaptive_samplers import EntropyBounded, Ordered, Remask
 from vadd.core.base import Model
 from vadd.core.latents import Evidence, Particles
 from vadd.core.masking import ExactCount, MaskedBatch, Masking
+from vadd.core.paths import ForcedPaths, likelihood_kind
 from vadd.core.precision import at_least_single, precise, summed_by_row
 from vadd.core.randomness import Noise
-from vadd.core.samplers import Ancestral, FirstHitting, Parallel, PlannedSampler, RevealPlan, Sampler
-from vadd.core.sampling import Drawing
+from vadd.core.samplers import Ancestral, FirstHitting, LikelihoodKind, Parallel, PlannedSampler, RevealPlan, Sampler
+from vadd.core.sampling import Drawing, TokenSampler
 from vadd.errors import UserError
 
 
@@ -74,6 +77,8 @@ class MaskedDiffusion(Model):
         "remask": Remask("capped"),
         "remask-rescaled": Remask("rescaled"),
     }
+    law: TokenSampler | None = None
+    """How values are drawn that likelihoods are of, where not from the predictions as they are."""
 
     def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
         """Of the masked values that are scored.
@@ -103,19 +108,28 @@ class MaskedDiffusion(Model):
             xt, x0, where = (tensor.repeat(particles, 1) for tensor in (xt, x0, where))
             t, flat_z = t.repeat(particles), z.flatten(0, 1)
         logits = at_least_single(self.predict(xt, flat_z, t, where))
-        log_mu = -F.cross_entropy(logits, x0[where], reduction="none")
+        if self.law is None:
+            log_mu = -F.cross_entropy(logits, x0[where], reduction="none")
+        else:
+            log_mu = self.law.log_probabilities(logits).gather(1, x0[where][:, None])[:, 0]
         return summed_by_row(log_mu, where).view(particles, size)
+
+    def drawn_by(self, token_sampler: TokenSampler) -> Self:
+        """The same networks, with likelihoods of values that are drawn by temperature, top-k and top-p."""
+        other = copy.copy(self)
+        other.law = None if token_sampler.exact else token_sampler
+        return other
+
+    def likelihood_kind(self, steps: int, how: Drawing | None = None) -> LikelihoodKind:
+        return likelihood_kind(self, steps, Drawing() if how is None else how)
 
     def step_bound(
         self, x0: Tensor, steps: int, particles: Particles, generator: torch.Generator, how: Drawing
     ) -> Tensor:
         """With a fresh latent at each step or one z for all of them."""
         sampler = how.sampler or self.samplers["ancestral"]
-        assert isinstance(sampler, PlannedSampler), "all exact samplers of masked models plan ahead"
-        if self.guidance != 1:
-            raise UserError(
-                "no likelihood bound exists for guided samples, which do not follow the model's distribution"
-            )
+        if steps == 1 and not isinstance(sampler, PlannedSampler):
+            sampler = Ancestral()  # in one step they are all the same
         if self.latent.label_shares is not None:
             # The same plan for every label, and the same particles.
             seed = int(torch.randint(2**62, (), generator=generator))
@@ -124,6 +138,11 @@ class MaskedDiffusion(Model):
                 return model.step_bound(x0, steps, particles, torch.Generator().manual_seed(seed), how)
 
             return torch.logsumexp(self._each_label(given), dim=0)
+        if not isinstance(sampler, PlannedSampler):
+            return ForcedPaths(self, steps, how).log_likelihood(x0, particles, generator)
+        if not how.token_sampler.exact:
+            how, drawn = replace(how, token_sampler=TokenSampler()), self.drawn_by(how.token_sampler)
+            return drawn.step_bound(x0, steps, particles, generator, how)
         everything = torch.ones_like(x0, dtype=torch.bool)
         # Drawn before any particle: with the same seed the plan is the same for every choice of proposals.
         plan = sampler.plan(everything, steps, self.schedule, how.grid, Noise.of(generator, len(x0)))
@@ -185,7 +204,8 @@ class MaskedDiffusion(Model):
         """log pi_y + what is ``given`` by the model of the label y, for all that there are, (labels, B)."""
         shares = self.latent.label_shares
         assert shares is not None
-        return torch.stack([shares[y].log() + given(self.labelled(y)) for y in shares.nonzero()[:, 0].tolist()])
+        labels = shares.nonzero()[:, 0].tolist()
+        return torch.stack([shares[y].log() + given(self.labelled(y, self.guidance)) for y in labels])
 
 
 def _split(tasks: Tensor, size: int) -> Sequence[Tensor]:

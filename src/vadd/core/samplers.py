@@ -49,6 +49,14 @@ def step_grid(steps: int, grid: Grid = "uniform") -> Tensor:
     return times
 
 
+class LikelihoodKind(NamedTuple):
+    """What is known of the likelihood of a sampler."""
+
+    kind: Literal["exact", "bound", "none"]
+    why: str
+    """In a few words; where there is none, why not."""
+
+
 class RevealPlan(NamedTuple):
     """When everything that is hidden gets revealed."""
 
@@ -63,7 +71,7 @@ class Sampler(ABC):
     """How samples get from all masked to data."""
 
     exact: ClassVar[bool] = False
-    """Whether it samples the model's own distribution for its plan, the one that the step bound is about."""
+    """Whether it samples the model's own distribution for its plan."""
     uses_grid: ClassVar[bool] = True
     """Whether a grid of times means anything to it."""
     about: ClassVar[str] = ""

@@ -16,6 +16,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from vadd.core.precision import precise
 from vadd.core.randomness import Noise
 from vadd.core.samplers import Grid, Sampler
 from vadd.errors import UserError
@@ -81,6 +82,17 @@ class TokenSampler:
         size = max(1, ELEMENTS_AT_ONCE // logits.shape[1])
         pairs = zip(torch.split(logits, size), torch.split(uniforms, size), strict=True)
         return torch.cat([self._draw(part, uniform) for part, uniform in pairs])
+
+    def log_probabilities(self, logits: Tensor) -> Tensor:
+        """Of the values that are drawn, in float64, for logits (M, V): (M, V), minus infinity for those that never are.
+
+        >>> TokenSampler(top_k=2).log_probabilities(torch.tensor([[0.0, 2.0, 1.0]])).exp()
+        tensor([[0.0000, 0.7311, 0.2689]], dtype=torch.float64)
+        """
+        if self.temperature < torch.finfo(torch.float32).tiny:
+            likeliest = logits.argmax(dim=-1, keepdim=True)
+            return torch.full_like(precise(logits), float("-inf")).scatter_(1, likeliest, 0.0)
+        return self._scaled(precise(logits)).log_softmax(dim=-1)
 
     def _draw(self, logits: Tensor, uniforms: Tensor) -> Tensor:
         if self.temperature < torch.finfo(torch.float32).tiny:  # which float32 cannot divide by

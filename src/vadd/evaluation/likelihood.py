@@ -54,6 +54,8 @@ def basic_report(run: Run) -> RunReport:
     """Which run a report is about, without results."""
     denoiser, sampling = run.model.denoiser, run.sampling
     sharpened = [f"temperature {sampling.temperature:g}"] * (sampling.temperature != 1)
+    sharpened += [f"top-k {sampling.top_k}"] * (sampling.top_k is not None)
+    sharpened += [f"top-p {sampling.top_p}"] * (sampling.top_p not in (None, 1.0))
     sharpened += [sampling.precision] * (sampling.precision != "float64")
     names = [getattr(run.recipe.data, key, None) for key in ("name", "corpus", "path")]
     return RunReport(
@@ -68,7 +70,7 @@ def basic_report(run: Run) -> RunReport:
         latent_policy=sampling.latent_policy if has_latent(run) else None,
         prior=prior_name(run),
         prior_seconds=run.prior_seconds,
-        sampler=sampling.sampler,
+        sampler=sampling.sampler_name,
         labels=run.kind.labels,
         draws=" ".join(sharpened) or None,
         results=(),
@@ -98,6 +100,10 @@ def negative_log_likelihood(
     in every example, or one number for each (n,); ``facts`` are the other fields.
     """
     counts = torch.as_tensor(positions).expand(len(log_likelihood)).double()
+    possible = log_likelihood.isfinite()
+    if impossible := int((~possible).sum()):
+        facts |= {"impossible": impossible, "nats_of_possible": float(-log_likelihood[possible].mean())}
+        log_truth = None
     nats, stderr = mean_and_error(-log_likelihood)
     each = float(counts.mean())
     if each == 0:
@@ -133,8 +139,9 @@ def perplexity_of(nats: Tensor, counts: Tensor) -> tuple[float | None, float | N
 
 def mean_and_error(values: Tensor) -> tuple[float, float | None]:
     """The mean and its standard error; the error is None for a single value."""
-    error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else None
-    return float(values.mean()), error
+    mean = float(values.mean())
+    error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 and math.isfinite(mean) else None
+    return mean, error
 
 
 @checked_fields
@@ -198,22 +205,32 @@ class _Measurement:
         self.x0 = check_examples(run, examples[chosen])
         self.batches = torch.split(self.x0, TEXT_BATCH if run.kind.name == "text" else BATCH)
         sampling = run.options(grid=settings.grid)
-        self.sampler, self.grid, self.latent_policy = sampling.sampler, sampling.grid, sampling.latent_policy
+        self.how = Drawing(
+            sampler=sampling.sampler,
+            grid=sampling.grid,
+            latent_policy=sampling.latent_policy,
+            z=sampling.z,
+            token_sampler=sampling.token_sampler,
+        )
         self.model = run.model.scoring_pads() if settings.score_pads else run.model
+        if sampling.label is not None or sampling.guidance != 1:
+            self.model = self.model.labelled(run.kind.label_number(sampling.label), sampling.guidance)
+        if isinstance(self.model, MaskedDiffusion):
+            self.model = self.model.drawn_by(sampling.token_sampler)
         self.labels: Sequence[Tensor] | None = None
         if settings.given_label:
             self.labels = torch.split(held_out_labels(run, examples)[chosen], len(self.batches[0]))
         unknown = self.model.unknowns and bool((self.x0 == self.model.mask_value).any())
         self.convention = PADS_NOT_SCORED if self.model.pad is not None else UNKNOWN_LEFT_OUT if unknown else None
         if isinstance(self.model, EnergyDiffusion):
-            self.sampler, self.convention = self.model.samplers["proposal"], OF_THE_PROPOSAL
+            self.how, self.convention = replace(self.how, sampler=self.model.samplers["proposal"]), OF_THE_PROPOSAL
         self.log_truth, self.characters = true_log_probability(run, self.x0), run.kind.characters(self.x0.numpy())
         # No optimiser takes memory here, as it does during a training: twice as many sequences at once.
         self.particles = replace(settings.particles, rows_per_call=2 * run.recipe.network.rows_at_once)
 
     def step_bound(self, steps: int) -> NegativeLogLikelihood:
-        how = Drawing(sampler=self.sampler, grid=self.grid, latent_policy=self.latent_policy)
-        exact, particles = self.model.latent.exact, self.particles
+        how, particles = self.how, self.particles
+        exact, kind = self.model.latent.exact, self.model.likelihood_kind(steps, how).kind
         if self.settings.choose_proposals and not exact:
             particles = tightest(self.run, partial(self.model.bound, steps=steps, how=how), particles)
         return self._over_batches(
@@ -222,7 +239,9 @@ class _Measurement:
             steps=steps,
             particles=particles.count,
             proposals=None if exact else particles.proposals,
-            one_latent=(self.latent_policy == "fixed" and has_latent(self.run)) or None,
+            one_latent=(how.latent_policy == "fixed" and has_latent(self.run)) or None,
+            kind=kind,
+            sampler=None if how.sampler is self.model.samplers["ancestral"] else self.run.options().sampler_name,
         )
 
     def delbo(self, particles: int) -> NegativeLogLikelihood:
@@ -252,7 +271,8 @@ class _Measurement:
                 estimated = torch.empty(len(x0), dtype=torch.float64)
                 for label in sorted(set(labels.tolist())):
                     rows = labels == label
-                    estimated[rows] = estimate(self.model.labelled(label), x0=x0[rows], generator=generator)
+                    given = self.model.labelled(label, self.model.guidance)
+                    estimated[rows] = estimate(given, x0=x0[rows], generator=generator)
             self.progress(what, sum(map(len, self.batches[: number + 1])), len(self.x0))
             return estimated
 

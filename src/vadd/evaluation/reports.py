@@ -4,12 +4,14 @@ The keys of the JSON are an interface. A key is left out where nothing was measu
 for and does not exist.
 """
 
+import math
 from collections.abc import Collection
 from dataclasses import asdict
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     PlainSerializer,
     SerializerFunctionWrapHandler,
@@ -28,6 +30,14 @@ PADS_NOT_SCORED = "pads not scored"
 UNKNOWN_LEFT_OUT = "unknown cells left out"
 """Of the known cells, for a sampler that leaves the others masked; the model's own sampler draws them too."""
 OF_THE_PROPOSAL = "of the proposal, whose samples are re-weighed"
+
+
+MaybeInfinite = Annotated[
+    float,
+    BeforeValidator(lambda value: math.inf if value is None else value),
+    PlainSerializer(lambda value: value if math.isfinite(value) else None),
+]
+"""null in the JSON where it is infinite, which JSON cannot say."""
 
 
 class Report(BaseModel):
@@ -278,11 +288,11 @@ class NegativeLogLikelihood(Report):
     """Whether that sampler keeps one z for all its steps; None where it draws a new one at each, or has no latent."""
     given_label: bool | None = None
     """Whether it is the likelihood of each example given its label; None where it is that of the example alone."""
-    nats: float
-    """Per example."""
+    nats: MaybeInfinite
+    """Per example; infinite if an example has probability 0."""
     stderr: float | None
     """The error of ``nats`` over examples; the randomness of the estimate is part of it. None for a single example."""
-    bpd: float
+    bpd: MaybeInfinite
     """Bits per scored position: of all examples, over the scored positions of all examples."""
     perplexity: float | None
     """exp(nats per scored position); None where that is beyond a float."""
@@ -292,6 +302,14 @@ class NegativeLogLikelihood(Report):
     """How many positions count, in all examples together: all but the pads."""
     valid: bool
     """Whether it bounds the negative log-likelihood of the examples from above."""
+    kind: Literal["exact", "bound"] | None = None
+    """Whether a step bound is the likelihood itself."""
+    sampler: str | None = None
+    """That it is the likelihood of; None for the model's own, ancestral."""
+    impossible: int = 0
+    """Examples that have probability 0, or that no drawn path led to."""
+    nats_of_possible: float | None = None
+    """Per example, without those."""
     bits_per_character: float | None = None
     """Bits per character of the text that the scored tokens stand for, where a token is not a character."""
     excess: float | None = None
@@ -315,6 +333,10 @@ class NegativeLogLikelihood(Report):
         return None if self.valid else self.warning or self.convention or NOT_A_BOUND
 
 
+def _kind_of_sampler(bound: NegativeLogLikelihood) -> str:
+    return (f", {bound.sampler}" if bound.sampler else "") + ", one z" * bool(bound.one_latent)
+
+
 class LikelihoodReport(Report):
     """Everything that was measured about the likelihood of the same examples."""
 
@@ -335,9 +357,7 @@ class LikelihoodReport(Report):
     @property
     def named(self) -> list[tuple[str, NegativeLogLikelihood]]:
         """Every number under its name."""
-        numbers = [
-            (f"step bound, T = {bound.steps}" + ", one z" * bool(bound.one_latent), bound) for bound in self.bounds
-        ]
+        numbers = [(f"step bound, T = {bound.steps}{_kind_of_sampler(bound)}", bound) for bound in self.bounds]
         numbers += [] if self.elbo is None else [("ELBO", self.elbo)]
         numbers += [(f"the paper's DELBO, K = {delbo.particles}", delbo) for delbo in self.delbos]
         return [(name + ", given the label" * bool(number.given_label), number) for name, number in numbers]
@@ -414,7 +434,7 @@ class RunReport(Report):
     labels: tuple[str, ...] | None = None
     """The names of the labels that it was trained with, in the order of the numbers by label."""
     draws: str | None = None
-    """Temperature and precision of the draws where they are not 1 and float64, which alone are exact."""
+    """Temperature, top-k, top-p and precision of the draws where they are not 1, all and float64: as predicted."""
     results: tuple[StepResult, ...]
     samples: int | None = None
     """How many were drawn for each number of steps."""

@@ -17,8 +17,8 @@ from vadd.core.base import Model
 from vadd.core.latents import Evidence, Particles
 from vadd.core.masking import MaskedBatch
 from vadd.core.precision import at_least_single, summed_by_row
-from vadd.core.samplers import Grid, Sampler
-from vadd.core.sampling import Drawing, Walk
+from vadd.core.samplers import Grid, LikelihoodKind, Sampler
+from vadd.core.sampling import Drawing, TokenSampler, Walk
 from vadd.errors import UserError
 
 
@@ -86,17 +86,24 @@ class Autoregressive(Model):
     def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
         return Evidence.without_latent(self.log_likelihood(batch.x0))
 
-    def log_likelihood(self, x0: Tensor) -> Tensor:
-        """sum_i log mu_i(x_<i)[x_i] over the positions that are scored, (B,)."""
+    def log_likelihood(self, x0: Tensor, law: TokenSampler | None = None) -> Tensor:
+        """sum_i log mu_i(x_<i)[x_i] over the positions that are scored, (B,), of values that are drawn by ``law``."""
         where = self.scored(x0)
         logits = at_least_single(self.predict(x0, None, torch.zeros(len(x0), device=x0.device), where))
+        if law is not None and not law.exact:
+            logits = law.log_probabilities(logits)
         return summed_by_row(-F.cross_entropy(logits, x0[where], reduction="none"), where)
+
+    def likelihood_kind(self, steps: int, how: Drawing | None = None) -> LikelihoodKind:
+        if how is not None and how.token_sampler.precision == "float32":
+            return super().likelihood_kind(steps, how)
+        return LikelihoodKind("exact", "the order is always the same")
 
     def step_bound(
         self, x0: Tensor, steps: int, particles: Particles, generator: torch.Generator, how: Drawing
     ) -> Tensor:
         """The likelihood itself."""
-        return self.log_likelihood(x0).cpu().double()
+        return self.log_likelihood(x0, how.token_sampler).cpu().double()
 
     @torch.no_grad()
     def elbo(self, x0: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:

@@ -131,9 +131,7 @@ SAMPLERS: Mapping[str, core.Sampler] = core.MaskedDiffusion.samplers
 
 class Sampling(Section):
     steps: int = Field(1, ge=1, le=MOST_STEPS, description="sampling steps; first-hitting takes one for each position")
-    sampler: SamplerName = Field(
-        "ancestral", description="the first three draw from the model's own distribution and have bounds"
-    )
+    sampler: SamplerName = Field("ancestral", description="the first three draw from the model's own distribution")
     grid: Literal["uniform", "cosine"] = "uniform"
     latent_policy: Literal["resample", "fixed"] = Field(
         "resample", description="a new z at each step, as in the paper, or one z for all steps"
@@ -142,7 +140,7 @@ class Sampling(Section):
         1.0,
         ge=0,
         description="of the values given z: below 1 sharpens, 0 takes the likeliest; samples are then not exact, and "
-        "bounds are those of temperature 1",
+        "bounds are those of what is drawn",
     )
     candidates: int = Field(
         32,

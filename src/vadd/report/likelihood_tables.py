@@ -39,10 +39,7 @@ def bound_table(reports: Sequence[RunReport]) -> Table:
         excess = {"excess ± std. error": with_error(number, "excess", "excess_stderr")} if in_excess else {}
         return nats | {"bits/dim": number.bpd, "perplexity": number.perplexity} | excess
 
-    rows = [
-        {"run": name, "": what, "valid": "yes" if number.valid else f"no: {number.problem}", **cells(number)}
-        for name, what, number in numbers
-    ]
+    rows = [{"run": name, "": what, "valid": _validity(number), **cells(number)} for name, what, number in numbers]
     notes = [f"Negative log-likelihood in bits and as perplexity, exp(nats per {each}), ± standard errors."]
     if each == "position":
         notes = ["Negative log-likelihood per example, in nats, as bits per position and as exp(nats per position)."]
@@ -55,6 +52,12 @@ def bound_table(reports: Sequence[RunReport]) -> Table:
     return Table.of("Likelihood of held-out examples", rows, " ".join(notes))
 
 
+def _validity(number: NegativeLogLikelihood) -> str:
+    if not number.valid:
+        return f"no: {number.problem}"
+    return "exact" if number.kind == "exact" else "yes"
+
+
 def _how_measured(numbers: Sequence[NegativeLogLikelihood]) -> list[str]:
     """K, masks and examples of the numbers of a table, each value once."""
 
@@ -65,7 +68,12 @@ def _how_measured(numbers: Sequence[NegativeLogLikelihood]) -> list[str]:
     masks, examples = values(each.draws for each in numbers), values(each.examples for each in numbers)
     parts = [f"K = {latents} latents for each estimate"] if latents else []
     parts += [f"{masks} masks (t, x_t) for each example in the ELBO and DELBO"] if masks else []
-    return [f"{'; '.join([*parts, f'{examples} examples'])}."] if examples else []
+    notes = [f"{'; '.join([*parts, f'{examples} examples'])}."] if examples else []
+    for each in numbers:
+        if each.impossible:
+            of = "" if each.nats_of_possible is None else f", {each.nats_of_possible:.4f} nats without them"
+            notes.append(f"T = {each.steps}: {each.impossible:,} of {each.examples:,} examples have probability 0{of}.")
+    return notes
 
 
 def scored_corpora(report: RunReport) -> list[ScoredCorpus]:

@@ -11,7 +11,8 @@ import psutil
 import torch
 from torch import Tensor
 
-from vadd.core import Model, Particles, Prior, Samples
+from vadd.core import Drawing, Model, Particles, Prior, Samples
+from vadd.core.samplers import LikelihoodKind
 from vadd.core.sampling import given_latents
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
@@ -124,6 +125,13 @@ class Run:
     def options(self, **given: Any) -> SamplingOptions:
         """The options of sampling, those ``given`` and this run's defaults, as the model takes them."""
         return fitting(self.model, self.sampling, given)
+
+    def likelihood_kind(self, **options: Any) -> LikelihoodKind:
+        """Whether the likelihood of samples drawn with these options is exact or bounded, or why it is neither."""
+        chosen = self.options(**options)
+        names = ("sampler", "grid", "latent_policy", "z", "token_sampler")
+        how = Drawing(**{name: getattr(chosen, name) for name in names})
+        return self.model.likelihood_kind(chosen.steps, how)
 
     def possible_steps(self, wanted: Sequence[int]) -> list[int]:
         """Of the ``wanted`` numbers of steps those that the sampler can take; where it can take none, its own."""
@@ -311,9 +319,11 @@ class Run:
         delbo: CountOrZero = 0,
         seed: CountOrZero = 0,
         progress: Progress = silent,
+        **options: Any,
     ) -> "Results":
         """Bounds of the negative log-likelihood of ``examples``, by default the held-out ones, for the sampler with so
-        many ``steps``; ``results.bounds[T].nats`` is one of them.
+        many ``steps``; ``results.bounds[T].nats`` is one of them. ``options`` are those of :meth:`sample`, like
+        ``sampler="margin"``; ``results.bounds[T].kind`` says whether it is exact.
 
         ``particles`` are the latents drawn for each estimate, ``limit`` the number of examples. With ``delbo``
         masks for each example also the paper's DELBO, which is not a bound (for a model without a latent the ELBO).
@@ -324,8 +334,9 @@ class Run:
         counts = (steps,) if isinstance(steps, int) else tuple(steps)
         settings = BoundSettings(Particles(particles), counts, delbo_draws=delbo, limit=limit, seed=seed)
         chosen = self.data.test if examples is None else as_sequences(examples, "examples", self.model.positions)
-        likelihood = measure_bounds(self, chosen, settings, progress)
-        return Results(basic_report(self).changed(likelihood=likelihood))
+        run = self.with_sampling(**options) if options else self
+        likelihood = measure_bounds(run, chosen, settings, progress)
+        return Results(basic_report(run).changed(likelihood=likelihood))
 
     @checked
     def export(self, out: Place) -> Path:

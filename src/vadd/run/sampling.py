@@ -96,8 +96,15 @@ class SamplingOptions(Sampling):
         return self.sampler if isinstance(self.sampler, str) else self._sampler_name or type(self.sampler).__name__
 
     @property
+    def token_sampler(self) -> TokenSampler:
+        """How values are drawn."""
+        names = ("temperature", "top_k", "top_p", "precision")
+        return TokenSampler(**{name: getattr(self, name) for name in names})
+
+    @property
     def inexact(self) -> list[str]:
-        """Why the samples do not follow the model's own distribution, the one that a bound is about.
+        """Why the samples do not follow the model's own distribution. They may still have a likelihood:
+        :meth:`~vadd.core.base.Model.likelihood_kind`.
 
         A new z at each step and one z for all steps are two samplers, with a bound each; no bound is about a given z.
         """
@@ -239,9 +246,7 @@ def draw(
         grid=options.grid,
         latent_policy=options.latent_policy,
         z=z,
-        token_sampler=TokenSampler(
-            temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, precision=options.precision
-        ),
+        token_sampler=options.token_sampler,
         record=max(0, min(record, rows.stop) - rows.start),
         on_step=lambda _: progress("samples", rows.start + len(rows) * next(steps) // (options.steps + 1), n),
     )

@@ -139,8 +139,8 @@ def compare(
 
 
 def bounds_for(run: Run, bounds: BoundSettings | None) -> BoundSettings | None:
-    """The bounds that exist for a run: none for draws that are not exact, no DELBO with one z for all steps."""
-    if bounds is None or not run.sampling.exact:
+    """The bounds that exist for a run: no DELBO with one z for all steps."""
+    if bounds is None or run.likelihood_kind().kind == "none":
         return None
     if has_latent(run) and run.sampling.latent_policy == "fixed":
         bounds = replace(bounds, delbo_draws=0)
