@@ -57,8 +57,8 @@ def evaluate(options: Eval) -> None:
 
 
 def _bounds_asked(options: Eval) -> bool:
-    asked = options.delbo or options.bound is not None or options.delbo_particles is not None
-    return asked or options.data is not None or options.zero_shot is not None
+    asked = options.delbo or options.delbo_particles is not None or options.bound is not None or options.bracket
+    return bool(asked) or options.data is not None or options.zero_shot is not None
 
 
 def _steps(options: Eval) -> list[int]:
@@ -78,7 +78,9 @@ def _bounds(options: Eval) -> BoundSettings | None:
     proposals: Any = {} if options.proposals == "auto" else {"proposals": tuple(options.proposals.split(","))}
     return BoundSettings(
         Particles(particles, **proposals),
-        steps=[ZERO_SHOT_STEPS if many else 1] if options.bound is None else parse_steps(options.bound, "--bound"),
+        steps=_bound_steps(options),
+        brackets=[] if options.bracket is None else parse_steps(options.bracket, "--bracket"),
+        paths=options.paths,
         delbo_draws=options.draws if options.delbo or counts or many else 0,
         delbo_particles=counts,
         limit=ZERO_SHOT_LIMIT if many and options.limit is None else options.limit,
@@ -87,6 +89,14 @@ def _bounds(options: Eval) -> BoundSettings | None:
         choose_proposals=options.proposals == "auto",
         grid=options.grid,
     )
+
+
+def _bound_steps(options: Eval) -> list[int]:
+    if options.bound is not None:
+        return parse_steps(options.bound, "--bound")
+    if options.zero_shot is not None:
+        return [ZERO_SHOT_STEPS]
+    return [1] if options.bracket is None else []
 
 
 def _measure(run: Run, options: Eval, steps: list[int], bounds: BoundSettings | None, progress: Progress) -> Results:

@@ -200,6 +200,7 @@ class Eval(LoadOptions, JudgeOptions, Numbers):
       vadd eval runs/checkers --bound 1,2,4,8,16 --particles 64
       vadd eval runs/digits --bound 1,4 --latent-policy fixed
       vadd eval runs/digits --bound 8 --sampler margin --temperature 0.8
+      vadd eval runs/digits --bracket 1,4 --paths 64
       vadd eval runs/digits --steps 1,5 --nearest
       vadd eval runs/checkers --bound 1 --delbo --particles 1000 --limit 1000
       vadd eval runs/digits --energy runs/digits-ar --steps 1,4
@@ -229,6 +230,10 @@ class Eval(LoadOptions, JudgeOptions, Numbers):
     arxiv are read as these, the rest as plain text. --bound is 32 by default."""
     bound: str | None = None
     """Bound the likelihood of held-out examples, for the sampler with so many steps."""
+    bracket: str | None = None
+    """The likelihood from both sides, for the sampler with so many steps."""
+    paths: Annotated[int, RESEARCH] = 16
+    """With --bracket: draws of the bound for each example; more close the interval."""
     limit: Annotated[int | None, typer.Option(min=1)] = None
     """Examples to bound the likelihood of. [default: all; with --zero-shot 500 of each corpus]"""
     particles: Annotated[int | None, RESEARCH] = None

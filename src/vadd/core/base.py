@@ -109,9 +109,9 @@ class Model(nn.Module, ABC):
         generator: torch.Generator | None = None,
         how: Drawing | None = None,
     ) -> Tensor:
-        """A lower bound of log p_T(x0), (B,) float64 nats, of the sampler, grid and latent policy of ``how``: one draw
-        of an estimate that does not exceed it in expectation. ``particles`` is their number, or a
-        :class:`~vadd.core.latents.Particles` that also names the proposals.
+        """A lower bound of log p_T(x0), (B,) float64 nats, of the sampler, grid and latent policy of ``how``: the
+        logarithm of an unbiased estimate of p_T(x0), which does not exceed it in expectation. ``particles`` is their
+        number, or a :class:`~vadd.core.latents.Particles` that also names the proposals.
         """
         how = Drawing() if how is None else how
         sampler = how.sampler or self.samplers["ancestral"]

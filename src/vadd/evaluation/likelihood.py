@@ -6,16 +6,19 @@ Started with ``torchrun``, the processes share the batches; each has the whole r
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from vadd.core import Drawing, GaussianLatent, LabelledLatent, MaskedDiffusion, StandardNormal
+from vadd.core import Drawing, GaussianLatent, LabelledLatent, MaskedDiffusion, Model, StandardNormal
+from vadd.core.brackets import best_shift, bracket
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latents import Particles, ProposalName
 from vadd.core.model import k_sample_delbo
@@ -28,6 +31,7 @@ from vadd.evaluation.reports import (
     OF_THE_PROPOSAL,
     PADS_NOT_SCORED,
     UNKNOWN_LEFT_OUT,
+    Bracket,
     LikelihoodReport,
     NegativeLogLikelihood,
     RunReport,
@@ -45,6 +49,7 @@ BATCH, TEXT_BATCH = 1000, 32
 """Examples that share a generator; part of what a seed means, and the portions that several processes divide."""
 HEALTH_EXAMPLES, HEALTH_TEXTS = 10_000, 1000
 PILOT_EXAMPLES = 16
+MOST_PATHS = 1 << 16
 CANDIDATES: tuple[tuple[ProposalName, ...], ...] = (("recognition", "prior"), ("revealed",), ("prior",))
 Estimate = Callable[..., Tensor]
 """Log-likelihoods (n,) from a model, ``x0`` and ``generator``."""
@@ -162,6 +167,10 @@ class BoundSettings:
     """Score pads like any other value: then the bounds are valid for padded examples too."""
     given_label: bool = False
     """Bound the likelihood of each held-out example given its label, for runs trained with labels."""
+    brackets: Sequence[int] = ()
+    """Numbers of steps of samplers whose likelihood is bounded from both sides."""
+    paths: Annotated[int, Field(ge=2, le=MOST_PATHS)] = 16
+    """Draws of the bound for each interval."""
     choose_proposals: bool = False
     """Try several proposals on a few training examples first, and use the tightest, for each number of steps."""
 
@@ -183,11 +192,15 @@ def measure_bounds(
     ``docs/likelihood.md``.
     """
     counted = len(examples) if settings.limit is None else min(settings.limit, len(examples))
-    for steps in settings.steps:
+    for steps in (*settings.steps, *settings.brackets):
         what = f"the bound at {steps:,} steps with {settings.particles.count:,} particles of {counted:,} examples"
         check_time(what, steps=steps, rows=counted * settings.particles.count)
     measurement = _Measurement(run, examples, settings, progress)
-    report = LikelihoodReport(bounds=tuple(map(measurement.step_bound, settings.steps)), unit=run.kind.unit)
+    report = LikelihoodReport(
+        bounds=tuple(map(measurement.step_bound, settings.steps)),
+        brackets=tuple(map(measurement.bracket, settings.brackets)),
+        unit=run.kind.unit,
+    )
     if not settings.delbo_draws:
         return report
     if not has_latent(run):
@@ -229,20 +242,60 @@ class _Measurement:
         self.particles = replace(settings.particles, rows_per_call=2 * run.recipe.network.rows_at_once)
 
     def step_bound(self, steps: int) -> NegativeLogLikelihood:
-        how, particles = self.how, self.particles
-        exact, kind = self.model.latent.exact, self.model.likelihood_kind(steps, how).kind
-        if self.settings.choose_proposals and not exact:
-            particles = tightest(self.run, partial(self.model.bound, steps=steps, how=how), particles)
+        particles, facts = self._for_steps(steps)
         return self._over_batches(
             f"step bound, T = {steps}",
-            lambda model, **given: model.bound(steps=steps, how=how, particles=particles, **given),
-            steps=steps,
-            particles=particles.count,
-            proposals=None if exact else particles.proposals,
-            one_latent=(how.latent_policy == "fixed" and has_latent(self.run)) or None,
-            kind=kind,
-            sampler=None if how.sampler is self.model.samplers["ancestral"] else self.run.options().sampler_name,
+            lambda model, **given: model.bound(steps=steps, how=self.how, particles=particles, **given),
+            proposals=None if self.model.latent.exact else particles.proposals,
+            **facts,
         )
+
+    def bracket(self, steps: int) -> Bracket:
+        """Of the same examples; the tangent that bounds from above touches where training examples say."""
+        particles, facts = self._for_steps(steps)
+        paths = 1 if facts["kind"] == "exact" else self.settings.paths
+
+        def draws(model: Model, x0: Tensor, generator: torch.Generator) -> Tensor:
+            each = [model.bound(x0, steps, particles, generator, self.how) for _ in range(paths)]
+            return torch.stack(each)
+
+        def interval(model: Model, x0: Tensor, generator: torch.Generator) -> Tensor:
+            found = draws(model, x0, generator)
+            return found.expand(2, -1) if paths == 1 else torch.stack(bracket(found, shift))
+
+        shift = 0.0
+        with suppress(UserError):  # without training data any other number is valid too
+            pilot = check_examples(self.run, self.run.data.train[: 4 * PILOT_EXAMPLES]).to(self.model.device)
+            shift = best_shift(draws(self.model, pilot, step_generator(0, PILOT))) if paths > 1 else 0.0
+        below, above = self._estimates(f"interval, T = {steps}", interval, 2)
+        (high, high_error), (low, low_error) = mean_and_error(-below), mean_and_error(-above)
+        return Bracket(
+            low=low,
+            low_stderr=low_error,
+            high=high,
+            high_stderr=high_error,
+            scored=int(self.model.scored(self.x0).sum()),
+            examples=len(self.x0),
+            paths=paths,
+            valid=self.convention is None,
+            convention=self.convention,
+            given_label=self.settings.given_label or None,
+            **facts,
+        )
+
+    def _for_steps(self, steps: int) -> tuple[Particles, dict[str, Any]]:
+        """The particles for so many steps, and what reports say of the sampler."""
+        how, particles = self.how, self.particles
+        if self.settings.choose_proposals and not self.model.latent.exact:
+            particles = tightest(self.run, partial(self.model.bound, steps=steps, how=how), particles)
+        facts = {
+            "steps": steps,
+            "particles": particles.count,
+            "one_latent": (how.latent_policy == "fixed" and has_latent(self.run)) or None,
+            "kind": self.model.likelihood_kind(steps, how).kind,
+            "sampler": None if how.sampler is self.model.samplers["ancestral"] else self.run.options().sampler_name,
+        }
+        return particles, facts
 
     def delbo(self, particles: int) -> NegativeLogLikelihood:
         if not isinstance(self.model, MaskedDiffusion):
@@ -259,6 +312,20 @@ class _Measurement:
     def _over_batches(
         self, what: str, estimate: Estimate, *, valid: bool = True, **facts: Any
     ) -> NegativeLogLikelihood:
+        return negative_log_likelihood(
+            self._estimates(what, estimate)[0],
+            self.model.scored(self.x0).sum(1),
+            log_truth=self.log_truth,
+            characters=self.characters,
+            valid=valid and self.convention is None,
+            convention=self.convention,
+            given_label=self.settings.given_label or None,
+            **facts,
+        )
+
+    def _estimates(self, what: str, estimate: Estimate, each: int = 1) -> Tensor:
+        """``each`` numbers for every example: (each, n)."""
+
         def draw(number: int) -> Tensor:
             """Of one batch; given their labels, of those with the same label at a time."""
             x0 = self.batches[number].to(self.model.device)
@@ -268,25 +335,18 @@ class _Measurement:
             if labels is None:
                 estimated = estimate(self.model, x0=x0, generator=generator)
             else:
-                estimated = torch.empty(len(x0), dtype=torch.float64)
+                estimated = torch.empty(each, len(x0), dtype=torch.float64)
                 for label in sorted(set(labels.tolist())):
                     rows = labels == label
                     given = self.model.labelled(label, self.model.guidance)
-                    estimated[rows] = estimate(given, x0=x0[rows], generator=generator)
+                    estimated[:, rows] = estimate(given, x0=x0[rows], generator=generator)
             self.progress(what, sum(map(len, self.batches[: number + 1])), len(self.x0))
-            return estimated
+            return estimated.flatten()
 
         self.progress(what, 0, len(self.x0))
-        return negative_log_likelihood(
-            Processes().in_shares([len(batch) for batch in self.batches], draw),
-            self.model.scored(self.x0).sum(1),
-            log_truth=self.log_truth,
-            characters=self.characters,
-            valid=valid and self.convention is None,
-            convention=self.convention,
-            given_label=self.settings.given_label or None,
-            **facts,
-        )
+        sizes = [each * len(batch) for batch in self.batches]
+        found = torch.split(Processes().in_shares(sizes, draw), sizes)
+        return torch.cat([part.view(each, -1) for part in found], dim=1)
 
 
 def tightest(run: Run, bound: Estimate, particles: Particles) -> Particles:

@@ -333,7 +333,32 @@ class NegativeLogLikelihood(Report):
         return None if self.valid else self.warning or self.convention or NOT_A_BOUND
 
 
-def _kind_of_sampler(bound: NegativeLogLikelihood) -> str:
+class Bracket(Report):
+    """Both sides of the negative log-likelihood of some examples, per example: its expectation lies between the
+    expectations of ``low`` and ``high``.
+    """
+
+    steps: int
+    one_latent: bool | None = None
+    given_label: bool | None = None
+    low: MaybeInfinite
+    low_stderr: float | None
+    high: MaybeInfinite
+    high_stderr: float | None
+    """The errors are over examples, which both sides share."""
+    scored: int
+    """How many positions count, in all examples together."""
+    examples: int
+    valid: bool
+    kind: Literal["exact", "bound"] | None = None
+    sampler: str | None = None
+    convention: str | None = None
+    particles: int | None = None
+    paths: int
+    """Draws of the bound for each example."""
+
+
+def kind_of_sampler(bound: NegativeLogLikelihood | Bracket) -> str:
     return (f", {bound.sampler}" if bound.sampler else "") + ", one z" * bool(bound.one_latent)
 
 
@@ -349,6 +374,8 @@ class LikelihoodReport(Report):
     delbo_by_particles: tuple[NegativeLogLikelihood, ...] = ()
     elbo: NegativeLogLikelihood | None = None
     """The ELBO of a model without a latent."""
+    brackets: tuple[Bracket, ...] = ()
+    """Intervals, by number of steps."""
 
     @property
     def delbos(self) -> tuple[NegativeLogLikelihood, ...]:
@@ -357,7 +384,7 @@ class LikelihoodReport(Report):
     @property
     def named(self) -> list[tuple[str, NegativeLogLikelihood]]:
         """Every number under its name."""
-        numbers = [(f"step bound, T = {bound.steps}{_kind_of_sampler(bound)}", bound) for bound in self.bounds]
+        numbers = [(f"step bound, T = {bound.steps}{kind_of_sampler(bound)}", bound) for bound in self.bounds]
         numbers += [] if self.elbo is None else [("ELBO", self.elbo)]
         numbers += [(f"the paper's DELBO, K = {delbo.particles}", delbo) for delbo in self.delbos]
         return [(name + ", given the label" * bool(number.given_label), number) for name, number in numbers]

@@ -3,7 +3,15 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from vadd.evaluation.reports import NOT_A_BOUND, NegativeLogLikelihood, RunReport, ScoredCorpus, SkippedCorpus
+from vadd.evaluation.reports import (
+    NOT_A_BOUND,
+    Bracket,
+    NegativeLogLikelihood,
+    RunReport,
+    ScoredCorpus,
+    SkippedCorpus,
+    kind_of_sampler,
+)
 from vadd.report.notes import NOTES
 from vadd.report.table import Cell, Table, named_reports, report_names
 
@@ -17,7 +25,7 @@ def perplexity_cell(number: NegativeLogLikelihood) -> Cell:
     return f"{perplexity:.{places}f}" + ("" if error is None else f" ± {error:.{places}f}")
 
 
-def with_error(number: NegativeLogLikelihood, value: str, error: str) -> Cell:
+def with_error(number: NegativeLogLikelihood | Bracket, value: str, error: str) -> Cell:
     parts = [f"{each:.4f}" for name in (value, error) if (each := getattr(number, name)) is not None]
     return " ± ".join(parts) or None
 
@@ -52,9 +60,36 @@ def bound_table(reports: Sequence[RunReport]) -> Table:
     return Table.of("Likelihood of held-out examples", rows, " ".join(notes))
 
 
-def _validity(number: NegativeLogLikelihood) -> str:
+def bracket_table(reports: Sequence[RunReport]) -> Table:
+    """One row for each interval that holds the negative log-likelihood."""
+    rows: list[dict[str, Cell]] = []
+    for name, report in named_reports(reports):
+        for found in _brackets(report):
+            bits = found.examples / (found.scored * math.log(2))
+            rows.append(
+                {
+                    "run": name,
+                    "": f"T = {found.steps}{kind_of_sampler(found)}",
+                    "valid": _validity(found),
+                    "at least": with_error(found, "low", "low_stderr"),
+                    "at most": with_error(found, "high", "high_stderr"),
+                    "bits/dim": f"{bits * found.low:.4f} to {bits * found.high:.4f}",
+                }
+            )
+    drawn = {(found.paths, found.particles) for report in reports for found in _brackets(report) if found.paths > 1}
+    paths = "; ".join(f"{paths} paths of {particles} latents" for paths, particles in sorted(drawn))
+    notes = ["The negative log-likelihood of the sampler, nats per example, from both sides, ± standard errors over"]
+    notes += ["examples; more --paths close the interval." + (f" {paths} for each example." if paths else "")]
+    return Table.of("The likelihood of held-out examples from both sides", rows, " ".join(notes))
+
+
+def _brackets(report: RunReport) -> Sequence[Bracket]:
+    return () if report.likelihood is None else report.likelihood.brackets
+
+
+def _validity(number: NegativeLogLikelihood | Bracket) -> str:
     if not number.valid:
-        return f"no: {number.problem}"
+        return f"no: {number.convention if isinstance(number, Bracket) else number.problem}"
     return "exact" if number.kind == "exact" else "yes"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from vadd.evaluation.reports import FileOfTexts, RunReport, StepResult, TableDistance, TextMetrics, WorstColumns
-from vadd.report.likelihood_tables import bound_table, latent_table, zero_shot_table
+from vadd.report.likelihood_tables import bound_table, bracket_table, latent_table, zero_shot_table
 from vadd.report.notes import NOTES
 from vadd.report.table import Cell, Table, named_reports, rounded
 
@@ -16,7 +16,8 @@ def report_tables(reports: Reports) -> list[Table]:
     return [
         *sample_tables(reports),
         *([nearest_table(reports)] if any(report.nearest for report in reports) else []),
-        *([bound_table(reports)] if any(report.likelihood for report in reports) else []),
+        *([bound_table(reports)] if any(report.likelihood and report.likelihood.named for report in reports) else []),
+        *([brackets] if (brackets := bracket_table(reports)).rows else []),
         *(zero_shot_table(report) for report in reports if report.zero_shot is not None),
         *([latent_table(reports)] if any(report.latent for report in reports) else []),
     ]

@@ -339,6 +339,30 @@ class Run:
         return Results(basic_report(run).changed(likelihood=likelihood))
 
     @checked
+    def bracket(
+        self,
+        steps: Counts | Count = 1,
+        examples: Any = None,
+        *,
+        particles: Count = PARTICLES,
+        paths: Count = 16,
+        limit: Count | None = None,
+        progress: Progress = silent,
+        **options: Any,
+    ) -> "Results":
+        """The negative log-likelihood from both sides: ``results.report.likelihood.brackets``, an interval for each
+        number of ``steps``, from so many ``paths``, draws of what :meth:`bound` gives.
+        """
+        from vadd.evaluation.likelihood import BoundSettings, basic_report, measure_bounds
+        from vadd.report.results import Results
+
+        counts = (steps,) if isinstance(steps, int) else tuple(steps)
+        settings = BoundSettings(Particles(particles), (), brackets=counts, paths=paths, limit=limit)
+        chosen = self.data.test if examples is None else as_sequences(examples, "examples", self.model.positions)
+        run = self.with_sampling(**options) if options else self
+        return Results(basic_report(run).changed(likelihood=measure_bounds(run, chosen, settings, progress)))
+
+    @checked
     def export(self, out: Place) -> Path:
         """Write these weights, the recipe and a model card to the new folder ``out``, as ``vadd export`` does."""
         checkpoint: CheckpointName = "latest" if self.step is None else self.step
