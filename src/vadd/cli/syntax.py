@@ -194,12 +194,26 @@ class Export(Weights):
       vadd export runs/checkers published/checkers --checkpoint best --results checkers.json
       vadd sample published/checkers -n 5
       vadd train checkerboard --start-from published/checkers --out runs/further
+      vadd export runs/checkers served/checkers --onnx --steps 1
+      vadd export runs/checkers published/checkers --push me/checkers
     """
 
     directory: Annotated[Path, typer.Argument(metavar="DIR")]
     """A new folder."""
     results: Annotated[Path | None, typer.Option(metavar="FILE"), check_there] = None
     """Put the numbers of `vadd eval --json FILE`, of the same checkpoint, into the model card."""
+    onnx: bool = False
+    """Also write the sampler as ONNX: the samples of any seed without PyTorch. Of an exported model, only that."""
+    torch_export: bool = False
+    """Also write the sampler as torch.export saves it."""
+    steps: int | None = None
+    """Of the sampler that is written. [default: the recipe's]"""
+    sampler: str | None = None
+    """ancestral, parallel or first-hitting. [default: the recipe's]"""
+    push: Annotated[str | None, typer.Option(metavar="OWNER/NAME")] = None
+    """Also put the folder on the Hugging Face Hub under this name."""
+    private: bool = False
+    """With --push: for yourself alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,11 @@ from vadd.progress import progress_bar, warn
 from vadd.recipe import MODELS, Recipe, load_recipe, recipe_for, with_data
 from vadd.recipe.recipe import parse_value
 from vadd.report.results import card_results
-from vadd.run.directory import RunDirectory
+from vadd.run.directory import CheckpointName, RunDirectory
 from vadd.run.export import export as write
+from vadd.run.export import push
 from vadd.run.priors import PriorRecord
+from vadd.run.traced import Format, check_sampler
 from vadd.training.loop import train as run_training
 from vadd.training.prior import fit_prior as fit
 from vadd.training.prior import fit_priors_of_recipe
@@ -107,8 +109,30 @@ def show_fitted(fitted: PriorRecord) -> None:
 
 
 def export(options: Export) -> None:
+    formats: list[Format] = ["onnx"] if options.onnx else []
+    formats += ["pt2"] if options.torch_export else []
+    chosen = options.steps is not None or options.sampler is not None
+    refuse_if(
+        (chosen and not formats, "--steps and --sampler are those of the file of --onnx or --torch-export"),
+        (options.private and options.push is None, "--private needs --push OWNER/NAME"),
+    )
+    directory, which = options.directory, parse_checkpoint(options.checkpoint)
+    sampler_only = bool(formats) and not RunDirectory(options.run).is_run()
+    if formats:
+        run, how = vadd.load(options.run, "cpu", checkpoint=which), {"steps": options.steps, "sampler": options.sampler}
+        for format in formats:
+            check_sampler(run.model, run.options(**how), format)
+    if not sampler_only:
+        _export_weights(options, which)
+    for format in formats:
+        run.export_sampler(directory, format, **how)
+        out_console.print(f"{directory}: {run.options(**how).steps} steps as {format}", soft_wrap=True)
+    if options.push is not None:
+        out_console.print(push(directory, options.push, private=options.private), soft_wrap=True)
+
+
+def _export_weights(options: Export, which: CheckpointName) -> None:
     source, directory = RunDirectory.open(options.run), options.directory
-    which = parse_checkpoint(options.checkpoint)
     results = None if options.results is None else card_results(options.results)
     with writing(directory):
         exported = write(source, directory, checkpoint=which, results=results)

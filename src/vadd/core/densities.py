@@ -189,13 +189,13 @@ class FlowPrior(Prior):
         if not self.classes:
             return read
         if labels is None:
-            labels = torch.full((len(xt),), self.classes)
+            labels = torch.full((xt.shape[0],), self.classes)
         one_hot = F.one_hot(labels.to(xt.device), self.classes + 1).float()[:, None].expand(-1, self.positions, -1)
-        parts = [one_hot] if read is None else [read.view(len(xt), self.positions, -1), one_hot]
+        parts = [one_hot] if read is None else [read.view(xt.shape[0], self.positions, -1), one_hot]
         return torch.cat(parts, dim=-1).flatten(1)
 
     def from_noise(self, noise: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
-        return self.flow.from_noise(noise, self._repeated(len(noise), xt, labels))
+        return self.flow.from_noise(noise, self._repeated(noise.shape[0], xt, labels))
 
     def log_prob(self, z: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
         # The flow works in single precision. Half precision would be wrong by whole nats in its log-determinants.

@@ -163,10 +163,10 @@ class Parallel(PlannedSampler):
     def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
         order = ranks(noise.uniform(hidden.shape[1]) + 2 * (~hidden.cpu()))  # what is known comes last
         total = hidden.cpu().sum(dim=1)
-        counts = torch.zeros(len(hidden), steps + 1, dtype=torch.int64)
-        counts[:, steps] = total
+        left = [total]
         for step in range(steps, 0, -1):
-            counts[:, step - 1] = counts[:, step] - shares(counts[:, step], step)
+            left.append(left[-1] - shares(left[-1], step))
+        counts = torch.stack(left[::-1], dim=1)
         # The last to be revealed are those that the last steps begin with.
         step_of = torch.searchsorted(counts, total[:, None] - order, right=False).masked_fill(~hidden.cpu(), 0)
         return RevealPlan(step_of.to(hidden.device), schedule.time_at(counts.double() / hidden.shape[1]))
@@ -190,5 +190,5 @@ class FirstHitting(PlannedSampler):
         levels = (noise.uniform(hidden.shape[1]) * fraction).masked_fill(known, 0)
         # The largest level is hit first, on the way down from 1; known positions have the lowest and come never.
         step_of = (ranks(levels) + 1).masked_fill(known, 0)
-        ordered = torch.cat([torch.zeros(len(hidden), 1, dtype=torch.float64), levels.sort(dim=1).values], dim=1)
+        ordered = torch.cat([torch.zeros_like(fraction), levels.sort(dim=1).values], dim=1)
         return RevealPlan(step_of.to(hidden.device), schedule.time_at(ordered))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
+import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
@@ -81,7 +82,7 @@ class TokenSampler:
             return torch.zeros(0, dtype=torch.int64, device=logits.device)
         size = max(1, ELEMENTS_AT_ONCE // logits.shape[1])
         pairs = zip(torch.split(logits, size), torch.split(uniforms, size), strict=True)
-        return torch.cat([self._draw(part, uniform) for part, uniform in pairs])
+        return torch.cat([self.draw(part, uniform) for part, uniform in pairs])
 
     def log_probabilities(self, logits: Tensor) -> Tensor:
         """Of the values that are drawn, in float64, for logits (M, V): (M, V), minus infinity for those that never are.
@@ -94,7 +95,8 @@ class TokenSampler:
             return torch.full_like(precise(logits), float("-inf")).scatter_(1, likeliest, 0.0)
         return self._scaled(precise(logits)).log_softmax(dim=-1)
 
-    def _draw(self, logits: Tensor, uniforms: Tensor) -> Tensor:
+    def draw(self, logits: Tensor, uniforms: Tensor) -> Tensor:
+        """The same of all at once."""
         if self.temperature < torch.finfo(torch.float32).tiny:  # which float32 cannot divide by
             return logits.argmax(dim=-1)
         if self.precision == "float32":
@@ -117,8 +119,7 @@ class TokenSampler:
         if self.top_p is not None and self.top_p < 1:
             ordered, places = logits.sort(dim=-1, descending=True)
             # A value stays if the likelier ones do not reach p without it: so at least one always does.
-            before = ordered.softmax(dim=-1).cumsum(dim=-1).roll(1, dims=-1)
-            before[:, 0] = 0
+            before = F.pad(ordered.softmax(dim=-1).cumsum(dim=-1)[:, :-1], (1, 0))
             ordered = ordered.masked_fill(before >= self.top_p, never)
             logits = torch.empty_like(logits).scatter_(1, places, ordered)
         return logits

@@ -140,7 +140,7 @@ class AutoregressiveTransformer(nn.Module):
         numbers = torch.zeros_like(deviations[:, 0])
         drawn = []
         for position in range(self.positions):
-            tokens = torch.full((len(flat), 1), min(position, 1), device=noise.device)
+            tokens = torch.full((flat.shape[0], 1), min(position, 1), device=noise.device)
             added = self._read(numbers[:, None], context, slice(position, position + 1))
             logits = self.writes(self.body(tokens, None, added=added, past=past)[:, 0])
             chosen = chosen_component(logits, flat[:, self.dim + position, None])[:, 0]
@@ -158,7 +158,7 @@ class AutoregressiveTransformer(nn.Module):
         added: Tensor = self.reads(before) + self.places[which]
         if self.context is not None:
             assert context is not None, "a density built for contexts is given one"
-            added = added + self.context(context.reshape(len(before), self.positions, -1)[:, which])
+            added = added + self.context(context.reshape(before.shape[0], self.positions, -1)[:, which])
         return added
 
 

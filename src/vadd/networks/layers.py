@@ -17,6 +17,11 @@ DENSE_ROWS = 17
 Layer = TypeVar("Layer", nn.Conv1d, nn.Conv2d, nn.Linear)
 
 
+def exporting() -> bool:
+    """Whether torch.export is tracing: what tensors hold cannot be asked then."""
+    return getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)()
+
+
 def zeroed(layer: Layer) -> Layer:
     for parameter in layer.parameters():
         nn.init.zeros_(parameter)
@@ -68,8 +73,8 @@ class TokenReader(nn.Module):
     """Tokens (B, N) -> (B, width). One state for all examples, an expanded tensor, is read once."""
 
     def forward(self, tokens: Tensor) -> Tensor:
-        if len(tokens) > 1 and tokens.stride(0) == 0:
-            return self.read(tokens[:1]).expand(len(tokens), -1)
+        if tokens.shape[0] > 1 and tokens.stride(0) == 0:
+            return self.read(tokens[:1]).expand(tokens.shape[0], -1)
         return self.read(tokens)
 
     def read(self, tokens: Tensor) -> Tensor:
@@ -81,6 +86,13 @@ def smooth_rows(vocab_size: int, width: int, smoothness: float) -> Tensor:
     value = torch.arange(vocab_size)[:, None] / vocab_size
     frequency, phase = smoothness * torch.randn(width), torch.rand(width)
     return math.sqrt(2) * torch.sin(2 * math.pi * (frequency * value + phase))
+
+
+def summed_rows(indices: Tensor, table: Tensor) -> Tensor:
+    """Indices (B, N) of rows -> the sum of each example's rows, (B, width)."""
+    if exporting():  # ONNX has no such operation: its substitute is a loop over the examples
+        return F.embedding(indices, table).sum(1)
+    return F.embedding_bag(indices, table, mode="sum")
 
 
 class TokenEmbedding(TokenReader):
@@ -106,10 +118,11 @@ class TokenEmbedding(TokenReader):
 
     def read(self, tokens: Tensor) -> Tensor:
         if self.rows > DENSE_ROWS:
-            return F.embedding_bag(tokens + self.offsets, self.table, mode="sum")
+            return summed_rows(tokens + self.offsets, self.table)
         # The sum of all rows 0, and differences to it: a value that does not occur needs no column, which for clean
         # binary images leaves a third of the product. On a GPU reading the largest value would wait for the device.
-        last = int(tokens.max()) if tokens.is_cpu and tokens.numel() else self.rows - 1
+        known = tokens.is_cpu and not exporting() and tokens.numel()
+        last = int(tokens.max()) if known else self.rows - 1
         # unbind, not slices: a slice's gradient is a whole table of zeros with the slice in it.
         base, *above = self.table.view(-1, self.rows, self.table.shape[1]).unbind(1)
         present = [(tokens == value).to(base.dtype) for value in range(1, last + 1)]

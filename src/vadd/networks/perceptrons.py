@@ -31,6 +31,7 @@ from vadd.networks.layers import (
     TokenReader,
     latent_embedding,
     mean_and_log_std,
+    summed_rows,
     time_embedding,
     token_embedding,
 )
@@ -247,7 +248,7 @@ class ColumnEmbedding(TokenReader):
         self.register_buffer("offsets", torch.tensor([0, *accumulate(rows)][:-1]), persistent=False)
 
     def read(self, tokens: Tensor) -> Tensor:
-        return F.embedding_bag(torch.minimum(tokens, self.limits) + self.offsets, self.table, mode="sum")
+        return summed_rows(torch.minimum(tokens, self.limits) + self.offsets, self.table)
 
 
 class TableDenoiser(DenoiserBase):

@@ -24,6 +24,7 @@ from vadd.networks.layers import (
     DenoiserBase,
     Layer,
     ResidualBlocks,
+    exporting,
     latent_embedding,
     mean_and_log_std,
     time_embedding,
@@ -164,8 +165,8 @@ class PyramidDenoiser(DenoiserBase):
         """Where everything is masked all examples look alike: they are read once, however many there are. That is half
         of what few-step models learn from, and all that a sampler sees at its first step.
         """
-        if xt.is_meta:  # what a tensor without content holds cannot be asked
-            return self._logits(xt, z, t)
+        if xt.is_meta or exporting():  # what a tensor without content holds cannot be asked
+            return self._logits(xt[:1] if xt.stride(0) == 0 else xt, z, t)
         nothing_known = (xt == self.vocab_size).all(dim=1)
         alike, others = nothing_known.nonzero()[:, 0], (~nothing_known).nonzero()[:, 0]
         if len(alike) == 0:
@@ -180,7 +181,7 @@ class PyramidDenoiser(DenoiserBase):
         """(B, height, width, channels * V); one state xt (1, N) serves any number of z (B, d) and t (B,)."""
         planes = self.planes(xt, self.bias.dtype)
         seen, hidden = self.down(planes)
-        hidden = self.blocks(self.conditioned(hidden.expand(len(t), -1), z, t))
+        hidden = self.blocks(self.conditioned(hidden.expand(t.shape[0], -1), z, t))
         return (self.up(hidden, seen) + self.near(planes)).permute(0, 2, 3, 1) + self.bias
 
 

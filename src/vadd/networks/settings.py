@@ -50,6 +50,10 @@ class NetworkSettings(Section):
     measure: ClassVar[str] = "positions"
     """Facts about the examples besides the number of values."""
 
+    def without_paths(self) -> "NetworkSettings":
+        """For publication: without where something lies on this machine."""
+        return self
+
     def build_denoiser(self, examples: Examples, latent_dim: int | None) -> nn.Module:
         return self.networks[0](getattr(examples, self.measure), examples.vocab_size, self, latent_dim=latent_dim)
 

@@ -107,7 +107,7 @@ class ShortTransformerDenoiser(DenoiserBase):
             z, added = z[:, :own], added + self.label(z[:, own:])[:, None]
         if self.latent is not None:
             assert z is not None, "a denoiser built for a latent is given one"
-            read = self.latent(z.view(len(z), self.positions, -1))
+            read = self.latent(z.view(z.shape[0], self.positions, -1))
             added = added + (read if self.latent_everywhere else (xt == self.vocab_size)[..., None] * read)
         if self.time is not None:
             added = added + self.time(t)[:, None]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vadd.errors import UserError
-from vadd.networks.layers import attention, through, zeroed
+from vadd.networks.layers import attention, exporting, through, zeroed
 
 
 def rotation_table(positions: int, features: int) -> Tensor:
@@ -24,6 +24,12 @@ def rotate(tensor: Tensor, rotation: Tensor) -> Tensor:
     The pairs are multiplied as complex numbers: one pass over memory, half the time of any form in real ones. Half
     precision has no complex form and is widened for it.
     """
+    if exporting():  # ONNX has no complex numbers
+        (first, second), (cos, sin) = (
+            tensor.view(*tensor.shape[:-1], -1, 2).unbind(-1),
+            rotation[:, None, None].unbind(-1),
+        )
+        return torch.stack([first * cos - second * sin, first * sin + second * cos], dim=-1).flatten(-2)
     pairs = torch.view_as_complex(tensor.to(rotation.dtype).view(*tensor.shape[:-1], tensor.shape[-1] // 2, 2))
     turned = pairs * torch.view_as_complex(rotation)[:, None, None]
     return torch.view_as_real(turned).flatten(-2).to(tensor.dtype)
@@ -52,7 +58,7 @@ class Past:
 
     def widened(self, h: Tensor, back: int) -> Tensor:
         """(B, n, W) after the last ``back`` inputs, zeros where there were none: (B, back + n, W)."""
-        before = h.new_zeros(len(h), back, h.shape[2]) if self.inputs is None else self.inputs
+        before = h.new_zeros(h.shape[0], back, h.shape[2]) if self.inputs is None else self.inputs
         wide = torch.cat([before, h], dim=1)
         self.inputs = wide[:, wide.shape[1] - back :]
         return wide

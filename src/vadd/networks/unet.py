@@ -21,7 +21,16 @@ from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from vadd.errors import UserError
-from vadd.networks.layers import DenoiserBase, Sinusoids, attention, condition_layers, mean_and_log_std, through, zeroed
+from vadd.networks.layers import (
+    DenoiserBase,
+    Sinusoids,
+    attention,
+    condition_layers,
+    exporting,
+    mean_and_log_std,
+    through,
+    zeroed,
+)
 from vadd.networks.settings import CHECKPOINTING, NetworkSettings
 from vadd.settings import Fraction, Layers
 
@@ -201,7 +210,7 @@ class PixelReadout(nn.Module):
         wanted = where.view(-1, self.channels)
         pixels = wanted.any(1).nonzero()[:, 0]
         outputs, inputs = self.channels * self.vocab_size, 9 * features.shape[1]
-        if len(pixels) * (inputs + outputs) < len(wanted) * outputs:
+        if not exporting() and len(pixels) * (inputs + outputs) < len(wanted) * outputs:
             logits, wanted = self.at(features, pixels), wanted.index_select(0, pixels)
         else:
             logits = self.convolution(features).permute(0, 2, 3, 1)

@@ -11,6 +11,7 @@ mine/
 It may also lie on the Hugging Face Hub under a name "owner/name".
 """
 
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -134,8 +135,27 @@ def fetch_from_hub(name: str) -> Path:
     try:
         return Path(snapshot_download(repo_id=name, allow_patterns=list(READ_FROM_HUB)))
     except Exception as error:  # no network, no such name, no permission, a full disk: the client's own, and many
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise UserError(f"there is no directory {name}, and the Hugging Face Hub did not give it: {reason}") from None
+        problem = f"there is no directory {name}, and the Hugging Face Hub did not give it"
+        raise UserError(f"{problem}: {_first_line(error)}") from None
+
+
+def push(folder: Path, name: str, *, private: bool = False) -> str:
+    """Put an exported model on the Hugging Face Hub as "owner/name"; the address of its page."""
+    from huggingface_hub import HfApi  # heavy; accelerate brings it
+
+    if re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name) is None:
+        raise UserError(f"a model on the Hugging Face Hub is called owner/name, not {name!r}")
+    try:
+        page = HfApi().create_repo(name, private=private, exist_ok=True)
+        HfApi().upload_folder(repo_id=name, folder_path=folder, commit_message=f"vadd {__version__}")
+    except Exception as error:  # no network, no token, no permission, a full disk: the client's own, and many
+        hint = "log in with `hf auth login` or set HF_TOKEN"
+        raise UserError(f"the Hugging Face Hub did not take {name}: {_first_line(error)}; {hint}") from None
+    return str(page)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def read_exported(path: Path) -> StoredModel:
@@ -216,11 +236,12 @@ def export(
 
 def without_paths(recipe: Recipe) -> Recipe:
     """Of every path only the last name is left: where the data lie on this machine is private."""
-    paths = {key: getattr(recipe.data, key, None) for key in ("path", "schema_path", "directory")}
+    paths = {key: getattr(recipe.data, key, None) for key in ("path", "schema_path", "directory", "tokenizer_path")}
     changes = {key: None if key == "directory" else PurePath(path).name for key, path in paths.items() if path}
     started = recipe.training.start_from
     training = recipe.training.model_copy(update={"start_from": started and PurePath(started).name})
-    return recipe.model_copy(update={"data": recipe.data.model_copy(update=changes), "training": training})
+    data, network = recipe.data.model_copy(update=changes), recipe.network.without_paths()
+    return recipe.model_copy(update={"data": data, "training": training, "network": network})
 
 
 def model_card(

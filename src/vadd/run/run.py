@@ -4,7 +4,8 @@ import copy
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import psutil
@@ -26,7 +27,7 @@ from vadd.parallel import Processes
 from vadd.progress import Progress, silent
 from vadd.recipe import Recipe, build_dataset
 from vadd.run.directory import CheckpointName, RunDirectory
-from vadd.run.export import export
+from vadd.run.export import export, push
 from vadd.run.infilling import as_sequences, as_tensor, is_one_example, masked_starts
 from vadd.run.sampling import LARGEST_CHUNK, SamplingOptions, bytes_per_row, check_time, chunk_size, fitting, stream
 from vadd.run.tables import fill_rows, sample_rows
@@ -199,15 +200,18 @@ class Run:
         count = len(n) if isinstance(n, Tensor) else n
         if chosen.z is not None:
             given_latents(self.model, chosen.z, count)
-        model = self.model if isinstance(n, int) else self.completing_model
-        if chosen.label is not None or chosen.guidance != 1:
-            model = model.labelled(self.kind.label_number(chosen.label), chosen.guidance)
+        model = self._guided(self.model if isinstance(n, int) else self.completing_model, chosen)
         size = 1
         if count > 1:  # a single sample needs no measurement, which costs a pass through the network
             what = f"{count:,} samples in {chosen.steps:,} steps"
             check_time(what, steps=count // LARGEST_CHUNK * chosen.steps, rows=count)
             size = chunk_size(self._bytes_per_row, self.model, chosen.steps, memory)
         return stream(model, chosen, n, size, record=record, processes=processes, progress=progress)
+
+    def _guided(self, model: Model, chosen: SamplingOptions) -> Model:
+        if chosen.label is None and chosen.guidance == 1:
+            return model
+        return model.labelled(self.kind.label_number(chosen.label), chosen.guidance)
 
     @checked
     def sample(
@@ -367,6 +371,26 @@ class Run:
         """Write these weights, the recipe and a model card to the new folder ``out``, as ``vadd export`` does."""
         checkpoint: CheckpointName = "latest" if self.step is None else self.step
         return export(RunDirectory.open(self.directory.path), Path(out), checkpoint=checkpoint).path
+
+    @checked
+    def export_sampler(self, out: Place, format: Literal["onnx", "pt2"] = "onnx", **options: Any) -> Path:
+        """Write the sampler with these ``options`` to the folder ``out``: an ONNX file that draws the same samples
+        without PyTorch, or what torch.export makes (``pt2``); see docs/serving.md.
+        """
+        from vadd.run.traced import write_sampler  # imports what only exports need
+
+        chosen = self.options(**options)
+        facts = {"shape": self.shape, "values": self.kind.vocab_size, "labels": self.kind.labels}
+        write_sampler(self._guided(self.model, chosen), chosen, Path(out), format, facts)
+        return Path(out)
+
+    @checked
+    def push_to_hub(self, name: str, *, private: bool = False) -> str:
+        """Export these weights to the Hugging Face Hub as "owner/name", and return the address. You are logged in
+        there (``hf auth login``), or the variable HF_TOKEN holds a token that may write.
+        """
+        with TemporaryDirectory() as folder:
+            return push(self.export(Path(folder) / "model"), name, private=private)
 
     @checked
     def plot(self, steps: Count | None = None, seed: CountOrZero = 0) -> "ShownFigure":
