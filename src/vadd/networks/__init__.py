@@ -12,6 +12,7 @@ from vadd.networks.perceptrons import (
     SiameseMlpRecognizer,
     TableSettings,
 )
+from vadd.networks.pretrained import PretrainedDenoiser, TransformersSettings
 from vadd.networks.pyramid import PyramidSettings
 from vadd.networks.settings import CustomNetworks, CustomSettings, NetworkSettings
 from vadd.networks.short_transformer import ShortTransformerSettings
@@ -26,6 +27,7 @@ Network = (
     | TransformerSettings
     | ShortTransformerSettings
     | TableSettings
+    | TransformersSettings
     | CustomSettings
 )
 """All settings of networks."""

@@ -14,6 +14,7 @@ from vadd.data import Data, DiscreteDataset
 from vadd.errors import UserError
 from vadd.kinds import Kind, TextKind
 from vadd.networks import MlpSettings, Network
+from vadd.networks.pretrained import model_file
 from vadd.parsing import LARGEST_INTEGER, parse_yaml
 from vadd.progress import Progress, silent
 from vadd.recipe.latent import LatentSection
@@ -200,6 +201,17 @@ def _latent_that_follows(latent: Mapping[str, Any], given: Mapping[str, Any]) ->
     return {key: new for key, (old, new) in replaced.items() if latent.get(key) == old and f"latent.{key}" not in given}
 
 
+def with_tokenizer_of_network(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A language model of the library transformers reads text with its own tokenizer."""
+    data, network = content.get("data"), content.get("network")
+    if not isinstance(data, dict) or not isinstance(network, dict) or network.get("kind") != "transformers":
+        return content
+    if data.get("kind") != "text" or data.get("tokenizer") == "file" or not network.get("model"):
+        return content
+    own = {"tokenizer": "file", "tokenizer_path": str(model_file(str(network["model"]), "tokenizer.json"))}
+    return {**content, "data": {**data, **own}}
+
+
 def validate(content: Mapping[str, Any], source: str) -> Recipe:
     """A recipe from its ``content``, also that of version 0.2.0; errors begin with ``source``."""
     content = upgraded(content)
@@ -207,6 +219,7 @@ def validate(content: Mapping[str, Any], source: str) -> Recipe:
     for key, value in flatten(content):
         if isinstance(value, bool) and key not in switches:  # pydantic would take true for the number 1
             raise UserError(f"{source}: {key} does not take {str(value).lower()}")
+    content = with_tokenizer_of_network(content)
     try:
         recipe = Recipe.model_validate(content)
     except ValidationError as error:

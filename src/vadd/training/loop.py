@@ -31,7 +31,7 @@ from vadd.training.events import Callbacks, CheckpointEvent, EvaluationEvent, St
 from vadd.training.metrics import HeldOutResult, RunningMeans, TrainingLog, evaluate_held_out
 from vadd.training.optimizer import Ema, Stepper, learning_rate, shard, whole_state
 from vadd.training.prior import seconds_to_fit
-from vadd.training.start import check_state, compile_networks, freeze, saved_state, start_from
+from vadd.training.start import check_state, compile_networks, freeze, read_pretrained, saved_state, start_from
 from vadd.words import size_in_memory
 
 SOME = 1000
@@ -108,6 +108,8 @@ class Trainer:
                 start_from(self.model, recipe, data.kind)
             if self.settings.freeze:
                 freeze(self.model)
+        elif state is None:
+            read_pretrained(self.model, recipe)
         self.model.to(self.device)
         self.ema = Ema(self.model, self.settings.ema)
         if state is not None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from vadd.core import Latent, MaskedDiffusion, Model
 from vadd.errors import UserError
 from vadd.kinds import Kind
+from vadd.networks import PretrainedDenoiser, TransformersSettings
 from vadd.networks.warm_start import latents_own, take_over, transformer_weights
 from vadd.parallel import Processes
 from vadd.progress import warn
@@ -78,6 +79,14 @@ def start_from(model: Model, recipe: Recipe, format: Kind) -> None:
             raise UserError(f"the weights of {source} do not fit: {network}, see {source}/recipe.yaml") from None
     else:
         raise UserError(f"{source} is {run.recipe.model}; a training starts from MDLM or from its own model")
+
+
+def read_pretrained(model: Model, recipe: Recipe) -> None:
+    """Take the weights of the language model that ``network.model`` names, if the network is one."""
+    if isinstance(model.denoiser, PretrainedDenoiser) and isinstance(recipe.network, TransformersSettings):
+        source = recipe.network.model
+        if missing := model.denoiser.read_pretrained(source):
+            warn(f"{source} lacks {len(missing)} of the weights, {missing[0]} among them: they start at random")
 
 
 def freeze(model: Model) -> None:

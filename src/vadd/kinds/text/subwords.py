@@ -25,7 +25,7 @@ KNOWN_SPECIALS = {
     "bos": ("[CLS]", "<s>", "<bos>", "<|endoftext|>"),
     "eos": ("[SEP]", "</s>", "<eos>", "<|endoftext|>"),
     "pad": ("[PAD]", "<pad>"),
-    "mask": ("[MASK]", "<mask>"),
+    "mask": ("[MASK]", "<mask>", "<|mask|>", "<|mdm_mask|>"),
 }
 """By these names specials are recognised, the first that exists."""
 
