@@ -8,6 +8,7 @@ from tests.helpers.exact import seeded
 from tests.helpers.networks import on_meta
 from tests.helpers.tiny import tiny_recipe
 from vadd.core import GaussianLatent, LinearSchedule, MaskedBatch
+from vadd.core.places import Places
 from vadd.recipe import Recipe, build_model, load_recipe
 from vadd.recipe.counting import sampling_flops, training_cost
 from vadd.recipe.plan import make_plan
@@ -111,7 +112,7 @@ def counted(recipe: Recipe) -> tuple[Tensor, list[int]]:
     many examples the recogniser is shown.
     """
     model = on_meta(recipe)
-    asked: list[Tensor] = []
+    asked: list[Places] = []
     shown: list[int] = []
     assert isinstance(model.denoiser, nn.Module)
     model.denoiser.register_forward_pre_hook(lambda _, inputs: asked.append(inputs[3]))
@@ -119,7 +120,7 @@ def counted(recipe: Recipe) -> tuple[Tensor, list[int]]:
         model.latent.recognizer.register_forward_pre_hook(lambda _, inputs: shown.append(len(inputs[0])))
     training_cost(model, recipe)
     (where,) = asked
-    return where.sum(dim=1), shown
+    return where.mask.sum(dim=1), shown
 
 
 def test_logits_are_counted_for_all_masked_positions() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vadd.core.precision import precise
 from vadd.core.samplers import Grid, Sampler, on_the_grid, ranks, shares
-from vadd.core.sampling import Walk
+from vadd.core.sampling import Asked, Walk
 from vadd.settings import Fraction, checked_fields
 
 
@@ -37,17 +37,18 @@ class AdaptiveSampler(Sampler):
     def run(self, walk: Walk, steps: int, grid: Grid) -> None:
         times, _ = on_the_grid(walk.hidden_at_start, steps, walk.model.schedule, grid)
         for step in walk.steps(times):
-            where = walk.hidden
             unsure: list[Tensor] = []
 
-            def note(rows: Tensor, logits: Tensor, drawn: Tensor, unsure: list[Tensor] = unsure) -> Tensor:
+            def note(_: Asked, logits: Tensor, drawn: Tensor, unsure: list[Tensor] = unsure) -> Tensor:
                 unsure.append(self.uncertainty(logits, drawn))
                 return drawn
 
-            drawn = walk.draw(where, finish=note)
+            drawn = walk.draw(walk.hidden, finish=note)
             if unsure:
+                where = walk.x == walk.model.mask_value
                 revealed = self.revealed(step, where, torch.cat(unsure))
-                walk.x[revealed] = drawn[revealed[where]]
+                walk.x = torch.where(revealed, walk.x.masked_scatter(where, drawn.values), walk.x)
+                walk.hidden = walk.hidden & ~revealed.cpu()
 
 
 Order = Literal["confidence", "margin", "entropy"]
@@ -140,10 +141,9 @@ class Remask(Sampler):
         for step in walk.steps(times):
             reveal, sigma = self.probabilities(left[:, step], left[:, step - 1])
             revealed_before = walk.hidden_at_start & ~walk.hidden
-            revealed = walk.hidden & chosen(reveal, walk)
-            walk.x[revealed] = walk.draw(revealed)
+            walk.reveal(walk.hidden & chosen(reveal, walk))
             # What this step revealed is not masked again at once, and what was given at the start never is.
-            walk.x[revealed_before & chosen(sigma, walk)] = walk.model.mask_value
+            walk.mask(revealed_before & chosen(sigma, walk))
 
     def probabilities(self, before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
         """That a masked position is revealed, and that a revealed one is masked, where the shares ``before`` and
@@ -157,7 +157,7 @@ class Remask(Sampler):
 
 def chosen(probability: Tensor, walk: Walk) -> Tensor:
     """(n, N): coins for all positions, with the probability (n,) of their row."""
-    return (walk.noise.uniform(walk.x.shape[1]) < probability[:, None]).to(walk.x.device)
+    return walk.noise.uniform(walk.x.shape[1]) < probability[:, None]
 
 
 def positive(tensor: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from vadd.core.categorical import LabelledLatent
 from vadd.core.densities import DiagonalGaussian, Prior
 from vadd.core.latents import Evidence, Latent, NoLatent, Particles, with_part
-from vadd.core.masking import ExactCount, MaskDraw, MaskedBatch
+from vadd.core.masking import BatchPart, ExactCount, MaskDraw, MaskedBatch, Masking
+from vadd.core.places import Places, Where
 from vadd.core.randomness import Noise
 from vadd.core.samplers import LikelihoodKind, Sampler
 from vadd.core.sampling import Drawing, Samples, Walk
@@ -25,8 +26,9 @@ class Denoiser(Protocol):
 
     ``denoiser(xt, z, t, where)`` takes tokens (B, N) in 0..V, a latent (B, d) or None, times (B,), and a bool mask
     (B, N) with M true entries. It returns logits (M, V), for the positions asked for only, in row-major order. Its
-    answer for an example depends on that example alone, and in eval mode on nothing else. :func:`vadd.check` tells
-    whether a module satisfies this protocol.
+    answer for an example depends on that example alone, and in eval mode on nothing else. One that says
+    ``takes_places`` is given :class:`~vadd.core.places.Places` instead of the mask. :func:`vadd.check` tells whether a
+    module satisfies this protocol.
     """
 
     positions: int
@@ -36,7 +38,7 @@ class Denoiser(Protocol):
     uses_time: bool
     """Whether the output depends on t."""
 
-    def __call__(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor: ...
+    def __call__(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Any) -> Tensor: ...
 
 
 class Model(nn.Module, ABC):
@@ -64,6 +66,8 @@ class Model(nn.Module, ABC):
         super().__init__()
         self.denoiser = denoiser  # type: ignore[assignment]  # a Module that satisfies the protocol
         self.positions, self.vocab_size = self.denoiser.positions, self.denoiser.vocab_size
+        self.group: int = getattr(denoiser, "group", 1)
+        """Positions that the denoiser reads out together."""
         self.mask_value = self.vocab_size
         """The mask is one more value, after the V real ones."""
         self.schedule = schedule
@@ -158,15 +162,51 @@ class Model(nn.Module, ABC):
         """r(z | x0, xt), for latents that have a recognition model."""
         return self.latent.posterior(batch)
 
-    def predict(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+    def asked(self, x0: Tensor, masked: Tensor) -> Tensor:
+        """Where :meth:`forward` asks the network, (B, N) bool, for examples of which some positions are ``masked``."""
+        return masked & self.scored(x0) if self.pad is not None or self.unknowns else masked
+
+    def batch(
+        self,
+        x0: Tensor,
+        masking: Masking,
+        part: BatchPart | None = None,
+        labels: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        where: Tensor | None = None,
+    ) -> MaskedBatch:
+        """Examples (B, N) and masks of the host, on the device of the model: everything in one copy, with the places
+        that the network is asked about, by default those of :meth:`asked`, and, given a ``generator``, the random
+        numbers that :meth:`forward` takes.
+        """
+        made = replace(MaskedBatch.of(x0.long(), masking, self.mask_value, part), labels=labels)
+        if self.device.type == "cpu":  # nothing is sent: numbers are found where they are needed
+            return made
+        places = self.places(self.asked(made.x0, masking.masked) if where is None else where)
+        ahead = [] if generator is None else self.numbers_ahead(made, generator)
+        return replace(made, places=places, ahead=ahead).to(self.device)
+
+    def numbers_ahead(self, batch: MaskedBatch, generator: torch.Generator) -> list[Tensor]:
+        """The random numbers that :meth:`forward` takes of a batch, in its order."""
+        return self.latent.numbers_ahead(batch, generator)
+
+    def places(self, where: Where) -> Places:
+        """The true entries of ``where`` (B, N), as the denoiser takes them."""
+        return Places.of(where, self.group)
+
+    def predict(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Where) -> Tensor:
         """The denoiser's logits (M, V) at the M true entries of ``where``."""
-        logits = self.denoiser(xt, z, t, where)
+        takes_places = getattr(self.denoiser, "takes_places", False)
+        if takes_places or self.outside is not None:
+            where = Places.of(where, self.group)
+        asked = where.mask if isinstance(where, Places) and not takes_places else where
+        logits = self.denoiser(xt, z, t, asked)
         if self.guidance != 1.0 and z is not None and isinstance(self.latent, LabelledLatent):
-            without = self.denoiser(xt, self.latent.unlabelled(z), t, where)
+            without = self.denoiser(xt, self.latent.unlabelled(z), t, asked)
             logits = without + self.guidance * (logits - without)
         if self.outside is None:
             return logits
-        return logits.masked_fill(self.outside[where.nonzero()[:, 1]], -torch.inf)
+        return logits.masked_fill(self.outside[Places.of(where).columns], -torch.inf)
 
     def scored(self, x0: Tensor) -> Tensor:
         """Which positions of x0 (B, N) count: (B, N) bool."""

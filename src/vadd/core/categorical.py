@@ -93,6 +93,9 @@ class CodedLatent(_CategoricalLatent):
         z = None if nodes is None else nodes.repeat_interleave(self.count, dim=0)
         return self.joined(z, codes), (weights[:, None] * self.probabilities()).flatten()
 
+    def numbers_ahead(self, batch: MaskedBatch, generator: torch.Generator) -> list[Tensor]:
+        return self.inner.numbers_ahead(batch, generator)
+
     def evidence(
         self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator
     ) -> Evidence:
@@ -217,6 +220,14 @@ class LabelledLatent(_CategoricalLatent):
         labels = self._known(labels, xt)
         return self.joined(self.inner.draw(xt, t, noise, labels), labels)
 
+    def numbers_ahead(self, batch: MaskedBatch, generator: torch.Generator) -> list[Tensor]:
+        coins = [self._coins(batch, generator)] if batch.labels is not None and self.training else []
+        return [*coins, *self.inner.numbers_ahead(batch, generator)]
+
+    def _coins(self, batch: MaskedBatch, generator: torch.Generator) -> Tensor:
+        """(1, B, 1): for dropping labels; of the whole batch, however it is divided."""
+        return batch.normal(1, 1, generator)
+
     def log_correction(self, z: Tensor, xt: Tensor, nothing_known: Tensor, labels: Tensor | None = None) -> Tensor:
         return self.inner.log_correction(z[..., : self.inner.dim], xt, nothing_known, self._known(labels, xt))
 
@@ -230,8 +241,7 @@ class LabelledLatent(_CategoricalLatent):
     ) -> Evidence:
         labels = self._known(batch.labels, batch.x0)
         if batch.labels is not None and self.training:
-            # Coins of the whole batch, however it is divided.
-            coins = batch.normal(1, 1, generator)[0, :, 0]
+            coins = self._coins(batch, generator)[0, :, 0]
             kept = coins >= (NormalDist().inv_cdf(self.dropout) if 0 < self.dropout < 1 else 99 * (self.dropout - 0.5))
             labels = torch.where(kept, labels, self.classes)
         batch = replace(batch, labels=labels)

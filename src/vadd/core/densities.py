@@ -189,7 +189,7 @@ class FlowPrior(Prior):
         if not self.classes:
             return read
         if labels is None:
-            labels = torch.full((xt.shape[0],), self.classes)
+            labels = torch.full((xt.shape[0],), self.classes, device=xt.device)
         one_hot = F.one_hot(labels.to(xt.device), self.classes + 1).float()[:, None].expand(-1, self.positions, -1)
         parts = [one_hot] if read is None else [read.view(xt.shape[0], self.positions, -1), one_hot]
         return torch.cat(parts, dim=-1).flatten(1)

@@ -142,6 +142,10 @@ class Latent(nn.Module, ABC):
         (:meth:`~vadd.core.masking.MaskedBatch.normal`), which knows whether it is a part of a larger one.
         """
 
+    def numbers_ahead(self, batch: MaskedBatch, generator: torch.Generator) -> list[Tensor]:
+        """The random numbers that :meth:`evidence` takes of the batch, in its order, to be sent with it."""
+        return []
+
     @abstractmethod
     def log_marginal(
         self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
@@ -265,6 +269,9 @@ class GaussianLatent(Latent):
 
     def prior_nodes(self, count: int, xt: Tensor, labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return self.prior.nodes(count, xt, labels)
+
+    def numbers_ahead(self, batch: MaskedBatch, generator: torch.Generator) -> list[Tensor]:
+        return [batch.normal(self.particles, self.dim, generator)]
 
     def evidence(
         self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator

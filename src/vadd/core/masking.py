@@ -17,13 +17,14 @@ All random numbers come from a CPU generator, so a seed means the same draw on e
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, NamedTuple, Protocol
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from vadd.core.places import Places, upload
 from vadd.core.schedule import Schedule
 from vadd.errors import UserError
 from vadd.settings import Count, Decay, checked_fields
@@ -85,6 +86,10 @@ class MaskedBatch:
     part: BatchPart | None = None
     labels: Tensor | None = None
     """(B,) int64, for models that are given labels: those of the examples, to learn from."""
+    places: Places | None = None
+    """Where the network is asked, if that was found on the host; see :meth:`vadd.core.base.Model.batch`."""
+    ahead: list[Tensor] = field(default_factory=list)
+    """Random numbers that were drawn on the host and sent along, the next first."""
 
     @classmethod
     def of(cls, x0: Tensor, masking: Masking, mask_value: int, part: BatchPart | None = None) -> "MaskedBatch":
@@ -109,20 +114,51 @@ class MaskedBatch:
         """Some of the examples, as a batch of its own."""
         return MaskedBatch(self.x0[rows], self.xt[rows], self.masking[rows])
 
+    def where(self, mask: Tensor) -> Places | Tensor:
+        """The places that were found on the host, or else the true entries of the ``mask``."""
+        return mask if self.places is None else self.places
+
     def normal(self, draws: int, dim: int, generator: torch.Generator) -> Tensor:
         """Standard normal numbers for every example, (draws, B, dim).
 
         A part of a larger batch gets its rows of the larger one's numbers, so that nothing depends on how a batch was
         divided.
         """
+        if self.ahead:
+            return self.ahead.pop(0)
         of, rows = self._whole()
         return torch.randn(draws, of, dim, generator=generator)[:, rows].to(self.x0.device)
 
     def uniform(self, generator: torch.Generator) -> Tensor:
         """Uniform numbers for every position, (B, N) float64 in [0, 1); of a part likewise."""
+        if self.ahead:
+            return self.ahead.pop(0)
         of, rows = self._whole()
         drawn = torch.rand(of, self.x0.shape[1], generator=generator, dtype=torch.float64)
         return drawn[rows].to(self.x0.device)
+
+    def to(self, device: torch.device) -> "MaskedBatch":
+        """All of it in one copy."""
+        if device == self.x0.device:
+            return self
+        masking, places = self.masking, self.places
+        parts = {"x0": self.x0, "xt": self.xt, "labels": self.labels}
+        parts |= {"masked": masking.masked, "t": masking.t, "weight": masking.weight, "before": masking.before}
+        parts |= {} if places is None else {"numbers": places.numbers, "groups": places.groups}
+        present = {name: tensor for name, tensor in parts.items() if tensor is not None}
+        sent = upload([*present.values(), *self.ahead], device)
+        there = dict(zip(present, sent, strict=False))
+        if places is not None:
+            places = replace(places, numbers=there["numbers"], groups=there.get("groups"))
+        return replace(
+            self,
+            x0=there["x0"],
+            xt=there["xt"],
+            labels=there.get("labels"),
+            masking=Masking(there["masked"], there["t"], there["weight"], there.get("before")),
+            places=places,
+            ahead=sent[len(present) :],
+        )
 
     def _whole(self) -> tuple[int, Rows]:
         return (len(self.x0), slice(None)) if self.part is None else (self.part.of, self.part.rows)

@@ -48,6 +48,7 @@ from vadd.core.base import Model
 from vadd.core.latents import Evidence, Particles
 from vadd.core.masking import ExactCount, MaskedBatch, Masking
 from vadd.core.paths import ForcedPaths, likelihood_kind
+from vadd.core.places import Where
 from vadd.core.precision import at_least_single, precise, summed_by_row
 from vadd.core.randomness import Noise
 from vadd.core.samplers import Ancestral, FirstHitting, LikelihoodKind, Parallel, PlannedSampler, RevealPlan, Sampler
@@ -85,34 +86,34 @@ class MaskedDiffusion(Model):
 
         Where none is, the mask weighs nothing: else the KL would make the integral over t diverge near t = 0.
         """
-        where = batch.masking.masked
-        if self.pad is not None or self.unknowns:
-            where = where & self.scored(batch.x0)
+        where = self.asked(batch.x0, batch.masked)
+        places = self.places(batch.where(where))
 
         def score(z: Tensor | None) -> Tensor:
-            return self.log_likelihood(batch, z, where)
+            return self.log_likelihood(batch, z, places)
 
         # At t = 0, where nothing is masked, w(t) is infinite: a product would be no number.
         weight = torch.where(where.any(dim=1).to(batch.t.device), batch.masking.weight, 0.0)
         return self.latent.evidence(score, batch, weight, kl_weight, generator)
 
-    def log_likelihood(self, batch: MaskedBatch, z: Tensor | None, where: Tensor) -> Tensor:
+    def log_likelihood(self, batch: MaskedBatch, z: Tensor | None, where: Where) -> Tensor:
         r"""sum_{i in where} log mu_i(x_t, z, t)[x0_i], for K latents at once: z (K, B, d) or None (K = 1) gives
         (K, B).
         """
         particles = 1 if z is None else z.shape[0]
         size = len(batch.x0)
-        xt, t, x0, flat_z = batch.xt, batch.t, batch.x0, None if z is None else z[0]
+        xt, t, flat_z = batch.xt, batch.t, None if z is None else z[0]
         if z is not None and particles > 1:
             # Copy after copy of the batch, in the order of z flattened: the k-th copy has the k-th draw.
-            xt, x0, where = (tensor.repeat(particles, 1) for tensor in (xt, x0, where))
-            t, flat_z = t.repeat(particles), z.flatten(0, 1)
-        logits = at_least_single(self.predict(xt, flat_z, t, where))
+            xt, t, flat_z = xt.repeat(particles, 1), t.repeat(particles), z.flatten(0, 1)
+        places = self.places(where)
+        truth, places = places.values(batch.x0).repeat(particles), places.repeated(particles)
+        logits = at_least_single(self.predict(xt, flat_z, t, places))
         if self.law is None:
-            log_mu = -F.cross_entropy(logits, x0[where], reduction="none")
+            log_mu = -F.cross_entropy(logits, truth, reduction="none")
         else:
-            log_mu = self.law.log_probabilities(logits).gather(1, x0[where][:, None])[:, 0]
-        return summed_by_row(log_mu, where).view(particles, size)
+            log_mu = self.law.log_probabilities(logits).gather(1, truth[:, None])[:, 0]
+        return summed_by_row(log_mu, places).view(particles, size)
 
     def drawn_by(self, token_sampler: TokenSampler) -> Self:
         """The same networks, with likelihoods of values that are drawn by temperature, top-k and top-p."""
@@ -127,63 +128,74 @@ class MaskedDiffusion(Model):
         self, x0: Tensor, steps: int, particles: Particles, generator: torch.Generator, how: Drawing
     ) -> Tensor:
         """With a fresh latent at each step or one z for all of them."""
+        x0, shares = x0.cpu(), self.latent.label_shares
+        if shares is None:
+            return _added(len(x0), [self._joints(x0, steps, particles, generator, how)])[0]
+        # The same plan for every label, and the same particles.
+        seed = int(torch.randint(2**62, (), generator=generator))
+        labels = shares.nonzero()[:, 0]
+        joints = [
+            self.labelled(y, self.guidance)._joints(x0, steps, particles, torch.Generator().manual_seed(seed), how)
+            for y in labels.tolist()
+        ]
+        return torch.logsumexp(shares[labels].log()[:, None] + _added(len(x0), joints), dim=0)
+
+    def _joints(
+        self, x0: Tensor, steps: int, particles: Particles, generator: torch.Generator, how: Drawing
+    ) -> "list[tuple[Tensor, Tensor]]":
+        """What the bound of examples on the host adds up: examples (m,), and a number for each, still on the device."""
         sampler = how.sampler or self.samplers["ancestral"]
         if steps == 1 and not isinstance(sampler, PlannedSampler):
             sampler = Ancestral()  # in one step they are all the same
-        if self.latent.label_shares is not None:
-            # The same plan for every label, and the same particles.
-            seed = int(torch.randint(2**62, (), generator=generator))
-
-            def given(model: MaskedDiffusion) -> Tensor:
-                return model.step_bound(x0, steps, particles, torch.Generator().manual_seed(seed), how)
-
-            return torch.logsumexp(self._each_label(given), dim=0)
         if not isinstance(sampler, PlannedSampler):
-            return ForcedPaths(self, steps, how).log_likelihood(x0, particles, generator)
+            likelihood = ForcedPaths(self, steps, how).log_likelihood(x0.to(self.device), particles, generator)
+            return [(torch.arange(len(x0)), likelihood)]
         if not how.token_sampler.exact:
             how, drawn = replace(how, token_sampler=TokenSampler()), self.drawn_by(how.token_sampler)
-            return drawn.step_bound(x0, steps, particles, generator, how)
+            return drawn._joints(x0, steps, particles, generator, how)
         everything = torch.ones_like(x0, dtype=torch.bool)
         # Drawn before any particle: with the same seed the plan is the same for every choice of proposals.
         plan = sampler.plan(everything, steps, self.schedule, how.grid, Noise.of(generator, len(x0)))
         states = _States(self, x0, plan)
         if how.latent_policy == "fixed":
-            return self._one_latent(states, particles, generator)
-        total = torch.zeros(len(x0), dtype=torch.float64)
+            return [(torch.arange(len(x0)), self._one_latent(states, particles, generator))]
+        joints = []
         for tasks in _split(states.tasks, particles.rows_per_call):
             rows, batch, revealed = states[tasks]
-            total.index_add_(0, rows.cpu(), self.log_joint(particles, generator, batch, revealed))
-        return total
+            joints.append((rows, self.log_joint(particles, generator, batch, revealed)))
+        return joints
 
     def log_joint(
         self, particles: Particles, generator: torch.Generator, batch: MaskedBatch, revealed: Tensor
     ) -> Tensor:
         """log p(x_U | x_t) with the latent integrated out, (B,) float64, for the positions U of ``revealed`` (B, N)."""
+        places = self.places(batch.where(revealed))
 
         def score(z: Tensor | None) -> Tensor:
-            return self.log_likelihood(batch, z, revealed)
+            return self.log_likelihood(batch, z, places)
 
-        return self.latent.log_marginal(score, batch, revealed, particles, generator).cpu().double()
+        return precise(self.latent.log_marginal(score, batch, revealed, particles, generator))
 
     def _one_latent(self, states: "_States", particles: Particles, generator: torch.Generator) -> Tensor:
         """log (1/K) sum_k p(z_k) / g(z_k) prod_i prod_{j in U_i} mu_j(x_{t_i}, z_k)[x0_j]: whole trajectories, one
         plan.
         """
-        x0 = states.x0
+        x0 = states.x0.to(self.device)
 
         def score(z: Tensor | None) -> Tensor:
             count = 1 if z is None else z.shape[0]
             total = precise(torch.zeros(count, len(x0), device=x0.device))
             for tasks in torch.split(states.tasks, max(1, particles.rows_per_call // count)):
                 rows, batch, revealed = states[tasks]
-                scores = self.log_likelihood(batch, None if z is None else z[:, rows], revealed)
+                rows = rows.to(self.device)
+                scores = self.log_likelihood(batch, None if z is None else z[:, rows], batch.where(revealed))
                 total.index_add_(1, rows, precise(scores).expand(count, -1))
             return total
 
-        start = MaskedBatch.all_masked(x0, self.mask_value)
-        joint = self.latent.log_marginal(score, start, states.scored, particles, generator).cpu().double()
+        start, scored = MaskedBatch.all_masked(x0, self.mask_value), states.scored.to(self.device)
+        joint = precise(self.latent.log_marginal(score, start, scored, particles, generator))
         # Of nothing but pads the joint is 1, which the particles would only estimate.
-        return joint.masked_fill(~states.scored.any(dim=1).cpu(), 0.0)
+        return joint.masked_fill(~scored.any(dim=1), 0.0)
 
     @torch.no_grad()
     def elbo(self, x0: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
@@ -213,9 +225,22 @@ def _split(tasks: Tensor, size: int) -> Sequence[Tensor]:
     return torch.split(tasks, size) if len(tasks) else ()
 
 
+def _added(size: int, joints: "Sequence[Sequence[tuple[Tensor, Tensor]]]") -> Tensor:
+    """Of several lists of examples and numbers the sums for each of ``size`` examples, (lists, size) float64."""
+    everything = [joint for each in joints for _, joint in each]
+    # All numbers at once: each look at them makes the host wait for the device.
+    sizes = [len(joint) for joint in everything]
+    numbers = iter(torch.split(torch.cat(everything).cpu().double(), sizes) if everything else ())
+    totals = torch.zeros(len(joints), size, dtype=torch.float64)
+    for total, each in zip(totals, joints, strict=True):
+        for rows, _ in each:
+            total.index_add_(0, rows, next(numbers))
+    return totals
+
+
 class _States:
     """The states of the sampler on its way to x0 (B, N): for every example those before a step that reveals something
-    scored.
+    scored. They are made on the host.
 
     Short examples leave most of many steps empty, and these cost nothing.
     """
@@ -223,7 +248,7 @@ class _States:
     def __init__(self, model: MaskedDiffusion, x0: Tensor, plan: RevealPlan) -> None:
         self.model, self.x0, self.plan = model, x0, plan
         self.scored = model.scored(x0)
-        rows = torch.arange(len(x0), device=x0.device)[:, None].expand_as(x0)
+        rows = torch.arange(len(x0))[:, None].expand_as(x0)
         # Several positions of an example may be revealed at the same step: one task for all of them.
         self.tasks = torch.unique(torch.stack([rows[self.scored], plan.step_of[self.scored]], dim=1), dim=0)
         """(M, 2): example and step."""
@@ -233,9 +258,10 @@ class _States:
         rows, step = tasks.T
         step_of = self.plan.step_of[rows]
         revealed = (step_of == step[:, None]) & self.scored[rows]
-        t = self.plan.times[rows.cpu(), step.cpu()].to(self.x0.device, torch.float32)
+        t = self.plan.times[rows, step].to(torch.float32)
         masking = Masking(step_of <= step[:, None], t, torch.ones_like(t))
-        return rows, MaskedBatch.of(self.x0[rows], masking, self.model.mask_value), revealed
+        batch = self.model.batch(self.x0[rows], masking, where=revealed)
+        return rows, batch, revealed if batch.places is None else batch.places.mask
 
 
 def step_bound(
@@ -295,17 +321,18 @@ def mask_integral(
     """
     if draws < 1:
         raise UserError(f"the number of masks drawn for each example must be at least 1, not {draws}")
-    total = torch.zeros(len(x0), dtype=torch.float64)
-    repeated = torch.arange(len(x0), device=x0.device).repeat_interleave(draws)
+    x0 = x0.cpu()
+    repeated = torch.arange(len(x0)).repeat_interleave(draws)
     # The masks of each example are spread evenly over k = 1..N.
     shifts = torch.rand(len(x0), 1, generator=generator, dtype=torch.float64)
     uniforms = ((shifts + torch.arange(draws)) / draws).flatten()
-    masking = ExactCount().from_uniforms(uniforms, x0.shape[1], model.schedule, generator).to(x0.device)
+    masking = ExactCount().from_uniforms(uniforms, x0.shape[1], model.schedule, generator)
     scored = masking.masked & model.scored(x0)[repeated]
     counted = scored.any(dim=1).nonzero()[:, 0]  # where only pads are masked nothing is scored
+    terms: list[tuple[Tensor, Tensor]] = []
     for part in _split(counted, rows_per_call):
-        rows, chosen = repeated[part], masking[part]
-        batch = MaskedBatch.of(x0[rows], chosen, model.mask_value)
-        joint = log_joint(batch, scored[part]).cpu().double()
-        total.index_add_(0, rows.cpu(), chosen.weight.cpu().double() * joint)
-    return total / draws
+        rows, chosen, where = repeated[part], masking[part], scored[part]
+        batch = model.batch(x0[rows], chosen, where=where)
+        joint = precise(log_joint(batch, where if batch.places is None else batch.places.mask))
+        terms.append((rows, precise(batch.masking.weight) * joint))
+    return _added(len(x0), [terms])[0] / draws

@@ -106,8 +106,7 @@ class PlannedSampler(Sampler):
     def run(self, walk: "Walk", steps: int, grid: Grid) -> None:
         plan = self.plan(walk.hidden_at_start, steps, walk.model.schedule, grid, walk.noise)
         for step in walk.steps(plan.times):
-            revealed = plan.step_of == step
-            walk.x[revealed] = walk.draw(revealed)
+            walk.reveal(plan.step_of == step)
 
 
 def on_the_grid(hidden: Tensor, steps: int, schedule: Schedule, grid: Grid) -> tuple[Tensor, Tensor]:

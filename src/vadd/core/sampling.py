@@ -9,14 +9,15 @@ Given positions are never hidden and so never change: infilling is sampling from
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from vadd.core.places import Places, Where, has_float64, upload
 from vadd.core.precision import precise
 from vadd.core.randomness import Noise
 from vadd.core.samplers import Grid, Sampler
@@ -64,14 +65,14 @@ class TokenSampler:
         kept = self.top_k is None and self.top_p in (None, 1.0)
         return kept and self.temperature == 1 and self.precision == "float64"
 
-    def uniforms(self, numbers: Tensor, where: Tensor, vocab_size: int) -> Tensor:
+    def uniforms(self, numbers: Tensor, where: Where, vocab_size: int) -> Tensor:
         """Of the ``numbers`` (rows, N) those of the M true entries of ``where`` (rows, N): (M,). In float32 a single
         draw takes V numbers, and ``numbers`` (rows,) are seeds of the rows instead: (M, V).
         """
-        where = where.cpu()
+        places = Places.of(where)
         if self.precision == "float64":
-            return numbers[where]
-        counts = where.sum(dim=1).tolist()
+            return numbers.flatten().index_select(0, places.numbers)
+        counts = places.rows.bincount(minlength=places.batch).tolist()
         generator = torch.Generator()
         pairs = zip(numbers.tolist(), counts, strict=True)
         return torch.cat([torch.rand(n, vocab_size, generator=generator.manual_seed(seed)) for seed, n in pairs])
@@ -104,7 +105,7 @@ class TokenSampler:
             # Single precision ends at 1 - 2^-24; what would round to 1 must not become an infinite number.
             single = uniforms.to(logits.device, torch.float32).clamp(1e-10, 1 - 2**-24)
             return (scaled - (-single.log()).log()).argmax(dim=-1)
-        on_device = logits.cpu() if logits.device.type == "mps" else logits  # Apple's GPUs have no float64
+        on_device = logits if has_float64(logits.device) else logits.cpu()
         return inverted(self._scaled(on_device.double()), uniforms).to(logits.device)
 
     def _scaled(self, logits: Tensor) -> Tensor:
@@ -190,6 +191,29 @@ def sample(model: "Model", start: int | Tensor, steps: int, noise: Noise | torch
     return model.sample(start, steps, noise, Drawing(**options))
 
 
+class Asked(NamedTuple):
+    """What the network is asked about at a step, of some of the rows."""
+
+    rows: Tensor
+    """(m,), on the device."""
+    places: Places
+    """Among these rows, on the device."""
+    host_rows: Tensor
+    host_places: Places
+
+    @property
+    def owners(self) -> Tensor:
+        """(M,): the row of each place."""
+        return self.rows[self.places.rows]
+
+
+class Drawn(NamedTuple):
+    """Values, and the numbers n * N + i of their positions: (M,) each, on the device."""
+
+    positions: Tensor
+    values: Tensor
+
+
 class Walk:
     """Samples of a model on their way from all masked to data; a :class:`~vadd.core.samplers.Sampler` moves them.
 
@@ -209,29 +233,32 @@ class Walk:
             if start.ndim != 2 or start.shape[1] != model.positions or len(start) == 0:
                 raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(start.shape)}")
             model.check_values(start, "the sequences to fill hold", also_masks=True)
-            self.x = start.to(model.device, torch.int64, copy=True)
+            self.x = start.to(model.device, torch.int64, copy=True).contiguous()
         self.noise = Noise.of(noise, len(self.x)) if isinstance(noise, torch.Generator) else noise
         if self.noise.rows != len(self.x):
             raise ValueError(f"noise for {self.noise.rows} rows, but {len(self.x)} samples")
-        self.hidden_at_start = self.x == model.mask_value
+        # On the host, like all that decides what is revealed when: nobody waits for the device to tell.
+        self.hidden_at_start = torch.ones(self.x.shape, dtype=torch.bool)
+        """(n, N)"""
+        if isinstance(start, Tensor):
+            self.hidden_at_start = (start == model.mask_value).cpu()
+        self.hidden = self.hidden_at_start
+        """(n, N): the positions that hold the mask."""
         self.z = None if how.z is None else given_latents(model, how.z, len(self.x))
         self.labels: Tensor | None = None
         if self.z is None and model.latent.label_shares is not None:
-            self.labels = model.latent.draw_labels(self.hidden_at_start.all(dim=1), self.noise)
+            labels = model.latent.draw_labels(self.hidden_at_start.all(dim=1), self.noise)
+            self.labels = None if labels is None else labels.to(model.device)
         self.evaluations = self.sequences = 0
         self.states: list[Tensor] = []
-
-    @property
-    def hidden(self) -> Tensor:
-        """(n, N): the positions that hold the mask."""
-        return self.x == self.model.mask_value
 
     def steps(self, times: Tensor) -> Iterator[int]:
         """T..1 for ``times`` (n, T + 1); before each the time is set and z is drawn, if it is drawn anew."""
         keeps, record = self.how.z is not None or self.how.latent_policy == "fixed", self.how.record
         self.states = [self.x[:record].clone()]
+        on_device = times.to(self.x.device, torch.float32)
         for step in range(times.shape[1] - 1, 0, -1):
-            self.t = times[:, step].to(self.x.device, torch.float32)
+            self.t = on_device[:, step].contiguous()
             if self.z is None or not keeps:
                 self.z = self.model.latent.draw(self.x, self.t, self.noise, self.labels)
             yield step
@@ -240,23 +267,23 @@ class Walk:
             if self.how.on_step is not None:
                 self.how.on_step(self.evaluations)
 
-    def logits(self, where: Tensor, rows: Tensor) -> Tensor:
-        """What the network predicts at the positions ``where`` (n, N) of some ``rows``: (M, V)."""
-        z = None if self.z is None else self.z[rows]
-        return self.model.predict(self.x[rows], z, self.t[rows], where[rows])
+    def logits(self, asked: Asked) -> Tensor:
+        """What the network predicts, (M, V)."""
+        z = None if self.z is None else self.z[asked.rows]
+        return self.model.predict(self.x[asked.rows], z, self.t[asked.rows], asked.places)
 
     def draw(
         self,
         where: Tensor,
         *,
         numbers: Tensor | None = None,
-        logits: Callable[[Tensor, Tensor], Tensor] | None = None,
-        finish: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
-    ) -> Tensor:
-        """Values drawn for the M positions ``where`` (n, N): (M,).
+        logits: Callable[[Asked], Tensor] | None = None,
+        finish: Callable[[Asked, Tensor, Tensor], Tensor] | None = None,
+    ) -> Drawn:
+        """Values for the M positions ``where`` (n, N) of the host, drawn but not written yet.
 
-        They follow the ``logits`` of ``where`` and some rows, by default the network's. ``finish`` turns rows, logits
-        and values of these rows into what takes the values' place.
+        They follow the ``logits``, by default the network's. ``finish`` turns logits and values of some rows into what
+        takes the values' place.
         """
         token_sampler = self.how.token_sampler
         if numbers is None:  # drawn at every step, whatever is predicted: so rows do not depend on each other
@@ -264,19 +291,59 @@ class Walk:
             numbers = self.noise.seeds() if single else self.noise.uniform(self.model.positions)
         counts = where.sum(dim=1)
         asking = counts.nonzero()[:, 0]
-        if len(asking) == 0:
-            return self.x.new_zeros(0)
-        drawn = []
-        # So many rows at a time that their logits fit.
-        for rows in torch.split(asking, max(1, LOGITS_AT_ONCE // (int(counts.max()) * self.model.vocab_size))):
-            predicted = (logits or self.logits)(where, rows)
-            # Random numbers live on the CPU, wherever the model is.
-            uniforms = token_sampler.uniforms(numbers[rows.cpu()], where[rows], self.model.vocab_size)
-            values = token_sampler(predicted, uniforms)
-            drawn.append(values if finish is None else finish(rows, predicted, values))
-        self.evaluations += 1
-        self.sequences += len(asking)
-        return torch.cat(drawn)
+        drawn = [Drawn(self.x.new_zeros(0), self.x.new_zeros(0))]
+        if len(asking):
+            self.evaluations += 1
+            self.sequences += len(asking)
+            # So many rows at a time that their logits fit.
+            size = max(1, LOGITS_AT_ONCE // (int(counts.max()) * self.model.vocab_size))
+            parts, law = torch.split(asking, size), logits or self.logits
+            drawn = [self._drawn(where, numbers, rows, law, finish) for rows in parts]
+        return Drawn(*map(torch.cat, zip(*drawn, strict=True)))
+
+    def _drawn(
+        self,
+        where: Tensor,
+        numbers: Tensor,
+        rows: Tensor,
+        logits: Callable[[Asked], Tensor],
+        finish: Callable[[Asked, Tensor, Tensor], Tensor] | None,
+    ) -> Drawn:
+        places = Places.of(where[rows], self.model.group)
+        uniforms = self.how.token_sampler.uniforms(numbers[rows], places, self.model.vocab_size)
+        asked = Asked(rows, places, rows, places)
+        if not self.x.is_cpu:
+            asked, uniforms = self._sent(asked, uniforms)
+        predicted = logits(asked)
+        values = self.how.token_sampler(predicted, uniforms)
+        positions = asked.places.numbers
+        if len(rows) < len(where):
+            positions = asked.rows[asked.places.rows] * where.shape[1] + asked.places.columns
+        return Drawn(positions, values if finish is None else finish(asked, predicted, values))
+
+    def _sent(self, asked: Asked, uniforms: Tensor) -> tuple[Asked, Tensor]:
+        """Random numbers and places live on the host, wherever the model is: they are sent together."""
+        places = asked.host_places
+        stays = uniforms.dtype == torch.float64 and not has_float64(self.x.device)
+        parts = [asked.rows, places.numbers, *([] if places.groups is None else [places.groups])]
+        rows, numbers, *others = upload([*parts, *([] if stays else [uniforms])], self.x.device)
+        groups = None if places.groups is None else others[0]
+        there = asked._replace(rows=rows, places=replace(places, numbers=numbers, groups=groups))
+        return there, uniforms if stays else others[-1]
+
+    def write(self, drawn: Drawn) -> None:
+        self.x.view(-1).index_copy_(0, drawn.positions, drawn.values)
+
+    def reveal(self, where: Tensor, **options: Any) -> None:
+        """Draw values ``where`` (n, N) and write them; ``options`` are those of :meth:`draw`."""
+        self.write(self.draw(where, **options))
+        self.hidden = self.hidden & ~where
+
+    def mask(self, where: Tensor) -> None:
+        """Hide the positions ``where`` (n, N) again."""
+        (positions,) = upload([Places.of(where).numbers], self.x.device)
+        self.x.view(-1).index_fill_(0, positions, self.model.mask_value)
+        self.hidden = self.hidden | where
 
     def samples(self) -> Samples:
         trajectory = torch.stack(self.states) if self.how.record else None

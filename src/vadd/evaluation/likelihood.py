@@ -265,7 +265,7 @@ class _Measurement:
 
         shift = 0.0
         with suppress(UserError):  # without training data any other number is valid too
-            pilot = check_examples(self.run, self.run.data.train[: 4 * PILOT_EXAMPLES]).to(self.model.device)
+            pilot = check_examples(self.run, self.run.data.train[: 4 * PILOT_EXAMPLES])
             shift = best_shift(draws(self.model, pilot, step_generator(0, PILOT))) if paths > 1 else 0.0
         below, above = self._estimates(f"interval, T = {steps}", interval, 2)
         (high, high_error), (low, low_error) = mean_and_error(-below), mean_and_error(-above)
@@ -328,7 +328,7 @@ class _Measurement:
 
         def draw(number: int) -> Tensor:
             """Of one batch; given their labels, of those with the same label at a time."""
-            x0 = self.batches[number].to(self.model.device)
+            x0 = self.batches[number]
             # One generator a batch: the number must not depend on which process draws it, nor on what came before.
             generator = step_generator(self.settings.seed, BOUNDS, number)
             labels = None if self.labels is None else self.labels[number]
@@ -356,7 +356,7 @@ def tightest(run: Run, bound: Estimate, particles: Particles) -> Particles:
     positions are revealed together, and what is known of z is little more than the prior; with one step the prior alone
     is of no use.
     """
-    x0 = check_examples(run, run.data.train[:PILOT_EXAMPLES]).to(run.model.device)
+    x0 = check_examples(run, run.data.train[:PILOT_EXAMPLES])
 
     def mean_bound(proposals: tuple[ProposalName, ...]) -> float:
         tried = replace(particles, proposals=proposals)

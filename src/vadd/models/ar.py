@@ -16,6 +16,7 @@ from torch import Tensor
 from vadd.core.base import Model
 from vadd.core.latents import Evidence, Particles
 from vadd.core.masking import MaskedBatch
+from vadd.core.places import Places
 from vadd.core.precision import at_least_single, summed_by_row
 from vadd.core.samplers import Grid, LikelihoodKind, Sampler
 from vadd.core.sampling import Drawing, TokenSampler, Walk
@@ -62,10 +63,10 @@ class LeftToRight(Sampler):
             where = torch.zeros_like(hidden)
             where[:, position] = hidden[:, position]
             if reader is None or not where.any():
-                walk.x[where] = walk.draw(where)
+                walk.reveal(where)
                 continue
             read = reader(walk.x, position)
-            walk.x[where] = walk.draw(where, logits=lambda _, rows, read=read: read[rows])  # type: ignore[misc]
+            walk.reveal(where, logits=lambda asked, read=read: read[asked.rows])
 
 
 class Autoregressive(Model):
@@ -84,15 +85,22 @@ class Autoregressive(Model):
         return cast(CausalNetwork, self.denoiser).cache_bytes
 
     def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
-        return Evidence.without_latent(self.log_likelihood(batch.x0))
+        return Evidence.without_latent(self.log_likelihood(batch.x0, batch.places))
 
-    def log_likelihood(self, x0: Tensor, law: TokenSampler | None = None) -> Tensor:
-        """sum_i log mu_i(x_<i)[x_i] over the positions that are scored, (B,), of values that are drawn by ``law``."""
-        where = self.scored(x0)
-        logits = at_least_single(self.predict(x0, None, torch.zeros(len(x0), device=x0.device), where))
+    def asked(self, x0: Tensor, masked: Tensor) -> Tensor:
+        return self.scored(x0)
+
+    def log_likelihood(self, x0: Tensor, places: Places | None = None, law: TokenSampler | None = None) -> Tensor:
+        """sum_i log mu_i(x_<i)[x_i] over the positions that are scored, (B,), of values that are drawn by ``law``.
+        ``places`` are these positions, where they are known.
+        """
+        if places is None:
+            everything = self.pad is None and not self.unknowns
+            places = Places.everywhere(x0) if everything else self.places(self.scored(x0))
+        logits = at_least_single(self.predict(x0, None, torch.zeros(len(x0), device=x0.device), places))
         if law is not None and not law.exact:
             logits = law.log_probabilities(logits)
-        return summed_by_row(-F.cross_entropy(logits, x0[where], reduction="none"), where)
+        return summed_by_row(-F.cross_entropy(logits, places.values(x0), reduction="none"), places)
 
     def likelihood_kind(self, steps: int, how: Drawing | None = None) -> LikelihoodKind:
         if how is not None and how.token_sampler.precision == "float32":
@@ -103,8 +111,13 @@ class Autoregressive(Model):
         self, x0: Tensor, steps: int, particles: Particles, generator: torch.Generator, how: Drawing
     ) -> Tensor:
         """The likelihood itself."""
-        return self.log_likelihood(x0, how.token_sampler).cpu().double()
+        return self._likelihood(x0, how.token_sampler)
 
     @torch.no_grad()
     def elbo(self, x0: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
-        return self.log_likelihood(x0).cpu().double()
+        return self._likelihood(x0)
+
+    def _likelihood(self, x0: Tensor, law: TokenSampler | None = None) -> Tensor:
+        everything = MaskedBatch.all_masked(x0.cpu(), self.mask_value).masking
+        batch = self.batch(x0.cpu(), everything)
+        return self.log_likelihood(batch.x0, batch.places, law).cpu().double()

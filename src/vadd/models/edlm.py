@@ -22,9 +22,10 @@ from vadd.core.base import Model
 from vadd.core.latents import Evidence
 from vadd.core.masking import MaskedBatch
 from vadd.core.model import MaskedDiffusion
+from vadd.core.places import upload
 from vadd.core.precision import precise
 from vadd.core.samplers import Ancestral, Grid, Sampler
-from vadd.core.sampling import Walk, inverted
+from vadd.core.sampling import Asked, Drawn, Walk, inverted
 from vadd.core.schedule import Schedule
 from vadd.errors import UserError
 from vadd.models.ar import Autoregressive
@@ -51,7 +52,7 @@ class EnergyWeighted(Sampler):
         for step in walk.steps(plan.times):
             revealed = plan.step_of == step
             if self.candidates == 1 or step <= (1 - self.window) * steps:
-                walk.x[revealed] = walk.draw(revealed)
+                walk.reveal(revealed)
                 continue
             # Everything that is hidden, in the rows of which something is revealed: energies are of whole sequences.
             where = walk.hidden & revealed.any(dim=1, keepdim=True)
@@ -59,28 +60,28 @@ class EnergyWeighted(Sampler):
             # For the candidates but the first, and for the choice among them.
             own = walk.noise.uniform(self.candidates - 1, walk.model.positions + 1)
             shown = walk.sequences
-            completed = walk.draw(where, numbers=numbers, finish=partial(self._chosen, walk, where, own))
+            completed = walk.draw(where, numbers=numbers, finish=partial(self._chosen, walk, own))
             walk.sequences += self.candidates * (walk.sequences - shown)
             # The others stay masked until their step has come.
-            walk.x[revealed] = completed[revealed[where]]
+            (now,) = upload([revealed[where].nonzero()[:, 0]], walk.x.device)
+            walk.write(Drawn(*(each.index_select(0, now) for each in completed)))
+            walk.hidden = walk.hidden & ~revealed
 
-    def _chosen(
-        self, walk: Walk, where: Tensor, numbers: Tensor, rows: Tensor, logits: Tensor, drawn: Tensor
-    ) -> Tensor:
+    def _chosen(self, walk: Walk, numbers: Tensor, asked: Asked, logits: Tensor, drawn: Tensor) -> Tensor:
         """(M,): of some rows the candidate that is kept, the first being ``drawn``."""
-        x, where, numbers = walk.x[rows], where[rows], numbers[rows.cpu()]
-        owners = where.nonzero()[:, 0]
+        x, numbers, owners = walk.x[asked.rows], numbers[asked.host_rows], asked.places.rows
         log_mu = precise(logits).log_softmax(dim=-1)
         peaked = log_mu - log_mu.amax(dim=-1, keepdim=True)
-        on_device = numbers[:, :, :-1].to(x.device)
-        draws = [drawn] + [inverted(peaked, on_device[:, k][where]) for k in range(self.candidates - 1)]
+        others = [asked.host_places.values(numbers[:, k, :-1]) for k in range(self.candidates - 1)]
+        *others, levels = upload([*others, numbers[:, 0, -1]], x.device)
+        draws = [drawn] + [inverted(peaked, uniforms) for uniforms in others]
         weights = []
         for candidate in draws:
-            complete = x.masked_scatter(where, candidate)
+            complete = asked.places.written(x, candidate)
             proposal = log_mu.new_zeros(len(x)).index_add(0, owners, log_mu.gather(1, candidate[:, None])[:, 0])
-            weights.append(_log_weights(cast(EnergyDiffusion, walk.model), complete, x, walk.t[rows], proposal))
+            weights.append(_log_weights(cast(EnergyDiffusion, walk.model), complete, x, walk.t[asked.rows], proposal))
         cumulative = torch.stack(weights).softmax(dim=0).cumsum(dim=0)
-        level = numbers[:, 0, -1].to(cumulative) * cumulative[-1]
+        level = levels.to(cumulative) * cumulative[-1]
         chosen = (cumulative <= level).sum(dim=0).clamp(max=self.candidates - 1)
         return torch.stack(draws).gather(0, chosen[owners][None])[0]
 
@@ -143,13 +144,20 @@ class LearnedEnergy(EnergyDiffusion):
         """
         return self.energy(x, xt, t)[0].sum(dim=-1)
 
+    def asked(self, x0: Tensor, masked: Tensor) -> Tensor:
+        return masked
+
+    def numbers_ahead(self, batch: MaskedBatch, generator: torch.Generator) -> list[Tensor]:
+        return [batch.uniform(generator)]
+
     def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
         """log P(data | x0) + log P(not data | a completion), for each example."""
         where = batch.masked
+        places = self.places(batch.where(where))
         with torch.no_grad():
-            logits = precise(self.predict(batch.xt, None, batch.t, where))
-            drawn = inverted(logits - logits.amax(-1, keepdim=True), batch.uniform(generator)[where])
-        completed = batch.xt.masked_scatter(where, drawn)
+            logits = precise(self.predict(batch.xt, None, batch.t, places))
+            drawn = inverted(logits - logits.amax(-1, keepdim=True), places.values(batch.uniform(generator)))
+        completed = places.written(batch.xt, drawn)
         real, made = (self.energies(x, batch.xt, batch.t) for x in (batch.x0, completed))
         log_right = F.logsigmoid(-real) + F.logsigmoid(made)
         # Where nothing is masked both are the same sequence, and log 1/2 twice is the best.

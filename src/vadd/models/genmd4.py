@@ -30,7 +30,7 @@ from vadd.core.masking import MaskDraw, MaskedBatch, StratifiedTimes
 from vadd.core.precision import at_least_single, precise
 from vadd.core.samplers import Sampler
 from vadd.core.schedule import Schedule
-from vadd.models.transitions import TransitionModel, TransitionSampler
+from vadd.models.transitions import Chance, TransitionModel, TransitionSampler
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +73,19 @@ class ValueRates(TransitionModel):
         masking = replace(batch.masking, masked=masked)
         return replace(batch, xt=batch.x0.masked_fill(masked, self.mask_value), masking=masking)
 
-    def noise_chance(self, x0: Tensor, t: Tensor) -> Tensor:
-        return (precise(self.rates.detach())[x0] * super().noise_chance(x0, t).log()).exp()
+    def noise_chances(self, device: torch.device) -> Chance:
+        plain, rates = super().noise_chances(device), precise(self.rates.detach()).to(device)
+        return lambda x0, t: (rates[x0] * plain(x0, t).log()).exp()
+
+    def asked(self, x0: Tensor, masked: Tensor) -> Tensor:
+        return self.scored(x0)
+
+    def numbers_ahead(self, batch: MaskedBatch, generator: torch.Generator) -> list[Tensor]:
+        return [batch.uniform(generator) for _ in range(2 if torch.is_grad_enabled() else 1)]
 
     def log_mask_probability(self, batch: MaskedBatch) -> Tensor:
         """log q(x_t | x_0), (B,)."""
-        log_chance = self.rates[batch.x0] * super().noise_chance(batch.x0, batch.t).log()
+        log_chance = self.rates[batch.x0] * super().noise_chances(batch.x0.device)(batch.x0, batch.t).log()
         # At t = 1 nothing is left unmasked; what is not chosen must have a gradient all the same.
         kept = torch.where(batch.masked, -1.0, log_chance)
         each = torch.where(batch.masked, log_chance, (-torch.expm1(kept)).log())
@@ -102,11 +109,16 @@ class ValueRates(TransitionModel):
     def integrand(self, batch: MaskedBatch) -> Tensor:
         """w(t) sum over masked i of r_x (log mu_x + 1) - sum_v mu_v r_v, (B,)."""
         where = batch.masked & self.scored(batch.x0)
-        log_mu = at_least_single(self.predict(batch.xt, None, batch.t, where)).log_softmax(dim=-1)
-        x0, rates = batch.x0[where], self.rates.to(log_mu)
+        # Masks that follow the rates are drawn on the device. A GPU would make the host wait for how many there are:
+        # there the network is asked everywhere that something may be masked, and what is not counts nothing.
+        places = self.places(batch.where(where))
+        log_mu = at_least_single(self.predict(batch.xt, None, batch.t, places)).log_softmax(dim=-1)
+        x0, rates = places.values(batch.x0), self.rates.to(log_mu)
         truth = log_mu.gather(1, x0[:, None])[:, 0]
         each = rates[x0] * (truth + 1) - log_mu.exp() @ rates
-        return batch.masking.weight * each.new_zeros(len(where)).index_add(0, where.nonzero()[:, 0], each)
+        if batch.places is not None:
+            each = each * places.values(where)
+        return batch.masking.weight * each.new_zeros(len(where)).index_add(0, places.rows, each)
 
     def log_stay(self, rho: Tensor, x0: Tensor) -> Tensor:
         return precise(self.rates)[x0] * super().log_stay(rho, x0)

@@ -22,6 +22,7 @@ from torch import Tensor
 from vadd.core.latents import Evidence
 from vadd.core.masking import MaskedBatch
 from vadd.core.model import mask_integral
+from vadd.core.places import Where
 from vadd.core.precision import at_least_single, precise, summed_by_row
 from vadd.core.samplers import Sampler
 from vadd.core.schedule import Schedule
@@ -65,18 +66,19 @@ class ScoreEntropy(TransitionModel):
 
     samplers: Mapping[str, Sampler] = {"ancestral": Analytic(), "euler": Euler()}
 
-    def predict(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+    def predict(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Where) -> Tensor:
         """log c, (M, V)."""
         return super().predict(xt, z, t, where) - math.log(self.vocab_size)
 
     def score_entropy(self, batch: MaskedBatch, where: Tensor) -> Tensor:
         """sum_{i in where} log c_i[x0_i] - sum_v c_v + 1: (B,)."""
-        log_scores = at_least_single(self.predict(batch.xt, None, batch.t, where))
-        truth = log_scores.gather(1, batch.x0[where][:, None])[:, 0]
-        return summed_by_row(truth - log_scores.logsumexp(dim=-1).exp() + 1, where)
+        places = self.places(batch.where(where))
+        log_scores = at_least_single(self.predict(batch.xt, None, batch.t, places))
+        truth = log_scores.gather(1, places.values(batch.x0)[:, None])[:, 0]
+        return summed_by_row(truth - log_scores.logsumexp(dim=-1).exp() + 1, places)
 
     def forward(self, batch: MaskedBatch, kl_weight: float, generator: torch.Generator) -> Evidence:
-        where = batch.masked if self.pad is None else batch.masked & self.scored(batch.x0)
+        where = self.asked(batch.x0, batch.masked)
         # At t = 0, where nothing is masked, w(t) is infinite: a product would be no number.
         weight = torch.where(where.any(dim=1).to(batch.t.device), batch.masking.weight, 0.0)
         return Evidence.without_latent(weight * self.score_entropy(batch, where))

@@ -12,6 +12,7 @@ and is estimated along one path of states from the forward process.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar, cast
 
@@ -21,11 +22,15 @@ from torch import Tensor
 from vadd.core.base import Model
 from vadd.core.latents import Particles
 from vadd.core.masking import MaskedBatch, Masking
+from vadd.core.places import upload
 from vadd.core.precision import precise, summed_by_row
 from vadd.core.samplers import Grid, Sampler, on_the_grid, step_grid
-from vadd.core.sampling import Drawing, Walk
+from vadd.core.sampling import Asked, Drawing, Walk
 from vadd.core.schedule import Schedule
 from vadd.errors import UserError
+
+Chance = Callable[[Tensor, Tensor], Tensor]
+"""See :meth:`TransitionModel.noise_chance`."""
 
 
 class TransitionSampler(Sampler):
@@ -38,16 +43,15 @@ class TransitionSampler(Sampler):
         times, _ = on_the_grid(walk.hidden_at_start, steps, walk.model.schedule, grid)
         # Of each step, from the last to the first; a row with nothing hidden has nothing to do.
         rates = self.step_rates(walk.model.schedule, times[:, 1:], times[:, :-1]).nan_to_num(nan=0.0)
+        (rates,) = upload([rates], walk.x.device)
         for step in walk.steps(times):
             rate = rates[:, step - 1]
 
-            def law(where: Tensor, rows: Tensor, rate: Tensor = rate, last: bool = step == 1) -> Tensor:
-                owners = rows[where[rows].nonzero()[:, 0]]
-                logits = walk.logits(where, rows)
-                return self.transition(logits, rate[owners.cpu()].to(logits.device), last=last)
+            def law(asked: Asked, rate: Tensor = rate, last: bool = step == 1) -> Tensor:
+                return self.transition(walk.logits(asked), rate[asked.owners], last=last)
 
-            where = walk.hidden
-            walk.x[where] = walk.draw(where, logits=law)
+            walk.write(walk.draw(walk.hidden, logits=law))
+            walk.hidden = (walk.x == walk.model.mask_value).cpu()
 
     @abstractmethod
     def step_rates(self, schedule: Schedule, t: Tensor, s: Tensor) -> Tensor:
@@ -72,21 +76,28 @@ class TransitionModel(Model):
         """The batch with the noise of this model, where masks alone are not it."""
         return batch
 
-    def step_score(self, batch: MaskedBatch, before: Tensor, z: Tensor | None, xs: Tensor | None) -> Tensor:
+    def step_score(
+        self, batch: MaskedBatch, before: Tensor, z: Tensor | None, xs: Tensor | None, last: bool | None = None
+    ) -> Tensor:
         """log prod_j p_j(x_s | x_t, z) / q(x_s | x_t, x0) of the step from t to ``before`` (B,), for z (K, B, d) or
-        None: (K, B), at ``xs`` (B, N) or averaged over q. Here of a masked model without a latent.
+        None: (K, B), at ``xs`` (B, N) or averaged over q. Here of a masked model without a latent. ``last`` says that
+        all of ``before`` is 0, if it is known.
         """
-        where = batch.masked & self.scored(batch.x0)
-        x0, owners = batch.x0[where], where.nonzero()[:, 0]
-        rho = self.schedule.reveal_probability(precise(batch.t), precise(before))[owners]
+        where = self.places(batch.where(self.stepped(batch.x0, batch.masked)))
+        x0 = where.values(batch.x0)
+        rho = self.schedule.reveal_probability(precise(batch.t), precise(before))[where.rows]
         sampler = cast(TransitionSampler, self.samplers["ancestral"])
         logits = self.predict(batch.xt, z, batch.t, where)
-        law = sampler.transition(logits, rho, last=bool((before == 0).all()))
+        law = sampler.transition(logits, rho, last=bool((before == 0).all()) if last is None else last)
         log_stay = self.log_stay(rho, x0)
         revealed = law.gather(1, x0[:, None])[:, 0] - (-torch.expm1(log_stay)).log()
-        stays = log_stay.exp() if xs is None else (xs[where] == self.mask_value).double()
+        stays = log_stay.exp() if xs is None else precise((where.values(xs) == self.mask_value).to(log_stay))
         stayed = torch.where(stays > 0, law[:, -1] - log_stay, 0.0)
         return summed_by_row((1 - stays) * revealed + stays * stayed, where)[None]
+
+    def stepped(self, x0: Tensor, masked: Tensor) -> Tensor:
+        """Where :meth:`step_score` asks the network, (B, N) bool."""
+        return masked & self.scored(x0)
 
     def log_stay(self, rho: Tensor, x0: Tensor) -> Tensor:
         """log of the probability that the forward process leaves positions masked that were x0 (M,), where ``rho`` (M,)
@@ -96,7 +107,11 @@ class TransitionModel(Model):
 
     def noise_chance(self, x0: Tensor, t: Tensor) -> Tensor:
         """The probability that the forward process has reached a position by t (B,): (B, N) or (B, 1)."""
-        return self.schedule.masked_fraction(precise(t))[:, None]
+        return self.noise_chances(x0.device)(x0, t)
+
+    def noise_chances(self, device: torch.device) -> Chance:
+        """:meth:`noise_chance` of tensors on a device."""
+        return lambda x0, t: self.schedule.masked_fraction(precise(t))[:, None]
 
     def noise_values(self, batch: MaskedBatch, generator: torch.Generator) -> Tensor:
         """What the forward process puts in the place of a value, (B, N)."""
@@ -111,25 +126,43 @@ class TransitionModel(Model):
         if how.latent_policy == "fixed" and not self.latent.absent:
             raise UserError("with this noise there are bounds for a new z at each step, not for one z")
         times = step_grid(steps, how.grid)
-        parts = torch.split(x0, particles.rows_per_call)
-        return torch.cat([self._path_bound(part, times, particles, generator) for part in parts])
+        chance = self.noise_chances(torch.device("cpu"))
+        parts = torch.split(x0.cpu(), particles.rows_per_call)
+        bounds = [self._path_bound(part, times, particles, generator, chance) for part in parts]
+        return torch.cat(bounds).cpu().double()
 
-    def _path_bound(self, x0: Tensor, times: Tensor, particles: Particles, generator: torch.Generator) -> Tensor:
-        total = torch.zeros(len(x0), dtype=torch.float64)
-        zeros, everywhere = torch.zeros(len(x0), device=x0.device), torch.ones_like(x0, dtype=torch.bool)
-        batch = MaskedBatch.of(x0, Masking(~everywhere, zeros, zeros), self.mask_value)
-        for t in times[1:]:
-            before, batch = batch, self._noisier(batch, torch.full_like(zeros, float(t)), generator)
+    def _path_bound(
+        self, x0: Tensor, times: Tensor, particles: Particles, generator: torch.Generator, chance: Chance
+    ) -> Tensor:
+        """The path is drawn on the host; what it adds up stays on the device."""
+        total = precise(torch.zeros(len(x0), device=self.device))
+        zeros, nowhere = torch.zeros(len(x0)), torch.zeros_like(x0, dtype=torch.bool)
+        state = MaskedBatch.of(x0, Masking(nowhere, zeros, zeros), self.mask_value)
+        for number, t in enumerate(times[1:]):
+            before, state = state, self._noisier(state, torch.full_like(zeros, float(t)), generator, chance)
+            step = replace(state, masking=replace(state.masking, before=before.t), ahead=[before.xt])
+            if self.device.type != "cpu":
+                step = replace(step, places=self.places(self.stepped(x0, state.masked))).to(self.device)
+            (xs,), earlier = step.ahead, step.masking.before
+            assert earlier is not None
+            step.ahead.clear()
 
-            def score(z: Tensor | None, batch: MaskedBatch = batch, before: MaskedBatch = before) -> Tensor:
-                return self.step_score(batch, before.t, z, before.xt)
+            def score(
+                z: Tensor | None,
+                step: MaskedBatch = step,
+                earlier: Tensor = earlier,
+                xs: Tensor = xs,
+                last: bool = number == 0,
+            ) -> Tensor:
+                return self.step_score(step, earlier, z, xs, last)
 
-            total += self.latent.log_marginal(score, batch, everywhere, particles, generator).cpu().double()
+            everywhere = torch.ones_like(step.x0, dtype=torch.bool)
+            total = total + precise(self.latent.log_marginal(score, step, everywhere, particles, generator))
         return total
 
-    def _noisier(self, batch: MaskedBatch, t: Tensor, generator: torch.Generator) -> MaskedBatch:
+    def _noisier(self, batch: MaskedBatch, t: Tensor, generator: torch.Generator, chance: Chance) -> MaskedBatch:
         """The same examples at the later times t (B,), given their states: a step of the forward process."""
-        kept = (1 - self.noise_chance(batch.x0, t)) / (1 - self.noise_chance(batch.x0, batch.t))
+        kept = (1 - chance(batch.x0, t)) / (1 - chance(batch.x0, batch.t))
         reached = batch.uniform(generator) >= kept
         xt = torch.where(reached, self.noise_values(batch, generator), batch.xt)
         return replace(batch, xt=xt, masking=Masking(batch.masked | reached, t, torch.ones_like(t)))

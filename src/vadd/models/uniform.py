@@ -19,9 +19,10 @@ from torch import Tensor
 from vadd.core.densities import DiagonalGaussian
 from vadd.core.latents import Evidence
 from vadd.core.masking import MaskDraw, MaskedBatch, StepTimes
+from vadd.core.places import upload
 from vadd.core.precision import precise, summed_by_row
 from vadd.core.samplers import Grid, Sampler, step_grid
-from vadd.core.sampling import Walk
+from vadd.core.sampling import Asked, Walk
 from vadd.models.transitions import TransitionModel, check_values_alone
 
 
@@ -34,19 +35,20 @@ class UniformSteps(Sampler):
         check_values_alone(walk)
         # All of the noise is there at the start, however many positions are known: times run from 1 to 0.
         times = step_grid(steps, grid)
-        alpha = 1 - walk.model.schedule.masked_fraction(times)
+        alpha: list[float] = (1 - walk.model.schedule.masked_fraction(times)).tolist()
         where = walk.hidden_at_start
-        values = (walk.noise.uniform(walk.model.positions) * walk.model.vocab_size).long().to(walk.x.device)
-        walk.x = torch.where(where, values, walk.x)
+        values = (walk.noise.uniform(walk.model.positions) * walk.model.vocab_size).long()
+        hidden, values = upload([where, values], walk.x.device)
+        walk.x = torch.where(hidden, values, walk.x)
         for step in walk.steps(times.expand(len(walk.x), -1)):
-            alpha_t, alpha_s = alpha[step], alpha[step - 1]
+            pair = alpha[step], alpha[step - 1]
 
-            def law(where: Tensor, rows: Tensor, alpha_t: Tensor = alpha_t, alpha_s: Tensor = alpha_s) -> Tensor:
-                probabilities = precise(walk.logits(where, rows)).softmax(-1)
-                each = (time.to(probabilities.device).expand(len(probabilities)) for time in (alpha_t, alpha_s))
-                return uniform_step(probabilities, walk.x[rows][where[rows]], *each).log()
+            def law(asked: Asked, pair: tuple[float, float] = pair) -> Tensor:
+                probabilities = precise(walk.logits(asked)).softmax(-1)
+                each = (probabilities.new_full((len(probabilities),), time) for time in pair)
+                return uniform_step(probabilities, asked.places.values(walk.x[asked.rows]), *each).log()
 
-            walk.x[where] = walk.draw(where, logits=law)
+            walk.write(walk.draw(where, logits=law))
 
 
 def uniform_step(probabilities: Tensor, xt: Tensor, alpha_t: Tensor, alpha_s: Tensor) -> Tensor:
@@ -81,6 +83,14 @@ class UniformDiffusion(TransitionModel):
     def noise_values(self, batch: MaskedBatch, generator: torch.Generator) -> Tensor:
         return (batch.uniform(generator) * self.vocab_size).long()
 
+    def asked(self, x0: Tensor, masked: Tensor) -> Tensor:
+        return self.scored(x0)
+
+    stepped = asked
+
+    def numbers_ahead(self, batch: MaskedBatch, generator: torch.Generator) -> list[Tensor]:
+        return [batch.uniform(generator), *super().numbers_ahead(batch, generator)]
+
     def posterior(self, batch: MaskedBatch) -> DiagonalGaussian | None:
         return self.latent.posterior(self.noised(batch, torch.Generator().manual_seed(0)))
 
@@ -95,21 +105,23 @@ class UniformDiffusion(TransitionModel):
 
         return self.latent.evidence(score, noised, 1 / (batch.t - before), kl_weight, generator)
 
-    def step_score(self, batch: MaskedBatch, before: Tensor, z: Tensor | None, xs: Tensor | None) -> Tensor:
+    def step_score(
+        self, batch: MaskedBatch, before: Tensor, z: Tensor | None, xs: Tensor | None, last: bool | None = None
+    ) -> Tensor:
         """sum_j log p_j(x_s | x_t, z) / q(x_s | x_t, x0) for the step from t to ``before`` (B,), (K, B): at the ``xs``
         (B, N) given, or averaged over q.
         """
         particles, size = 1 if z is None else z.shape[0], len(batch.x0)
-        scored = self.scored(batch.x0)
-        everywhere = scored.repeat(particles, 1)
+        scored = self.places(batch.where(self.stepped(batch.x0, batch.masked)))
+        everywhere = scored.repeated(particles)
         flat_z = None if z is None else z.flatten(0, 1)
         logits = self.predict(batch.xt.repeat(particles, 1), flat_z, batch.t.repeat(particles), everywhere)
-        owners = everywhere.nonzero()[:, 0] % size
+        owners = scored.rows.repeat(particles)
         alpha_t, alpha_s = (self.schedule.alpha(precise(time)) for time in (batch.t, before))
         if not logits.requires_grad:
             logits = precise(logits)
         alpha_t, alpha_s = alpha_t.to(logits.dtype)[owners], alpha_s.to(logits.dtype)[owners]
-        xt, x0 = (tokens[scored].repeat(particles) for tokens in (batch.xt, batch.x0))
+        xt, x0 = (scored.values(tokens).repeat(particles) for tokens in (batch.xt, batch.x0))
         ours = uniform_step(logits.softmax(-1), xt, alpha_t, alpha_s)
         truth = torch.zeros_like(logits).scatter_(1, x0[:, None], 1.0)
         theirs = uniform_step(truth, xt, alpha_t, alpha_s)
@@ -118,5 +130,5 @@ class UniformDiffusion(TransitionModel):
         if xs is None:
             each = (theirs * ratio).sum(dim=-1)
         else:
-            each = ratio.gather(1, xs[scored].repeat(particles)[:, None])[:, 0]
+            each = ratio.gather(1, scored.values(xs).repeat(particles)[:, None])[:, 0]
         return summed_by_row(each, everywhere).view(particles, size)

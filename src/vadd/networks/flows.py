@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -59,6 +60,29 @@ def chosen_component(logits: Tensor, number: Tensor) -> Tensor:
     return (ends <= level).sum(-1, keepdim=True).clamp(max=logits.shape[-1] - 1)
 
 
+class _Split(zuko.transforms.CouplingTransform):  # type: ignore[misc]  # no types
+    """A coupling whose two halves are known by their numbers."""
+
+    def __init__(self, meta: Callable[[Tensor], Any], stays: Tensor, changes: Tensor) -> None:
+        torch.distributions.Transform.__init__(self)
+        self.meta, self.idx_a, self.idx_b = meta, stays, changes
+
+
+class _Coupling(zuko.flows.coupling.GeneralCouplingTransform):  # type: ignore[misc]  # no types
+    """zuko's own finds the numbers of its halves in every pass, and a GPU makes the host wait for them."""
+
+    def find_halves(self) -> None:
+        self.register_buffer("stays", self.mask.nonzero()[:, 0], persistent=False)
+        self.register_buffer("changes", (~self.mask).nonzero()[:, 0], persistent=False)
+
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        super()._load_from_state_dict(*arguments)
+        self.find_halves()
+
+    def forward(self, c: Tensor | None = None) -> _Split:
+        return _Split(partial(self.meta, c), self.stays, self.changes)
+
+
 class CouplingFlow(nn.Module):
     """Affine couplings (RealNVP) from a mixture of Gaussians to a density over d numbers; both directions cost one
     pass.
@@ -88,6 +112,9 @@ class CouplingFlow(nn.Module):
             couplings = list(self.flow.transform.transforms)
             for one, other in zip(couplings[::2], couplings[1::2], strict=False):
                 other.mask.copy_(~one.mask)
+            for coupling in couplings:
+                coupling.__class__ = _Coupling
+                coupling.find_halves()
 
     @torch.no_grad()
     def start_at(self, z: Tensor) -> None:

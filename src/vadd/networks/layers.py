@@ -4,7 +4,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -46,6 +46,10 @@ class DenoiserBase(nn.Module):
 
     latent: nn.Module | None
     time: nn.Module | None
+    takes_places: ClassVar[bool] = True
+    """``where`` may be :class:`~vadd.core.places.Places` as well as a mask."""
+    group: int = 1
+    """Positions that are read out together."""
 
     def __init__(self, positions: int, vocab_size: int, *, uses_time: bool) -> None:
         super().__init__()

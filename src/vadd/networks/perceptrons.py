@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
+from vadd.core.places import Places, Where
 from vadd.networks.layers import (
     DenoiserBase,
     FactorisedReadout,
@@ -108,9 +109,9 @@ class MlpDenoiser(DenoiserBase):
         self.readout = nn.Sequential(*hidden, *head)
         self.factorised = None if features is None else FactorisedReadout(positions, vocab_size, width, features)
 
-    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Where) -> Tensor:
         out: Tensor = self.readout(self.conditioned(self.tokens(xt), z, t))
-        wanted = where.flatten().nonzero()[:, 0]
+        wanted = Places.of(where).numbers
         if self.factorised is not None:
             return self.factorised(out, wanted)
         return out.view(-1, self.vocab_size).index_select(0, wanted)
@@ -181,10 +182,10 @@ class ResidualDenoiser(DenoiserBase):
         )
         self.time = time_embedding(settings.denoiser.time_features, width)
 
-    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Where) -> Tensor:
         hidden = self.blocks(self.conditioned(self.tokens(xt), z, t))
         norm, linear = self.readout
-        wanted = where.flatten().nonzero()[:, 0]
+        wanted = Places.of(where).numbers
         if not isinstance(linear, nn.Linear):
             return linear(norm(hidden), wanted)
         if self.vocab_size == 2 and self.differences_only:
@@ -270,11 +271,11 @@ class TableDenoiser(DenoiserBase):
         # A value that a column does not have is read from one more output, which is minus infinity.
         self.register_buffer("places", torch.where(inside, begin[:, None] + value, sum(sizes)), persistent=False)
 
-    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Where) -> Tensor:
         hidden = self.blocks(self.conditioned(self.tokens(xt), z, t))
         outputs = F.pad(self.readout(hidden), (0, 1), value=-torch.inf)
-        rows, columns = where.nonzero().unbind(1)
-        return outputs[rows[:, None], self.places[columns]]
+        asked = Places.of(where)
+        return outputs[asked.rows[:, None], self.places[asked.columns]]
 
 
 class TableRecognizer(SummedRecognizer):

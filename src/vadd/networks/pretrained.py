@@ -18,6 +18,7 @@ import torch
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
+from vadd.core.places import Places, Where
 from vadd.errors import UserError
 from vadd.networks.layers import DenoiserBase, zeroed
 from vadd.networks.settings import Examples, NetworkSettings
@@ -218,7 +219,7 @@ class PretrainedDenoiser(DenoiserBase):
             for hook in hooks:
                 hook.remove()
 
-    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Where) -> Tensor:
         ids = self.ids.to(xt.device)
         embedded = self.body.get_input_embeddings()(ids[xt])
         vectors: list[Tensor] = [] if self.latent is None else self.latent(z)
@@ -234,7 +235,7 @@ class PretrainedDenoiser(DenoiserBase):
         more = {"use_cache": False} if self.family in DECODERS else {}
         with self.added(vectors[1:]):
             features = self.body.base_model(inputs_embeds=embedded, attention_mask=seen, **more).last_hidden_state
-        wanted = where.flatten().nonzero()[:, 0]
+        wanted = Places.of(where).numbers
         if self.shifted:  # the first position has none before it
             wanted = wanted - (wanted % positions > 0).to(wanted.dtype)
         logits = HEADS[self.family](self.body, features.flatten(0, 1).index_select(0, wanted))

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
+from vadd.core.places import Places, Where
 from vadd.errors import UserError
 from vadd.networks.layers import (
     DenoiserBase,
@@ -156,16 +157,17 @@ class PyramidDenoiser(DenoiserBase):
         self.bias = nn.Parameter(torch.zeros(*self.image[:2], logits))
         channels_last(self)
 
-    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Where) -> Tensor:
         logits = self._logits_of_distinct_states(xt, z, t)
-        wanted = where.flatten().nonzero()[:, 0]
+        wanted = Places.of(where).numbers
         return logits.reshape(-1, self.vocab_size).index_select(0, wanted)
 
     def _logits_of_distinct_states(self, xt: Tensor, z: Tensor | None, t: Tensor) -> Tensor:
         """Where everything is masked all examples look alike: they are read once, however many there are. That is half
         of what few-step models learn from, and all that a sampler sees at its first step.
         """
-        if xt.is_meta or exporting():  # what a tensor without content holds cannot be asked
+        # What a tensor without content holds cannot be asked, and a GPU would make the host wait for it.
+        if not xt.is_cpu or exporting():
             return self._logits(xt[:1] if xt.stride(0) == 0 else xt, z, t)
         nothing_known = (xt == self.vocab_size).all(dim=1)
         alike, others = nothing_known.nonzero()[:, 0], (~nothing_known).nonzero()[:, 0]

@@ -20,6 +20,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
+from vadd.core.places import Places, Where
 from vadd.errors import UserError
 from vadd.networks.layers import DenoiserBase, mean_and_log_std, time_embedding
 from vadd.networks.settings import TIME_FEATURES, Examples, NetworkSettings
@@ -99,7 +100,7 @@ class ShortTransformerDenoiser(DenoiserBase):
         if self.label is not None:
             nn.init.normal_(self.label.weight)
 
-    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Where) -> Tensor:
         added: Tensor = self.places
         if self.label is not None:
             assert z is not None, "a denoiser built for labels is given one, or zeros"
@@ -111,7 +112,7 @@ class ShortTransformerDenoiser(DenoiserBase):
             added = added + (read if self.latent_everywhere else (xt == self.vocab_size)[..., None] * read)
         if self.time is not None:
             added = added + self.time(t)[:, None]
-        wanted = where.flatten().nonzero()[:, 0]
+        wanted = Places.of(where).numbers
         return self.readout(self.body(xt, None, wanted, added))
 
     def latent_input_weights(self) -> list[nn.Parameter]:

@@ -18,6 +18,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
+from vadd.core.places import Places, Where
 from vadd.networks.layers import DenoiserBase, condition_layers, mean_and_log_std, time_embedding, zeroed
 from vadd.networks.settings import CHECKPOINTING, TIME_FEATURES, Examples, NetworkSettings
 from vadd.networks.transformer_blocks import CONVOLUTION, Condition, Past, TransformerBody, TransformerSize
@@ -33,6 +34,7 @@ class CausalTransformer(nn.Module):
     """
 
     uses_time = False
+    takes_places: ClassVar[bool] = True
 
     def __init__(self, positions: int, vocab_size: int, size: TransformerSize, *, short: bool = False) -> None:
         super().__init__()
@@ -45,8 +47,8 @@ class CausalTransformer(nn.Module):
         else:
             zeroed(self.readout)
 
-    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
-        wanted = where.flatten().nonzero()[:, 0]
+    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Where) -> Tensor:
+        wanted = Places.of(where).numbers
         return self.readout(self.body(self._shifted(xt), None, wanted, self.places))
 
     def _shifted(self, x: Tensor) -> Tensor:
@@ -137,13 +139,13 @@ class TransformerDenoiser(DenoiserBase):
         self.readout = zeroed(nn.Linear(size.width, vocab_size))
         self.time = time_embedding(features, condition)
 
-    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Where) -> Tensor:
         read = [] if self.latent is None else [self.latent(z)]
         if self.time is not None:
             read.append(self.time(t))
         condition = Condition(sum(read[1:], read[0])) if read else None
         # A vocabulary is large: what is not asked for never reaches the output layer.
-        wanted = where.flatten().nonzero()[:, 0]
+        wanted = Places.of(where).numbers
         return self.readout(self.body(xt, condition, wanted))
 
     def latent_input_weights(self) -> list[nn.Parameter]:

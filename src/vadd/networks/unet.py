@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
+from vadd.core.places import Places, Where
 from vadd.errors import UserError
 from vadd.networks.layers import (
     DenoiserBase,
@@ -206,15 +207,20 @@ class PixelReadout(nn.Module):
         self.vocab_size = vocab_size
         self.convolution = zeroed(nn.Conv2d(planes, channels * vocab_size, 3, padding=1))
 
-    def forward(self, features: Tensor, where: Tensor) -> Tensor:
-        wanted = where.view(-1, self.channels)
-        pixels = wanted.any(1).nonzero()[:, 0]
+    def forward(self, features: Tensor, where: Where) -> Tensor:
+        asked = Places.of(where, self.channels)
+        numbers, pixels = asked.numbers, asked.numbers if asked.groups is None else asked.groups
         outputs, inputs = self.channels * self.vocab_size, 9 * features.shape[1]
-        if not exporting() and len(pixels) * (inputs + outputs) < len(wanted) * outputs:
-            logits, wanted = self.at(features, pixels), wanted.index_select(0, pixels)
+        pixels_in_all = asked.batch * asked.positions // self.channels
+        if not exporting() and len(pixels) * (inputs + outputs) < pixels_in_all * outputs:
+            logits = self.at(features, pixels)
+            if self.channels == 1:
+                return logits
+            # Where each pixel is among those that were read out.
+            numbers = torch.searchsorted(pixels, numbers // self.channels) * self.channels + numbers % self.channels
         else:
             logits = self.convolution(features).permute(0, 2, 3, 1)
-        return logits.reshape(-1, self.vocab_size).index_select(0, wanted.flatten().nonzero()[:, 0])
+        return logits.reshape(-1, self.vocab_size).index_select(0, numbers)
 
     def at(self, features: Tensor, pixels: Tensor) -> Tensor:
         """The convolution at chosen pixels, numbered (b * H + h) * W + w: (M, channels * V)."""
@@ -236,8 +242,9 @@ class UnetDenoiser(DenoiserBase):
         super().__init__(math.prod(shape), vocab_size, uses_time=True)
         self.unet = TokenUnet(shape, vocab_size, settings, latent_dim=latent_dim)
         self.readout = PixelReadout(settings.embedding, shape[2], vocab_size)
+        self.group = shape[2]
 
-    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Where) -> Tensor:
         return self.readout(self.unet(xt, t, z), where)
 
 

@@ -173,8 +173,7 @@ def bytes_per_row(model: Model) -> int:
     """
     x = torch.full((1, model.positions), model.mask_value, device=model.device)
     t = torch.ones(1, device=model.device)
-    where = torch.zeros_like(x, dtype=torch.bool)
-    where[0, 0] = True
+    where = model.places(torch.arange(model.positions)[None] == 0).to(model.device)
     z = model.latent.draw(x, t, Noise.of(torch.Generator().manual_seed(0), 1))
     alive = _Alive(model)
     with alive:

@@ -6,13 +6,13 @@ takes its rows: the result does not depend on the number of processes, nor on th
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vadd.core import MaskedBatch, Model, Objective, kl_warmup, objective
+from vadd.core import Model, Objective, kl_warmup, objective
 from vadd.core.health import REMEDIES, RESTARTED_WEIGHTS
 from vadd.core.masking import BatchPart, Masking
 from vadd.core.randomness import MASKS, ShuffledBatches, seed_dropout, step_generator
@@ -228,11 +228,11 @@ class Trainer:
         self, step: int, indices: Tensor, masking: Masking, rows: slice, generator: torch.Generator
     ) -> Objective:
         """The objective of some rows of the batch; their share of the gradient is added to what is there."""
-        x0 = self.data.train[indices[rows]].to(self.device, torch.int64)
-        part = BatchPart(rows, len(indices))
-        batch = MaskedBatch.of(x0, masking[rows].to(self.device), self.model.mask_value, part)
+        labels = None
         if self.data.label_names is not None and self.data.train_labels is not None:
-            batch = replace(batch, labels=self.data.train_labels[indices[rows]].to(self.device))
+            labels = self.data.train_labels[indices[rows]]
+        part = BatchPart(rows, len(indices))
+        batch = self.model.batch(self.data.train[indices[rows]], masking[rows], part, labels, generator)
         with self._autocast():
             evidence = self.wrapped(batch, self._kl_weight(step), generator)
         result = objective(evidence, self.data.positions)
@@ -252,10 +252,10 @@ class Trainer:
 
     def trial(self) -> None:
         """One pass forward and back that changes nothing."""
-        x0 = self.data.train[self.batches[0][self.parts[0]]].to(self.device, torch.int64)
+        x0 = self.data.train[self.batches[0][self.parts[0]]]
         generator = step_generator(self.recipe.seed, MASKS, 0)
         masking = self.draw_mask(len(x0), self.data.positions, self.model.schedule, generator)
-        batch = MaskedBatch.of(x0, masking.to(self.device), self.model.mask_value)
+        batch = self.model.batch(x0, masking)
         with self._autocast():
             evidence = self.model(batch, 1.0, generator)
         objective(evidence, self.data.positions).loss.backward()  # type: ignore[no-untyped-call]
@@ -274,7 +274,8 @@ class Trainer:
     def save(self, step: int, evaluated: HeldOutResult | None = None) -> bool:
         """Write a checkpoint, with the evaluation of this step; False where the disk refused it."""
         # Before anything is written: a checkpoint full of NaN would push a good one out.
-        finite = all(bool(parameter.isfinite().all()) for parameter in self.stepper.parts())
+        # Asked once, not of every tensor.
+        finite = bool(torch.stack([parameter.isfinite().all() for parameter in self.stepper.parts()]).all())
         if self.processes.any(not finite)[0]:
             raise UserError(f"the weights are not finite at step {step}; {self._advice()}")
         # All processes take part in putting whole tensors together; only the main one keeps them.

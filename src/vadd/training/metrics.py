@@ -7,14 +7,14 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vadd.core import Evidence, LatentHealth, MaskedBatch, Model, Objective, objective
+from vadd.core import Evidence, LatentHealth, Model, Objective, objective
 from vadd.core.densities import DiagonalGaussian
 from vadd.core.health import health_of, posteriors
 from vadd.core.masking import BatchPart
@@ -58,9 +58,7 @@ def evaluate_held_out(
     evidences: list[tuple[Tensor, ...]] = []
     pairs: list[tuple[DiagonalGaussian, DiagonalGaussian]] = []
     for rows in torch.split(processes.padded_share(total), rows_at_once):
-        x0 = test[rows].to(processes.device, torch.int64)
-        batch = MaskedBatch.of(x0, masking[rows].to(x0.device), model.mask_value, BatchPart(rows, total))
-        batch = batch if labels is None else replace(batch, labels=labels[rows].to(x0.device))
+        batch = model.batch(test[rows], masking[rows], BatchPart(rows, total), None if labels is None else labels[rows])
         # A copy for every chunk: each draws the latents of all examples and takes its own rows.
         evidence = model(batch, 1.0, noise.clone_state())
         evidences.append((evidence.bound, evidence.reconstruction, evidence.kl))

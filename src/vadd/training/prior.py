@@ -229,7 +229,10 @@ def seconds_to_fit(recipe: Recipe, kind: Kind, device: torch.device) -> float:
 
 
 def fit_priors_of_recipe(
-    path: Path, progress: Progress = silent, networks: CustomNetworks | None = None
+    path: Path,
+    progress: Progress = silent,
+    networks: CustomNetworks | None = None,
+    device: str | torch.device | None = None,
 ) -> list[PriorRecord]:
     """What ``latent.prior`` of a finished run's recipe asks for, as far as it is not there yet."""
     directory = RunDirectory(path)
@@ -239,4 +242,4 @@ def fit_priors_of_recipe(
     place, _ = Archive(directory).chosen("latest", read_weights)
     missing = [name for name in names if name not in prior_records(place)]
     custom = {} if networks is None else vars(networks)
-    return [fit_prior(load(path, prior="trained", **custom), name, progress=progress) for name in missing]
+    return [fit_prior(load(path, device, prior="trained", **custom), name, progress=progress) for name in missing]

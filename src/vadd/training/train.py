@@ -111,7 +111,7 @@ def train(
     outcome = run_training(recipe, directory, dataset, resume=resume, silent=not progress, **options)
     if outcome.finished and is_main():
         with progress_bar(hidden=not progress) as shown:
-            fit_priors_of_recipe(directory.path, shown, networks)
+            fit_priors_of_recipe(directory.path, shown, networks, device)
     return load(directory.path, device, denoiser=denoiser, recognizer=recognizer)
 
 

@@ -1,0 +1,125 @@
+"""Positions of a batch by number, found where masks are drawn, and the way of tensors from the host to a device.
+
+Asked how many entries of a mask are true, a GPU makes the host wait until it has done all that came before. Masks and
+plans of samplers are drawn on the host, which can send the numbers along instead.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+WITHOUT_FLOAT64: frozenset[str] = frozenset({"mps"})
+"""Types of devices: Apple's GPUs."""
+
+
+def has_float64(device: torch.device) -> bool:
+    return device.type not in WITHOUT_FLOAT64
+
+
+ALIGNED = 16
+"""Bytes: where a tensor may begin in a buffer of several."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """M of the B x N positions of a batch, by their numbers b * N + n, in rising order.
+
+    >>> places = Places.of(torch.tensor([[True, False, True], [False, False, True]]))
+    >>> places.numbers, places.rows, places.columns
+    (tensor([0, 2, 5]), tensor([0, 0, 1]), tensor([0, 2, 2]))
+    >>> places.values(torch.tensor([[7, 8, 9], [4, 5, 6]]))
+    tensor([7, 9, 6])
+    """
+
+    numbers: Tensor
+    """(M,)"""
+    batch: int
+    """B"""
+    positions: int
+    """N"""
+    group: int = 1
+    """Positions that a network reads out together, the channels of a pixel."""
+    groups: Tensor | None = None
+    """The numbers of the groups in which there are some, where a group has several positions."""
+
+    @classmethod
+    def of(cls, where: "Where", group: int = 1) -> "Places":
+        """The true entries of ``where`` (B, N), if it is not known yet which they are."""
+        if isinstance(where, Places):
+            return where if where.group == group or group == 1 else where._grouped(group)
+        groups = None if group == 1 else where.reshape(-1, group).any(dim=1).nonzero()[:, 0]
+        batch, positions = where.shape
+        return cls(where.flatten().nonzero()[:, 0], batch, positions, group, groups)
+
+    @classmethod
+    def everywhere(cls, x: Tensor) -> "Places":
+        """All positions of x (B, N)."""
+        batch, positions = x.shape
+        return cls(torch.arange(x.numel(), device=x.device), batch, positions)
+
+    @property
+    def rows(self) -> Tensor:
+        return self.numbers // self.positions
+
+    @property
+    def columns(self) -> Tensor:
+        return self.numbers % self.positions
+
+    @property
+    def mask(self) -> Tensor:
+        """(B, N) bool."""
+        mask = torch.zeros(self.batch * self.positions, dtype=torch.bool, device=self.numbers.device)
+        return mask.index_fill_(0, self.numbers, True).view(self.batch, self.positions)
+
+    def values(self, x: Tensor) -> Tensor:
+        """Those of x (B, N): (M,)."""
+        return x.flatten().index_select(0, self.numbers)
+
+    def written(self, x: Tensor, values: Tensor) -> Tensor:
+        """x (B, N) with other values (M,) here."""
+        return x.flatten().index_copy(0, self.numbers, values).view_as(x)
+
+    def repeated(self, times: int) -> "Places":
+        """Of so many copies of the batch, one after the other."""
+        if times == 1:
+            return self
+        copies = torch.arange(times, device=self.numbers.device)[:, None]
+        numbers = (copies * (self.batch * self.positions) + self.numbers).flatten()
+        groups = self.groups
+        if groups is not None:
+            groups = (copies * (self.batch * self.positions // self.group) + groups).flatten()
+        return replace(self, numbers=numbers, batch=times * self.batch, groups=groups)
+
+    def to(self, device: torch.device) -> "Places":
+        numbers, *groups = upload([self.numbers, *([] if self.groups is None else [self.groups])], device)
+        return replace(self, numbers=numbers, groups=groups[0] if groups else None)
+
+    def _grouped(self, group: int) -> "Places":
+        return replace(self, group=group, groups=torch.unique_consecutive(self.numbers // group))
+
+
+Where = Tensor | Places
+"""A bool mask (B, N), or the numbers of its true entries."""
+
+
+def upload(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """Tensors of the host on a device: one copy for all of them, which the host does not wait for."""
+    if device.type == "cpu":
+        return list(tensors)
+    if not has_float64(device):
+        tensors = [tensor.float() if tensor.dtype == torch.float64 else tensor for tensor in tensors]
+    begins = list(accumulate((-(-tensor.nbytes // ALIGNED) * ALIGNED for tensor in tensors), initial=0))
+    # Only from pinned memory can a GPU copy by itself.
+    pinned = device.type == "cuda"
+    buffer = torch.empty(begins[-1], dtype=torch.uint8, pin_memory=pinned)
+
+    def part(whole: Tensor, begin: int, tensor: Tensor) -> Tensor:
+        return whole[begin : begin + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+
+    for begin, tensor in zip(begins, tensors, strict=False):
+        part(buffer, begin, tensor).copy_(tensor)
+    sent = buffer.to(device, non_blocking=pinned)
+    return [part(sent, begin, tensor) for begin, tensor in zip(begins, tensors, strict=False)]
