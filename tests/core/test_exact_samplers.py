@@ -28,12 +28,13 @@ from tests.helpers.plans import (
     ancestral,
     any_order_law,
     first_hitting,
+    in_order,
     model_of,
     p_value,
     parallel,
     planned_law,
 )
-from vadd.core import Ancestral, FirstHitting, MaskedDiffusion, Parallel, Sampler, sample
+from vadd.core import Ancestral, FirstHitting, InOrder, MaskedDiffusion, Parallel, Sampler, sample
 from vadd.core.samplers import Grid
 from vadd.core.sampling import LatentPolicy
 
@@ -66,6 +67,8 @@ CASES = [
     Case("parallel 1", Parallel(), 1, parallel(1)),
     Case("parallel 2", Parallel(), 2, parallel(2)),
     Case("parallel 3", Parallel(), 3, parallel(3)),
+    Case("left-to-right 2", InOrder(), 2, in_order(2)),
+    Case("left-to-right 3", InOrder(), 3, in_order(3)),
 ]
 for_each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 for_each_model = pytest.mark.parametrize("latent", [False, True], ids=["mdlm", "vadd"])

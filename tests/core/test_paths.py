@@ -26,11 +26,12 @@ from tests.helpers.exact import (
     seeded,
 )
 from tests.helpers.paths import Enumeration, Rule, Sharpen, as_it_is, nucleus, surest, tempered, within_budget
-from tests.helpers.plans import ancestral, p_value, planned_law
+from tests.helpers.plans import ancestral, in_order, p_value, planned_law
 from vadd.core import (
     CodedLatent,
     EntropyBounded,
     GaussianLatent,
+    InOrder,
     MaskedDiffusion,
     Ordered,
     Particles,
@@ -95,6 +96,14 @@ def test_without_a_latent_the_likelihood_of_a_rule_without_chance_is_exact(
     assert float(found.sum()) == pytest.approx(1, abs=1e-9)
     assert_close(found, Enumeration(denoiser).looking(rule, steps), rtol=0, atol=1e-9)
     assert model.likelihood_kind(steps, Drawing(sampler=sampler)).kind == "exact"
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4])
+def test_from_left_to_right_there_is_one_plan(steps: int) -> None:
+    denoiser, model = mdlm(4, 2, seed=90)
+    found = estimates(model, steps, Particles(1), 1, sampler=InOrder())[0].exp()
+    assert_close(found, planned_law(denoiser, LINEAR, in_order(steps)), rtol=0, atol=1e-7)  # times in float32
+    assert model.likelihood_kind(steps, Drawing(sampler=InOrder())).kind == "exact"
 
 
 @pytest.mark.parametrize("law", LAWS)

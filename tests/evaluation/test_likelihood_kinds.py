@@ -18,6 +18,7 @@ KINDS = {
     "ancestral": "bound",
     "parallel": "bound",
     "first-hitting": "bound",
+    "left-to-right": "exact",
     "confidence": "bound",
     "margin": "exact",
     "entropy": "exact",

@@ -96,6 +96,17 @@ def parallel(steps: int) -> Planner:
     return plans
 
 
+def in_order(steps: int) -> Planner:
+    """The one of these that goes from left to right."""
+
+    def plans(hidden: list[bool], known: KnownSchedule) -> Plans:
+        every = parallel(steps)(hidden, known)
+        falling = (every.step_of[:, torch.tensor(hidden)].diff(dim=1) <= 0).all(dim=1)
+        return Plans(torch.ones(1, dtype=torch.float64), every.step_of[falling], every.times[falling])
+
+    return plans
+
+
 def first_hitting(nodes: int) -> Planner:
     """All orders, and the masked fractions at which they happen by Gauss-Legendre: of k that are left, the first one is
     revealed at v times the fraction of the one before, where v has the density k v^(k - 1).

@@ -180,7 +180,10 @@ def test_latents_that_are_given_are_used_row_by_row(runs: dict[str, Run], monkey
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"sampler": "gibbs"}, "unknown sampler 'gibbs'; choose from ancestral, parallel, first-hitting, confidence"),
+        (
+            {"sampler": "gibbs"},
+            "unknown sampler 'gibbs'; choose from ancestral, parallel, first-hitting, left-to-right",
+        ),
         ({"sampler": "parallel", "grid": "uniform"}, "the sampler parallel has no grid of times"),
         ({"sampler": "first-hitting", "grid": [0, 0.5, 1]}, "the sampler first-hitting has no grid"),
         ({"sampler": Parallel(), "grid": "cosine"}, "the sampler Parallel has no grid"),

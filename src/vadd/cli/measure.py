@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import vadd
@@ -12,16 +13,18 @@ from vadd.core import Particles
 from vadd.errors import UserError, refuse_if
 from vadd.evaluation import BoundSettings, EvaluationOptions
 from vadd.evaluation import evaluate as measure
+from vadd.evaluation.diversity import against, with_controls
 from vadd.evaluation.evaluate import report_of
 from vadd.evaluation.frechet import fetched_inception
 from vadd.evaluation.language_models import LanguageJudge
+from vadd.evaluation.reports import AgainstSource
 from vadd.evaluation.zero_shot import evaluate_texts, read_examples, read_texts
 from vadd.evaluation.zero_shot import zero_shot as score_corpora
 from vadd.parallel import Processes, default_device, leave
 from vadd.progress import Progress, progress_bar
 from vadd.report.likelihood_tables import bound_table
 from vadd.report.results import Results
-from vadd.report.tables import files_table, quality_table
+from vadd.report.tables import files_table, quality_table, source_table
 from vadd.run.loading import check_same_data
 from vadd.run.run import Run
 from vadd.studies.comparison import Measurements, Page
@@ -57,8 +60,8 @@ def evaluate(options: Eval) -> None:
 
 
 def _bounds_asked(options: Eval) -> bool:
-    asked = options.delbo or options.delbo_particles is not None or options.bound is not None or options.bracket
-    return bool(asked) or options.data is not None or options.zero_shot is not None
+    given = (options.bound, options.bracket, options.delbo_particles, options.data, options.zero_shot)
+    return options.delbo or options.conventions or any(option is not None for option in given)
 
 
 def _steps(options: Eval) -> list[int]:
@@ -81,6 +84,7 @@ def _bounds(options: Eval) -> BoundSettings | None:
         steps=_bound_steps(options),
         brackets=[] if options.bracket is None else parse_steps(options.bracket, "--bracket"),
         paths=options.paths,
+        conventions=options.conventions,
         delbo_draws=options.draws if options.delbo or counts or many else 0,
         delbo_particles=counts,
         limit=ZERO_SHOT_LIMIT if many and options.limit is None else options.limit,
@@ -96,7 +100,7 @@ def _bound_steps(options: Eval) -> list[int]:
         return parse_steps(options.bound, "--bound")
     if options.zero_shot is not None:
         return [ZERO_SHOT_STEPS]
-    return [1] if options.bracket is None else []
+    return [1] if options.bracket is None and not options.conventions else []
 
 
 def _measure(run: Run, options: Eval, steps: list[int], bounds: BoundSettings | None, progress: Progress) -> Results:
@@ -152,10 +156,19 @@ HINT = (
 
 def judge(options: Judge) -> None:
     with progress_bar() as progress:
-        texts = {path: read_texts(path, options.documents, options.field, options.limit) for path in options.files}
+        read = partial(read_texts, documents=options.documents, field=options.field)
+        texts = [(path.name, read(path, limit=options.limit)) for path in options.files]
+        beside: dict[str, AgainstSource] = {}
+        if options.source is not None:
+            source = read(options.source, limit=None)
+            parts = with_controls(dict(texts), source)
+            texts, beside = list(parts.items()), against(parts, source)
         language = open_judge(options, (), progress)
-        scored = [evaluate_texts(path.name, read, language, progress) for path, read in texts.items()]
+        scored = [evaluate_texts(name, each, language, progress) for name, each in texts]
+        scored = [one.changed(against=beside.get(one.file)) for one in scored]
     files_table(scored).print(out_console)
+    if beside:
+        source_table(scored).print(out_console)
     options.write([one.to_json() for one in scored])
 
 

@@ -174,9 +174,9 @@ class DrawingOptions(LoadOptions):
     temperature: Annotated[float | None, SAMPLER] = None
     """Of the values given z: below 1 sharpens, 0 takes the likeliest. [default: the recipe's, else 1]"""
     sampler: Annotated[str | None, SAMPLER] = None
-    """ancestral, parallel or first-hitting (the model's own distribution); confidence, margin, entropy or
-    entropy-bounded (the surest first); remask or remask-rescaled (ReMDM remasking); euler is SEDD's, proposal EDLM's
-    without its energy. [default: the recipe's]"""
+    """ancestral, parallel, first-hitting or left-to-right (the model's own distribution); confidence, margin, entropy
+    or entropy-bounded (the surest first); remask or remask-rescaled (ReMDM remasking); euler is SEDD's, proposal
+    EDLM's without its energy. [default: the recipe's]"""
     grid: Annotated[str | None, SAMPLER] = None
     """Step grid: uniform, cosine, or the times, like 0,0.2,1. [default: the recipe's]"""
     top_k: Annotated[int | None, SAMPLER] = None

@@ -232,6 +232,8 @@ class Eval(LoadOptions, JudgeOptions, Numbers):
     """Bound the likelihood of held-out examples, for the sampler with so many steps."""
     bracket: str | None = None
     """The likelihood from both sides, for the sampler with so many steps."""
+    conventions: Annotated[bool, RESEARCH] = False
+    """Every number that the field calls a likelihood of a masked model, valid or not, with what it is."""
     paths: Annotated[int, RESEARCH] = 16
     """With --bracket: draws of the bound for each example; more close the interval."""
     limit: Annotated[int | None, typer.Option(min=1)] = None
@@ -297,6 +299,7 @@ class Judge(JudgeOptions, Numbers):
       vadd judge samples.txt --judge gpt2-large
       vadd judge ours.txt theirs.jsonl --judge judge.gguf --limit 256
       vadd judge stories/ --documents file
+      vadd judge samples.txt --source train.txt
     """
 
     files: Annotated[list[Path], typer.Argument(), check_there]
@@ -307,3 +310,6 @@ class Judge(JudgeOptions, Numbers):
     """The key or column that holds the text."""
     limit: Annotated[int | None, typer.Option(min=1)] = None
     """The first so many texts of each file."""
+    source: Annotated[Path | None, check_there] = None
+    """The text that was learned from: also distances from it, repetition, copying, and the same of two controls, a
+    periodic list of words and a 3-gram model."""

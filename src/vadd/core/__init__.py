@@ -32,6 +32,6 @@ from vadd.core.masking import (
 )
 from vadd.core.model import MaskedDiffusion, elbo, k_sample_delbo, step_bound
 from vadd.core.randomness import Noise
-from vadd.core.samplers import Ancestral, FirstHitting, Parallel, PlannedSampler, Sampler, step_grid
+from vadd.core.samplers import Ancestral, FirstHitting, InOrder, Parallel, PlannedSampler, Sampler, step_grid
 from vadd.core.sampling import Drawing, Samples, TokenSampler, sample
 from vadd.core.schedule import CosineSchedule, LinearSchedule, PolynomialSchedule, Schedule

@@ -51,7 +51,16 @@ from vadd.core.paths import ForcedPaths, likelihood_kind
 from vadd.core.places import Where
 from vadd.core.precision import at_least_single, precise, summed_by_row
 from vadd.core.randomness import Noise
-from vadd.core.samplers import Ancestral, FirstHitting, LikelihoodKind, Parallel, PlannedSampler, RevealPlan, Sampler
+from vadd.core.samplers import (
+    Ancestral,
+    FirstHitting,
+    InOrder,
+    LikelihoodKind,
+    Parallel,
+    PlannedSampler,
+    RevealPlan,
+    Sampler,
+)
 from vadd.core.sampling import Drawing, TokenSampler
 from vadd.errors import UserError
 
@@ -71,6 +80,7 @@ class MaskedDiffusion(Model):
         "ancestral": Ancestral(),
         "parallel": Parallel(),
         "first-hitting": FirstHitting(),
+        "left-to-right": InOrder(),
         "confidence": Ordered("confidence"),
         "margin": Ordered("margin"),
         "entropy": Ordered("entropy"),

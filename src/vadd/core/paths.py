@@ -55,6 +55,8 @@ def likelihood_kind(model: "Model", steps: int, how: Drawing) -> LikelihoodKind:
     if min(steps, model.positions) == 1 and model.latent.exact:
         return LikelihoodKind("exact", "everything is revealed at once")
     if isinstance(sampler, PlannedSampler):
+        if sampler.one_plan and model.latent.exact:
+            return LikelihoodKind("exact", "the order is always the same")
         return LikelihoodKind("bound", "Jensen's inequality over plans")
     if isinstance(sampler, Remask):
         return LikelihoodKind("bound", "Jensen's inequality over what is masked again")

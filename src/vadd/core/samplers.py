@@ -98,6 +98,8 @@ class PlannedSampler(Sampler):
     """Decides at the start what is revealed when."""
 
     exact: ClassVar[bool] = True
+    one_plan: ClassVar[bool] = False
+    """Whether it always makes the same one."""
 
     @abstractmethod
     def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
@@ -160,7 +162,7 @@ class Parallel(PlannedSampler):
         return min(wanted, positions)
 
     def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
-        order = ranks(noise.uniform(hidden.shape[1]) + 2 * (~hidden.cpu()))  # what is known comes last
+        order = ranks(self.keys(hidden, noise) + 2 * (~hidden.cpu()))  # what is known comes last
         total = hidden.cpu().sum(dim=1)
         left = [total]
         for step in range(steps, 0, -1):
@@ -169,6 +171,20 @@ class Parallel(PlannedSampler):
         # The last to be revealed are those that the last steps begin with.
         step_of = torch.searchsorted(counts, total[:, None] - order, right=False).masked_fill(~hidden.cpu(), 0)
         return RevealPlan(step_of.to(hidden.device), schedule.time_at(counts.double() / hidden.shape[1]))
+
+    def keys(self, hidden: Tensor, noise: Noise) -> Tensor:
+        """Below 1, smallest first: (n, N)."""
+        return noise.uniform(hidden.shape[1])
+
+
+class InOrder(Parallel):
+    """As many positions at every step, from left to right."""
+
+    about: ClassVar[str] = "the left-to-right sampler reveals something at every step"
+    one_plan: ClassVar[bool] = True
+
+    def keys(self, hidden: Tensor, noise: Noise) -> Tensor:
+        return (torch.arange(hidden.shape[1]) / hidden.shape[1]).expand(hidden.shape)
 
 
 class FirstHitting(PlannedSampler):

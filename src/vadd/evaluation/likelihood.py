@@ -25,6 +25,7 @@ from vadd.core.model import k_sample_delbo
 from vadd.core.randomness import BOUNDS, HEALTH, PILOT, step_generator
 from vadd.core.samplers import Grid
 from vadd.errors import UserError
+from vadd.evaluation.conventions import conventions_of
 from vadd.evaluation.reports import (
     LARGEST_EXPONENT,
     NOT_A_BOUND,
@@ -33,6 +34,7 @@ from vadd.evaluation.reports import (
     UNKNOWN_LEFT_OUT,
     Bracket,
     LikelihoodReport,
+    NamedLikelihood,
     NegativeLogLikelihood,
     RunReport,
 )
@@ -48,7 +50,7 @@ from vadd.settings import Count, checked_fields
 BATCH, TEXT_BATCH = 1000, 32
 """Examples that share a generator; part of what a seed means, and the portions that several processes divide."""
 HEALTH_EXAMPLES, HEALTH_TEXTS = 10_000, 1000
-PILOT_EXAMPLES = 16
+PILOT_EXAMPLES, CONVENTION_DRAWS = 16, 20
 MOST_PATHS = 1 << 16
 CANDIDATES: tuple[tuple[ProposalName, ...], ...] = (("recognition", "prior"), ("revealed",), ("prior",))
 Estimate = Callable[..., Tensor]
@@ -169,6 +171,8 @@ class BoundSettings:
     """Bound the likelihood of each held-out example given its label, for runs trained with labels."""
     brackets: Sequence[int] = ()
     """Numbers of steps of samplers whose likelihood is bounded from both sides."""
+    conventions: bool = False
+    """Also every number that the field calls a likelihood."""
     paths: Annotated[int, Field(ge=2, le=MOST_PATHS)] = 16
     """Draws of the bound for each interval."""
     choose_proposals: bool = False
@@ -199,6 +203,7 @@ def measure_bounds(
     report = LikelihoodReport(
         bounds=tuple(map(measurement.step_bound, settings.steps)),
         brackets=tuple(map(measurement.bracket, settings.brackets)),
+        conventions=measurement.conventions() if settings.conventions else (),
         unit=run.kind.unit,
     )
     if not settings.delbo_draws:
@@ -282,6 +287,21 @@ class _Measurement:
             given_label=self.settings.given_label or None,
             **facts,
         )
+
+    def conventions(self) -> tuple[NamedLikelihood, ...]:
+        if not isinstance(self.model, MaskedDiffusion) or isinstance(self.model, EnergyDiffusion):
+            raise UserError("the field's conventions are for masked models: use the step bound for this one")
+        draws = self.settings.delbo_draws or CONVENTION_DRAWS
+        found = []
+        for convention in conventions_of(self.model, self.particles, draws, self.how):
+            steps = convention.steps
+            kind = None if convention.how is None else self.model.likelihood_kind(steps, convention.how).kind
+            warning = convention.warning
+            number = self._over_batches(
+                convention.name, convention.estimate, valid=warning is None, kind=kind, warning=warning
+            )
+            found.append(NamedLikelihood(name=convention.name, number=number))
+        return tuple(found)
 
     def _for_steps(self, steps: int) -> tuple[Particles, dict[str, Any]]:
         """The particles for so many steps, and what reports say of the sampler."""

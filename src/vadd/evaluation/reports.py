@@ -237,6 +237,22 @@ class JudgeReport(Report):
     max_length: int
 
 
+class AgainstSource(Report):
+    """Texts beside the text that a model learned from, as a distribution."""
+
+    compared: int
+    """Texts on each side."""
+    repeated: float | None
+    """The share of 4-grams of words that stood earlier in the same text."""
+    copied: float | None
+    """The share of 8-grams of words that stand in the source."""
+    energy: float
+    """The energy distance of word features from those of source texts."""
+    energy_p: float
+    """How often as many texts of one distribution are at least as far apart."""
+    mauve: float
+
+
 class FileOfTexts(Report):
     """The metrics of the texts of a file, for ``vadd judge``."""
 
@@ -244,6 +260,7 @@ class FileOfTexts(Report):
     file: str
     texts: int
     judge: JudgeReport | None = None
+    against: AgainstSource | None = None
     metrics: TextMetrics
 
 
@@ -333,6 +350,11 @@ class NegativeLogLikelihood(Report):
         return None if self.valid else self.warning or self.convention or NOT_A_BOUND
 
 
+class NamedLikelihood(Report):
+    name: str
+    number: NegativeLogLikelihood
+
+
 class Bracket(Report):
     """Both sides of the negative log-likelihood of some examples, per example: its expectation lies between the
     expectations of ``low`` and ``high``.
@@ -376,6 +398,8 @@ class LikelihoodReport(Report):
     """The ELBO of a model without a latent."""
     brackets: tuple[Bracket, ...] = ()
     """Intervals, by number of steps."""
+    conventions: tuple[NamedLikelihood, ...] = ()
+    """What else the field calls a likelihood, valid or not."""
 
     @property
     def delbos(self) -> tuple[NegativeLogLikelihood, ...]:

@@ -116,6 +116,7 @@ SamplerName = Literal[
     "ancestral",
     "parallel",
     "first-hitting",
+    "left-to-right",
     "confidence",
     "margin",
     "entropy",
@@ -131,7 +132,7 @@ SAMPLERS: Mapping[str, core.Sampler] = core.MaskedDiffusion.samplers
 
 class Sampling(Section):
     steps: int = Field(1, ge=1, le=MOST_STEPS, description="sampling steps; first-hitting takes one for each position")
-    sampler: SamplerName = Field("ancestral", description="the first three draw from the model's own distribution")
+    sampler: SamplerName = Field("ancestral", description="the first four draw from the model's own distribution")
     grid: Literal["uniform", "cosine"] = "uniform"
     latent_policy: Literal["resample", "fixed"] = Field(
         "resample", description="a new z at each step, as in the paper, or one z for all steps"

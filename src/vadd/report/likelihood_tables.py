@@ -83,6 +83,20 @@ def bracket_table(reports: Sequence[RunReport]) -> Table:
     return Table.of("The likelihood of held-out examples from both sides", rows, " ".join(notes))
 
 
+def convention_table(reports: Sequence[RunReport]) -> Table:
+    """One row for each number that the field calls a likelihood, with what it is."""
+    rows: list[dict[str, Cell]] = []
+    for name, report in named_reports(reports):
+        for each in () if report.likelihood is None else report.likelihood.conventions:
+            cells = {"nats ± std. error": with_error(each.number, "nats", "stderr")}
+            if each.number.excess is not None:
+                cells["above the truth"] = with_error(each.number, "excess", "excess_stderr")
+            rows.append({"run": name, "": each.name, "valid": _validity(each.number), **cells})
+    notes = "Negative log-likelihood per example by what people report as one. Above the truth: than the data's own "
+    notes += "distribution on the same examples; what lies below it is no likelihood."
+    return Table.of("The field's conventions", rows, notes)
+
+
 def _brackets(report: RunReport) -> Sequence[Bracket]:
     return () if report.likelihood is None else report.likelihood.brackets
 

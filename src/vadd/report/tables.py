@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from vadd.evaluation.reports import FileOfTexts, RunReport, StepResult, TableDistance, TextMetrics, WorstColumns
-from vadd.report.likelihood_tables import bound_table, bracket_table, latent_table, zero_shot_table
+from vadd.report.likelihood_tables import bound_table, bracket_table, convention_table, latent_table, zero_shot_table
 from vadd.report.notes import NOTES
 from vadd.report.table import Cell, Table, named_reports, rounded
 
@@ -17,7 +17,7 @@ def report_tables(reports: Reports) -> list[Table]:
         *sample_tables(reports),
         *([nearest_table(reports)] if any(report.nearest for report in reports) else []),
         *([bound_table(reports)] if any(report.likelihood and report.likelihood.named for report in reports) else []),
-        *([brackets] if (brackets := bracket_table(reports)).rows else []),
+        *(table for table in (bracket_table(reports), convention_table(reports)) if table.rows),
         *(zero_shot_table(report) for report in reports if report.zero_shot is not None),
         *([latent_table(reports)] if any(report.latent for report in reports) else []),
     ]
@@ -186,6 +186,24 @@ def files_table(files: Sequence[FileOfTexts]) -> Table:
         for file in files
     ]
     return Table.of("Texts", rows, f"{judge_note(files)} {NOTES['files']}")
+
+
+def source_table(files: Sequence[FileOfTexts]) -> Table:
+    """The same files as distributions, beside the text that was learned from."""
+    rows: list[dict[str, Cell]] = [
+        {
+            "file": file.file,
+            "energy distance": f"{file.against.energy:.4f}",
+            "p": f"{file.against.energy_p:.3f}",
+            "MAUVE": rounded(file.against.mauve, 3),
+            "repeated 4-grams": rounded(file.against.repeated, 3),
+            "copied 8-grams": rounded(file.against.copied, 3),
+        }
+        for file in files
+        if file.against is not None
+    ]
+    count = next((file.against.compared for file in files if file.against is not None), 0)
+    return Table.of("Texts as a distribution", rows, NOTES["against_source"].format(count=count))
 
 
 def side_by_side(texts: Mapping[str, Mapping[int, Sequence[str]]]) -> Table:

@@ -47,6 +47,11 @@ class Measuring(_Data):
     """K of the DELBO; by default that of the step bounds."""
     draws: int = 0
     """Pairs (t, x_t) for each example, in the ELBO and the DELBO; 0 leaves them out."""
+    brackets: tuple[int, ...] = ()
+    """Numbers of steps of intervals, bounds from both sides."""
+    paths: int = 16
+    conventions: bool = False
+    """What the field calls likelihoods."""
     limit: int = 0
     """Held-out examples; 0: the whole test set."""
     choose_proposals: bool = False

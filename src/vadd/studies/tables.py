@@ -13,7 +13,7 @@ from vadd.evaluation.reports import (
     NegativeLogLikelihood,
     TextMetrics,
 )
-from vadd.report.likelihood_tables import bound_table
+from vadd.report.likelihood_tables import bound_table, bracket_table, convention_table
 from vadd.report.notes import NOTES
 from vadd.report.table import Cell, Table, at_steps, grouped, mean_and_spread, model_label, named_reports, rounded
 from vadd.report.tables import judge_note, quality_table, sample_counts
@@ -314,6 +314,8 @@ def time_tables(reports: Reports, published: Published) -> list[Table]:
 TABLES: dict[str, Callable[[Reports, Published], list[Table]]] = {
     "quality": lambda reports, published: [quality_table(reports)],
     "bounds": lambda reports, published: [bound_table(reports)],
+    "brackets": lambda reports, published: [bracket_table(reports)],
+    "conventions": lambda reports, published: [convention_table(reports)],
     "toys": toy_tables,
     "bits": bits_table,
     "fid": fid_table,

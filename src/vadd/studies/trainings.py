@@ -156,6 +156,9 @@ def bound_settings(measuring: Measuring) -> BoundSettings:
         delbo_particles=measuring.delbo_particles,
         limit=measuring.limit or None,
         choose_proposals=measuring.choose_proposals,
+        brackets=measuring.brackets,
+        paths=measuring.paths,
+        conventions=measuring.conventions,
     )
 
 
