@@ -47,6 +47,33 @@ def random_state(seed: int, prefix: str = "") -> State:
     return {prefix + key: tensor for key, tensor in state.items()}
 
 
+def random_radd_state(seed: int) -> State:
+    """The same of the RADD code: no noise level, and norms with biases."""
+    state, generator = random_state(seed), seeded(seed + 1)
+    kept = {name: tensor for name, tensor in state.items() if "adaLN" not in name and "sigma_map" not in name}
+    norms = [name for name in kept if "norm" in name]
+    return kept | {name.replace("weight", "bias"): torch.randn(WIDTH, generator=generator) for name in norms}
+
+
+def radd_logits(state: State, tokens: Tensor, heads: int) -> Tensor:
+    """RADD's transformer, (B, N, VALUES + 1): h + attention(norm(h)), then h + perceptron(norm(h))."""
+    s = {name: tensor.double() for name, tensor in state.items()}
+    h = s["vocab_embed.embedding"][tokens]
+    size = WIDTH // heads
+    for name in (f"blocks.{block}" for block in range(BLOCKS)):
+        inner = layer_norm(h, s[f"{name}.norm1.weight"]) + s[f"{name}.norm1.bias"]
+        three = (inner @ s[f"{name}.attn_qkv.weight"].T).reshape(*tokens.shape, 3, heads, size)
+        queries, keys = rotated(three[:, :, 0]), rotated(three[:, :, 1])
+        scores = torch.einsum("bnhd,bmhd->bhnm", queries, keys) / math.sqrt(size)
+        seen = torch.einsum("bhnm,bmhd->bnhd", scores.softmax(-1), three[:, :, 2])
+        h = h + seen.flatten(2) @ s[f"{name}.attn_out.weight"].T
+        inner = layer_norm(h, s[f"{name}.norm2.weight"]) + s[f"{name}.norm2.bias"]
+        hidden = tanh_gelu(inner @ s[f"{name}.mlp.0.weight"].T + s[f"{name}.mlp.0.bias"])
+        h = h + hidden @ s[f"{name}.mlp.2.weight"].T + s[f"{name}.mlp.2.bias"]
+    last = layer_norm(h, s["output_layer.norm_final.weight"]) + s["output_layer.norm_final.bias"]
+    return last @ s["output_layer.linear.weight"].T + s["output_layer.linear.bias"]
+
+
 def layer_norm(h: Tensor, weight: Tensor) -> Tensor:
     """Without a bias."""
     centred = h - h.mean(-1, keepdim=True)

@@ -6,7 +6,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.helpers.exact import seeded
-from tests.helpers.foreign import BLOCKS, POSITIONS, VALUES, WIDTH, State, random_state, reference_logits
+from tests.helpers.foreign import (
+    BLOCKS,
+    POSITIONS,
+    VALUES,
+    WIDTH,
+    State,
+    radd_logits,
+    random_radd_state,
+    random_state,
+    reference_logits,
+)
 from tests.helpers.networks import flat_settings
 from vadd.errors import UserError
 from vadd.networks.transformer import TransformerDenoiser
@@ -63,6 +73,21 @@ def test_a_denoiser_with_a_latent_begins_as_the_foreign_network() -> None:
     torch.testing.assert_close(
         logits_of(network, 5 * torch.randn(5, 3, generator=seeded(1))), expected, rtol=0, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("heads", [2, 4])
+@pytest.mark.parametrize("latent_dim", [None, 3])
+def test_the_logits_are_those_of_radd(latent_dim: int | None, heads: int) -> None:
+    """To 1e-5, with z and without; they spread over more than half a nat."""
+    state, network = random_radd_state(3), denoiser(heads, latent_dim)
+    weights = transformer_weights(state, vocab_size=VALUES, heads=heads)
+    take_over(network, weights)
+    z = None if latent_dim is None else 5 * torch.randn(5, latent_dim, generator=seeded(1))
+    expected = radd_logits(state, states(), heads)[..., :VALUES]
+    torch.testing.assert_close(logits_of(network, z), expected, rtol=0, atol=1e-5)
+    assert float(expected.std()) > 0.5
+    del state["blocks.1.norm2.bias"]
+    assert refusal(state) == f"{NOT_ONE.replace('MDLM', 'RADD')}missing: blocks.1.norm2.bias"
 
 
 def test_half_precision_and_other_buffers_do_not_matter() -> None:

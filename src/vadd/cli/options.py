@@ -75,7 +75,7 @@ def check_place(context: typer.Context, place: Path | None) -> Path | None:
 
 
 def check_start(source: str | None) -> str | None:
-    """A run, an exported model, or weights as the MDLM code writes them."""
+    """A run, an exported model, or weights as the MDLM or RADD code writes them."""
     if source is not None:
         (check_there if Path(source).suffix == ".safetensors" else check_run)(Path(source))
     return source

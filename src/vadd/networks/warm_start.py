@@ -5,7 +5,7 @@ starts at zero. Its gradient is not zero, so the latent is learnt from there.
 """
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 
 import torch
 import torch.nn.functional as F
@@ -55,16 +55,19 @@ def _refuse(why: str, problems: Mapping[str, Set[str]]) -> None:
 
 
 def transformer_weights(foreign: Mapping[str, Tensor], *, vocab_size: int, heads: int) -> dict[str, Tensor]:
-    """The state of a ``TransformerDenoiser`` without a latent, from tensors named as the MDLM code writes them.
+    """The state of a ``TransformerDenoiser`` without a latent, from tensors named as the MDLM or the RADD code writes
+    them. RADD's has no noise level, so no adaptive norms; its norms have biases.
 
     The mask must be the last of the embedding's rows, number ``vocab_size``.
     """
     state = {name.removeprefix("backbone."): tensor.float() for name, tensor in foreign.items()}
     state = {name: tensor for name, tensor in state.items() if not name.startswith(("rotary_emb", "noise."))}
     blocks = 1 + max((int(match[1]) for name in state if (match := re.match(r"blocks\.(\d+)\.", name))), default=-1)
-    expected = _expected(max(blocks, 1))
+    adaptive = "output_layer.norm_final.bias" not in state
+    expected = _expected(max(blocks, 1), adaptive=adaptive)
     problems = {"missing": expected - state.keys(), "unknown": state.keys() - expected}
-    _refuse("not a masked diffusion transformer as the MDLM code writes it", problems)
+    code = "MDLM" if adaptive else "RADD"
+    _refuse(f"not a masked diffusion transformer as the {code} code writes it", problems)
     embedding = state["vocab_embed.embedding"]
     if len(embedding) != vocab_size + 1:
         raise UserError(f"the checkpoint's vocabulary has {len(embedding)} entries with the mask, not {vocab_size + 1}")
@@ -72,11 +75,7 @@ def transformer_weights(foreign: Mapping[str, Tensor], *, vocab_size: int, heads
         raise UserError(
             f"the checkpoint's width of {embedding.shape[1]} does not divide into {heads} heads of even size"
         )
-    condition = _condition_at_no_noise(state)
-
-    def constant(prefix: str) -> Tensor:
-        return F.linear(condition, state[f"{prefix}.weight"], state[f"{prefix}.bias"])
-
+    constant = _adaptive_constants(state) if adaptive else _plain_constants(state)
     own = {
         "body.embedding.weight": embedding,
         "body.norm.norm.weight": state["output_layer.norm_final.weight"],
@@ -100,11 +99,39 @@ def transformer_weights(foreign: Mapping[str, Tensor], *, vocab_size: int, heads
     return own
 
 
-def _expected(blocks: int) -> set[str]:
+def _adaptive_constants(state: Mapping[str, Tensor]) -> Callable[[str], Tensor]:
+    """Shifts, scales and gates of the MDLM code at no noise, by the name of what adapts."""
+    condition = _condition_at_no_noise(state)
+
+    def constant(prefix: str) -> Tensor:
+        return F.linear(condition, state[f"{prefix}.weight"], state[f"{prefix}.bias"])
+
+    return constant
+
+
+def _plain_constants(state: Mapping[str, Tensor]) -> Callable[[str], Tensor]:
+    """The same for norms with biases: the bias is the shift, nothing is scaled, and gates are open."""
+
+    def constant(prefix: str) -> Tensor:
+        place = prefix.removesuffix(".adaLN_modulation")
+        if place == "output_layer":
+            bias = state[f"{place}.norm_final.bias"]
+            return torch.cat([bias, torch.zeros_like(bias)])
+        biases = (state[f"{place}.{norm}.bias"] for norm in ("norm1", "norm2"))
+        return torch.cat([part for bias in biases for part in (bias, torch.zeros_like(bias), torch.ones_like(bias))])
+
+    return constant
+
+
+def _expected(blocks: int, *, adaptive: bool) -> set[str]:
     inner = [f"blocks.{number}" for number in range(blocks)]
     weights = ["norm1.weight", "norm2.weight", "attn_qkv.weight", "attn_out.weight"]
-    linear = [f"{block}.{part}" for block in inner for part in ("mlp.0", "mlp.2", "adaLN_modulation")]
-    linear += ["sigma_map.mlp.0", "sigma_map.mlp.2", "output_layer.linear", "output_layer.adaLN_modulation"]
+    linear = [f"{block}.{part}" for block in inner for part in ("mlp.0", "mlp.2")] + ["output_layer.linear"]
+    if adaptive:
+        linear += [f"{place}.adaLN_modulation" for place in (*inner, "output_layer")]
+        linear += ["sigma_map.mlp.0", "sigma_map.mlp.2"]
+    else:
+        linear += [f"{block}.{norm}" for block in inner for norm in ("norm1", "norm2")] + ["output_layer.norm_final"]
     names = {f"{block}.{name}" for block in inner for name in weights}
     names |= {f"{part}.{kind}" for part in linear for kind in ("weight", "bias")}
     return names | {"vocab_embed.embedding", "output_layer.norm_final.weight"}

@@ -60,7 +60,8 @@ class Training(Section):
     accumulate: PositiveInt = Field(1, description="parts in which a process works off its share, to save memory")
     start_from: str | None = Field(
         None,
-        description="begin as this model, MDLM or the same: a run, an export, or a .safetensors file of the MDLM code",
+        description="begin as this model, MDLM or the same: a run, an export, or a .safetensors file of the MDLM or "
+        "RADD code",
     )
     freeze: bool = Field(False, description="leave the weights that training starts from as they are")
     optimizer: Literal["adam", "adamw"] = "adam"

@@ -54,7 +54,7 @@ def check_state(state: TrainingState, model: Model, place: Path) -> None:
 
 def start_from(model: Model, recipe: Recipe, format: Kind) -> None:
     """Begin as the model that ``training.start_from`` names, the same function at step 0: a run or an exported model,
-    of MDLM or of the model that is trained, or a .safetensors file as the MDLM code writes it.
+    of MDLM or of the model that is trained, or a .safetensors file as the MDLM or RADD code writes it.
     """
     source = recipe.training.start_from
     assert source is not None
