@@ -5,9 +5,11 @@ from functools import partial
 from vadd.cli.console import out_console, print_columns
 from vadd.cli.syntax import Plan as Options
 from vadd.cli.syntax import Zoo
-from vadd.errors import UserError
+from vadd.errors import UserError, refuse_if
+from vadd.parsing import read_json
 from vadd.recipe import COMPARED_ONLY, EVERY_MODEL, differences, load_recipe
 from vadd.recipe.plan import Plan, make_plan
+from vadd.run.directory import EXPORTED_CONFIG, RECIPE, shipped_models
 from vadd.words import size_in_memory, suggestion
 
 
@@ -75,7 +77,30 @@ SMALLEST, SMALLEST_IMAGES = "checkerboard", "digits"
 """The recipes that every model, and every model of images alone, learns in minutes."""
 
 
+def pretrained(options: Zoo) -> None:
+    """The models of the package, by what their folders say of themselves."""
+    shown = []
+    for name, folder in shipped_models().items():
+        about, recipe = read_json(folder / EXPORTED_CONFIG), load_recipe(str(folder / RECIPE))
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        shown.append(
+            {"name": name, "model": recipe.model, "shape": about["shape"], "bytes": size, "about": recipe.about}
+        )
+    options.write(shown)
+    width = max(len(str(each["name"])) for each in shown)
+    for each in shown:
+        out_console.print(f"{each['name']:{width}}  {each['about']}", soft_wrap=True)
+        shape = " x ".join(map(str, each["shape"]))
+        facts = f"{each['model']}, examples of {shape}, {size_in_memory(each['bytes'])}"
+        out_console.print(f"{'':{width}}  {facts}", soft_wrap=True, style="dim")
+    out_console.print(f"\nTry: vadd sample {shown[0]['name']} -n 5 --steps 1", soft_wrap=True)
+
+
 def zoo(options: Zoo) -> None:
+    if options.pretrained:
+        refuse_if((options.name is not None, "--pretrained lists all models of the package; leave the name out"))
+        pretrained(options)
+        return
     name = options.name
     if name is not None and name not in EVERY_MODEL:
         raise UserError(f"unknown model {name!r}{suggestion(name, EVERY_MODEL)}; choose from {', '.join(EVERY_MODEL)}")

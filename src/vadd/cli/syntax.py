@@ -72,7 +72,7 @@ class Train:
     resume: Annotated[bool, typer.Option(is_eager=True)] = False
     """Go on from the newest checkpoint of the run in --out."""
     start_from: Annotated[str | None, typer.Option(metavar="RUN"), check_start] = None
-    """Begin as this trained model: a run, an export, or a .safetensors file as the MDLM code writes it."""
+    """Begin as this trained model: a run, an export, or a .safetensors file as the MDLM or RADD code writes it."""
     freeze: bool = False
     """Leave the weights of --start-from as they are."""
     overwrite: Annotated[bool, typer.Option(is_eager=True)] = False
@@ -208,6 +208,8 @@ class Export(Weights):
     """Also write the sampler as torch.export saves it."""
     steps: int | None = None
     """Of the sampler that is written. [default: the recipe's]"""
+    half: bool = False
+    """Weights in float16: half of the space, numbers to three digits."""
     sampler: str | None = None
     """ancestral, parallel or first-hitting. [default: the recipe's]"""
     push: Annotated[str | None, typer.Option(metavar="OWNER/NAME")] = None
@@ -238,11 +240,14 @@ class Zoo(Numbers):
     Examples:
       vadd zoo
       vadd zoo sedd
+      vadd zoo --pretrained
       vadd train digits model=sedd --out runs/digits-sedd
     """
 
     name: Annotated[str | None, typer.Argument()] = None
     """Show this one whole."""
+    pretrained: bool = False
+    """List the trained models that are part of the package."""
 
 
 @dataclass(frozen=True, kw_only=True)

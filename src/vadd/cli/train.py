@@ -135,7 +135,7 @@ def _export_weights(options: Export, which: CheckpointName) -> None:
     source, directory = RunDirectory.open(options.run), options.directory
     results = None if options.results is None else card_results(options.results)
     with writing(directory):
-        exported = write(source, directory, checkpoint=which, results=results)
+        exported = write(source, directory, checkpoint=which, results=results, half=options.half)
     out_console.print(
         f"{directory}: {exported.recipe.name} {exported.recipe.model}, weights of step {exported.step}. "
         f"Choose a license in {directory / 'README.md'} before you publish it; "

@@ -30,6 +30,7 @@ from vadd.errors import UserError
 from vadd.files import write_whole
 from vadd.parsing import parse_json, read_json
 from vadd.run.lock import LOCK, RunLock
+from vadd.words import suggestion
 
 if TYPE_CHECKING:
     from vadd.kinds import Kind
@@ -39,6 +40,8 @@ RECIPE, METRICS, CHECKPOINTS = "recipe.yaml", "metrics.jsonl", "checkpoints"
 MODEL, EMA, OPTIMIZER, MANIFEST = "model.safetensors", "ema.safetensors", "optimizer.safetensors", "checkpoint.json"
 PRIORS, EXAMPLES, LABELS = "priors.json", "examples", "labels.npy"
 EXPORTED_WEIGHTS, EXPORTED_CONFIG, EXPORTED_CARD = "model.safetensors", "config.json", "README.md"
+SHIPPED = "-pretrained"
+"""How the names of models end that are part of the package."""
 
 CheckpointName = Literal["latest", "best"] | int
 PriorName = Literal["flow", "conditional"]
@@ -261,9 +264,27 @@ def is_hub_name(path: Path) -> bool:
     return re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", path.as_posix()) is not None and not path.parent.exists()
 
 
+def shipped_models() -> dict[str, Path]:
+    """The exported models that are part of the package, by the names that they are opened with."""
+    configs = sorted((Path(__file__).parents[1] / "pretrained").glob(f"*/{EXPORTED_CONFIG}"))
+    return {f"{config.parent.name}{SHIPPED}": config.parent for config in configs}
+
+
+def shipped(path: Path) -> Path | None:
+    """The model of that name in the package, unless something here has the name."""
+    named = path.as_posix()
+    if not named.endswith(SHIPPED) or "/" in named or path.exists():
+        return None
+    models = shipped_models()
+    if named not in models:
+        like = suggestion(named, models)
+        raise UserError(f"vadd zoo --pretrained lists the models of the package; {named} is none of them{like}")
+    return models[named]
+
+
 def check_model(path: Path) -> None:
-    """Refuse what is neither a run, nor an exported model, nor a name on the Hub. Without torch, so that a mistyped
-    path is answered at once.
+    """Refuse what is neither a run, nor an exported model, nor one of the package, nor a name on the Hub. Without
+    torch, so that a mistyped path is answered at once.
     """
-    if not (path / EXPORTED_CONFIG).is_file() and not is_hub_name(path):
+    if not (path / EXPORTED_CONFIG).is_file() and not is_hub_name(path) and shipped(path) is None:
         RunDirectory.open(path)

@@ -42,9 +42,10 @@ from vadd.run.directory import (
     RunDirectory,
     is_hub_name,
     read_records,
+    shipped,
     step_of,
 )
-from vadd.run.priors import prior_path, prior_records, read_prior
+from vadd.run.priors import PRIORS_LOCK, prior_path, prior_records, read_prior, write_prior
 from vadd.run.status import latent_verdict
 from vadd.version import __version__
 
@@ -117,7 +118,8 @@ def stored_in(directory: RunDirectory, checkpoint: CheckpointName) -> StoredMode
 
 
 def find_exported(path: str | Path) -> StoredModel | None:
-    """The exported model in the folder ``path`` or, where there is no such path, of that name on the Hub.
+    """The exported model in the folder ``path`` or, where there is no such path, of that name in the package or on the
+    Hub.
 
     None for anything else. Where there is a folder "a" here, "a/b" is taken for a mistyped path, not for a name on the
     Hub.
@@ -125,6 +127,8 @@ def find_exported(path: str | Path) -> StoredModel | None:
     local = Path(path)
     if local.exists():
         return read_exported(local) if (local / EXPORTED_CONFIG).is_file() else None
+    if (part := shipped(local)) is not None:
+        return read_exported(part)
     return read_exported(fetch_from_hub(local.as_posix())) if is_hub_name(local) else None
 
 
@@ -181,11 +185,16 @@ def read_exported(path: Path) -> StoredModel:
 
 
 def export(
-    directory: RunDirectory, out: Path, *, checkpoint: CheckpointName = "latest", results: CardResults | None = None
+    directory: RunDirectory,
+    out: Path,
+    *,
+    checkpoint: CheckpointName = "latest",
+    results: CardResults | None = None,
+    half: bool = False,
 ) -> StoredModel:
     """Write the averaged weights of a checkpoint to the folder ``out``, which must be new or empty.
 
-    ``results`` are tables for the model card, measured on the same weights.
+    ``results`` are tables for the model card, measured on the same weights. ``half``: as float16, in half of the space.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists and is not an empty directory; nothing is overwritten, name another one")
@@ -199,7 +208,7 @@ def export(
     name_parts_of(out)
     with writing(out), whole_path(out) as folder:
         folder.mkdir()
-        save_tensors(weights, folder / EXPORTED_WEIGHTS, {"format": "pt"})
+        save_tensors(halved(weights) if half else weights, folder / EXPORTED_WEIGHTS, {"format": "pt"})
         (folder / RECIPE).write_text(published.to_yaml())
         about = kind.to_json()
         config = {
@@ -224,14 +233,25 @@ def export(
         (folder / EXPORTED_CARD).write_text(card)
         if fitted := prior_records(chosen):
             for record in fitted.values():
-                read_prior(chosen, record.name)  # verified before it is passed on
-                shutil.copy(prior_path(chosen, record.name), folder)
-            shutil.copy(chosen / PRIORS, folder)
+                tensors = read_prior(chosen, record.name)  # verified before it is passed on
+                if half:
+                    write_prior(folder, halved(tensors), record)
+                else:
+                    shutil.copy(prior_path(chosen, record.name), folder)
+            if half:
+                (folder / PRIORS_LOCK).unlink()
+            else:
+                shutil.copy(chosen / PRIORS, folder)
         kind.copy_files(directory.path, folder)
         if out.exists():
             # It is empty, and a folder cannot be renamed over it on every system.
             out.rmdir()
     return read_exported(out)
+
+
+def halved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """In float16, what is not an integer; models take them as float32."""
+    return {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
 
 
 def without_paths(recipe: Recipe) -> Recipe:

@@ -8,17 +8,20 @@ checkpoints/step-00001000/
 An exported model has the same files next to its weights.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from filelock import FileLock
-from torch import Tensor, nn
+from torch import Tensor
 
 from vadd.errors import UserError
 from vadd.files import checksum, whole_path, write_json
 from vadd.parsing import read_json
 from vadd.run.checkpoint import finite, load_verified, save_tensors
 from vadd.run.directory import PRIORS, PriorName
+
+PRIORS_LOCK = ".priors.lock"
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,12 @@ class PriorRecord:
         return self.kl <= self.kl_normal
 
 
-def write_prior(place: Path, prior: nn.Module, record: PriorRecord) -> None:
+def write_prior(place: Path, weights: Mapping[str, Tensor], record: PriorRecord) -> None:
     """Into a checkpoint's directory; an earlier one of that name is replaced."""
     file = place / f"prior-{record.name}.safetensors"
-    with FileLock(place / ".priors.lock"):  # another prior may be written at the same time
+    with FileLock(place / PRIORS_LOCK):  # another prior may be written at the same time
         with whole_path(file) as partial:
-            save_tensors(prior.state_dict(), partial)
+            save_tensors(weights, partial)
         records = prior_records(place) | {record.name: replace(record, sha256=checksum(file))}
         write_json(place / PRIORS, {name: asdict(each) for name, each in records.items()})
 

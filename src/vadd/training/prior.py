@@ -65,7 +65,7 @@ def fit_prior(
         with suppress(UserError):  # another process fits the same: both write the same prior
             stack.enter_context(directory.fit_lock(name))
         fitted = fit.run_steps()
-        write_prior(place, fit.ema.averaged, fitted)
+        write_prior(place, fit.ema.averaged.state_dict(), fitted)
     return fitted
 
 

@@ -1,0 +1,95 @@
+"""The trained models that are part of the package: small, as their tool makes them, and with the numbers they state."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from tools.make_pretrained import CONDITIONAL, EXAMPLES, MODELS, MOST_BYTES, RESULTS, recipe_of
+
+import vadd
+from tests.helpers.commands import Command
+from vadd.errors import UserError
+from vadd.recipe import load_recipe
+from vadd.run.directory import shipped_models
+from vadd.run.export import without_paths
+
+SHIPPED = shipped_models()
+
+
+def test_they_are_small_and_made_by_the_tool() -> None:
+    assert {"checkerboard-pretrained", "digits-pretrained", "fair-pretrained"} <= SHIPPED.keys()
+    files = [file for folder in SHIPPED.values() for file in folder.iterdir()]
+    assert sum(file.stat().st_size for file in files) <= MOST_BYTES
+    assert {folder.name for folder in SHIPPED.values()} <= MODELS.keys()
+    for folder in SHIPPED.values():
+        assert load_recipe(str(folder / "recipe.yaml")) == without_paths(recipe_of(folder.name))
+        for file in folder.glob("*.safetensors"):
+            assert {tensor.dtype for tensor in load_file(file).values()} <= {torch.float16, torch.bool}
+        assert (folder / "prior-conditional.safetensors").exists() == (folder.name in CONDITIONAL)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_numbers_of_the_card_are_those_of_the_weights(name: str) -> None:
+    """The bound at T = 1 of the same examples with the same seed, to a thousandth; the card states it."""
+    run, folder = vadd.load(name), SHIPPED[name]
+    stated = json.loads((folder / RESULTS).read_text())["bounds"][0]
+    found = run.bound(1, limit=EXAMPLES).bounds[1]
+    assert (stated["steps"], found.valid) == (1, True)
+    assert found.nats == pytest.approx(stated["nats"], rel=1e-3)
+    card = (folder / "README.md").read_text()
+    assert f"{stated['nats']:.4f} ± {stated['stderr']:.4f}" in card
+
+
+def test_they_are_opened_by_name_like_any_model(
+    vadd_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = vadd.load("digits-pretrained")
+    assert all(parameter.dtype == torch.float32 for parameter in run.model.parameters())
+    done = vadd_command("sample", "digits-pretrained", "-n", 9, "--steps", 1, "--seed", 3, "--out", "digits.npy")
+    assert done.code == 0
+    assert np.array_equal(np.load("digits.npy").reshape(9, -1), run.sample(9, steps=1, seed=3).numpy())
+    known = run.data.test[:2].long()
+    known[:, 32:] = -1
+    assert torch.equal(run.infill(known)[:, :32], known[:, :32]), "the upper half stays"
+    frame = vadd.load("fair-pretrained").sample_frame(5, steps=1)
+    assert len(frame) == 5
+    assert "affairs" in frame.columns
+
+
+def test_what_is_here_goes_before_the_package(vadd_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("digits-pretrained").symlink_to(vadd_run)
+    assert vadd.load("digits-pretrained").recipe.name == "checkerboard"
+
+
+def test_the_zoo_lists_them(vadd_command: Command, tmp_path: Path) -> None:
+    done = vadd_command("zoo", "--pretrained", "--json", tmp_path / "zoo.json")
+    assert done.code == 0
+    assert all(name in done.out for name in SHIPPED)
+    assert [each["name"] for each in json.loads((tmp_path / "zoo.json").read_text())] == list(SHIPPED)
+    refused = vadd_command("zoo", "vadd", "--pretrained")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+
+
+def test_a_name_that_is_not_there_is_one_line(vadd_command: Command) -> None:
+    done = vadd_command("sample", "digit-pretrained", "-n", 2)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "did you mean 'digits-pretrained'" in done.err
+    assert "vadd zoo --pretrained" in done.err
+    with pytest.raises(UserError, match="cats-pretrained is none of them"):
+        vadd.load("cats-pretrained")
+
+
+def test_weights_in_half_precision_are_an_option_of_exports(
+    vadd_command: Command, vadd_run: Path, tmp_path: Path
+) -> None:
+    for name, options in (("whole", ()), ("half", ("--half",))):
+        assert vadd_command("export", vadd_run, tmp_path / name, *options).code == 0
+    whole, half = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "half"))
+    assert all(torch.equal(whole[name].half(), half[name]) for name in whole)
+    loaded = vadd.load(tmp_path / "half").model.state_dict()
+    assert all(torch.equal(loaded[name], half[name].float()) for name in half)

@@ -1,0 +1,96 @@
+"""Make the trained models that are part of the package anew.
+
+    python tools/make_pretrained.py [NAME ...] [--runs DIR]
+
+Every model is a preset, its changes and a seed; the training, the fit of its priors and the numbers of its card follow
+from them. A finished run of that recipe in DIR/NAME is taken as it is. Weights are written in float16, and the numbers
+are those of the written weights.
+"""
+
+import argparse
+import shutil
+import tempfile
+from pathlib import Path
+
+import vadd
+from vadd.core import Particles
+from vadd.evaluation import BoundSettings, evaluate
+from vadd.files import write_json
+from vadd.recipe import Recipe, load_recipe
+from vadd.report.results import card_results
+from vadd.run.directory import RunDirectory
+from vadd.run.export import export
+from vadd.training.prior import fit_prior
+
+HOME = Path(__file__).parents[1] / "src" / "vadd" / "pretrained"
+RESULTS = "results.json"
+MODELS: dict[str, tuple[str, ...]] = {
+    "checkerboard": ("checkerboard", "training.steps=3000", "network.width=128"),
+    "digits": ("digits", "data.labels=true"),
+    "fair": ("table",),
+    "mnist": ("mnist-small", "data.labels=true"),
+}
+"""The preset of each, and what is changed."""
+CONDITIONAL = ("digits", "fair", "mnist")
+"""Those with a prior p(z | what is known), for completions."""
+MOST_BYTES = 12_000_000
+"""Of all together."""
+STEPS, SAMPLES, EXAMPLES = (1, 2, 5), 2000, 200
+
+
+def recipe_of(name: str) -> Recipe:
+    preset, *changes = MODELS[name]
+    return load_recipe(preset).with_overrides(changes)
+
+
+def finished(name: str, runs: Path) -> Path:
+    """The run of a model, trained if it is not there."""
+    place, recipe = runs / name, recipe_of(name)
+    if not RunDirectory(place).is_run():
+        vadd.train(recipe, place)
+    run = vadd.load(place)
+    if run.recipe != recipe or run.step != recipe.training.steps:
+        raise SystemExit(f"{place} is not a finished run of the recipe of {name}")
+    fitted = run.directory.checkpoint(recipe.training.steps)
+    wanted = [kind for kind in ("flow", "conditional") if kind == "conditional" or recipe.latent.prior == "flow"]
+    for kind in wanted:
+        if not (fitted / f"prior-{kind}.safetensors").exists() and (kind == "flow" or name in CONDITIONAL):
+            fit_prior(vadd.load(place, prior="trained"), kind)  # type: ignore[arg-type]
+    return place
+
+
+def measured(folder: Path) -> dict[str, object]:
+    """What `vadd eval FOLDER --bound 1,2,5 --limit 200` measures."""
+    bounds = BoundSettings(Particles(64), STEPS, limit=EXAMPLES)
+    return {**evaluate(vadd.load(folder), STEPS, SAMPLES, bounds=bounds).report.to_json(), "run": folder.name}
+
+
+def make(name: str, runs: Path) -> None:
+    source, target = RunDirectory(finished(name, runs)), HOME / name
+    with tempfile.TemporaryDirectory() as place:
+        half = Path(place) / name
+        export(source, half, half=True)
+        results = Path(place) / RESULTS
+        write_json(results, measured(half))
+        whole = Path(place) / "whole"
+        export(source, whole, results=card_results(results), half=True)
+        shutil.copy(results, whole)
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(whole, target)
+    print(f"{target}: {sum(file.stat().st_size for file in target.iterdir()):,} bytes")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", choices=[*MODELS, []], default=[])
+    parser.add_argument("--runs", type=Path, default=Path("runs/pretrained"))
+    given = parser.parse_args()
+    for name in given.names or MODELS:
+        make(name, given.runs)
+    size = sum(file.stat().st_size for file in HOME.rglob("*") if file.is_file())
+    if size > MOST_BYTES:
+        raise SystemExit(f"the models take {size:,} bytes together, more than {MOST_BYTES:,}")
+
+
+if __name__ == "__main__":
+    main()
