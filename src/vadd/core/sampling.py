@@ -237,7 +237,7 @@ class Walk:
         self.noise = Noise.of(noise, len(self.x)) if isinstance(noise, torch.Generator) else noise
         if self.noise.rows != len(self.x):
             raise ValueError(f"noise for {self.noise.rows} rows, but {len(self.x)} samples")
-        # On the host, like all that decides what is revealed when: nobody waits for the device to tell.
+        # On the host, like all that decides what is revealed when: the host need not wait for the device.
         self.hidden_at_start = torch.ones(self.x.shape, dtype=torch.bool)
         """(n, N)"""
         if isinstance(start, Tensor):

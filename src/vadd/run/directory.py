@@ -278,7 +278,7 @@ def shipped(path: Path) -> Path | None:
     models = shipped_models()
     if named not in models:
         like = suggestion(named, models)
-        raise UserError(f"vadd zoo --pretrained lists the models of the package; {named} is none of them{like}")
+        raise UserError(f"vadd zoo --pretrained lists the models of the package; {named} is not among them{like}")
     return models[named]
 
 

@@ -84,7 +84,7 @@ def traced(module: nn.Module, **inputs: Tensor | None) -> torch.export.ExportedP
     rows = torch.export.Dim("rows", min=1)
     shapes = {name: None if tensor is None else {0: rows} for name, tensor in inputs.items()}
     on_cpu = copy.deepcopy(module).cpu().eval().requires_grad_(False)
-    with torch.no_grad(), silence():
+    with torch.no_grad(), without_messages():
         return torch.export.export(on_cpu, (), inputs, dynamic_shapes=shapes, strict=False)
 
 
@@ -96,7 +96,7 @@ def write_sampler(model: Model, options: SamplingOptions, folder: Path, format: 
         folder.mkdir(parents=True, exist_ok=True)
         for name, program in programs.items():
             if program is not None:
-                with whole_path(folder / f"{name}.{format}") as part, silence():
+                with whole_path(folder / f"{name}.{format}") as part, without_messages():
                     write_program(program, part, "samples" if name == "sampler" else "z")
         write_json(folder / "sampler.json", {**facts, **about(model, options), "prior": programs["prior"] is not None})
         if format == "onnx":
@@ -177,7 +177,7 @@ def inner_latent(latent: Latent) -> Latent:
 
 
 @contextmanager
-def silence() -> Iterator[None]:
+def without_messages() -> Iterator[None]:
     """Exporters talk about their own insides."""
     names = ("torch.__trace", "torch.onnx", "torch.onnx._internal.exporter._registration", "onnxscript", "onnx_ir")
     loggers = [logging.getLogger(name) for name in names]
