@@ -80,7 +80,7 @@ def test_a_name_that_is_not_there_is_one_line(vadd_command: Command) -> None:
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "did you mean 'digits-pretrained'" in done.err
     assert "vadd zoo --pretrained" in done.err
-    with pytest.raises(UserError, match="cats-pretrained is none of them"):
+    with pytest.raises(UserError, match="cats-pretrained is not among them"):
         vadd.load("cats-pretrained")
 
 

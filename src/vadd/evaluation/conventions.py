@@ -1,7 +1,7 @@
 """What the field calls a likelihood of a masked model, number by number, each with what it really is.
 
 Where the data's own distribution is known, the excess tells: no bound can lie below it in expectation, and numbers that
-do are none.
+do are not bounds.
 """
 
 from collections.abc import Callable, Iterator
