@@ -4,11 +4,13 @@ Training, evaluation and sampling divide their work through :class:`Processes`; 
 Stopping and saving are agreed on by all. A single process never imports what connects processes: it takes a second.
 """
 
+import hashlib
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -59,14 +61,54 @@ HALF_PRECISION = "import torch; torch.ones(64, 64, dtype=torch.bfloat16) @ torch
 
 @cache
 def check_half_precision(device: torch.device) -> None:
-    """Some virtual machines announce AMX and then refuse its instructions: a process that uses them ends by a signal,
+    """Refuse devices that do not compute in bfloat16, or only by emulating it.
+
+    Some virtual machines announce AMX and then refuse its instructions: a process that uses them ends by a signal,
     without a word. So another process tries first.
     """
+    if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise UserError(f"the device {device} has no bfloat16; leave training.precision=bfloat16 out")
+    if device.type != "cpu":
+        try:
+            square = torch.ones(8, 8, dtype=torch.bfloat16, device=device)
+            float((square @ square).sum())
+        except (RuntimeError, TypeError, NotImplementedError) as error:
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise UserError(
+                f"the device {device} has no bfloat16; leave training.precision=bfloat16 out ({reason})"
+            ) from None
     if device.type == "cpu" and subprocess.run([sys.executable, "-c", HALF_PRECISION]).returncode < 0:
         raise UserError(
             "this processor announces instructions for bfloat16 that it does not have; leave "
             "training.precision=bfloat16 out, or set the environment variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16"
         )
+
+
+WAIT, LONGEST_WAIT = "VADD_TIMEOUT", 1800
+"""An environment variable, and its default: the seconds that a process waits for the others, at most."""
+
+
+def longest_wait() -> float:
+    said = os.environ.get(WAIT, str(LONGEST_WAIT))
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise UserError(f"{WAIT} is a number of seconds above 0, not {said!r}")
+    return seconds
+
+
+@contextmanager
+def _one_line_for_absent_processes() -> Iterator[None]:
+    try:
+        yield
+    except (dist.DistStoreError, dist.DistNetworkError):
+        place = f"{os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
+        raise UserError(
+            f"not all of {process_count()} processes came to {place} within {longest_wait():g} seconds ({WAIT}): "
+            "is every host running the command, and can it reach that address?"
+        ) from None
 
 
 class Processes:
@@ -80,20 +122,31 @@ class Processes:
         """By ``accelerate launch --use_fsdp`` or its configuration file."""
         if process_count() > 1 or any(name.startswith("ACCELERATE_") for name in os.environ):
             from accelerate import Accelerator
-            from accelerate.utils import DistributedDataParallelKwargs, DistributedType
+            from accelerate.utils import DistributedDataParallelKwargs, DistributedType, InitProcessGroupKwargs
 
             no_gpu = not torch.cuda.is_available() and not torch.xpu.is_available()
-            self._accelerator = Accelerator(
-                cpu=process_count() > 1 and no_gpu,  # otherwise processes without a GPU would each train alone
-                mixed_precision="no",  # the loop does that itself, so that losses stay float32
-                kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
-            )
+            patience = InitProcessGroupKwargs(timeout=timedelta(seconds=longest_wait()))
+            with _one_line_for_absent_processes():
+                self._accelerator = Accelerator(
+                    cpu=process_count() > 1 and no_gpu,  # otherwise processes without a GPU would each train alone
+                    mixed_precision="no",  # the loop does that itself, so that losses stay float32
+                    kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True), patience],
+                )
             self.device = self._accelerator.device
             self.index, self.count = self._accelerator.process_index, self._accelerator.num_processes
             self.asked_to_shard = self._accelerator.distributed_type == DistributedType.FSDP
         self.is_main = self.index == 0
         # Flags and samples go between the hosts, without waiting for the devices.
         self._hosts = dist.new_group(backend="gloo") if self.count > 1 and self.device.type != "cpu" else None
+
+    def check_agreement(self, what: str, content: str) -> None:
+        """Refuse processes that were started with different ``content``; all must ask together."""
+        if self.count == 1:
+            return
+        digest = int.from_bytes(hashlib.sha256(content.encode()).digest()[:7], "big")
+        same = int(self.from_main(torch.tensor([digest]) if self.is_main else None, (1,))) == digest
+        if self.any(not same)[0]:
+            raise UserError(f"the processes were started with different {what}: give all of them the same command")
 
     # Training
 

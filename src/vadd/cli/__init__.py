@@ -23,6 +23,7 @@ COMMANDS = {
     "studio": Lazy("Open a page in the browser: draw, fill in, compare, train."),
     "status": Lazy("Show how far a training is, how fast, and how it is doing."),
     "runs": Lazy("List all runs below a directory.", "status:runs"),
+    "doctor": Lazy("Test this installation: devices, precision, torch.compile, processes."),
     "plan": Lazy("Show what a training will take: parameters, FLOPs, memory, disk, hours."),
     "export": Lazy("Write a model to a folder that can be published.", "train:export"),
     "recipes": Lazy("List the recipes, or show one with every key and value.", "status:recipes"),

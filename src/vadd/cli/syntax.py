@@ -162,6 +162,24 @@ class Runs(Numbers):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Doctor(Numbers):
+    """Test this installation in two minutes: devices and the speed of their matrix products, precision, torch.compile,
+    a few training steps on every device beside the CPU's numbers, and, started with torchrun, how processes talk.
+
+    \b
+    Examples:
+      vadd doctor
+      vadd doctor --device cuda:1
+      torchrun --nproc-per-node 8 -m vadd doctor --shared /shared/runs
+    """
+
+    device: Annotated[str | None, typer.Option(metavar="NAME")] = None
+    """Look at this one only."""
+    shared: Annotated[Path | None, typer.Option(metavar="DIR")] = None
+    """A directory that all processes are to see."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan(Numbers):
     """Show what a training will take: parameters, FLOPs, memory, disk and hours. Nothing is allocated or written.
 

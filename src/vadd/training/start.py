@@ -22,7 +22,9 @@ from vadd.training.metrics import check_trackers
 
 def check_trainable(recipe: Recipe) -> None:
     """Before anything on disk changes: can these processes train this recipe?"""
-    Processes().share(recipe.training.batch, recipe.training.accumulate)
+    processes = Processes()
+    processes.check_agreement("recipes", recipe.model_dump_json())
+    processes.share(recipe.training.batch, recipe.training.accumulate)
     check_trackers(recipe)
 
 
