@@ -11,11 +11,12 @@ from PIL import Image
 import vadd
 from tests.helpers.commands import Command
 from tests.helpers.tiny import SHORT_TRAINING
-from vadd.data import ArrayData, TextData
+from vadd.data import ArrayData, TableData, TextData
 from vadd.data.image_folder import Look, look_at
 from vadd.data.text.documents import items_in
 from vadd.errors import UserError
 from vadd.kinds import kind_of
+from vadd.networks.tables import TableSettings
 from vadd.recipe import Recipe, build_dataset, recipe_for
 from vadd.recipe.counting import checkpoint_bytes, count_parameters, model_on_meta
 from vadd.recipe.own_data import recipe_for_examples, recipe_for_folder
@@ -162,3 +163,20 @@ def test_arrays_longer_than_a_few_positions_have_a_share_of_z_for_each(shape: tu
     assert 2**recipe.latent.dim >= min(values, 256)
     assert recipe.latent.autoregressive.components >= min(values, 256)
     assert recipe_of(5000, (12,), values).network.kind == "residual"
+
+
+def test_a_table_gets_bins_by_its_rows_and_loses_what_numbers_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "t.csv"
+    for rows, bins in ((60, 50), (12_000, 120), (50_000, 200)):
+        file.write_text("\n".join(["id,x", *(f"{row},{row % 7}" for row in range(rows))]))
+        recipe = recipe_for(file)
+        data = recipe.data
+        assert isinstance(data, TableData)
+        assert (data.skip, data.bins, data.draw) == (("id",), bins, "tails")
+        assert isinstance(recipe.network, TableSettings)
+        assert recipe.network.rank_functions > 0
+        assert "id: another integer in every row, which names it: left out" in capsys.readouterr().err
+    assert TableData().bins == 50, "of recipes of earlier runs"
+    assert TableData().draw == "values"

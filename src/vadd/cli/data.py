@@ -14,7 +14,7 @@ from vadd.evaluation.frechet import fetch_inception
 from vadd.files import write_whole
 from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.table.reading import read_table
-from vadd.kinds.table.schema import infer, inspect, to_yaml
+from vadd.kinds.table.schema import identifiers, infer, inspect, to_yaml, usual_bins, with_skipped
 from vadd.progress import Progress, progress_bar
 
 
@@ -44,10 +44,15 @@ def _inspect(file: Path | None, schema: Path | None) -> None:
     with progress_bar() as progress:
         progress(f"reading {file.name}")
         table = read_table(file)
-        inferred = infer(table)
+        inferred = infer(table, bins=usual_bins(table.rows), draw="tails")
+        inferred = with_skipped(inferred, identifiers(table, inferred), table.source)
         reports = inspect(table, inferred)
         learnt = {each.name: each.spec for each in reports if each.problem is None}
-        dependents = TableCodec.fit(table, learnt, range(table.rows), dependent=True).dependents if learnt else ()
+        dependents = (
+            TableCodec.fit(table, learnt, range(table.rows), dependent=True).dependents
+            if any(spec.kind != "skip" for spec in learnt.values())
+            else ()
+        )
     _say(f"{file}: {table.rows:,} rows")
     head = ["column", "kind", "values", "missing", "most frequent"]
     print_columns([head, *(report.cells for report in reports)], right=(2, 3))

@@ -12,7 +12,16 @@ from vadd.data.dataset import ColumnName, DataSettings, DiscreteDataset, TestFra
 from vadd.errors import UserError
 from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.table.reading import RawTable, read_table
-from vadd.kinds.table.schema import infer, inspect, read_schema, refuse_problems, with_skipped
+from vadd.kinds.table.schema import (
+    BINS,
+    MOST_CATEGORIES,
+    Draw,
+    infer,
+    inspect,
+    read_schema,
+    refuse_problems,
+    with_skipped,
+)
 
 IN_STATSMODELS = {"fair": "datasets/fair/fair.csv", "randhie": "datasets/randhie/randhie.csv"}
 """Tables that ship with that package: real data without a download."""
@@ -34,6 +43,12 @@ class TableData(DataSettings):
         True, description="a column that is a function of another one is looked up in rows that are drawn, not modelled"
     )
     labels: bool = Field(False, description="never: a label of a table is one of its columns")
+    bins: int = Field(BINS, ge=2, le=MOST_CATEGORIES, description="most bins of a number, unless the schema says")
+    draw: Draw = Field(
+        "values",
+        description="how numbers come back, unless the schema says: from the training values of their bin; with tails "
+        "in the first and last bin from between them; or uniformly within it",
+    )
     missing: Literal["value", "unknown"] = Field(
         "value",
         description="missing cells without a schema: a value of their own, drawn like others, or unknown: never scored",
@@ -58,7 +73,10 @@ class TableData(DataSettings):
 
     def split(self, table: RawTable, *, name: str, seed: int = 0) -> DiscreteDataset:
         """The data set of a table in memory: as the schema says or, without one, as its cells look."""
-        schema = infer(table, self.missing) if self.schema_path is None else read_schema(Path(self.schema_path), table)
+        if self.schema_path is None:
+            schema = infer(table, self.missing, self.bins, self.draw)
+        else:
+            schema = read_schema(Path(self.schema_path), table, self.bins, self.draw)
         schema = with_skipped(schema, self.skip, table.source)
         refuse_problems(inspect(table, schema), table.source)
         train, test = random_split(table.rows, self.test_fraction, seed, table.source, "row")

@@ -77,6 +77,11 @@ class Kind:
         return []
 
     @property
+    def ordered(self) -> tuple[int, ...] | None:
+        """How many values of each position, the first ones, are bins of numbers in their order, for rows of a table."""
+        return None
+
+    @property
     def positions(self) -> int:
         """N, the values of an example."""
         return math.prod(self.shape)

@@ -10,12 +10,12 @@ from vadd.networks.perceptrons import (
     MlpSettings,
     ResidualSettings,
     SiameseMlpRecognizer,
-    TableSettings,
 )
 from vadd.networks.pretrained import PretrainedDenoiser, TransformersSettings
 from vadd.networks.pyramid import PyramidSettings
 from vadd.networks.settings import CustomNetworks, CustomSettings, NetworkSettings
 from vadd.networks.short_transformer import ShortTransformerSettings
+from vadd.networks.tables import TableSettings
 from vadd.networks.transformer import TransformerSettings
 from vadd.networks.unet import UnetSettings
 

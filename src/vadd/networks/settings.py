@@ -29,6 +29,13 @@ class Examples(Protocol):
         ...
 
     @property
+    def ordered(self) -> tuple[int, ...] | None:
+        """How many values of each position, the first ones, are bins of numbers in their order; None where it is not
+        known of any.
+        """
+        ...
+
+    @property
     def labels(self) -> tuple[str, ...] | None: ...
 
 

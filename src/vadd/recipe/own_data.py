@@ -17,15 +17,17 @@ from vadd.data.text.corpora import LABEL_FIELD, TEXT_FIELD
 from vadd.data.text.documents import ROW_SUFFIXES, TextFiles, first_fields, items_in, text_files
 from vadd.errors import UserError
 from vadd.kinds import Kind, kind_of
-from vadd.kinds.table.reading import TABLE_SUFFIXES, header_of, read_table
+from vadd.kinds.table.reading import TABLE_SUFFIXES, RawTable, header_of, read_table
+from vadd.kinds.table.schema import identifiers, infer, usual_bins
 from vadd.kinds.text.tokenizers import WORDS, count_tokens
 from vadd.networks import NetworkSettings
-from vadd.networks.perceptrons import ResidualSettings, TableSettings
+from vadd.networks.perceptrons import ResidualSettings
 from vadd.networks.pyramid import PyramidSettings
 from vadd.networks.short_transformer import (
     ShortTransformerDenoiserSettings,
     ShortTransformerSettings,
 )
+from vadd.networks.tables import TableSettings
 from vadd.progress import note
 from vadd.recipe.counting import model_on_meta, training_cost
 from vadd.recipe.dependence import dependence
@@ -49,6 +51,7 @@ SHORT = 12
 MOST_VALUES = 512
 """Of a transformer, whose prior over z has clusters for them."""
 LARGEST_LATENT = 48
+RANK_FUNCTIONS = 16
 STEPS = {1: 0.5, 2: 0.2, 4: 0.1, 8: 0.1, 16: 0.05, 32: 0.05}
 """What is trained for: one step must do what twenty can."""
 LETTERS_OF_A_WORD = 6
@@ -82,8 +85,7 @@ def recipe_for(path: Path, *, field: str | None = None, labels: bool = False, to
     if kind is TextData:
         return _recipe_for_text_files(path, field, labels, tokenizer)
     if kind is TableData:
-        table = read_table(path)
-        return recipe_for_table(path, table.rows, len(table.columns))
+        return recipe_for_table(path, read_table(path))
     images = look_at(path)
     note(
         f"{path}: {images.side} x {images.side} pixels in {'grey' if images.channels == 1 else 'colour'}, "
@@ -294,12 +296,17 @@ def recipe_for_items(path: Path, count: int, longest: int, documents: Literal["l
     return _fitted(path.resolve().stem, about, data, kind, transformer(few), count)
 
 
-def recipe_for_table(path: Path, rows: int, columns: int) -> Recipe:
-    """For ``rows`` rows of ``columns`` columns; a network is wider the more there is to learn."""
+def recipe_for_table(path: Path, table: RawTable) -> Recipe:
+    """A network is wider the more there is to learn. Integers that only number the rows are left out."""
+    rows, named = table.rows, identifiers(table, infer(table))
+    if named:
+        names = ", ".join(named)
+        note(f"{table.source}: {names}: another integer in every row, which names it: left out; data.skip=[] keeps it")
     width = 128 if rows < 1_000 else 256 if rows < 50_000 else 384
-    network = TableSettings(width=width, dropout=0.1 if rows < FEW_EXAMPLES else 0.0)
+    dropout = 0.1 if rows < FEW_EXAMPLES else 0.0
+    network = TableSettings(width=width, dropout=dropout, rank_functions=RANK_FUNCTIONS)
+    columns, bins = len(table.columns) - len(named), usual_bins(rows)
     about = f"a table of {rows:,} rows and {columns} columns"
-    # How many values the columns have is known when the table has been read; fifty cost about the same.
-    return _fitted(
-        path.resolve().stem, about, TableData(path=str(path.resolve())), kind_of((columns,), 50), network, rows
-    )
+    data = TableData(path=str(path.resolve()), skip=tuple(named), bins=bins, draw="tails")
+    # How many values the columns have is known when the table has been read.
+    return _fitted(path.resolve().stem, about, data, kind_of((columns,), bins), network, rows)

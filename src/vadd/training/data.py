@@ -146,7 +146,7 @@ class Rows(Source):
 
     def recipe(self, directory: RunDirectory) -> Recipe:
         path = directory.examples(".parquet").resolve()
-        recipe = recipe_for_table(path, self.table.rows, len(self.table.columns))
+        recipe = recipe_for_table(path, self.table)
         return recipe.model_copy(update={"name": directory.path.name})
 
     def read(self, recipe: Recipe, progress: Progress) -> DiscreteDataset:

@@ -209,3 +209,58 @@ def test_a_table_with_other_columns_is_refused() -> None:
     ):
         with pytest.raises(UserError, match=said):
             codec.encode(RawTable("u.csv", dict(columns), spelled=True))
+
+
+@pytest.mark.parametrize("kind", ["real", "integer"])
+def test_tails_are_drawn_between_quantiles_with_the_decimals_of_the_column(kind: Any) -> None:
+    """Of 10,000 draws the largest gap to the stated law exceeds 0.025 with a probability below 1e-5 (Dvoretzky,
+    Kiefer, Wolfowitz).
+    """
+    rng = np.random.default_rng(1)
+    numbers = (np.exp(rng.standard_normal(5000)) * 1000).round().astype(int).tolist()
+    cells = [number / 4 for number in numbers] if kind == "real" else numbers
+    plain = fit_column("c", ColumnSpec(kind=kind, values=40), cells, cells, "t")
+    spec = ColumnSpec(kind=kind, values=40, draw="tails")
+    table = RawTable("t", {"c": cells}, spelled=False)
+    column = TableCodec.fit(table, {"c": spec}, range(5000)).columns[0]
+    assert isinstance(column, NumberColumn)
+    assert isinstance(plain, NumberColumn)
+    uniforms = rng.random(10_000)
+    middle = np.full(10_000, 20)
+    assert column.cells(middle, uniforms) == plain.cells(middle, uniforms)
+    last = column.present - 1
+    bin, before = column.bins[last], plain.bins[last]
+    assert (bin.low, bin.high) == (before.low, before.high) == (bin.members[0], bin.members[-1])
+    assert len(bin.members) == 26
+    drawn = np.array(column.cells(np.full(10_000, last), uniforms), float)
+    assert len(np.unique(drawn)) > len(before.members), "others than those of the table too"
+    assert (drawn.round(2 if kind == "real" else 0) == drawn).all()
+    grid = np.arange(1, 10_001) / 10_000
+    assert np.abs(np.interp(np.sort(drawn), bin.members, np.linspace(0, 1, 26)) - grid).max() < 0.025
+    condition = parse_condition(f"c>={bin.members[20]}")
+    assert column.shares(condition)[last] == pytest.approx(0.2)
+    wanted = np.array(column.cells(np.full(200, last), uniforms[:200], condition), float)
+    assert wanted.min() >= bin.members[20]
+
+
+def test_what_others_are_looked_up_by_has_no_tails() -> None:
+    numbers = (np.random.default_rng(0).integers(0, 120, 600) ** 2).tolist()
+    table = RawTable("t", {"n": numbers, "root": [number**0.5 for number in numbers]}, spelled=False)
+    codec = TableCodec.fit(table, infer(table, bins=20, draw="tails"), range(600), dependent=True)
+    assert [each.follows for each in codec.dependents] == ["n"]
+    back = codec.decode(np.repeat(np.arange(codec.sizes[0]), 50)[:, None])
+    assert set(back["n"]) <= set(numbers)
+    assert back["root"] == [number**0.5 for number in back["n"]]  # type: ignore[operator]
+
+
+def test_own_bins_and_draws_reach_the_columns_and_a_schema_may_say_otherwise(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = RawTable("t", {"a": rng.random(900).tolist(), "b": rng.random(900).tolist()}, spelled=False)
+    file = tmp_path / "s.yaml"
+    file.write_text("columns: {b: {values: 7, draw: uniform}}")
+    codec = TableData(bins=90, draw="tails", schema_path=str(file)).split(table, name="t").table
+    assert codec is not None
+    assert codec.sizes == (90, 7)
+    assert [getattr(column, "draw", None) for column in codec.columns] == ["tails", "uniform"]
+    codec.save(tmp_path / "table.json")
+    assert TableCodec.load(tmp_path / "table.json") == codec

@@ -1,14 +1,16 @@
 """What columns are taken for, and how a schema is edited."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 from vadd.data import TableData
 from vadd.errors import UserError
 from vadd.kinds.table.reading import RawTable
-from vadd.kinds.table.schema import infer, inspect, read_schema, refuse_problems, to_yaml, with_skipped
+from vadd.kinds.table.schema import identifiers, infer, inspect, read_schema, refuse_problems, to_yaml, with_skipped
 
 
 def spelled(**columns: list[str | None]) -> RawTable:
@@ -99,3 +101,24 @@ def test_columns_that_cannot_be_learnt_are_refused_and_can_be_left_out(cells: li
     refuse_problems(inspect(table, with_skipped(infer(table), ["bad"], table.source)), table.source)
     with pytest.raises(UserError, match="no column 'badd', did you mean 'bad'"):
         with_skipped(infer(table), ["badd"], table.source)
+
+
+@pytest.mark.parametrize(
+    ("cells", "names_rows"),
+    [
+        (list(range(1, 101)), True),
+        ([7919 * n % 1009 for n in range(1, 101)], False),
+        (np.random.default_rng(0).permutation(100).tolist(), True),
+        ([n // 2 for n in range(100)], False),
+        ([10**6 * n for n in range(100)], False),
+        ([*range(99), None], False),
+        (list(range(30)), False),
+        ([n + 0.5 for n in range(100)], False),
+    ],
+)
+def test_dense_integers_that_never_repeat_are_identifiers(cells: list[Any], names_rows: bool) -> None:
+    """100 numbers below 1,009 all differ with a probability of 0.5%: that is not sure enough."""
+    table = RawTable("t", {"n": cells, "x": [0, 1] * (len(cells) // 2)}, spelled=False)
+    assert identifiers(table, infer(table)) == ["n"] * names_rows
+    alone = RawTable("t", {"n": cells}, spelled=False)
+    assert identifiers(alone, infer(alone)) == []

@@ -1,7 +1,7 @@
 """A table and its rows of codes: what a run on a table carries, so that sampling needs no data."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from vadd.kinds.arrays import TO_FILL, Array
 from vadd.kinds.table.columns import NOTHING, Condition, parse_condition
 from vadd.kinds.table.dependences import Dependent, find_dependents
 from vadd.kinds.table.fitting import fit_column
-from vadd.kinds.table.numbers import AnyColumn
+from vadd.kinds.table.numbers import AnyColumn, NumberColumn
 from vadd.kinds.table.reading import Cell, RawTable
 from vadd.kinds.table.schema import Schema
 from vadd.words import suggestion
@@ -100,9 +100,14 @@ class TableCodec:
             learnt = [cells[row] for row in training]
             columns.append(fit_column(name, spec, cells, learnt, table.source, spelled=table.spelled))
         dependents = find_dependents(columns, table.columns) if dependent else []
-        places = {each.place for each in dependents}
-        modelled = tuple(column for place, column in enumerate(columns) if place not in places)
-        return cls(modelled, tuple(name for name in schema if name not in kept), tuple(dependents))
+        places, followed = {each.place for each in dependents}, {each.follows for each in dependents}
+        modelled = [column for place, column in enumerate(columns) if place not in places]
+        for place, column in enumerate(modelled):
+            if isinstance(column, NumberColumn) and column.draw == "tails":
+                # What others are looked up by must come back as it was.
+                follows = column.name in followed
+                modelled[place] = replace(column, draw="values") if follows else column.with_tails()
+        return cls(tuple(modelled), tuple(name for name in schema if name not in kept), tuple(dependents))
 
     def check_columns(self, table: RawTable) -> None:
         """Refuse a table whose columns are not those of the run."""

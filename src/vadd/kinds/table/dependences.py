@@ -161,7 +161,7 @@ def find_dependents(columns: Sequence[AnyColumn], cells: Mapping[str, Sequence[A
         place: _Values(column, cells[column.name])
         for place, column in enumerate(columns)
         # A number drawn anew within its bin, or an unknown cell, is in no table to look it up in.
-        if column.missing != "unknown" and getattr(column, "draw", "values") == "values"
+        if column.missing != "unknown" and getattr(column, "draw", "values") != "uniform"
     }
     determines = {(a, b) for a in found for b in found if a != b and found[a].determine(found[b])}
     reasons = {b: [a for a in found if (a, b) in determines and (a < b or (b, a) not in determines)] for b in found}

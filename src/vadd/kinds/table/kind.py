@@ -37,6 +37,10 @@ class TableKind(Kind):
     try_out = ("-n 1000", "--steps 1", " --out synthetic.csv")
 
     @property
+    def ordered(self) -> tuple[int, ...]:
+        return tuple(each.present if isinstance(each, NumberColumn) else 0 for each in self.codec.columns)
+
+    @property
     def parts(self) -> list[str]:
         notes = {"value": ", missing cells are one of them", "unknown": ", missing cells are unknown", "never": ""}
         columns = [f"{each.name}: {each.kind}, {each.size} values{notes[each.missing]}" for each in self.codec.columns]

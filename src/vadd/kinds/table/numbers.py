@@ -2,11 +2,11 @@
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,13 +14,15 @@ from vadd.errors import UserError
 from vadd.kinds.arrays import Array
 from vadd.kinds.table.columns import KIND_NAMES, CategoryColumn, Column, Condition, drawn_by_counts
 from vadd.kinds.table.reading import Cell
-from vadd.kinds.table.schema import Kind
+from vadd.kinds.table.schema import Draw, Kind
 
 EPOCH = datetime(1970, 1, 1)
+QUANTILES, MOST_DECIMALS = 1000, 6
+"""Of a column, between which the tails are drawn, and what they are rounded to."""
 
 
 class Bin(NamedTuple):
-    """Numbers low..high that share a code, and those of the training rows."""
+    """Numbers low..high that share a code, and those of the training rows; of a tail some of their quantiles."""
 
     low: int | float
     high: int | float
@@ -33,7 +35,7 @@ class NumberColumn(Column):
     """Integers, reals and dates in bins; a bin of one value is that value."""
 
     bins: tuple[Bin, ...]
-    draw: Literal["values", "uniform"] = "values"
+    draw: Draw = "values"
     format: str | None = None
     text: bool = False
     """Whether cells are dates in the text of a DataFrame, and come back as text."""
@@ -53,12 +55,26 @@ class NumberColumn(Column):
     def _code(self, key: float) -> int:
         return bisect_left(self._limits, key)
 
+    def with_tails(self) -> "NumberColumn":
+        """The first and last bin remember quantiles only, their ends among them: the few numbers far out say who a row
+        was, and no sample is right to have just these.
+        """
+        ends = {0, len(self.bins) - 1}
+        return replace(self, bins=tuple(_tail(b, len(self.bins)) if n in ends else b for n, b in enumerate(self.bins)))
+
+    def _is_tail(self, bin: Bin) -> bool:
+        return self.draw == "tails" and bin in (self.bins[0], self.bins[-1]) and len(bin.members) > 1
+
     def _drawn(self, code: int, uniforms: Array, condition: Condition | None) -> list[Any]:
         bin, (low, high) = self.bins[code], self._range(condition)
         if low == high:  # this number and no other
             return [low] * len(uniforms)
+        if self._is_tail(bin):
+            grid, (begin, end) = np.linspace(0, 1, len(bin.members)), _ranks(bin, low, high)
+            numbers = np.interp(begin + uniforms * (end - begin), grid, bin.members)
+            return list(np.clip(numbers.round(_decimals(bin.members)), low, high))
         inside = _members(bin, low, high)
-        if self.draw == "values" and inside:
+        if self.draw != "uniform" and inside:
             return drawn_by_counts(inside, uniforms)
         first, last = self._span(bin, low, high)
         steps = uniforms * (last - first)
@@ -77,7 +93,10 @@ class NumberColumn(Column):
     def _share(self, bin: Bin, low: float, high: float) -> float:
         if low <= bin.low and bin.high <= high:
             return 1.0
-        if self.draw == "values":
+        if self._is_tail(bin):
+            first, last = _ranks(bin, low, high)
+            return last - first
+        if self.draw != "uniform":
             return sum(count for _, count in _members(bin, low, high)) / max(1, sum(bin.counts))
         (first, last), (begin, end) = self._span(bin, low, high), self._span(bin, -math.inf, math.inf)
         return (last - first) / (end - begin) if first < last else 0.0
@@ -130,6 +149,27 @@ class NumberColumn(Column):
 
 def _members(bin: Bin, low: float, high: float) -> list[tuple[float, int]]:
     return [(number, count) for number, count in zip(bin.members, bin.counts, strict=True) if low <= number <= high]
+
+
+def _ranks(tail: Bin, low: float, high: float) -> tuple[float, float]:
+    """What shares of a tail are below the numbers."""
+    first, last = np.interp((low, high), tail.members, np.linspace(0, 1, len(tail.members))).tolist()
+    return first, last
+
+
+def _tail(bin: Bin, bins: int) -> Bin:
+    values = np.repeat(bin.members, bin.counts)
+    pieces = min(len(values) - 1, math.ceil(QUANTILES / bins))
+    if bin.low == bin.high or pieces < 1:
+        return bin
+    inner = values[np.linspace(0, len(values) - 1, pieces + 1).round().astype(int)][1:-1]
+    return Bin(bin.low, bin.high, (bin.low, *inner.tolist(), bin.high), (1,) * (pieces + 1))
+
+
+def _decimals(numbers: tuple[int | float, ...]) -> int:
+    """As few as all of them have."""
+    fitting = (d for d in range(MOST_DECIMALS) if all(round(number, d) == number for number in numbers))
+    return next(fitting, MOST_DECIMALS)
 
 
 def to_number(cell: Any, kind: Kind, format: str | None) -> float:

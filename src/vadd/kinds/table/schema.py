@@ -21,11 +21,17 @@ Kind = Literal["category", "boolean", "integer", "real", "date", "datetime", "sk
 LONGEST_EXAMPLE = 20
 Missing = Literal["value", "unknown"]
 
+Draw = Literal["values", "tails", "uniform"]
+
 CATEGORIES, BINS = 100, 50
-"""Most values of a column, by default: categories, and numbers or dates. More bins are finer and learnt worse."""
+"""Most values of a column, by default: categories, and numbers or dates."""
+MOST_BINS, ROWS_OF_A_BIN = 200, 100
+"""Of recipes for own tables: so many bins, or fewer that have so many rows each."""
 MOST_CATEGORIES = 10_000
 FEWEST_NAMES = 20
 """From so many rows on, a text that is different in each of them is taken for the name of the row."""
+SURE = 20.0
+"""Independent integers within the range of an identifier would all differ with a probability below exp(-20)."""
 DATE_FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y")
 TIME_FORMATS = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S.%f")
 
@@ -39,8 +45,10 @@ class ColumnSpec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     kind: Kind
     values: int = Field(BINS, ge=1, le=MOST_CATEGORIES, description="most values; rarer categories go together")
-    draw: Literal["values", "uniform"] = Field(
-        "values", description="numbers come back from the training values of their bin, or uniformly within it"
+    draw: Draw = Field(
+        "values",
+        description="numbers come back from the training values of their bin, in the first and last bin from between "
+        "them, or uniformly within it",
     )
     missing: Missing = Field("value", description="a value of its own, or unknown: never scored and never drawn")
     format: str | None = Field(None, description="of dates in a CSV, as strptime has it")
@@ -71,9 +79,30 @@ class ColumnReport:
 Schema = dict[str, ColumnSpec]
 
 
-def infer(table: RawTable, missing: Missing = "value") -> Schema:
-    """A spec for each column, from its cells."""
-    return {name: _infer_column(cells, table.spelled, missing) for name, cells in table.columns.items()}
+def usual_bins(rows: int) -> int:
+    """For recipes of own tables: bins share weights, so that many are learnt."""
+    return max(BINS, min(MOST_BINS, rows // ROWS_OF_A_BIN))
+
+
+def infer(table: RawTable, missing: Missing = "value", bins: int = BINS, draw: Draw = "values") -> Schema:
+    """A spec for each column, from its cells; numbers get ``bins`` and ``draw``."""
+    specs = {name: _infer_column(cells, table.spelled, missing) for name, cells in table.columns.items()}
+    numbers = {"values": bins, "draw": draw} if draw != "values" else {"values": bins}
+    return {
+        name: spec if spec.kind in ("category", "boolean") else spec.model_copy(update=numbers)
+        for name, spec in specs.items()
+    }
+
+
+def identifiers(table: RawTable, schema: Schema) -> list[str]:
+    """Columns of integers that are different in every row, and so dense that by chance some would be alike."""
+    found = []
+    for name in (name for name, spec in schema.items() if spec.kind == "integer"):
+        numbers = {int(cell) for cell in table.columns[name] if cell is not None}
+        span = max(numbers) - min(numbers) + 1
+        if len(numbers) == table.rows and table.rows**2 / (2 * span) > SURE:
+            found.append(name)
+    return found if len(found) < len(schema) else []
 
 
 def _infer_column(cells: Sequence[Any], spelled: bool, missing: Missing) -> ColumnSpec:
@@ -168,7 +197,7 @@ def to_yaml(schema: Schema) -> str:
     return yaml.safe_dump({"columns": entries}, sort_keys=False, width=120)
 
 
-def read_schema(path: Path, table: RawTable) -> Schema:
+def read_schema(path: Path, table: RawTable, bins: int = BINS, draw: Draw = "values") -> Schema:
     """An edited schema. It may say less than all, and the rest is inferred; what it says must be about columns that
     the table has.
     """
@@ -179,7 +208,7 @@ def read_schema(path: Path, table: RawTable) -> Schema:
     stated = content.get("columns") if isinstance(content, dict) else None
     if not isinstance(stated, dict):
         raise UserError(f"{path} is not a schema: it should have a mapping 'columns'")
-    schema = infer(table)
+    schema = infer(table, bins=bins, draw=draw)
     for name, entry in stated.items():
         if name not in schema:
             raise UserError(f"{path}: {table.source} has no column {name!r}{suggestion(str(name), schema)}")
