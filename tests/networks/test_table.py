@@ -5,6 +5,7 @@ import torch
 
 from tests.helpers.networks import awaken, flat_settings
 from vadd.networks.tables import Columns, GaussianLogits, TableDenoiser, TableRecognizer, functions_of_rank
+from vadd.networks.warm_start import take_over
 
 SIZES, VALUES = (2, 5, 3), 5
 COLUMNS = Columns(SIZES, (0, 4, 3))
@@ -80,14 +81,20 @@ def test_without_functions_of_the_rank_the_weights_are_those_of_earlier_runs() -
 
 def test_a_gaussian_weighs_bins_by_its_density_over_the_standard_one() -> None:
     torch.manual_seed(2)
-    network = GaussianLogits(COLUMNS, VALUES, 8)
-    hidden, rows, columns = torch.randn(3, 8), torch.tensor([0, 0, 1, 2]), torch.tensor([1, 2, 1, 0])
-    assert not network(hidden, rows, columns).any(), "it starts as N(0, 1)"
+    network = GaussianLogits(COLUMNS, VALUES, 8, latent_dim=2)
+    hidden, z, xt = torch.randn(3, 8), torch.randn(3, 2), torch.tensor([[1, 5, 0], [5, 2, 2], [5, 5, 5]])
+    rows, columns = torch.tensor([0, 0, 1, 2]), torch.tensor([1, 2, 1, 0])
+    assert not network(hidden, xt, z, rows, columns).any(), "it starts as N(0, 1)"
     awaken(network)
-    added = network(hidden, rows, columns)
-    written = network.written(hidden).view(3, 3, 2)
+    added = network(hidden, xt, z, rows, columns)
+    # Of three bins the last has the rank 5/6, of four the third 5/8; categories and masks count as 0.
+    quantile = {rank: 2**0.5 * torch.erfinv(torch.tensor(2 * rank - 1)) for rank in (1 / 6, 5 / 8, 5 / 6)}
+    known = torch.tensor([[0, 0, quantile[1 / 6]], [0, quantile[5 / 8], quantile[5 / 6]], [0, 0, 0]])
+    means, log_stds = network.written(hidden).chunk(2, dim=1)
+    assert network.direct is not None
+    means = means + known @ network.known.weight.T + z @ network.direct.weight.T
     for entry, (row, column, bins) in enumerate([(0, 1, 4), (0, 2, 3), (1, 1, 4)]):
-        mean, log_std = written[row, column]
+        mean, log_std = means[row, column], log_stds[row, column]
         score = 2**0.5 * torch.erfinv(2 * (torch.arange(bins) + 0.5) / bins - 1)
         ratio = 0.5 * score**2 - 0.5 * ((score - mean) / log_std.exp()) ** 2
         torch.testing.assert_close(added[entry, :bins].softmax(0), ratio.softmax(0))
@@ -115,3 +122,14 @@ def test_bins_share_weights_with_their_neighbours() -> None:
     rows.sum().backward()
     assert table.grad is not None
     assert table.grad.bool().all()
+
+
+def test_it_can_begin_as_a_network_without_a_latent(tokens: torch.Tensor) -> None:
+    torch.manual_seed(4)
+    settings = flat_settings("table", width=16, rank_functions=3)
+    without, with_latent = (TableDenoiser(COLUMNS, VALUES, settings, latent_dim=dim).eval() for dim in (None, 4))
+    awaken(without)
+    awaken(with_latent)
+    take_over(with_latent, without.state_dict())
+    z, t, where = torch.randn(len(tokens), 4), torch.ones(len(tokens)), tokens == VALUES
+    assert torch.equal(with_latent(tokens, z, t, where), without(tokens, None, t, where))

@@ -11,6 +11,8 @@ there are, the fewer examples has each. ``rank_functions`` lets them learn toget
 - The logits of a number have one more term: the logarithm of the ratio of N(m, s^2) to N(0, 1) at the bin's normal
   score. The network writes m and s. A number that z tells precisely then needs one output that follows z; without it
   each bin needs an output that is sharp in z.
+- Linear maps lead past the blocks and their norms: from the scores of numbers to the mean of r(z | x0), and from z and
+  the scores of known numbers to m. What is linear is learnt at once and precisely; the blocks add the rest.
 """
 
 import math
@@ -144,19 +146,41 @@ class ColumnEmbedding(TokenReader):
         return F.embedding_bag(torch.minimum(tokens, self.limits) + self.offsets, table, mode="sum")
 
 
+class Scores(nn.Module):
+    """Tokens (B, N) -> the normal scores of the bins of numbers; 0 for all else."""
+
+    table: Tensor
+
+    def __init__(self, columns: Columns) -> None:
+        super().__init__()
+        # The mask, V, is read from the last place.
+        most = max(columns.sizes) + 1
+        scores = [F.pad(normal_scores(bins), (0, most - bins)) for bins in columns.ordered]
+        self.register_buffer("table", torch.stack(scores), persistent=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.table.gather(1, tokens.T.clamp(max=self.table.shape[1] - 1)).T
+
+
 class GaussianLogits(nn.Module):
     """A vector (B, width) -> what N(m, s^2) adds to the logits (M, V) of columns of rows; of categories nothing."""
 
     scores: Tensor
 
-    def __init__(self, columns: Columns, vocab_size: int, width: int) -> None:
+    def __init__(self, columns: Columns, vocab_size: int, width: int, latent_dim: int | None) -> None:
         super().__init__()
-        scores = [F.pad(normal_scores(bins), (0, vocab_size - bins)) for bins in columns.ordered]
-        self.register_buffer("scores", torch.stack(scores), persistent=False)
-        self.written = zeroed(nn.Linear(width, 2 * len(scores)))
+        self.read = Scores(columns)
+        self.register_buffer("scores", self.read.table[:, :vocab_size], persistent=False)
+        self.written = zeroed(nn.Linear(width, 2 * len(columns.sizes)))
+        self.known = zeroed(nn.Linear(len(columns.sizes), len(columns.sizes), bias=False))
+        self.direct = None if latent_dim is None else zeroed(nn.Linear(latent_dim, len(columns.sizes), bias=False))
 
-    def forward(self, hidden: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        mean, log_std = self.written(hidden).view(len(hidden), -1, 2)[rows, columns].split(1, dim=-1)
+    def forward(self, hidden: Tensor, xt: Tensor, z: Tensor | None, rows: Tensor, columns: Tensor) -> Tensor:
+        means, log_stds = self.written(hidden).chunk(2, dim=1)
+        means = means + self.known(self.read(xt))
+        if self.direct is not None:
+            means = means + self.direct(z)
+        mean, log_std = means[rows, columns, None], log_stds[rows, columns, None]
         precision, score = (-2 * log_std.clamp(NARROWEST, WIDEST)).exp(), self.scores[columns]
         # Without what is the same for all bins: softmax takes it away.
         return score * (precision * mean + 0.5 * (1 - precision) * score)
@@ -187,7 +211,7 @@ class TableDenoiser(DenoiserBase):
         if functions and any(columns.ordered):
             # The standard deviation of the weights of a linear layer, roughly.
             self.shared = SharedRows(columns, begins, linear.weight, functions, 0.5 / math.sqrt(width))
-            self.gaussian = GaussianLogits(columns, vocab_size, width)
+            self.gaussian = GaussianLogits(columns, vocab_size, width, latent_dim)
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
         norm, linear = self.readout
@@ -197,10 +221,21 @@ class TableDenoiser(DenoiserBase):
         outputs = F.pad(F.linear(hidden, weight, linear.bias), (0, 1), value=-torch.inf)
         rows, columns = where.nonzero().unbind(1)
         logits = outputs[rows[:, None], self.places[columns]]
-        return logits if self.gaussian is None else logits + self.gaussian(hidden, rows, columns)
+        return logits if self.gaussian is None else logits + self.gaussian(hidden, xt, z, rows, columns)
+
+    def latent_input_weights(self) -> list[nn.Parameter]:
+        direct = None if self.gaussian is None else self.gaussian.direct
+        return super().latent_input_weights() + ([] if direct is None else list(direct.parameters()))
 
 
 class TableRecognizer(SummedRecognizer):
     def __init__(self, columns: Columns, settings: TableSettings, *, latent_dim: int) -> None:
         reader = partial(ColumnEmbedding, columns, settings.width, settings.rank_functions)
         super().__init__(reader, latent_dim, settings.width, settings.recognizer.blocks, settings.dropout)
+        self.read, self.direct = None, None
+        if settings.rank_functions and any(columns.ordered):
+            self.read, self.direct = Scores(columns), nn.Linear(len(columns.sizes), latent_dim, bias=False)
+
+    def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = super().forward(x0, xt, t)
+        return mean if self.direct is None else mean + self.direct(self.read(x0)), log_std
