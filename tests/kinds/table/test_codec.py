@@ -243,6 +243,15 @@ def test_tails_are_drawn_between_quantiles_with_the_decimals_of_the_column(kind:
     assert wanted.min() >= bin.members[20]
 
 
+def test_tails_of_tiny_numbers_are_not_rounded_away() -> None:
+    cells = (1e-9 * np.exp(np.random.default_rng(2).standard_normal(400))).tolist()
+    table = RawTable("t", {"c": cells}, spelled=False)
+    codec = TableCodec.fit(table, infer(table, bins=10, draw="tails"), range(400))
+    drawn = codec.decode(np.repeat([0, 9], 50)[:, None])["c"]
+    assert len(set(drawn)) == 100
+    assert (codec.columns[0].codes(drawn) == np.repeat([0, 9], 50)).all()
+
+
 def test_what_others_are_looked_up_by_has_no_tails() -> None:
     numbers = (np.random.default_rng(0).integers(0, 120, 600) ** 2).tolist()
     table = RawTable("t", {"n": numbers, "root": [number**0.5 for number in numbers]}, spelled=False)

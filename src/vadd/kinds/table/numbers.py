@@ -72,7 +72,7 @@ class NumberColumn(Column):
         if self._is_tail(bin):
             grid, (begin, end) = np.linspace(0, 1, len(bin.members)), _ranks(bin, low, high)
             numbers = np.interp(begin + uniforms * (end - begin), grid, bin.members)
-            return list(np.clip(numbers.round(_decimals(bin.members)), low, high))
+            return list(np.clip(_rounded(numbers, bin.members), low, high))
         inside = _members(bin, low, high)
         if self.draw != "uniform" and inside:
             return drawn_by_counts(inside, uniforms)
@@ -166,10 +166,11 @@ def _tail(bin: Bin, bins: int) -> Bin:
     return Bin(bin.low, bin.high, (bin.low, *inner.tolist(), bin.high), (1,) * (pieces + 1))
 
 
-def _decimals(numbers: tuple[int | float, ...]) -> int:
-    """As few as all of them have."""
-    fitting = (d for d in range(MOST_DECIMALS) if all(round(number, d) == number for number in numbers))
-    return next(fitting, MOST_DECIMALS)
+def _rounded(numbers: Array, like: tuple[int | float, ...]) -> Array:
+    """With as many decimals as all of those have, where they have few."""
+    fitting = (d for d in range(MOST_DECIMALS + 1) if all(round(number, d) == number for number in like))
+    decimals = next(fitting, None)
+    return numbers if decimals is None else numbers.round(decimals)
 
 
 def to_number(cell: Any, kind: Kind, format: str | None) -> float:
