@@ -33,6 +33,7 @@ from vadd.networks.layers import (
     SummedRecognizer,
     TokenReader,
     latent_embedding,
+    summed_rows,
     zeroed,
 )
 from vadd.networks.perceptrons import ResidualRecognizerSettings
@@ -143,7 +144,7 @@ class ColumnEmbedding(TokenReader):
 
     def read(self, tokens: Tensor) -> Tensor:
         table = self.table if self.shared is None else self.shared(self.table)
-        return F.embedding_bag(torch.minimum(tokens, self.limits) + self.offsets, table, mode="sum")
+        return summed_rows(torch.minimum(tokens, self.limits) + self.offsets, table)
 
 
 class Scores(nn.Module):
