@@ -61,7 +61,10 @@ CASES: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
         {"sampler": "first-hitting"},
     ),
     "short transformer, top-k": ((*COPIES, *SHORT, "latent.prior=autoregressive"), {"steps": 2, "top_k": 2}),
-    "table": (("table", "network.width=16"), {"steps": 2, "temperature": 0.7, "top_p": 0.9}),
+    "table": (
+        ("table", "network.width=16", "network.rank_functions=3"),
+        {"steps": 2, "temperature": 0.7, "top_p": 0.9},
+    ),
 }
 ONNX = ("labels, a prior trained with the model", "pyramid, parallel")
 

@@ -233,10 +233,10 @@ class TableRecognizer(SummedRecognizer):
     def __init__(self, columns: Columns, settings: TableSettings, *, latent_dim: int) -> None:
         reader = partial(ColumnEmbedding, columns, settings.width, settings.rank_functions)
         super().__init__(reader, latent_dim, settings.width, settings.recognizer.blocks, settings.dropout)
-        self.read, self.direct = None, None
+        self.direct = None
         if settings.rank_functions and any(columns.ordered):
-            self.read, self.direct = Scores(columns), nn.Linear(len(columns.sizes), latent_dim, bias=False)
+            self.direct = nn.Sequential(Scores(columns), nn.Linear(len(columns.sizes), latent_dim, bias=False))
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = super().forward(x0, xt, t)
-        return mean if self.direct is None else mean + self.direct(self.read(x0)), log_std
+        return mean if self.direct is None else mean + self.direct(x0), log_std
