@@ -27,6 +27,7 @@ import torch.nn.functional as F
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
+from vadd.core.places import Places, Where
 from vadd.networks.layers import (
     DenoiserBase,
     ResidualBlocks,
@@ -214,15 +215,15 @@ class TableDenoiser(DenoiserBase):
             self.shared = SharedRows(columns, begins, linear.weight, functions, 0.5 / math.sqrt(width))
             self.gaussian = GaussianLogits(columns, vocab_size, width, latent_dim)
 
-    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Tensor) -> Tensor:
+    def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Where) -> Tensor:
         norm, linear = self.readout
         assert isinstance(linear, nn.Linear)
         hidden = norm(self.blocks(self.conditioned(self.tokens(xt), z, t)))
         weight = linear.weight if self.shared is None else self.shared(linear.weight)
         outputs = F.pad(F.linear(hidden, weight, linear.bias), (0, 1), value=-torch.inf)
-        rows, columns = where.nonzero().unbind(1)
-        logits = outputs[rows[:, None], self.places[columns]]
-        return logits if self.gaussian is None else logits + self.gaussian(hidden, xt, z, rows, columns)
+        asked = Places.of(where)
+        logits = outputs[asked.rows[:, None], self.places[asked.columns]]
+        return logits if self.gaussian is None else logits + self.gaussian(hidden, xt, z, asked.rows, asked.columns)
 
     def latent_input_weights(self) -> list[nn.Parameter]:
         direct = None if self.gaussian is None else self.gaussian.direct
