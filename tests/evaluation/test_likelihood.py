@@ -22,11 +22,11 @@ from vadd.evaluation.likelihood import (
     CANDIDATES,
     check_examples,
     measure_bounds,
-    negative_log_likelihood,
     some_of,
     tightest,
 )
 from vadd.evaluation.reports import NOT_A_BOUND, LikelihoodReport, NegativeLogLikelihood
+from vadd.evaluation.units import negative_log_likelihood
 from vadd.run.directory import RunDirectory
 from vadd.run.loading import load
 from vadd.run.run import Run

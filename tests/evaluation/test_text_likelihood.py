@@ -19,8 +19,9 @@ from vadd.core import Particles, step_bound
 from vadd.core.randomness import BOUNDS, step_generator
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, EvaluationOptions, evaluate
-from vadd.evaluation.likelihood import measure_bounds, negative_log_likelihood
+from vadd.evaluation.likelihood import measure_bounds
 from vadd.evaluation.reports import NOT_A_BOUND, PADS_NOT_SCORED, TextMetrics
+from vadd.evaluation.units import negative_log_likelihood
 from vadd.evaluation.zero_shot import sample_entropy
 from vadd.kinds.arrays import Array
 from vadd.kinds.text.kind import TextKind
