@@ -64,7 +64,7 @@ def literals(section: type[BaseModel], field: str) -> set[str]:
 
 
 def test_there_is_one_entry_for_everything_that_a_recipe_can_name() -> None:
-    assert set(NETWORKS) == {*SMALL, "own"}
+    assert set(NETWORKS) == {*SMALL, "own", "transformers"}
     assert set(WEIGHT_POWERS) == literals(Diffusion, "weighting")
     assert {*SAMPLERS, *ScoreEntropy.samplers, *EnergyDiffusion.samplers} == literals(Sampling, "sampler")
 
