@@ -20,10 +20,6 @@ def imported(path: Path) -> set[str]:
 def test_what_tests_share_is_in_the_helpers() -> None:
     names = {str(path.relative_to(TESTS)): imported(path) for path in sorted(TESTS.rglob("*.py"))}
     assert "tests.helpers.exact.seeded" in names["core/test_objective.py"]
-    # The pretend device is a part of the tests with files of its own.
-    shared = ("tests.helpers.", "tests.accelerator.")
-    others = {
-        path: [name for name in found if not name.startswith(shared[: 1 + path.startswith("accelerator/")])]
-        for path, found in names.items()
-    }
+    shared = ("tests.helpers.", "tests.accelerator.pretend.", "tests.accelerator.cases.")
+    others = {path: [name for name in found if not name.startswith(shared)] for path, found in names.items()}
     assert {path: found for path, found in others.items() if found} == {}
