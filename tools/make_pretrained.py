@@ -28,10 +28,18 @@ MODELS: dict[str, tuple[str, ...]] = {
     "checkerboard": ("checkerboard", "training.steps=3000", "network.width=128"),
     "digits": ("digits", "data.labels=true"),
     "fair": ("table",),
-    "mnist": ("mnist-small", "data.labels=true"),
+    "mnist": (
+        "mnist-small",
+        "diffusion.weighting=integral",
+        "latent.flow.steps=2632",
+        "training.steps=1738",
+        "training.evaluate_every=1738",
+        "training.checkpoint_every=347",
+        "training.keep_checkpoints=1",
+    ),
 }
 """The preset of each, and what is changed."""
-CONDITIONAL = ("digits", "fair", "mnist")
+CONDITIONAL = ("digits", "fair")
 """Those with a prior p(z | what is known), for completions."""
 MOST_BYTES = 12_000_000
 """Of all together."""

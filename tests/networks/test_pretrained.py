@@ -80,6 +80,7 @@ def test_a_run_trains_samples_infills_bounds_and_exports(
     network = ("network.kind=transformers", "network.model=lm")
     done = vadd_command("train", "--data", "pets.txt", *network, *changes, *LATENT, *SHORT, "--out", "run")
     assert done.code == 0, done.err
+    assert vadd_command("plan", "run/recipe.yaml", "--flops", "1e9").code == 0, "costs are counted without weights"
     run = vadd.load("run")
     before = denoiser_of(Path("lm")).body.state_dict()
     after = run.model.denoiser.body.state_dict()  # type: ignore[attr-defined]

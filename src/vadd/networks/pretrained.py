@@ -226,15 +226,12 @@ class PretrainedDenoiser(DenoiserBase):
         if vectors:
             embedded = embedded + vectors[0][:, None]
         rows, positions = xt.shape
-        # A mask of four dimensions is taken as it is: with zeros everywhere decoders see what is to their right.
-        seen = (
-            embedded.new_zeros(rows, 1, positions, positions)
-            if self.family in DECODERS
-            else xt.new_ones(rows, positions)
-        )
-        more = {"use_cache": False} if self.family in DECODERS else {}
+        more: dict[str, Any] = {}
+        if self.family in DECODERS:
+            # A mask of four dimensions is taken as it is: with zeros everywhere they see what is to their right.
+            more = {"attention_mask": embedded.new_zeros(rows, 1, positions, positions), "use_cache": False}
         with self.added(vectors[1:]):
-            features = self.body.base_model(inputs_embeds=embedded, attention_mask=seen, **more).last_hidden_state
+            features = self.body.base_model(inputs_embeds=embedded, **more).last_hidden_state
         wanted = Places.of(where).numbers
         if self.shifted:  # the first position has none before it
             wanted = wanted - (wanted % positions > 0).to(wanted.dtype)
