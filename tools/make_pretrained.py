@@ -26,7 +26,6 @@ HOME = Path(__file__).parents[1] / "src" / "vadd" / "pretrained"
 RESULTS = "results.json"
 MODELS: dict[str, tuple[str, ...]] = {
     "checkerboard": ("checkerboard", "training.steps=3000", "network.width=128"),
-    "digits": ("digits", "data.labels=true"),
     "fair": ("table",),
     "mnist": (
         "mnist-small",
@@ -39,7 +38,7 @@ MODELS: dict[str, tuple[str, ...]] = {
     ),
 }
 """The preset of each, and what is changed."""
-CONDITIONAL = ("digits", "fair")
+CONDITIONAL = ("fair",)
 """Those with a prior p(z | what is known), for completions."""
 MOST_BYTES = 12_000_000
 """Of all together."""

@@ -9,11 +9,10 @@ exp(sum of nats / sum of tokens) over all texts, ``sedd`` the mean of the texts'
 import hashlib
 import io
 import json
-import logging
 import math
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import AbstractContextManager, redirect_stderr
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +29,7 @@ from vadd.evaluation.reports import LARGEST_EXPONENT, JudgeReport
 from vadd.evaluation.units import mean_and_error, perplexity_of
 from vadd.files import checksum, whole_path
 from vadd.kinds.arrays import Array
+from vadd.networks.pretrained import reading
 from vadd.progress import Progress, silent
 
 Convention = Literal["corpus", "sedd"]
@@ -131,24 +131,8 @@ def _read(transformers: Any, name: str, source: str, **settings: Any) -> CausalM
     return CausalModel(name, network, tokenizer)
 
 
-@contextmanager
-def _reading(transformers: Any, name: str) -> Iterator[None]:
-    """Without the library's messages and bars; any error becomes one line."""
-    messages, hub = transformers.utils.logging, logging.getLogger("huggingface_hub")
-    verbosity, bars, hub_level = messages.get_verbosity(), messages.is_progress_bar_enabled(), hub.level
-    messages.set_verbosity(logging.CRITICAL)
-    messages.disable_progress_bar()
-    hub.setLevel(logging.CRITICAL)
-    try:
-        yield
-    except Exception as error:  # the library, the hub's client and the readers of files have many kinds
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(f"the judge {name} cannot be loaded: {reason}") from None
-    finally:
-        messages.set_verbosity(verbosity)
-        hub.setLevel(hub_level)
-        if bars:
-            messages.enable_progress_bar()
+def _reading(transformers: Any, name: str) -> AbstractContextManager[None]:
+    return reading(transformers, f"the judge {name} cannot be loaded")
 
 
 @torch.no_grad()

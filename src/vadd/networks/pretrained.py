@@ -7,6 +7,7 @@ configuration, and needs the folder no more.
 """
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -51,6 +52,28 @@ def library() -> Any:
     except ImportError:
         raise UserError("network.kind=transformers needs the package transformers: pip install 'vadd[text]'") from None
     return transformers
+
+
+@contextmanager
+def reading(transformers: Any, problem: str) -> Iterator[None]:
+    """Without the library's messages and bars; any error becomes one line that begins with the
+    ``problem``.
+    """
+    messages, hub = transformers.utils.logging, logging.getLogger("huggingface_hub")
+    verbosity, bars, hub_level = messages.get_verbosity(), messages.is_progress_bar_enabled(), hub.level
+    messages.set_verbosity(logging.CRITICAL)
+    messages.disable_progress_bar()
+    hub.setLevel(logging.CRITICAL)
+    try:
+        yield
+    except Exception as error:  # the library, the hub's client and the readers of files have many kinds
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(f"{problem}: {reason}") from None
+    finally:
+        messages.set_verbosity(verbosity)
+        hub.setLevel(hub_level)
+        if bars:
+            messages.enable_progress_bar()
 
 
 class LatentRecognizerSettings(Section):
@@ -247,12 +270,10 @@ class PretrainedDenoiser(DenoiserBase):
         auto = transformers.AutoModelForCausalLM if self.family in DECODERS else transformers.AutoModelForMaskedLM
         if self.shifted:
             auto = getattr(transformers, type(self.body).__name__)
-        try:
+        with reading(transformers, f"cannot read the weights of {model}"):
             theirs, info = auto.from_pretrained(
                 model, use_safetensors=True, trust_remote_code=False, output_loading_info=True, dtype=torch.float32
             )
-        except Exception as error:  # a damaged file, no weights, no network: the library has an exception for each
-            raise UserError(f"cannot read the weights of {model}: {' '.join(str(error).split())[:160]}") from None
         self.body.load_state_dict(theirs.state_dict())
         return sorted(info["missing_keys"])
 
