@@ -122,7 +122,7 @@ class SharedRows(nn.Module):
 
     def forward(self, table: Tensor) -> Tensor:
         added = (self.basis @ self.maps).flatten(0, 1).index_select(0, self.inside)
-        return table.index_add(0, self.where, added)
+        return table.index_add(0, self.where, added.to(table.dtype))  # of autocast, in half precision
 
 
 class ColumnEmbedding(TokenReader):
