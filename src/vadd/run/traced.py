@@ -13,6 +13,7 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -120,7 +121,7 @@ def write_program(program: torch.export.ExportedProgram, file: Path, output: str
 
 def translations() -> Any:
     """Operations that the exporter does not know, or writes down as ones that onnxruntime does not."""
-    from onnxscript import opset18 as op
+    op: Any = import_module("onnxscript").opset18
 
     def searchsorted(sorted_sequence: Any, self: Any, out_int32: bool = False, right: bool = False, **_: Any) -> Any:
         ends, levels = op.Unsqueeze(sorted_sequence, [-2]), op.Unsqueeze(self, [-1])
