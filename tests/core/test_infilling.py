@@ -59,7 +59,7 @@ def test_known_positions_never_change_and_the_rest_is_filled(
 ) -> None:
     given_start, values = start
     positions = given_start.shape[1]
-    steps = {"parallel": min(steps, positions), "first-hitting": positions}.get(name, steps)
+    steps = SAMPLERS[name].default_steps(positions, steps)
     before = given_start.clone()
     model = model_of(TableDenoiser(positions, values, latent=True, timed=True), LINEAR)
     samples = sample(

@@ -111,7 +111,7 @@ def test_noise_for_another_number_of_samples_is_refused() -> None:
 
 
 def steps_of(name: str) -> int:
-    return POSITIONS if name in ("parallel", "first-hitting") else 6
+    return SAMPLERS[name].default_steps(POSITIONS, 6)
 
 
 def partly_known() -> Tensor:
@@ -189,7 +189,7 @@ def test_few_logits_at_once_give_the_same_samples(name: str, most: int, monkeypa
 def test_the_network_is_called_at_the_steps_and_for_the_sequences_that_need_it(name: str) -> None:
     """The counts are those of the calls, and no step is charged at which nobody asks."""
     spy = CountingDenoiser()
-    steps = POSITIONS if name in ("parallel", "first-hitting") else 60
+    steps = SAMPLERS[name].default_steps(POSITIONS, 60)
     samples = sample(model_of(spy, LINEAR), 2, steps, seeded(4), sampler=SAMPLERS[name])
     assert samples.evaluations == len(spy.calls) <= steps
     assert samples.sequences == sum(sequences for sequences, _ in spy.calls) <= 2 * samples.evaluations

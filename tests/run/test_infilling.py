@@ -73,7 +73,7 @@ def test_known_positions_never_change_and_the_rest_is_filled(
     x, known, values = case
     before, positions = x.clone(), x.shape[1]
     run = run_of(TableDenoiser(positions, values, latent=True, timed=True))
-    steps = {"parallel": min(steps, positions), "first-hitting": positions}.get(name, steps)
+    steps = SAMPLERS[name].default_steps(positions, steps)
     filled = run.infill(x, known, steps=steps, count=count, seed=seed, sampler=SAMPLERS[name])
     assert filled.shape == (len(x), count, positions)
     assert filled.dtype == torch.int64
