@@ -52,7 +52,7 @@ def test_with_a_latent_every_sampler_is_bounded(vadd_run: Path, policy: Any) -> 
 def test_the_number_is_the_mean_of_the_likelihood_over_examples(mdlm_run: Path) -> None:
     run = vadd.load(mdlm_run)
     found = run.bound(2, sampler="margin", temperature=0.7).bounds[2]
-    sampler, law = run.model.samplers["margin"], run.options(temperature=0.7).token_sampler
+    sampler, law = run.model.samplers["margin"], run.options(temperature=0.7).drawing.token_sampler
     each = step_bound(run.model, run.data.test, 2, Particles(1), step_generator(0, BOUNDS, 0), sampler=sampler)
     assert found.nats != pytest.approx(-float(each.mean()))
     each = step_bound(run.model, run.data.test, 2, 1, sampler=sampler, token_sampler=law)
@@ -63,7 +63,7 @@ def test_examples_of_probability_zero_are_counted(mdlm_run: Path) -> None:
     run = vadd.load(mdlm_run)
     results = run.bound(2, sampler="margin", top_k=2)
     found = results.bounds[2]
-    law = run.options(top_k=2).token_sampler
+    law = run.options(top_k=2).drawing.token_sampler
     each = step_bound(run.model, run.data.test, 2, 1, sampler=run.model.samplers["margin"], token_sampler=law)
     assert found.impossible == int((each == -torch.inf).sum()) > 0
     assert found.nats == float("inf")

@@ -23,7 +23,7 @@ from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
 from vadd.run.sampling import SamplingOptions
 from vadd.run.standalone import BLOCK, Generator, Sampler
-from vadd.run.traced import about, drawing_of, inner_latent, trace_needed
+from vadd.run.traced import about, inner_latent, trace_needed
 
 SERVE = Path(__file__).parents[2] / "examples" / "serve.py"
 ROWS = 70
@@ -107,7 +107,7 @@ def stand_in(run: Run, options: SamplingOptions, folder: Path, **programs: Any) 
     has_prior = trace_needed(model)
     facts = {"shape": run.shape, "prior": has_prior, **about(model, options)}
     (folder / "sampler.json").write_text(json.dumps(facts))
-    sampler = programs.get("sampler") or TracedSampler(model, options.steps, drawing_of(options))
+    sampler = programs.get("sampler") or TracedSampler(model, options.steps, options.drawing)
     prior = programs.get("prior") or TracedPrior(model.latent, model.positions, model.mask_value)
     sessions = {
         "sampler": ModuleSession(sampler, values=True, levels=options.steps > 1, z=dim > 0),

@@ -25,6 +25,7 @@ from vadd.training.loop import train as run_training
 from vadd.training.prior import fit_prior as fit
 from vadd.training.prior import fit_priors_of_recipe
 from vadd.training.train import Job, reading, run_directory
+from vadd.words import plural
 
 
 def train(options: Train) -> None:
@@ -126,7 +127,7 @@ def export(options: Export) -> None:
         _export_weights(options, which)
     for format in formats:
         run.export_sampler(directory, format, **how)
-        out_console.print(f"{directory}: {run.options(**how).steps} steps as {format}", soft_wrap=True)
+        out_console.print(f"{directory}: {plural(run.options(**how).steps, 'step')} as {format}", soft_wrap=True)
     if options.push is not None:
         out_console.print(push(directory, options.push, private=options.private), soft_wrap=True)
 

@@ -16,7 +16,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from vadd.core import Drawing, GaussianLatent, LabelledLatent, MaskedDiffusion, Model, StandardNormal
+from vadd.core import GaussianLatent, LabelledLatent, MaskedDiffusion, Model, StandardNormal
 from vadd.core.brackets import best_shift, bracket
 from vadd.core.health import LatentHealth, latent_health
 from vadd.core.latents import Particles, ProposalName
@@ -166,18 +166,12 @@ class _Measurement:
         self.x0 = check_examples(run, examples[chosen])
         self.batches = torch.split(self.x0, TEXT_BATCH if run.kind.name == "text" else BATCH)
         sampling = run.options(grid=settings.grid)
-        self.how = Drawing(
-            sampler=sampling.sampler,
-            grid=sampling.grid,
-            latent_policy=sampling.latent_policy,
-            z=sampling.z,
-            token_sampler=sampling.token_sampler,
-        )
+        self.how = sampling.drawing
         self.model = run.model.scoring_pads() if settings.score_pads else run.model
         if sampling.label is not None or sampling.guidance != 1:
             self.model = self.model.labelled(run.kind.label_number(sampling.label), sampling.guidance)
         if isinstance(self.model, MaskedDiffusion):
-            self.model = self.model.drawn_by(sampling.token_sampler)
+            self.model = self.model.drawn_by(self.how.token_sampler)
         self.labels: Sequence[Tensor] | None = None
         if settings.given_label:
             self.labels = torch.split(held_out_labels(run, examples)[chosen], len(self.batches[0]))

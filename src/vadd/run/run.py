@@ -12,7 +12,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from vadd.core import Drawing, Model, Particles, Prior, Samples
+from vadd.core import Model, Particles, Prior, Samples
 from vadd.core.samplers import LikelihoodKind
 from vadd.core.sampling import given_latents
 from vadd.data import DiscreteDataset
@@ -130,9 +130,7 @@ class Run:
     def likelihood_kind(self, **options: Any) -> LikelihoodKind:
         """Whether the likelihood of samples drawn with these options is exact or bounded, or why it is neither."""
         chosen = self.options(**options)
-        names = ("sampler", "grid", "latent_policy", "z", "token_sampler")
-        how = Drawing(**{name: getattr(chosen, name) for name in names})
-        return self.model.likelihood_kind(chosen.steps, how)
+        return self.model.likelihood_kind(chosen.steps, chosen.drawing)
 
     def possible_steps(self, wanted: Sequence[int]) -> list[int]:
         """Of the ``wanted`` numbers of steps those that the sampler can take; where it can take none, its own."""

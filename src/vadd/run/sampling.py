@@ -96,10 +96,16 @@ class SamplingOptions(Sampling):
         return self.sampler if isinstance(self.sampler, str) else self._sampler_name or type(self.sampler).__name__
 
     @property
-    def token_sampler(self) -> TokenSampler:
-        """How values are drawn."""
-        names = ("temperature", "top_k", "top_p", "precision")
-        return TokenSampler(**{name: getattr(self, name) for name in names})
+    def drawing(self) -> Drawing:
+        """As the model takes them."""
+        of_values, of_samples = (
+            {name: getattr(self, name) for name in names}
+            for names in (
+                ("temperature", "top_k", "top_p", "precision"),
+                ("sampler", "grid", "latent_policy", "z"),
+            )
+        )
+        return Drawing(**of_samples, token_sampler=TokenSampler(**of_values))
 
     @property
     def inexact(self) -> list[str]:
@@ -240,12 +246,9 @@ def draw(
         z = latents_that_fit(model, begun, options.candidates, noise)
     # Samples are done all at once with their chunk; a part of its steps counts as a part of its samples.
     steps, n = count(1), start if isinstance(start, int) else len(start)
-    how = Drawing(
-        sampler=options.sampler,
-        grid=options.grid,
-        latent_policy=options.latent_policy,
+    how = replace(
+        options.drawing,
         z=z,
-        token_sampler=options.token_sampler,
         record=max(0, min(record, rows.stop) - rows.start),
         on_step=lambda _: progress("samples", rows.start + len(rows) * next(steps) // (options.steps + 1), n),
     )

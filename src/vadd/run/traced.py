@@ -21,7 +21,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from vadd.core import CodedLatent, Drawing, GaussianLatent, LabelledLatent, Latent, Model, StandardNormal, TokenSampler
+from vadd.core import CodedLatent, GaussianLatent, LabelledLatent, Latent, Model, StandardNormal
 from vadd.core.tracing import TracedPrior, TracedSampler, check_traceable
 from vadd.errors import refuse_if
 from vadd.files import whole_path, write_json, writing
@@ -41,23 +41,14 @@ def check_sampler(model: Model, options: SamplingOptions, format: Format) -> Non
         (lacking, "an ONNX file needs the packages onnx and onnxscript: pip install 'vadd[onnx]'"),
         (options.z is not None, "z is an input of the file; leave z out"),
     )
-    check_traceable(model, drawing_of(options))
+    check_traceable(model, options.drawing)
     refuse_if((options.steps > MOST_STEPS, many))
-
-
-def drawing_of(options: SamplingOptions) -> Drawing:
-    tokens = TokenSampler(
-        temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, precision=options.precision
-    )
-    return Drawing(
-        sampler=options.sampler, grid=options.grid, latent_policy=options.latent_policy, token_sampler=tokens
-    )
 
 
 def trace_sampler(model: Model, options: SamplingOptions) -> torch.export.ExportedProgram:
     """(values, levels, z) -> samples, for any number of rows; see :class:`~vadd.core.tracing.TracedSampler`."""
     steps, positions, dim = options.steps, model.positions, model.latent.dim
-    sampler = TracedSampler(model, steps, drawing_of(options))
+    sampler = TracedSampler(model, steps, options.drawing)
     rows = 2  # one row would be taken for a constant
     values = torch.full((rows, steps, positions), 0.5, dtype=torch.float64)
     levels = values[:, 0] if steps > 1 else None
