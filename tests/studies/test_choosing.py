@@ -78,6 +78,7 @@ def test_the_smallest_bound_wins_over_weights_grids_and_lengths(
     assert len(candidate_runs(path)) == 2
     monkeypatch.setattr(equal_time, "finished_run", None)  # chosen once
     assert chosen_recipe(recipe, path, CHOICE, silent) == chosen
+    assert chosen_recipe(recipe, tmp_path / "mdlm-seed-1", CHOICE, silent) == chosen, "once for all seeds"
 
 
 def test_a_run_that_was_trained_without_a_choice_is_refused(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from vadd.run.directory import RunDirectory, step_of
 from vadd.run.loading import load
 from vadd.run.run import Run
 from vadd.studies.study import Choice
-from vadd.studies.trainings import finished_run, is_finished, trial_trainer
+from vadd.studies.trainings import finished_run, folder_of_place, is_finished, trial_trainer
 from vadd.training.prior import JUDGED, posteriors_of
 
 WARM_UP, TIMED = 3, 20
@@ -148,8 +148,8 @@ def processor_seconds(path: Path) -> float | None:
 
 
 def folder_of(path: Path) -> Path:
-    """Where the choice for the run in ``path`` is made."""
-    return path.parent / "choosing" / path.name
+    """Where the choice for the run in ``path`` is made: once for all seeds."""
+    return path.parent / "choosing" / folder_of_place(path.name)
 
 
 def candidate_runs(path: Path) -> list[RunDirectory]:

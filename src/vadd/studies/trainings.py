@@ -94,6 +94,10 @@ def place_of(folder: str, seed: int) -> str:
     return folder if seed == 0 else f"{folder}-seed-{seed}"
 
 
+def folder_of_place(place: str) -> str:
+    return place.partition("-seed-")[0]
+
+
 def finished_run(recipe: Recipe, path: Path, *, fit: bool = False, data: DiscreteDataset | None = None) -> Run:
     """The run in ``path``, trained if it is missing and continued if it is unfinished; of several processes the main
     one writes. With ``fit`` it is computed so that it fits into memory. It learns from ``data``, by default the
