@@ -111,6 +111,20 @@ def _one_line_for_absent_processes() -> Iterator[None]:
         ) from None
 
 
+@contextmanager
+def one_line_for_lost_processes() -> Iterator[None]:
+    """torch has no class of its own for what gloo reports; it names the file that noticed."""
+    try:
+        yield
+    except RuntimeError as error:
+        if process_count() == 1 or not (isinstance(error, dist.DistBackendError) or "gloo" in str(error)):
+            raise
+        raise UserError(
+            "the connection to another process was lost, or it did not answer for "
+            f"{longest_wait():g} seconds ({WAIT}); the output of the other hosts may say why. vadd train --resume goes on from the newest checkpoint"
+        ) from None
+
+
 class Processes:
     """All processes of a command, as one of them sees them; making one waits until all processes have come."""
 

@@ -19,7 +19,7 @@ from vadd.core.randomness import MASKS, ShuffledBatches, seed_dropout, step_gene
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.networks import CustomNetworks
-from vadd.parallel import Processes, check_half_precision, held_by_main_process, is_main
+from vadd.parallel import Processes, check_half_precision, held_by_main_process, is_main, one_line_for_lost_processes
 from vadd.progress import warn
 from vadd.recipe import Recipe, build_model
 from vadd.recipe.counting import checkpoint_bytes
@@ -65,7 +65,7 @@ def train(
     continues from the newest checkpoint that is whole, or from the start where there is none yet; the recipe may then
     differ where :func:`~vadd.recipe.may_change_on_resume` allows it, and replaces the run's.
     """
-    with held_by_main_process(directory.lock):
+    with held_by_main_process(directory.lock), one_line_for_lost_processes():
         try:
             return Trainer(recipe, directory, data, resume=resume, **options).run(silent=silent)
         except BaseException:
