@@ -121,7 +121,8 @@ def one_line_for_lost_processes() -> Iterator[None]:
             raise
         raise UserError(
             "the connection to another process was lost, or it did not answer for "
-            f"{longest_wait():g} seconds ({WAIT}); the output of the other hosts may say why. vadd train --resume goes on from the newest checkpoint"
+            f"{longest_wait():g} seconds ({WAIT}); the output of the other hosts may say why. "
+            "vadd train --resume goes on from the newest checkpoint"
         ) from None
 
 
