@@ -12,8 +12,9 @@ from typer.testing import CliRunner, Result
 
 from tests.helpers.commands import Command
 from vadd.cli import syntax
+from vadd.cli.checks import parse_steps
 from vadd.cli.commands import Lazy, LazyGroup
-from vadd.cli.options import DrawingOptions, parse_steps
+from vadd.cli.options import DrawingOptions
 from vadd.cli.syntax_sampling import Sample
 from vadd.errors import UserError
 from vadd.run.run import Run as LoadedRun

@@ -40,7 +40,7 @@ class Narrator:
 
     def __call__(self, what: str, done: int = 0, total: int | None = None) -> None:
         if what != self._last:
-            err_console.print(what, soft_wrap=True)
+            err_console.out(what)
             self._last = what
 
 
@@ -49,7 +49,7 @@ def show_results(tables: "Sequence[Table]", numbers: list[dict[str, Any]], page:
         table.print(out_console)
     if json is not None:
         write_json(json, numbers)
-    out_console.print(f"report: {page.resolve()}", soft_wrap=True)
+    out_console.out(f"report: {page.resolve()}")
 
 
 LONGEST_LINE = 1500
@@ -130,5 +130,5 @@ def end_by_closed_pipe() -> None:
 
 
 def _end(line: str, *, code: int = 2) -> None:
-    err_console.print(shortened(one_line(line), LONGEST_LINE), soft_wrap=True)
+    err_console.out(shortened(one_line(line), LONGEST_LINE))
     sys.exit(code)

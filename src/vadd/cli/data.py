@@ -33,9 +33,9 @@ def data(options: Data) -> None:
     elif name in DOWNLOADS:
         with progress_bar() as progress:
             place = DOWNLOADS[name].fetch(directory, progress=progress)
-        _say(f"{name}: in {place}")
+        out_console.out(f"{name}: in {place}")
     else:
-        _say(f"{name}: {_state(name)}; nothing to fetch")
+        out_console.out(f"{name}: {_state(name)}; nothing to fetch")
 
 
 def _inspect(file: Path | None, schema: Path | None) -> None:
@@ -53,18 +53,14 @@ def _inspect(file: Path | None, schema: Path | None) -> None:
             if any(spec.kind != "skip" for spec in learnt.values())
             else ()
         )
-    _say(f"{file}: {table.rows:,} rows")
+    out_console.out(f"{file}: {table.rows:,} rows")
     head = ["column", "kind", "values", "missing", "most frequent"]
     print_columns([head, *(report.cells for report in reports)], right=(2, 3))
     for each in dependents:
-        _say(each.line)
+        out_console.out(each.line)
     if schema is not None:
         write_whole(schema, to_yaml(inferred))
-        _say(f"to edit: {schema}; then: vadd train --data {file} data.schema_path={schema}")
-
-
-def _say(line: str) -> None:
-    out_console.print(line, soft_wrap=True)
+        out_console.out(f"to edit: {schema}; then: vadd train --data {file} data.schema_path={schema}")
 
 
 def _fetch_inception(directory: Path | None, *, progress: Progress) -> Path:

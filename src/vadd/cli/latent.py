@@ -32,7 +32,7 @@ def latent(options: Options) -> None:
     else:
         _show_walk(run, _walk(run, options), options)
     if out is not None:
-        out_console.print(f"written: {out}", soft_wrap=True)
+        out_console.out(f"written: {out}")
 
 
 def _walk(run: Run, options: Options) -> Walk:
@@ -61,7 +61,7 @@ def _show_walk(run: Run, walk: Walk, options: Options) -> None:
     match options.out:
         case None:
             for row in rows:
-                out_console.out(row, highlight=False)
+                out_console.out(row)
         case out if out.suffix == ".txt":
             write_whole(out, "\n".join(f"{row}\n" for row in rows))
         case out if out.suffix in (".png", ".gif"):

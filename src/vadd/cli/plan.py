@@ -1,6 +1,6 @@
 """``vadd plan`` and ``vadd zoo``."""
 
-from functools import partial
+from collections.abc import Sequence
 
 from vadd.cli.console import out_console, print_columns
 from vadd.cli.syntax import Plan as Options
@@ -77,57 +77,61 @@ SMALLEST, SMALLEST_IMAGES = "checkerboard", "digits"
 """The recipes that every model, and every model of images alone, learns in minutes."""
 
 
-def pretrained(options: Zoo) -> None:
-    """The models of the package, by what their folders say of themselves."""
-    shown = []
-    for name, folder in shipped_models().items():
-        about, recipe = read_json(folder / EXPORTED_CONFIG), load_recipe(str(folder / RECIPE))
-        size = sum(file.stat().st_size for file in folder.iterdir())
-        shown.append(
-            {"name": name, "model": recipe.model, "shape": about["shape"], "bytes": size, "about": recipe.about}
-        )
-    options.write(shown)
-    width = max(len(str(each["name"])) for each in shown)
-    for each in shown:
-        out_console.print(f"{each['name']:{width}}  {each['about']}", soft_wrap=True)
-        shape = " x ".join(map(str, each["shape"]))
-        facts = f"{each['model']}, examples of {shape}, {size_in_memory(each['bytes'])}"
-        out_console.print(f"{'':{width}}  {facts}", soft_wrap=True, style="dim")
-    out_console.print(f"\nTry: vadd sample {shown[0]['name']} -n 5 --steps 1", soft_wrap=True)
-
-
 def zoo(options: Zoo) -> None:
-    if options.pretrained:
-        refuse_if((options.name is not None, "--pretrained lists all models of the package; leave the name out"))
-        pretrained(options)
-        return
     name = options.name
+    if options.pretrained:
+        refuse_if((name is not None, "--pretrained lists all models of the package; leave the name out"))
+        _show_pretrained(options)
+        return
     if name is not None and name not in EVERY_MODEL:
         raise UserError(f"unknown model {name!r}{suggestion(name, EVERY_MODEL)}; choose from {', '.join(EVERY_MODEL)}")
-    models = {key: model for key, model in EVERY_MODEL.items() if name in (None, key)}
-    recipes = {key: SMALLEST_IMAGES if key in COMPARED_ONLY else SMALLEST for key in models}
-    fields = ("label", "about", "paper", "latent")
-    shown = {key: {field: getattr(model, field) for field in fields} for key, model in models.items()}
-    options.write([{"model": key, "recipe": recipes[key], **shown[key]} for key in models])
-    show = partial(out_console.print, soft_wrap=True)
+    shown = []
+    for key in EVERY_MODEL if name is None else [name]:
+        facts = {field: getattr(EVERY_MODEL[key], field) for field in ("label", "about", "paper", "latent")}
+        shown.append({"model": key, "recipe": SMALLEST_IMAGES if key in COMPARED_ONLY else SMALLEST, **facts})
+    options.write(shown)
     if name is None:
-        width = max(map(len, models))
-        for key, model in models.items():
-            show(f"{key:{width}}  {model.about}")
-            show(f"{'':{width}}  {model.paper}", style="dim")
-        show(f"\nThe smallest training of each: vadd train {SMALLEST} model=NAME. Other data: vadd recipes")
-        return
-    model = models[name]
-    show(f"{model.label}: {model.about}\n{model.paper}")
+        _show_names([(key, model.about, model.paper) for key, model in EVERY_MODEL.items()])
+        out_console.out(f"\nThe smallest training of each: vadd train {SMALLEST} model=NAME. Other data: vadd recipes")
+    else:
+        _show_model(name)
+
+
+def _show_pretrained(options: Zoo) -> None:
+    """The models of the package, by what their folders say of themselves."""
+    shown, rows = [], []
+    for name, folder in shipped_models().items():
+        shape, recipe = read_json(folder / EXPORTED_CONFIG)["shape"], load_recipe(str(folder / RECIPE))
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        shown.append({"name": name, "model": recipe.model, "shape": shape, "bytes": size, "about": recipe.about})
+        facts = f"{recipe.model}, examples of {' x '.join(map(str, shape))}, {size_in_memory(size)}"
+        rows.append((name, recipe.about, facts))
+    options.write(shown)
+    _show_names(rows)
+    out_console.out(f"\nTry: vadd sample {rows[0][0]} -n 5 --steps 1")
+
+
+def _show_names(rows: Sequence[tuple[str, str, str]]) -> None:
+    """Each with what it is and, in a line below, more."""
+    width = max(len(name) for name, _, _ in rows)
+    for name, about, below in rows:
+        out_console.out(f"{name:{width}}  {about}")
+        out_console.out(f"{'':{width}}  {below}", style="dim")
+
+
+def _show_model(name: str) -> None:
+    """One model, and what it changes in a recipe."""
+    model = EVERY_MODEL[name]
+    out_console.out(f"{model.label}: {model.about}\n{model.paper}")
     if name in COMPARED_ONLY:
         command = f"vadd reproduce baselines --data {SMALLEST_IMAGES} --models mdlm,vadd,{name}"
-        show(f"{command}    # pip install 'vadd[{name}]'")
+        out_console.out(f"{command}    # pip install 'vadd[{name}]'")
         return
-    show(f"vadd train {SMALLEST} model={name}{model.options}")
+    out_console.out(f"vadd train {SMALLEST} model={name}{model.options}")
     plain = load_recipe(SMALLEST).with_overrides(["model=mdlm"])
     # An energy cannot be learnt without the run that it is for.
     recipe = plain.with_overrides([f"model={name}", *(["training.start_from=RUN"] if model.options else [])])
     keys = recipe.keys()
     for key, (_, value) in differences(plain, recipe).items():
         if key in keys:  # another network lacks some
-            show(f"  {key}: {value}")
+            out_console.out(f"  {key}: {value}")

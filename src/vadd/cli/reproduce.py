@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.padding import Padding
 
+from vadd.cli import checks
 from vadd.cli.commands import RESEARCH, add_command, options_of
 from vadd.cli.console import Narrator, err_console, out_console, show_results
-from vadd.cli.options import Numbers, Overrides, check_run, check_there, parse_steps
+from vadd.cli.options import Numbers, Overrides
 from vadd.cli.syntax import Demo
 from vadd.cli.syntax_sampling import JudgeOptions
 from vadd.errors import Interrupted, UserError
@@ -50,7 +51,7 @@ class StudyOptions(JudgeOptions, Numbers):
     """Another recipe, a preset or a YAML file."""
     data: Path | None = None
     """The data set's folder or file. [default: where `vadd data` puts it]"""
-    inception: Annotated[Path | None, typer.Option(metavar="FILE"), check_there] = None
+    inception: Annotated[Path | None, typer.Option(metavar="FILE"), checks.there] = None
     """The TorchScript InceptionV3 for FID (`vadd data inception`)."""
     steps: Annotated[str | None, typer.Option(metavar="T,T")] = None
     """Numbers of sampling steps, like 1,5,20. [default: the study's]"""
@@ -80,11 +81,11 @@ class StudyOptions(JudgeOptions, Numbers):
     """Trainings of each row; tables show how far they are apart."""
     timed_steps: Annotated[int, typer.Option("--steps", min=2)] = 20
     """Steps that are timed, of each model."""
-    corpora: Annotated[Path, check_there]
+    corpora: Annotated[Path, checks.there]
     """The folder of the corpora: files called lambada..., lm1b..., ..."""
     only: str | None = None
     """These corpora alone, like lambada,wikitext."""
-    runs: Annotated[list[Path] | None, typer.Option("--run"), check_run] = None
+    runs: Annotated[list[Path] | None, typer.Option("--run"), checks.run] = None
     """Evaluate this run instead, and others named likewise."""
     models: str | None = None
     """Only these, like mdlm,vadd,ar; vadd has the paper's latent, vadd-one-z one z for all steps and a learned prior.
@@ -126,7 +127,7 @@ def request_of(study: Study, given: dict[str, Any]) -> Request:
     values = {name: value for name, value in given.items() if value is not None}
     for name, flag in LISTS.items():
         if name in values:
-            values[name] = tuple(parse_steps(values[name], flag))
+            values[name] = tuple(checks.parse_steps(values[name], flag))
     if "particles" in values:  # means those of the DELBO too
         values.setdefault("delbo_particles", (values["particles"],))
     for name in ("only", "models", "sets"):
@@ -206,7 +207,7 @@ class Paper(Numbers):
     """These studies alone, like toys,mnist."""
     judge: str | None = None
     """The language model that evaluates texts."""
-    corpora: Annotated[Path | None, check_there] = None
+    corpora: Annotated[Path | None, checks.there] = None
     """The folder with the zero-shot corpora."""
 
 

@@ -36,8 +36,11 @@ RECORDED = 4
 
 def sample(options: Sample) -> None:
     processes = Processes() if process_count() > 1 else None
-    run = options.load(options.checkpoint, None if processes is None else processes.device)
-    labels = labels_to_draw(run, options.label)
+    run = options.load(None if processes is None else processes.device)
+    labels: tuple[str, ...] = () if options.label is None else (options.label,)
+    names = run.kind.labels or ()
+    if options.label == ALL_LABELS and names and ALL_LABELS not in names:  # a label may have that name itself
+        labels = names
     if labels or options.guidance is not None:
         run = run.labelled(labels[0] if labels else None, 1.0 if options.guidance is None else options.guidance)
     n = run.kind.default_count(options.out, len(labels)) if options.n is None else options.n * max(1, len(labels))
@@ -54,7 +57,7 @@ def sample(options: Sample) -> None:
         show_trajectory(run, drawn.states, options.trajectory, "samples")
     leave()
     for line in drawn.lines:
-        out_console.out(line, highlight=False)
+        out_console.out(line)
     if options.out is None and n > drawn.shown:
         out_console.out(f"... {n - drawn.shown} more; write them all with --out {run.kind.file}")
     summary = [
@@ -65,14 +68,7 @@ def sample(options: Sample) -> None:
         *(["not exact: " + ", ".join(reasons)] if reasons else []),
     ]
     # Where samples are printed they have the output for themselves.
-    (err_console if options.out is None else out_console).print("; ".join(summary), soft_wrap=True)
-
-
-def labels_to_draw(run: Run, label: str | None) -> tuple[str, ...]:
-    """The label that was asked for, or all there are."""
-    names = run.kind.labels or ()
-    # A label may be called "all" itself.
-    return names if label == ALL_LABELS and names and ALL_LABELS not in names else () if label is None else (label,)
+    (err_console if options.out is None else out_console).out("; ".join(summary))
 
 
 @dataclass
@@ -124,7 +120,7 @@ def show_trajectory(run: Run, states: list[Tensor], out: Path, what: str, extent
     with writing(out):
         whole = np.concatenate([part.numpy() for part in states], axis=1)
         write_trajectory(run.kind, whole, out, run.directory.path.name, extents)
-    out_console.print(f"how the {what} come about: {out}", soft_wrap=True)
+    out_console.out(f"how the {what} come about: {out}")
 
 
 FILLED = "bold cyan"
@@ -138,9 +134,14 @@ def infill(options: Infill) -> None:
     gaps = _gaps(run, options)
     gaps.check_file(options.out)
     settings = run.options(**options.sampling())
-    tokens, states = _complete(run, gaps, n, options)
-    filled = tokens.numpy()
+    starts = masked_starts(run.model, run.shape, gaps.x, None, n)
+    filling = run if gaps.allowed is None else run.restricted(gaps.allowed)
+    record = 0 if options.trajectory is None else RECORDED
+    with progress_bar() as progress:
+        parts = list(filling.stream(starts, record=record, progress=progress, **options.drawing()))
+    filled = torch.cat([part.tokens for part in parts]).view(len(gaps.x), n, -1).numpy()
     if options.trajectory is not None:
+        states = [part.trajectory for part in parts if part.trajectory is not None]
         extents = [extent for extent in gaps.extents for _ in range(n)]
         show_trajectory(run, states, options.trajectory, "completions", extents)
     if options.out is None:
@@ -150,13 +151,13 @@ def infill(options: Infill) -> None:
         with writing(options.out):
             gaps.write(filled, options.out, draw_completions)
         summary = f"{plural(n * len(gaps.x), 'completion')} in {plural(settings.steps, 'step')}"
-        out_console.print(f"{summary}: {options.out}", soft_wrap=True)
+        out_console.out(f"{summary}: {options.out}")
     if reasons := run.inexact_completions(**options.sampling()):
-        (err_console if options.out is None else out_console).print(f"not exact: {', '.join(reasons)}", soft_wrap=True)
+        (err_console if options.out is None else out_console).out(f"not exact: {', '.join(reasons)}")
     if options.probabilities is not None:
         chance = cell_probabilities(run, gaps.x, seed=options.seed)
         write_whole(options.probabilities, csv_lines(gaps.probability_rows(filled, chance)))
-        out_console.print(f"how probable they were: {options.probabilities}", soft_wrap=True)
+        out_console.out(f"how probable they were: {options.probabilities}")
 
 
 SOURCES = ("text", "prefix", "suffix", "file", "image", "from_data", "array", "table")
@@ -205,21 +206,10 @@ def _gaps(run: Run, options: Infill) -> Gaps:
     return kind.fill_images(images, options.mask, options.keep)
 
 
-def _complete(run: Run, gaps: Gaps, n: int, options: Infill) -> tuple[Tensor, list[Tensor]]:
-    """``n`` completions of each example, (examples, n, N), and how the first ones came about."""
-    starts = masked_starts(run.model, run.shape, gaps.x, None, n)
-    run = run if gaps.allowed is None else run.restricted(gaps.allowed)
-    record = 0 if options.trajectory is None else RECORDED
-    with progress_bar() as progress:
-        parts = list(run.stream(starts, record=record, progress=progress, **options.drawing()))
-    filled = torch.cat([part.tokens for part in parts]).view(len(gaps.x), n, -1)
-    return filled, [part.trajectory for part in parts if part.trajectory is not None]
-
-
 def show_marked(parts: Line) -> None:
     """What was filled stands out on a terminal; elsewhere the text is as it is."""
     if out_console.is_terminal:
         line = Text.assemble(*((text, FILLED if filled else "") for text, filled in parts))
         out_console.print(line, soft_wrap=True)
     else:
-        out_console.out("".join(text for text, _ in parts), highlight=False)
+        out_console.out("".join(text for text, _ in parts))

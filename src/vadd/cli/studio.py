@@ -20,11 +20,11 @@ def studio(options: Studio) -> None:
     listening = free_port(host, options.port)
     port = listening.getsockname()[1]
     if port != options.port:
-        err_console.print(f"port {options.port} is in use; taking {port}", soft_wrap=True)
+        err_console.out(f"port {options.port} is in use; taking {port}")
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}/" + ("" if token is None else f"?token={token}")
 
     def ready() -> None:
-        out_console.print(f"the studio is at {address} (Ctrl-C ends it)", soft_wrap=True)
+        out_console.out(f"the studio is at {address} (Ctrl-C ends it)")
         if options.open_browser and _has_display():
             webbrowser.open(address)
 
@@ -55,7 +55,7 @@ def _close(trainings: "Trainings") -> None:
     if trainings.running():
         err_console.print("the trainings are asked to save and to stop")
     if saved := trainings.close():
-        err_console.print(f"saved and stopped: {', '.join(saved)}", soft_wrap=True)
+        err_console.out(f"saved and stopped: {', '.join(saved)}")
 
 
 def _has_display() -> bool:

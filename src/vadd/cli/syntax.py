@@ -6,20 +6,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from vadd.cli import checks
 from vadd.cli.commands import OUTPUT
-from vadd.cli.options import (
-    Numbers,
-    Overrides,
-    Overwrite,
-    RunArgument,
-    Weights,
-    check_out,
-    check_place,
-    check_recipe,
-    check_run,
-    check_start,
-    check_there,
-)
+from vadd.cli.options import Numbers, Overrides, Overwrite, RunArgument, Weights
 from vadd.cli.syntax_sampling import Compare, Eval, Infill, Judge, Latent, Sample  # noqa: F401
 
 
@@ -60,18 +49,18 @@ class Train:
       torchrun --nproc-per-node 4 -m vadd train digits training.sharding=full
     """
 
-    recipe: Annotated[str | None, typer.Argument(), check_recipe] = None
+    recipe: Annotated[str | None, typer.Argument(), checks.recipe] = None
     """A preset (see `vadd recipes`) or a YAML file."""
     overrides: Overrides = None
     """Changes to the recipe, key=value; `vadd recipes RECIPE` shows every key."""
-    out: Annotated[Path | None, check_place] = None
+    out: Annotated[Path | None, checks.place] = None
     """The run directory; by default runs/RECIPE-MODEL."""
-    data: Annotated[Path | None, check_there] = None
+    data: Annotated[Path | None, checks.there] = None
     """Your own data: a table as .csv or .parquet; an .npy file of integers, examples first; a folder of images; a text
     file, .jsonl, .csv with a column called text, or a folder of .txt."""
     resume: Annotated[bool, typer.Option(is_eager=True)] = False
     """Go on from the newest checkpoint of the run in --out."""
-    start_from: Annotated[str | None, typer.Option(metavar="RUN"), check_start] = None
+    start_from: Annotated[str | None, typer.Option(metavar="RUN"), checks.start] = None
     """Begin as this trained model: a run, an export, or a .safetensors file as the MDLM or RADD code writes it."""
     freeze: bool = False
     """Leave the weights of --start-from as they are."""
@@ -116,7 +105,7 @@ class Studio:
       vadd studio runs/digits-vadd --host 0.0.0.0 --token correct-horse-battery
     """
 
-    runs: Annotated[list[Path] | None, typer.Argument(), check_run] = None
+    runs: Annotated[list[Path] | None, typer.Argument(), checks.run] = None
     """Run directories, or exported models; without one, digits are learnt."""
     out: Path = Path("runs/studio")
     """Where trainings, uploads and comparisons of the page go."""
@@ -190,7 +179,7 @@ class Plan(Numbers):
       vadd plan mnist training.batch=512 network.checkpointing=true --json plan.json
     """
 
-    recipe: Annotated[str, typer.Argument(), check_recipe]
+    recipe: Annotated[str, typer.Argument(), checks.recipe]
     """A preset (see `vadd recipes`) or a YAML file."""
     overrides: Overrides = None
     """Changes to the recipe, key=value; `vadd recipes RECIPE` shows every key."""
@@ -218,7 +207,7 @@ class Export(Weights):
 
     directory: Annotated[Path, typer.Argument(metavar="DIR")]
     """A new folder."""
-    results: Annotated[Path | None, typer.Option(metavar="FILE"), check_there] = None
+    results: Annotated[Path | None, typer.Option(metavar="FILE"), checks.there] = None
     """Put the numbers of `vadd eval --json FILE`, of the same checkpoint, into the model card."""
     onnx: bool = False
     """Also write the sampler as ONNX: the samples of any seed without PyTorch. Of an exported model, only that."""
@@ -246,7 +235,7 @@ class Recipes:
       vadd recipes checkerboard > mine.yaml
     """
 
-    name: Annotated[str | None, typer.Argument(), check_recipe] = None
+    name: Annotated[str | None, typer.Argument(), checks.recipe] = None
     """Show this one whole."""
 
 
@@ -287,7 +276,7 @@ class Data:
     """The table to inspect: .csv, .tsv or .parquet."""
     directory: Annotated[Path | None, typer.Option("--dir")] = None
     """Where to put it; by default $VADD_DATA/NAME or ~/.cache/vadd/NAME."""
-    schema: Annotated[Path | None, OUTPUT, check_out()] = None
+    schema: Annotated[Path | None, OUTPUT, checks.out()] = None
     """Of a table: write here, as YAML to edit, what its columns are; data.schema_path reads it."""
     overwrite: Overwrite = False
     """Replace existing files."""

@@ -8,31 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 import vadd
+from vadd.cli import checks
 from vadd.cli.commands import INPUT, LATENT, OUTPUT, RESEARCH, SAMPLER
-from vadd.cli.options import (
-    DrawingOptions,
-    LoadOptions,
-    Numbers,
-    Overwrite,
-    RunArgument,
-    check_out,
-    check_run,
-    check_there,
-)
+from vadd.cli.console import err_console
+from vadd.cli.options import DrawingOptions, LoadOptions, Numbers, Overwrite, RunArgument
+from vadd.errors import UserError
 from vadd.progress import Progress
 
 if TYPE_CHECKING:
     from vadd.evaluation.language_models import LanguageJudge
 
-check_samples = check_out(".npy", ".csv", ".png", ".txt", ".jsonl", ".parquet")
-check_trajectory = check_out(".html", ".gif", ".png", ".npz")
+NO_JUDGE = (
+    "no generative perplexity without a judge: add --judge with a causal language model, a folder of safetensors, a "
+    ".gguf file or a name on the hub like gpt2-large"
+)
+SAMPLES = checks.out(".npy", ".csv", ".png", ".txt", ".jsonl", ".parquet")
+TRAJECTORY = checks.out(".html", ".gif", ".png", ".npz")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn(DrawingOptions):
     """What samples and completions have in common besides."""
 
-    trajectory: Annotated[Path | None, OUTPUT, check_trajectory] = None
+    trajectory: Annotated[Path | None, OUTPUT, TRAJECTORY] = None
     """Also how the first 4 come about: .html, a page with a slider; .gif; .png for images; .npz, the states."""
     overwrite: Overwrite = False
     """Replace existing files."""
@@ -64,9 +62,7 @@ class Sample(Drawn):
 
     n: Annotated[int | None, typer.Option("-n", min=1)] = None
     """How many samples. [default: 1000; 64 for a picture of images; 8 texts]"""
-    checkpoint: Annotated[str, typer.Option(metavar="WHICH")] = "latest"
-    """Whose averaged weights: latest, best or a step."""
-    out: Annotated[Path | None, check_samples] = None
+    out: Annotated[Path | None, SAMPLES] = None
     """Where to: .npy, .csv, or .png for a picture; text also .txt or .jsonl, rows of a table .parquet."""
     where: Annotated[list[str] | None, typer.Option(metavar="CONDITION")] = None
     """Of a table, only rows with: COLUMN=VALUE, COLUMN=ONE|ANOTHER, COLUMN=FROM-TO (dates FROM..TO), COLUMN>=FROM,
@@ -102,13 +98,13 @@ class Infill(Drawn):
     """A text to continue."""
     suffix: Annotated[str | None, INPUT] = None
     """A text to lead to."""
-    image: Annotated[Path | None, check_there] = None
+    image: Annotated[Path | None, checks.there] = None
     """An image in the model's size: .png, or .npy for several."""
-    array: Annotated[Path | None, check_there] = None
+    array: Annotated[Path | None, checks.there] = None
     """Any examples as .npy, -1 where there is something to fill."""
-    table: Annotated[Path | None, check_there] = None
+    table: Annotated[Path | None, checks.there] = None
     """A table as .csv or .parquet: its missing cells are filled."""
-    file: Annotated[Path | None, INPUT, check_there] = None
+    file: Annotated[Path | None, INPUT, checks.there] = None
     """Many texts with gaps, one in each line."""
     from_data: Annotated[str | None, INPUT] = None
     """Held-out images by their numbers, like 0,5,7."""
@@ -116,15 +112,15 @@ class Infill(Drawn):
     """Tokens in each gap. [default: one for each underscore where tokens are characters or bytes, else 3]"""
     length: Annotated[int | None, INPUT] = None
     """Tokens of prefix, gap and suffix together. [default: as many as the model's sequences have]"""
-    mask: Annotated[Path | None, INPUT, check_there] = None
+    mask: Annotated[Path | None, INPUT, checks.there] = None
     """An image in the same size: white is filled, black kept."""
     keep: Annotated[Literal["top", "bottom", "left", "right"] | None, INPUT] = None
     """Instead of a mask: the half to keep."""
     n: Annotated[int | None, typer.Option("-n", "--count", min=1)] = None
     """Completions of each. [default: 4; of a table 1]"""
-    out: Annotated[Path | None, check_out()] = None
+    out: Annotated[Path | None, checks.out()] = None
     """Where to: text .txt or .jsonl, images .png or .npy, arrays .npy or .csv, tables .csv or .parquet."""
-    probabilities: Annotated[Path | None, OUTPUT, check_out(".csv")] = None
+    probabilities: Annotated[Path | None, OUTPUT, checks.out(".csv")] = None
     """Of a table: write here, as .csv, how probable every filled value was given what is known of its row."""
 
 
@@ -165,7 +161,7 @@ class Latent:
     """Below 1 sharpens, 0 takes the likeliest."""
     seed: Annotated[int, typer.Option(min=0)] = 0
     """Of the random numbers that all samples share."""
-    out: Annotated[Path | None, check_out()] = None
+    out: Annotated[Path | None, checks.out()] = None
     """Where to: images .png, .gif or .npy, text .txt or .npy, else .csv or .npy."""
     overwrite: Overwrite = False
     """Replace existing files."""
@@ -182,10 +178,18 @@ class JudgeOptions:
     """Generative perplexity of all texts together, or the mean of each text's own."""
 
     def open(self, runs: "Sequence[vadd.Run]", progress: Progress) -> "LanguageJudge | None":
-        """See :func:`vadd.cli.measure.open_judge`."""
-        from vadd.cli.measure import open_judge
+        """The judge for these runs; without one a hint, where they are all text."""
+        others = [run.directory.path for run in runs if run.kind.name != "text"]
+        if self.judge is None:
+            if not others:
+                err_console.out(NO_JUDGE)
+            return None
+        if others:  # before the judge is loaded, which takes long
+            raise UserError(f"--judge is for runs on text; {others[0]} is not one")
+        from vadd.evaluation.language_models import LanguageJudge
+        from vadd.parallel import default_device
 
-        return open_judge(self, runs, progress)
+        return LanguageJudge.open(self.judge, self.convention, device=default_device(), progress=progress)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,21 +215,19 @@ class Eval(LoadOptions, JudgeOptions, Numbers):
       vadd eval runs/openwebtext --zero-shot corpora/ --bound 64 --limit 200
     """
 
-    checkpoint: Annotated[str, typer.Option(metavar="WHICH")] = "latest"
-    """Whose averaged weights: latest, best or a step."""
     steps: str | None = None
     """Compare samples drawn in so many steps with the data. [default: 1,2,5,20]"""
     samples: int | None = None
     """Samples to compare with the data, for each number of steps. [default: 100000; texts: 256]"""
-    data: Annotated[Path | None, check_there] = None
+    data: Annotated[Path | None, checks.there] = None
     """Bound the likelihood of this .npy or text instead of the held-out part."""
     fid: bool = False
     """Score images by FID (clean-fid protocol); `vadd data inception` first."""
-    inception: Annotated[Path | None, RESEARCH, check_there] = None
+    inception: Annotated[Path | None, RESEARCH, checks.there] = None
     """The same with this TorchScript InceptionV3."""
     nearest: Annotated[bool, RESEARCH] = False
     """Also how close samples come to training examples: does the model copy?"""
-    zero_shot: Annotated[Path | None, RESEARCH, check_there] = None
+    zero_shot: Annotated[Path | None, RESEARCH, checks.there] = None
     """Perplexities of every corpus in this folder; names that begin like lambada, lm1b, wikitext, ag_news, pubmed or
     arxiv are read as these, the rest as plain text. --bound is 32 by default."""
     bound: str | None = None
@@ -254,14 +256,6 @@ class Eval(LoadOptions, JudgeOptions, Numbers):
     """Bound the likelihood of each held-out example given its label."""
     grid: Annotated[Literal["uniform", "cosine"] | None, RESEARCH] = None
     """Step grid of the bound. [default: the recipe's]"""
-    sampler: Annotated[str | None, SAMPLER] = None
-    """Whose samples and likelihood, as in `vadd sample`. [default: the recipe's]"""
-    temperature: Annotated[float | None, SAMPLER] = None
-    """Of the values given z. [default: the recipe's, else 1]"""
-    top_k: Annotated[int | None, SAMPLER] = None
-    """Values from the k likeliest only."""
-    top_p: Annotated[float | None, SAMPLER] = None
-    """Values from the likeliest that reach p only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,7 +268,7 @@ class Compare(JudgeOptions, Numbers):
       vadd compare runs/a runs/b runs/c --steps 1,4,16 --bound none --json numbers.json
     """
 
-    runs: Annotated[list[Path], typer.Argument(), check_run]
+    runs: Annotated[list[Path], typer.Argument(), checks.run]
     """Run directories."""
     out: Path = Path("runs/comparison")
     """Where the report goes."""
@@ -302,7 +296,7 @@ class Judge(JudgeOptions, Numbers):
       vadd judge samples.txt --source train.txt
     """
 
-    files: Annotated[list[Path], typer.Argument(), check_there]
+    files: Annotated[list[Path], typer.Argument(), checks.there]
     """Texts: .txt, .jsonl, .csv, or folders of .txt."""
     documents: Literal["line", "paragraph", "file"] = "line"
     """What a text is in a .txt; rows of .jsonl and .csv are texts."""
@@ -310,6 +304,6 @@ class Judge(JudgeOptions, Numbers):
     """The key or column that holds the text."""
     limit: Annotated[int | None, typer.Option(min=1)] = None
     """The first so many texts of each file."""
-    source: Annotated[Path | None, check_there] = None
+    source: Annotated[Path | None, checks.there] = None
     """The text that was learned from: also distances from it, repetition, copying, and the same of two controls, a
     periodic list of words and a 3-gram model."""

@@ -1,0 +1,114 @@
+"""Paths and numbers of options. Paths are checked as they are parsed, before torch is imported; all other values are
+checked by the Python function that they are passed to.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import typer
+
+from vadd.errors import UserError, refuse_if
+from vadd.files import check_replaceable
+from vadd.presets import check_recipe_name
+from vadd.run.directory import CheckpointName, RunDirectory, check_model
+from vadd.words import listed
+
+Paths = Path | list[Path] | None
+
+
+def run(given: Paths) -> Paths:
+    """A run, an exported model or a name on the Hub; loading it checks the rest."""
+    for path in _each(given):
+        check_model(path)
+    return given
+
+
+def there(given: Paths) -> Paths:
+    """Files and folders to read."""
+    for path in _each(given):
+        other = f"{path} is neither a regular file nor a folder; copy what comes out of it to a file"
+        refuse_if((not path.exists(), f"there is no file {path}"), (not path.is_file() and not path.is_dir(), other))
+    return given
+
+
+def out(*suffixes: str) -> Callable[..., Path | None]:
+    """For a file to write: its format, that it replaces nothing without ``--overwrite``, and that its folder exists."""
+
+    def check(context: typer.Context, option: typer.CallbackParam, file: Path | None) -> Path | None:
+        if file is None:
+            return None
+        takes, kept = f"{option.opts[0]} takes a file", not context.params.get("overwrite")
+        refuse_if(
+            (suffixes and file.suffix not in suffixes, f"{takes} that ends in {listed(suffixes)}, not {file}"),
+            (file.is_dir(), f"{takes}; {file} is a folder"),
+            (file.is_file() and kept, f"{file} exists; name another file or add --overwrite"),
+            (not file.parent.is_dir(), f"there is no directory {file.parent} to write {file.name} into"),
+        )
+        check_replaceable(file)
+        return file
+
+    return check
+
+
+def recipe(context: typer.Context, name: str | None) -> str | None:
+    """A recipe by its name or file; the first word of ``vadd train`` may be a change, key=value, already."""
+    if name is None or ("=" in name and not Path(name).exists()):
+        return name
+    if context.params.get("resume") and context.params.get("out") is None and RunDirectory(name).is_run():
+        raise UserError(f"a run is named with --out: vadd train --out {name} --resume")
+    check_recipe_name(name)
+    return name
+
+
+def place(context: typer.Context, place: Path | None) -> Path | None:
+    """Of a run to train: new, to be resumed or to be replaced. Of several processes the main one checks it later."""
+    if place is not None and context.params.get("resume"):
+        RunDirectory.open(place)
+    elif place is not None and os.environ.get("WORLD_SIZE", "1") == "1":
+        RunDirectory(place).check_place(overwrite=bool(context.params.get("overwrite")))
+    return place
+
+
+def start(source: str | None) -> str | None:
+    """A run, an exported model, or weights as the MDLM or RADD code writes them."""
+    if source is not None:
+        (there if Path(source).suffix == ".safetensors" else run)(Path(source))
+    return source
+
+
+def _each(given: Paths) -> list[Path]:
+    return [] if given is None else [given] if isinstance(given, Path) else given
+
+
+def parse_steps(text: str | None, option: str = "--steps") -> list[int]:
+    """ "1,2,5" -> [1, 2, 5]; none where the option is not given."""
+    if text is None:
+        return []
+    try:
+        steps = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"{option} takes whole numbers separated by commas, like 1,2,5; not {text!r}") from None
+    if min(steps) < 1:
+        raise UserError(f"{option} takes numbers of at least 1, not {min(steps)}")
+    return sorted(set(steps))
+
+
+def parse_checkpoint(text: str) -> CheckpointName:
+    """ "latest", "best" or a step, as :func:`vadd.load` takes them."""
+    match text:
+        case "latest" | "best":
+            return text
+        case _ if text.isdecimal():
+            return int(text)
+    raise UserError(f"--checkpoint takes latest, best or a step, not {text!r}")
+
+
+def parse_grid(text: str | None) -> str | list[float] | None:
+    """ "0,0.2,1" -> the times; a name stays as it is."""
+    if text is None or "," not in text:
+        return text
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"--grid takes uniform, cosine or times like 0,0.2,1; not {text!r}") from None
