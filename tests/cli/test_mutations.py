@@ -18,8 +18,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.commands import Finished
-from tests.helpers.forks import forked
+from tests.helpers.forks import in_forks
 from tests.helpers.tiny import SHORT_TRAINING, tiny_recipe
 from vadd.recipe import load_recipe
 from vadd.run.directory import RunDirectory
@@ -57,10 +56,13 @@ def place(tmp_path_factory: pytest.TempPathFactory, vadd_run: Path) -> Iterator[
     os.chdir(before)
 
 
-def check(ended: Finished, *arguments: object) -> None:
-    assert ended.code in (0, 2), (arguments, ended)
-    assert len(ended.err.encode()) < 2048, (arguments, ended.err[:300])
-    assert "Traceback" not in ended.err
+def check(content: bytes, *commands: str) -> None:
+    """One after the other in one fork."""
+    ends = in_forks([command.split() for command in commands], lambda: shutil.rmtree("new", ignore_errors=True))
+    for command, ended in zip(commands, ends, strict=True):
+        assert ended.code in (0, 2), (command, content, ended)
+        assert len(ended.err.encode()) < 2048, (command, content, ended.err[:300])
+        assert "Traceback" not in ended.err
     shutil.rmtree("new", ignore_errors=True)
 
 
@@ -107,10 +109,9 @@ def test_recipes(place: Path, data: st.DataObject) -> None:
     if data.draw(st.integers(0, 3)) == 0:
         text = garbled(text, data.draw)
     Path("mine.yaml").write_bytes(text)
-    check(forked("plan", "mine.yaml", "--flops", "1e12"), "plan", text)
-    if content.get("data") == RECIPES[0]["data"]:
-        small = ("training.steps=2", "training.batch=8", "training.evaluate_every=2", "training.trackers=[]")
-        check(forked("train", "mine.yaml", *small, "--out", "new"), "train", text)
+    small = "training.steps=2 training.batch=8 training.evaluate_every=2 training.trackers=[]"
+    train = [f"train mine.yaml {small} --out new"] if content.get("data") == RECIPES[0]["data"] else []
+    check(text, "plan mine.yaml --flops 1e12", *train)
 
 
 CONFIGURATIONS = ("exported/config.json", "run/data.json", "run/checkpoints/step-00000030/checkpoint.json")
@@ -126,9 +127,7 @@ def test_configurations(place: Path, data: st.DataObject) -> None:
         spoilt = json.dumps(tampered(json.loads(whole), data.draw)).encode()
         file.write_bytes(garbled(spoilt, data.draw) if data.draw(st.integers(0, 3)) == 0 else spoilt)
         folder = name.split("/")[0]
-        check(forked("sample", folder, "-n", "2"), file.read_bytes())
-        if folder == "run":
-            check(forked("status", "run"), file.read_bytes())
+        check(file.read_bytes(), f"sample {folder} -n 2", *(["status run"] if folder == "run" else []))
     finally:
         file.write_bytes(whole)
 
@@ -144,9 +143,7 @@ def test_metrics(place: Path, data: st.DataObject) -> None:
             lines[number] = json.dumps(tampered(json.loads(whole.splitlines()[number]), data.draw)).encode()
         content = b"\n".join(lines) + b"\n"
         file.write_bytes(garbled(content, data.draw) if data.draw(st.integers(0, 3)) == 0 else content)
-        check(forked("status", "run"), file.read_bytes())
-        check(forked("runs", "."), file.read_bytes())
-        check(forked("export", "run", "new"), file.read_bytes())
+        check(file.read_bytes(), "status run", "runs .", "export run new")
     finally:
         file.write_bytes(whole)
 
@@ -170,5 +167,5 @@ def test_arrays(place: Path, data: st.DataObject) -> None:
         case "garbled":
             content = garbled(content, data.draw)
     Path("mine.npy").write_bytes(content)
-    small = ("training.steps=2", "network.width=8", "training.batch=2", "training.trackers=[]")
-    check(forked("train", "--data", "mine.npy", *small, "--out", "new"), content)
+    small = "training.steps=2 network.width=8 training.batch=2 training.trackers=[]"
+    check(content, f"train --data mine.npy {small} --out new")

@@ -101,12 +101,12 @@ def test_samples_are_printed_as_rows(place: Path, vadd_command: Command) -> None
 
 
 def test_where_fixes_columns(place: Path, vadd_command: Command) -> None:
-    conditions = ["--where", "age=40-49", "--where", "sex=F", "--where", "born=1960-01-01..1979-12-31"]
+    conditions = ["--where", "age=30-69", "--where", "sex=F", "--where", "born=1955-01-01..1994-12-31"]
     assert vadd_command("sample", "run", "-n", "12", *conditions, "--out", "w.csv").code == 0
     rows = rows_of("w.csv")
     assert {row["sex"] for row in rows} == {"F"}
-    assert all(40 <= int(row["age"]) <= 49 for row in rows)
-    assert all(date(1960, 1, 1) <= date.fromisoformat(row["born"]) <= date(1979, 12, 31) for row in rows)
+    assert all(30 <= int(row["age"]) <= 69 for row in rows)
+    assert all(date(1955, 1, 1) <= date.fromisoformat(row["born"]) <= date(1994, 12, 31) for row in rows)
     assert len({row["city"] for row in rows}) > 1
     assert vadd_command("sample", "run", "-n", "5", "--where", "city=", "--out", "none.csv").code == 0
     assert {row["city"] for row in rows_of("none.csv")} == {""}

@@ -20,6 +20,8 @@ import torch
 import torch._dynamo  # optimisers import it when they are made; here, once for all children
 import torch.distributed as dist
 
+import vadd.report.samples
+import vadd.report.trajectory  # noqa: F401  # with matplotlib
 from tests.helpers.files import do_not_wait_for_the_disk
 from vadd import progress
 from vadd.core import Objective, Samples
@@ -33,6 +35,9 @@ from vadd.run.run import Run
 from vadd.training.loop import Trainer, train
 
 do_not_wait_for_the_disk()
+# The server starts in the working directory of the first test that needs it, and has to find this module from there.
+root = str(Path(__file__).parents[2])
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([__name__])
 

@@ -17,7 +17,6 @@ from PIL import Image
 from tests.helpers.people import train_people
 from tests.helpers.studio import PATIENCE
 from vadd.errors import UserError
-from vadd.progress import silent
 from vadd.run.loading import load
 from vadd.studio.draw import draw, draw_all, show, write_files
 from vadd.studio.infill import (
@@ -261,11 +260,11 @@ def test_every_run_that_is_chosen_fills_in_if_its_examples_look_the_same(
 ) -> None:
     runs = OpenRuns([*digits_runs, vadd_run])
     painting = painting_of(runs.get("digits-vadd"), None)
-    page = fill_all(runs, runs.names(), lambda progress: Known(painting, progress=progress), silent)
+    page = fill_all(runs, runs.names(), Known(painting))
     assert page.count("<h4>") == 2
     assert page.count("<img") == 4
     with pytest.raises(UserError, match="choose a run"):
-        fill_all(runs, [], lambda progress: Known(), silent)
+        fill_all(runs, [], Known())
 
 
 @pytest.mark.parametrize("name", ["vadd_run", "array_run", "digits"])

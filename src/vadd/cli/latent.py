@@ -1,14 +1,15 @@
 """``vadd latent``."""
 
+from pathlib import Path
+
 import numpy as np
-from torch import Tensor
 
 import vadd
 from vadd.cli.console import out_console
 from vadd.cli.syntax_sampling import Latent as Options
 from vadd.core import TokenSampler
 from vadd.errors import UserError, refuse_if
-from vadd.evaluation.latent_paths import Walk, decode, encode, examples, interpolation, traversal
+from vadd.evaluation.latent_paths import decode, encode, examples, interpolation, traversal
 from vadd.files import whole_file, write_whole
 from vadd.report.images import draw_walk
 from vadd.run.run import Run
@@ -28,30 +29,24 @@ def latent(options: Options) -> None:
     if out.suffix not in formats if out is not None else ".png" in formats:
         raise UserError(f"this needs a file that ends in {listed(formats)}" + (f", not {out}" if out else ": --out"))
     if options.encode is not None:
-        _show_points(encode(run, examples(run, options.encode)), options)
+        z = encode(run, examples(run, options.encode))
+        if out is not None:
+            _write_numbers(out, z.numpy(), "%.6f")
+        for row in z.tolist() if out is None else ():
+            out_console.out(" ".join(f"{value:.4f}" for value in row))
     else:
-        _show_walk(run, _walk(run, options), options)
+        _show_walk(run, options)
     if out is not None:
         out_console.out(f"written: {out}")
 
 
-def _walk(run: Run, options: Options) -> Walk:
-    if options.interpolate is not None:
-        return interpolation(run, *options.interpolate, PATH_POINTS if options.points is None else options.points)
-    points = TRAVERSAL_POINTS if options.points is None else options.points
-    return traversal(run, options.around, options.dimensions, options.span, points)
-
-
-def _show_points(z: Tensor, options: Options) -> None:
-    if options.out is None:
-        for row in z.tolist():
-            out_console.out(" ".join(f"{value:.4f}" for value in row))
-    else:
-        _write_numbers(z.numpy(), options, "%.6f")
-
-
-def _show_walk(run: Run, walk: Walk, options: Options) -> None:
+def _show_walk(run: Run, options: Options) -> None:
     """Samples at all points of the walk."""
+    if options.interpolate is not None:
+        walk = interpolation(run, *options.interpolate, PATH_POINTS if options.points is None else options.points)
+    else:
+        points = TRAVERSAL_POINTS if options.points is None else options.points
+        walk = traversal(run, options.around, options.dimensions, options.span, points)
     sampler = TokenSampler(temperature=options.temperature)
     tokens = decode(run, walk.z.flatten(0, 1), steps=options.steps, seed=options.seed, token_sampler=sampler)
     lines = run.texts(tokens) if run.kind.name == "text" else [" ".join(map(str, row)) for row in tokens.tolist()]
@@ -66,16 +61,14 @@ def _show_walk(run: Run, walk: Walk, options: Options) -> None:
             write_whole(out, "\n".join(f"{row}\n" for row in rows))
         case out if out.suffix in (".png", ".gif"):
             draw_walk(grid, run.shape, run.model.vocab_size, walk.rows, walk.columns, out)
-        case out if out.suffix == ".npy":
-            _write_numbers(grid.reshape(*grid.shape[:2], *run.shape), options, "%d")
-        case _:
-            _write_numbers(tokens.numpy(), options, "%d")
+        case out:
+            shape = (*grid.shape[:2], *run.shape) if out.suffix == ".npy" else tokens.shape
+            _write_numbers(out, grid.reshape(shape), "%d")
 
 
-def _write_numbers(numbers: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]", options: Options, how: str) -> None:
-    assert options.out is not None
-    with whole_file(options.out) as file:
-        if options.out.suffix == ".npy":
+def _write_numbers(out: Path, numbers: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]", how: str) -> None:
+    with whole_file(out) as file:
+        if out.suffix == ".npy":
             np.save(file, numbers)
         else:
             np.savetxt(file, numbers, fmt=how, delimiter=",")

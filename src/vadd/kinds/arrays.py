@@ -5,6 +5,7 @@ import mmap
 import time
 import zipfile
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def read_npy(path: Path) -> Array:
             array: Array = np.load(path if large else file, "c" if large else None, allow_pickle=False)
     except (FileNotFoundError, UserError):
         raise
-    except (OSError, ValueError, EOFError, SyntaxError, TypeError, OverflowError, MemoryError) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, TokenError, TypeError, OverflowError, MemoryError) as error:
         said = error.strerror if isinstance(error, OSError) else next(iter(str(error).splitlines()), "it is cut off")
         reason = "it holds Python objects, which are not read" if "Object arrays" in str(error) else said
         raise UserError(f"{path} is not a readable .npy file: {reason}") from None

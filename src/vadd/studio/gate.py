@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import gradio as gr
 from starlette.datastructures import MutableHeaders
-from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -67,22 +67,8 @@ class Gate:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        try:
-            answer = self.answer(HTTPConnection(scope))
-            if answer is None:
-                receive = await self.checked(scope, receive)
-        except RefusedError as refused:
-            answer = PlainTextResponse(str(refused), refused.status)
-        except (ValueError, RecursionError, ClientDisconnect):  # headers, an address or JSON that cannot be read
-            answer = PlainTextResponse("this request cannot be read", 400)
-        if answer is None:
-            answer = await self.passed_on(scope, receive, send)
-        if answer is not None:
-            await answer(scope, receive, send)
-
-    async def passed_on(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
-        """Gives back what to answer where the app failed: on a request that its page does not make."""
-        begun, refused = False, RefusedError("this request cannot be read")
+        begun = False
+        answer: Response | None = None
 
         async def send_with_policy(message: Message) -> None:
             nonlocal begun
@@ -93,12 +79,16 @@ class Gate:
                 await send(message)
 
         try:
-            await self.app(scope, receive, send_with_policy)
-        except RefusedError as error:
-            refused = error
-        except Exception:
+            answer = self.answer(HTTPConnection(scope))
+            if answer is None:
+                await self.app(scope, await self.checked(scope, receive), send_with_policy)
+        except RefusedError as refused:
+            answer = PlainTextResponse(str(refused), refused.status)
+        except Exception:  # headers, an address or JSON that cannot be read, or what the app fails on
             pass
-        return None if begun else PlainTextResponse(str(refused), refused.status)
+        if not begun:
+            answer = answer or PlainTextResponse("this request cannot be read", 400)
+            await answer(scope, receive, send)
 
     def answer(self, asked: HTTPConnection) -> Response | None:
         """What a request is answered that may not come in."""

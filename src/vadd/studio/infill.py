@@ -3,12 +3,13 @@
 import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import gradio as gr
 import numpy as np
 from markupsafe import Markup
+from pydantic import Field
 
 from vadd.errors import UserError
 from vadd.kinds import TableKind, TextKind
@@ -19,6 +20,7 @@ from vadd.kinds.table.reading import MISSING_WORDS, RawTable
 from vadd.progress import Progress, named, silent
 from vadd.run.run import Run
 from vadd.run.tables import fill_rows, table_of
+from vadd.settings import CountOrZero, checked_fields
 from vadd.studio import widgets as ui
 from vadd.studio.draw import side_by_side, title_of
 from vadd.studio.runs import OpenRuns
@@ -40,6 +42,7 @@ PAINTER = """
 </div></div>"""
 
 
+@checked_fields
 @dataclass(frozen=True)
 class Known:
     """What the visitor has given; which of it counts depends on the kind of the examples."""
@@ -48,8 +51,8 @@ class Known:
     text: str = ""
     coordinate: str = "first"
     value: int = 0
-    steps: int = 1
-    seed: int = 0
+    steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] = 1
+    seed: CountOrZero = 0
     progress: Progress = silent
 
     def completions(self, run: Run, given: Array, count: int = COMPLETIONS) -> Array:
@@ -166,7 +169,7 @@ FILLERS: dict[str, Callable[[Run, Known], list[Markup]]] = {
 """By the name of the kind of examples."""
 
 
-def fill_all(runs: OpenRuns, names: Sequence[str], known: Callable[[Progress], Known], progress: Progress) -> str:
+def fill_all(runs: OpenRuns, names: Sequence[str], known: Known) -> str:
     """By each of the runs whose examples look like those of the first."""
     if not names:
         raise UserError("choose a run above")
@@ -174,7 +177,7 @@ def fill_all(runs: OpenRuns, names: Sequence[str], known: Callable[[Progress], K
     first = opened[names[0]].kind
     for name, run in opened.items():
         if (run.kind.name, run.shape) == (first.name, first.shape):
-            parts = FILLERS[run.kind.name](run, known(named(progress, name)))
+            parts = FILLERS[run.kind.name](run, replace(known, progress=named(known.progress, name)))
             shown.append(f"<h4>{Markup.escape(title_of(run, name))}</h4>" + ui.cards(parts))
     return "".join(shown)
 
@@ -227,11 +230,9 @@ def infill_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
         return "", painting_of(runs.get(names[0]), None if example is None else int(example))
 
     def on_fill(turn: ui.Turn, names: list[str], *given: Any) -> str:
-        painting, text, coordinate, value, steps, seed = given
-        if not 1 <= steps <= MOST_STEPS or (seed or 0) < 0:
-            raise UserError(f"between 1 and {MOST_STEPS} steps are taken here, and a seed is 0 or more")
-        fields = (painting, text or "", coordinate, int(value or 0), int(steps), int(seed or 0))
-        return fill_all(runs, names, lambda progress: Known(*fields, progress), turn.progress)
+        painting, text, coordinate, *numbers = given
+        value, steps, seed = (int(number or 0) for number in numbers)
+        return fill_all(runs, names, Known(painting, text or "", coordinate, value, steps, seed, turn.progress))
 
     building, outputs = ui.Turns(), [shown, images, points, words, painter, text, value]
     building.follow(tab, chosen, lambda names: names[0], build, [], outputs)

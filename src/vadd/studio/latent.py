@@ -52,17 +52,13 @@ class Dimensions:
     """All dimensions of z, without those of labels."""
 
 
-Steps = Annotated[int, Field(ge=1, le=MOST_STEPS)]
-Temperature = Annotated[float, Field(ge=0, le=10)]
-
-
 @checked_fields
 @dataclass(frozen=True)
 class How:
     """How a z is shown."""
 
-    steps: Steps
-    temperature: Temperature
+    steps: Annotated[int, Field(ge=1, le=MOST_STEPS)]
+    temperature: Annotated[float, Field(ge=0, le=10)]
 
     def samples(self, run: Run, z: Tensor) -> Array:
         """One for each point z (n, d), all with the same random numbers."""
@@ -156,8 +152,8 @@ class Place(BaseModel, allow_inf_nan=False):
 
     run: str
     example: int
-    steps: Steps
-    temperature: Temperature
+    steps: int
+    temperature: float
     values: Annotated[list[Annotated[float, Field(ge=-SPAN, le=SPAN)]], Field(max_length=SLIDERS)]
 
 
