@@ -12,7 +12,7 @@ import math
 from pathlib import Path
 
 from vadd.core import Particles, step_bound
-from vadd.core.latents import ProposalName
+from vadd.core.densities import ProposalName
 from vadd.core.randomness import step_generator
 from vadd.run.loading import load
 

@@ -16,7 +16,7 @@ import vadd
 from tests.accelerator.cases import CASES, Case
 from tests.accelerator.pretend import NAME, Pretend, PretendTensor, pretend_device
 from tests.helpers.tiny import tiny_recipe, train_in
-from vadd.core.adaptive_samplers import AdaptiveSampler
+from vadd.core.samplers import AdaptiveSampler
 from vadd.models.transitions import TransitionSampler
 from vadd.recipe import build_dataset
 from vadd.run.directory import RunDirectory

@@ -55,8 +55,8 @@ from vadd.core import (
     step_bound,
 )
 from vadd.core.base import Denoiser
-from vadd.core.latents import ProposalName
-from vadd.core.samplers import Grid
+from vadd.core.densities import ProposalName
+from vadd.core.sampling import Grid
 from vadd.data import copies_distribution
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 

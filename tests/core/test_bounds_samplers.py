@@ -32,8 +32,7 @@ from tests.helpers.plans import (
     prior_of,
 )
 from vadd.core import Ancestral, FirstHitting, MaskedDiffusion, Parallel, Particles, Sampler, step_bound
-from vadd.core.samplers import Grid
-from vadd.core.sampling import Walk
+from vadd.core.sampling import Grid, Walk
 from vadd.errors import UserError
 
 

@@ -35,8 +35,7 @@ from tests.helpers.plans import (
     planned_law,
 )
 from vadd.core import Ancestral, FirstHitting, InOrder, MaskedDiffusion, Parallel, Sampler, sample
-from vadd.core.samplers import Grid
-from vadd.core.sampling import LatentPolicy
+from vadd.core.sampling import Grid, LatentPolicy
 
 SAMPLES = 20_000
 LEVEL = 1e-5

@@ -35,8 +35,15 @@ from vadd.core import (
     k_sample_delbo,
     step_bound,
 )
-from vadd.core.densities import Mixture, even_mixture, log_density, log_mean_weight, standard_normal_log_prob
-from vadd.core.latents import Latent, ProposalName, Score
+from vadd.core.densities import (
+    Mixture,
+    ProposalName,
+    even_mixture,
+    log_density,
+    log_mean_weight,
+    standard_normal_log_prob,
+)
+from vadd.core.latents import Latent, Score
 from vadd.errors import UserError
 
 PROPOSALS: list[tuple[ProposalName, ...]] = [

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from tests.helpers.exact import ConstantRecognizer, seeded
 from vadd.core import FlowPrior, GaussianLatent, LabelledLatent, LinearSchedule, MaskedDiffusion, Noise, step_bound
+from vadd.core.latents import changed
 from vadd.networks.flows import CouplingFlow
 
 CLASSES = 2
@@ -77,7 +78,7 @@ def test_draws_are_of_the_density_of_their_label() -> None:
         exact = density(prior, label)
         mean = float((GRID[:, 0] * exact).sum() * WIDTH)
         spread = float(((GRID[:, 0] - mean) ** 2 * exact).sum() * WIDTH) ** 0.5
-        drawn = latent.with_label(label).draw(torch.zeros(rows, 2), torch.ones(rows), Noise.of(seeded(label), rows))
+        drawn = changed(latent, given=label).draw(torch.zeros(rows, 2), torch.ones(rows), Noise.of(seeded(label), rows))
         # Five standard deviations of a mean of so many.
         assert float(drawn[:, 0].mean()) == pytest.approx(mean, abs=5 * spread / rows**0.5)
         assert drawn[:, 1:].argmax(dim=1).eq(label).all()

@@ -14,8 +14,10 @@ from torch import Tensor
 from tests.helpers.exact import LINEAR, TableDenoiser, properties, seeded
 from tests.helpers.plans import model_of
 from vadd.core import Ancestral, Noise, TokenSampler, sample, sampling
+from vadd.core.places import Places
 from vadd.core.randomness import BLOCK
-from vadd.core.sampling import DrawPrecision, LatentPolicy
+from vadd.core.sampling import LatentPolicy, uniforms_at
+from vadd.core.token_sampler import DrawPrecision
 from vadd.recipe import SAMPLERS
 
 POSITIONS, VALUES = 4, 3
@@ -61,16 +63,17 @@ def test_every_chunk_gives_the_same_numbers_alone(parts: list[slice], block: int
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_the_numbers_of_a_row_do_not_depend_on_what_others_ask_for(precision: DrawPrecision) -> None:
-    draw, numbers = TokenSampler(precision=precision), Noise.of(seeded(1), 3).uniform(POSITIONS)
+    numbers = Noise.of(seeded(1), 3).uniform(POSITIONS)
     if precision == "float32":
         numbers = Noise.of(seeded(1), 3).seeds()
     where = torch.tensor([[1, 0, 1, 0], [0, 0, 0, 0], [0, 1, 1, 1]]).bool()
-    uniforms = draw.uniforms(numbers, where, VALUES)
+    uniforms = uniforms_at(Places.of(where), numbers, VALUES)
     assert uniforms.shape == ((5,) if precision == "float64" else (5, VALUES))
     assert len(set(uniforms.flatten().tolist())) == uniforms.numel()
     for row, part in [(0, slice(0, 2)), (1, slice(2, 2)), (2, slice(2, 5))]:
-        assert draw.uniforms(numbers[row : row + 1], where[row : row + 1], VALUES).equal(uniforms[part])
-    everything = draw.uniforms(numbers, torch.ones_like(where), VALUES)
+        places = Places.of(where[row : row + 1])
+        assert uniforms_at(places, numbers[row : row + 1], VALUES).equal(uniforms[part])
+    everything = uniforms_at(Places.of(torch.ones_like(where)), numbers, VALUES)
     assert uniforms[2:].equal(everything[9:12]) == (precision == "float64")
 
 

@@ -41,7 +41,7 @@ from vadd.core import (
     sample,
     step_bound,
 )
-from vadd.core.adaptive_samplers import AdaptiveSampler
+from vadd.core.samplers import AdaptiveSampler
 from vadd.core.sampling import Drawing, LatentPolicy
 from vadd.core.subsets import drawn_subset, log_subset_sums
 from vadd.errors import UserError

@@ -110,7 +110,8 @@ def test_a_conditional_prior_is_a_density_in_every_state_and_its_draws_follow_it
     assert_close(densities.sum(0) * step, torch.ones(len(STATES), dtype=torch.float64), rtol=0, atol=1e-4)
     many = prior.draws(DRAWS, STATES, seeded(0))
     rows = STATES.repeat_interleave(DRAWS, dim=0)
-    one_each = prior.draw(rows, Noise.of(seeded(1), len(rows))).view(len(STATES), DRAWS)
+    noise = Noise.of(seeded(1), len(rows)).normal(prior.noise_dim)
+    one_each = prior.from_noise(noise[None], rows).view(len(STATES), DRAWS)
     for state in range(len(STATES)):
         assert_follows(many[:, state, 0], densities[:, state], grid, step)
         assert_follows(one_each[state], densities[:, state], grid, step)
@@ -165,7 +166,8 @@ def test_the_nodes_and_the_draws_of_a_mixture_have_the_moments_of_its_density(di
     assert points.shape == (4096, dim)
     assert_close(float(weights.sum()), 1.0, rtol=0, atol=1e-12)
     rows = nothing.expand(DRAWS, -1)
-    many, one_each = prior.draws(DRAWS, nothing[None], seeded(0))[:, 0], prior.draw(rows, Noise.of(seeded(1), DRAWS))
+    many = prior.draws(DRAWS, nothing[None], seeded(0))[:, 0]
+    one_each = prior.from_noise(Noise.of(seeded(1), DRAWS).normal(prior.noise_dim)[None], rows)[0]
     assert many.shape == one_each.shape == (DRAWS, dim)
     for function in MOMENTS:
         exact = mass @ function(grid)

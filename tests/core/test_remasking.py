@@ -13,8 +13,8 @@ from tests.helpers.exact import LINEAR, SQUARE, TableDenoiser, for_each_schedule
 from tests.helpers.exact import KnownSchedule as Known
 from tests.helpers.plans import ancestral, model_of, p_value, planned_law
 from vadd.core import Remask, sample
-from vadd.core.adaptive_samplers import Rule
-from vadd.core.samplers import on_the_grid
+from vadd.core.samplers import Rule
+from vadd.core.sampling import on_the_grid
 from vadd.errors import UserError
 
 

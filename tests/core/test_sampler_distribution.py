@@ -25,8 +25,7 @@ from tests.helpers.exact import (
     seeded,
 )
 from vadd.core import GaussianLatent, MaskedDiffusion, Noise, sample
-from vadd.core.samplers import Grid
-from vadd.core.sampling import LatentPolicy
+from vadd.core.sampling import Grid, LatentPolicy
 
 SAMPLES = 30_000
 LEVEL = 1e-5

@@ -27,8 +27,8 @@ from vadd.core import (
     sample,
     step_grid,
 )
-from vadd.core.adaptive_samplers import Order
-from vadd.core.samplers import Grid, RevealPlan, on_the_grid
+from vadd.core.samplers import Order
+from vadd.core.sampling import Grid, RevealPlan, on_the_grid
 from vadd.errors import UserError
 from vadd.recipe import SAMPLERS
 

@@ -10,8 +10,7 @@ from torch.testing import assert_close
 from tests.helpers.exact import ConstantRecognizer, TableDenoiser, properties, seeded
 from tests.helpers.networks import flat_settings
 from vadd.core import GaussianLatent, LinearSchedule, MaskedDiffusion, Noise, NoLatent, Samples, sample, step_grid
-from vadd.core.samplers import Grid
-from vadd.core.sampling import LatentPolicy
+from vadd.core.sampling import Grid, LatentPolicy
 from vadd.errors import UserError
 from vadd.networks import MlpDenoiser
 

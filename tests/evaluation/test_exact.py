@@ -7,7 +7,7 @@ import torch
 from tests.helpers.exact import chi_square_p_value
 from tests.helpers.tiny import tiny_recipe
 from vadd.core import Model, sample
-from vadd.core.samplers import Grid
+from vadd.core.sampling import Grid
 from vadd.evaluation.divergence import ExactDistributions
 from vadd.kinds import kind_of
 from vadd.kinds.arrays import Array

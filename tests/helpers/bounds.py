@@ -23,7 +23,7 @@ from tests.helpers.exact import (
 from vadd.core import Evidence, Latent, MaskedBatch, MaskedDiffusion, Noise, Particles, step_bound, step_grid
 from vadd.core.base import Denoiser
 from vadd.core.latents import Score
-from vadd.core.samplers import Grid
+from vadd.core.sampling import Grid
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
 
 

@@ -158,8 +158,8 @@ def test_latents_divided_among_positions_have_a_flow_over_the_sequence(kind: str
         if context is None:
             assert not conditional
         else:
-            assert context.shape == (2, 16 if per == "position" else 8)
-            assert not torch.equal(context[0], context[1])
+            assert context.shape == (1, 2, 16 if per == "position" else 8)
+            assert not torch.equal(context[0, 0], context[0, 1])
 
 
 def test_vadd_is_the_model_with_the_latent_and_mdlm_the_one_without() -> None:

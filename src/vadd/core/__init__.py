@@ -3,22 +3,13 @@
 Tensors only: no files, no configuration, no printing.
 """
 
-from vadd.core.adaptive_samplers import EntropyBounded, Ordered, Remask
 from vadd.core.base import Denoiser, Model, Objective, objective
 from vadd.core.categorical import CodedLatent, LabelledLatent
 from vadd.core.checking import Findings, check
-from vadd.core.densities import DiagonalGaussian, FlowPrior, Prior, StandardNormal
+from vadd.core.densities import DiagonalGaussian, Particles
+from vadd.core.gaussian import FlowPrior, GaussianLatent, Prior, SharedLatent, StandardNormal
 from vadd.core.health import LatentHealth, latent_health
-from vadd.core.latents import (
-    Evidence,
-    GaussianLatent,
-    Latent,
-    NoLatent,
-    Particles,
-    Recognizer,
-    SharedLatent,
-    kl_warmup,
-)
+from vadd.core.latents import Evidence, Latent, NoLatent, Recognizer, kl_warmup
 from vadd.core.masking import (
     EvenWeights,
     ExactCount,
@@ -32,6 +23,7 @@ from vadd.core.masking import (
 )
 from vadd.core.model import MaskedDiffusion, elbo, k_sample_delbo, step_bound
 from vadd.core.randomness import Noise
-from vadd.core.samplers import Ancestral, FirstHitting, InOrder, Parallel, PlannedSampler, Sampler, step_grid
-from vadd.core.sampling import Drawing, Samples, TokenSampler, sample
+from vadd.core.samplers import EntropyBounded, FirstHitting, InOrder, Ordered, Parallel, Remask
+from vadd.core.sampling import Ancestral, Drawing, PlannedSampler, Sampler, Samples, sample, step_grid
 from vadd.core.schedule import CosineSchedule, LinearSchedule, PolynomialSchedule, Schedule
+from vadd.core.token_sampler import TokenSampler

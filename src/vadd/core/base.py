@@ -1,6 +1,5 @@
 """What training, sampling and evaluation ask of any model."""
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from vadd.core.categorical import LabelledLatent
-from vadd.core.densities import DiagonalGaussian, Prior
-from vadd.core.latents import Evidence, Latent, NoLatent, Particles, with_part
+from vadd.core.densities import DiagonalGaussian, Particles
+from vadd.core.gaussian import Prior
+from vadd.core.latents import Evidence, Latent, NoLatent, changed
 from vadd.core.masking import BatchPart, ExactCount, MaskDraw, MaskedBatch, Masking
 from vadd.core.places import Places, Where
 from vadd.core.randomness import Noise
-from vadd.core.samplers import LikelihoodKind, Sampler
-from vadd.core.sampling import Drawing, Samples, Walk
+from vadd.core.sampling import Drawing, LikelihoodKind, Sampler, Samples, Walk
 from vadd.core.schedule import Schedule
 from vadd.errors import UserError
 
@@ -196,17 +195,15 @@ class Model(nn.Module, ABC):
 
     def predict(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Where) -> Tensor:
         """The denoiser's logits (M, V) at the M true entries of ``where``."""
-        takes_places = getattr(self.denoiser, "takes_places", False)
-        if takes_places or self.outside is not None:
-            where = Places.of(where, self.group)
-        asked = where.mask if isinstance(where, Places) and not takes_places else where
+        places = Places.of(where, self.group)
+        asked: Where = places
+        if not getattr(self.denoiser, "takes_places", False):
+            asked = where.mask if isinstance(where, Places) else where
         logits = self.denoiser(xt, z, t, asked)
         if self.guidance != 1.0 and z is not None and isinstance(self.latent, LabelledLatent):
             without = self.denoiser(xt, self.latent.unlabelled(z), t, asked)
             logits = without + self.guidance * (logits - without)
-        if self.outside is None:
-            return logits
-        return logits.masked_fill(self.outside[Places.of(where).columns], -torch.inf)
+        return logits if self.outside is None else logits.masked_fill(self.outside[places.columns], -torch.inf)
 
     def scored(self, x0: Tensor) -> Tensor:
         """Which positions of x0 (B, N) count: (B, N) bool."""
@@ -228,17 +225,11 @@ class Model(nn.Module, ABC):
 
     def scoring_pads(self) -> Self:
         """The same networks, with pads scored like any other value."""
-        other = copy.copy(self)
-        other.pad = None
-        return other
+        return changed(self, pad=None)
 
     def restricted(self, sizes: Sequence[int]) -> Self:
         """The same networks, with only the first values of each position allowed: predictions given that it is so."""
-        other = copy.copy(self)
-        # A shallow copy shares its tables of buffers and modules: a change needs another table.
-        other._buffers = {**self._buffers, "outside": _outside(sizes, self.vocab_size).to(self.device)}
-        other.sizes = tuple(sizes)
-        return other
+        return changed(self, outside=_outside(sizes, self.vocab_size).to(self.device), sizes=tuple(sizes))
 
     def labelled(self, label: int | None, guidance: float = 1.0) -> Self:
         """The same networks, given a label; without one samples draw theirs. With ``guidance`` other than 1 predictions
@@ -251,13 +242,11 @@ class Model(nn.Module, ABC):
             raise UserError(f"the guidance must be at least 0, not {guidance}")
         if label is not None and not 0 <= label < self.latent.classes:
             raise UserError(f"there is no label {label}; the model knows 0..{self.latent.classes - 1}")
-        other = with_part(self, "latent", self.latent.with_label(label))
-        other.guidance = guidance
-        return other
+        return changed(self, latent=changed(self.latent, given=label), guidance=guidance)
 
     def with_prior(self, prior: Prior) -> Self:
         """The same networks, with z drawn from another prior."""
-        return with_part(self, "latent", self.latent.with_prior(prior))
+        return changed(self, latent=self.latent.with_prior(prior))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ Training drops the label of a share of the examples: guidance moves away from wh
 and completions are drawn without one, because what is known tells their label.
 """
 
-import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -26,10 +25,11 @@ from statistics import NormalDist
 import torch
 from torch import Tensor, nn
 
-from vadd.core.densities import DiagonalGaussian, Prior
-from vadd.core.latents import Evidence, GaussianLatent, Latent, NoLatent, Particles, ProposalName, Score, with_part
+from vadd.core.densities import DiagonalGaussian, Particles, ProposalName
+from vadd.core.gaussian import GaussianLatent, Prior
+from vadd.core.latents import Evidence, Latent, NoLatent, Score, changed
 from vadd.core.masking import MaskedBatch
-from vadd.core.precision import precise
+from vadd.core.places import precise
 from vadd.core.randomness import Noise
 from vadd.errors import UserError
 
@@ -46,6 +46,13 @@ class _CategoricalLatent(Latent):
         """What the denoiser is given: z, then which value it is; zeros for ``count``, which is none."""
         one_hot = (chosen[:, None] == torch.arange(self.count, device=chosen.device)).float()
         return one_hot if z is None else torch.cat([z, one_hot.to(z.dtype).expand(*z.shape[:-1], -1)], dim=-1)
+
+    def numbers_ahead(self, batch: MaskedBatch, generator: torch.Generator) -> list[Tensor]:
+        return self.inner.numbers_ahead(batch, generator)
+
+    def posterior(self, batch: MaskedBatch) -> DiagonalGaussian | None:
+        """Of z alone."""
+        return self.inner.posterior(batch)
 
 
 def _drawn(probabilities: Tensor, noise: Noise) -> Tensor:
@@ -93,9 +100,6 @@ class CodedLatent(_CategoricalLatent):
         z = None if nodes is None else nodes.repeat_interleave(self.count, dim=0)
         return self.joined(z, codes), (weights[:, None] * self.probabilities()).flatten()
 
-    def numbers_ahead(self, batch: MaskedBatch, generator: torch.Generator) -> list[Tensor]:
-        return self.inner.numbers_ahead(batch, generator)
-
     def evidence(
         self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator
     ) -> Evidence:
@@ -116,10 +120,6 @@ class CodedLatent(_CategoricalLatent):
         """z as of the inner latent, the code by pi."""
         z, log_weight = self.inner.proposed(batch, proposals, generator)
         return self.joined(z, _drawn(self.probabilities(), Noise.of(generator, len(batch.xt)))), log_weight
-
-    def posterior(self, batch: MaskedBatch) -> DiagonalGaussian | None:
-        """Of z; codes have none."""
-        return self.inner.posterior(batch)
 
     def point(self, score: Score, batch: MaskedBatch) -> Tensor:
         """The inner latent's point, and the code that is most probable given it and what is scored."""
@@ -202,14 +202,8 @@ class LabelledLatent(_CategoricalLatent):
     def label_shares(self) -> Tensor | None:  # type: ignore[override]
         return self.shares if self.given is None else None
 
-    def with_label(self, label: int | None) -> "LabelledLatent":
-        """The same for samples and bounds of one label."""
-        other = copy.copy(self)
-        other.given = label
-        return other
-
     def with_prior(self, prior: Prior) -> Latent:
-        return with_part(self, "inner", self.inner.with_prior(prior))
+        return changed(self, inner=self.inner.with_prior(prior))
 
     def draw_labels(self, nothing_known: Tensor, noise: Noise) -> Tensor | None:
         if self.given is not None:
@@ -222,7 +216,7 @@ class LabelledLatent(_CategoricalLatent):
 
     def numbers_ahead(self, batch: MaskedBatch, generator: torch.Generator) -> list[Tensor]:
         coins = [self._coins(batch, generator)] if batch.labels is not None and self.training else []
-        return [*coins, *self.inner.numbers_ahead(batch, generator)]
+        return [*coins, *super().numbers_ahead(batch, generator)]
 
     def _coins(self, batch: MaskedBatch, generator: torch.Generator) -> Tensor:
         """(1, B, 1): for dropping labels; of the whole batch, however it is divided."""
@@ -262,7 +256,7 @@ class LabelledLatent(_CategoricalLatent):
         return self.joined(z, labels), log_weight
 
     def posterior(self, batch: MaskedBatch) -> DiagonalGaussian | None:
-        return self.inner.posterior(replace(batch, labels=self._known(batch.labels, batch.x0)))
+        return super().posterior(replace(batch, labels=self._known(batch.labels, batch.x0)))
 
     def point(self, score: Score, batch: MaskedBatch) -> Tensor:
         labels = self._known(None, batch.x0)

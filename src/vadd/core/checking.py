@@ -204,19 +204,17 @@ def _problems_of_recognizer(asked: _Questions, latent_dim: int | None) -> Iterat
     else:
         yield from asked.statistics("the recognition model", "x0 xt t")
         others = (asked.x0 + 1) % asked.vocab_size
-        changes = (
-            asked.x0,
-            asked.x0,
-            torch.where(asked.masked, others, asked.x0),
-            torch.cat([asked.x0[:1], others[1:]]),
-        )
-        first, again, other_values, other_rows = (torch.cat(asked.ask("x0 xt t", x0=x0), dim=1) for x0 in changes)
-        if not _equal(again, first):
+
+        def answer_to(x0: Tensor) -> Tensor:
+            return torch.cat(asked.ask("x0 xt t", x0=x0), dim=1)
+
+        first = answer_to(asked.x0)
+        if not _equal(answer_to(asked.x0), first):
             yield "the recognition model gives two answers to one question in eval mode"
             return
-        if _equal(other_values, first):
+        if _equal(answer_to(torch.where(asked.masked, others, asked.x0)), first):
             yield "the recognition model does not depend on the masked values of x0: z could say nothing about them"
-        if not _equal(other_rows[:1], first[:1]):
+        if not _equal(answer_to(torch.cat([asked.x0[:1], others[1:]]))[:1], first[:1]):
             yield "what the recognition model says of an example depends on the other examples of the batch"
 
 

@@ -48,11 +48,7 @@ class LatentHealth:
 
 @torch.no_grad()
 def latent_health(
-    model: Model,
-    x0: Tensor,
-    generator: torch.Generator,
-    rows_at_once: int | None = None,
-    labels: Tensor | None = None,
+    model: Model, x0: Tensor, generator: torch.Generator, rows_at_once: int | None = None, labels: Tensor | None = None
 ) -> LatentHealth | None:
     """For examples x0 (B, N), all at once by default, given their ``labels`` (B,) if any; None for a model without a
     recognition model.

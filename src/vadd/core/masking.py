@@ -50,8 +50,8 @@ class Masking:
         return self._each(lambda tensor: tensor[rows])
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Masking":
-        parts = (self.masked, self.t, self.weight, *(() if self.before is None else (self.before,)))
-        return Masking(*map(change, parts))
+        before = None if self.before is None else change(self.before)
+        return Masking(change(self.masked), change(self.t), change(self.weight), before)
 
 
 Rows = slice | Tensor
@@ -142,23 +142,14 @@ class MaskedBatch:
         if device == self.x0.device:
             return self
         masking, places = self.masking, self.places
-        parts = {"x0": self.x0, "xt": self.xt, "labels": self.labels}
-        parts |= {"masked": masking.masked, "t": masking.t, "weight": masking.weight, "before": masking.before}
-        parts |= {} if places is None else {"numbers": places.numbers, "groups": places.groups}
-        present = {name: tensor for name, tensor in parts.items() if tensor is not None}
-        sent = upload([*present.values(), *self.ahead], device)
-        there = dict(zip(present, sent, strict=False))
-        if places is not None:
-            places = replace(places, numbers=there["numbers"], groups=there.get("groups"))
-        return replace(
-            self,
-            x0=there["x0"],
-            xt=there["xt"],
-            labels=there.get("labels"),
-            masking=Masking(there["masked"], there["t"], there["weight"], there.get("before")),
-            places=places,
-            ahead=sent[len(present) :],
+        numbered = (None, None) if places is None else (places.numbers, places.groups)
+        own = (self.x0, self.xt, self.labels, masking.masked, masking.t, masking.weight, masking.before)
+        x0, xt, labels, masked, t, weight, before, numbers, groups, *ahead = upload(
+            [*own, *numbered, *self.ahead], device
         )
+        masking = Masking(masked, t, weight, before)
+        places = None if places is None else replace(places, numbers=numbers, groups=groups)
+        return replace(self, x0=x0, xt=xt, labels=labels, masking=masking, places=places, ahead=ahead)
 
     def _whole(self) -> tuple[int, Rows]:
         return (len(self.x0), slice(None)) if self.part is None else (self.part.of, self.part.rows)

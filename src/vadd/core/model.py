@@ -33,7 +33,6 @@ not: there the labels are weighed by other masks than those that count.
 All functions return one draw of the estimate for each example, (B,) float64 nats; average over examples.
 """
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -43,25 +42,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vadd.core.adaptive_samplers import EntropyBounded, Ordered, Remask
 from vadd.core.base import Model
-from vadd.core.latents import Evidence, Particles
+from vadd.core.densities import Particles
+from vadd.core.latents import Evidence, changed
 from vadd.core.masking import ExactCount, MaskedBatch, Masking
-from vadd.core.paths import ForcedPaths, likelihood_kind
-from vadd.core.places import Where
-from vadd.core.precision import at_least_single, precise, summed_by_row
+from vadd.core.paths import ForcedPaths
+from vadd.core.places import Where, at_least_single, precise, summed_by_row, upload
 from vadd.core.randomness import Noise
-from vadd.core.samplers import (
-    Ancestral,
-    FirstHitting,
-    InOrder,
-    LikelihoodKind,
-    Parallel,
-    PlannedSampler,
-    RevealPlan,
-    Sampler,
-)
-from vadd.core.sampling import Drawing, TokenSampler
+from vadd.core.samplers import AdaptiveSampler, EntropyBounded, FirstHitting, InOrder, Ordered, Parallel, Remask
+from vadd.core.sampling import Ancestral, Drawing, LikelihoodKind, PlannedSampler, RevealPlan, Sampler
+from vadd.core.token_sampler import TokenSampler
 from vadd.errors import UserError
 
 
@@ -98,10 +88,7 @@ class MaskedDiffusion(Model):
         """
         where = self.asked(batch.x0, batch.masked)
         places = self.places(batch.where(where))
-
-        def score(z: Tensor | None) -> Tensor:
-            return self.log_likelihood(batch, z, places)
-
+        score = partial(self.log_likelihood, batch, where=places)
         # At t = 0, where nothing is masked, w(t) is infinite: a product would be no number.
         weight = torch.where(where.any(dim=1).to(batch.t.device), batch.masking.weight, 0.0)
         return self.latent.evidence(score, batch, weight, kl_weight, generator)
@@ -127,63 +114,77 @@ class MaskedDiffusion(Model):
 
     def drawn_by(self, token_sampler: TokenSampler) -> Self:
         """The same networks, with likelihoods of values that are drawn by temperature, top-k and top-p."""
-        other = copy.copy(self)
-        other.law = None if token_sampler.exact else token_sampler
-        return other
+        return changed(self, law=None if token_sampler.exact else token_sampler)
 
     def likelihood_kind(self, steps: int, how: Drawing | None = None) -> LikelihoodKind:
-        return likelihood_kind(self, steps, Drawing() if how is None else how)
+        how = Drawing() if how is None else how
+        sampler = how.sampler or self.samplers["ancestral"]
+        if how.token_sampler.precision == "float32":
+            return LikelihoodKind("none", "draws in float32 have no law that can be written down")
+        if how.z is not None:
+            return LikelihoodKind("none", "its latents were given and not drawn")
+        if not isinstance(sampler, PlannedSampler | AdaptiveSampler | Remask):
+            return LikelihoodKind("none", "it does not draw from the model's own distribution")
+        if min(steps, self.positions) == 1 and self.latent.exact:
+            return LikelihoodKind("exact", "everything is revealed at once")
+        if isinstance(sampler, PlannedSampler):
+            if sampler.one_plan and self.latent.exact:
+                return LikelihoodKind("exact", "the order is always the same")
+            return LikelihoodKind("bound", "Jensen's inequality over plans")
+        if isinstance(sampler, Remask):
+            return LikelihoodKind("bound", "Jensen's inequality over what is masked again")
+        by_chance = sampler.looks_at_values and how.token_sampler.temperature > 0
+        if by_chance and not isinstance(sampler, Ordered):
+            return LikelihoodKind("none", "its order depends on values that are drawn and thrown away")
+        if by_chance:
+            return LikelihoodKind("bound", "Jensen's inequality over orders")
+        if self.latent.absent or (self.latent.exact and how.latent_policy == "fixed"):
+            return LikelihoodKind("exact", "the order is a function of the sequence")
+        return LikelihoodKind("bound", "the order is a function of the sequence and z, which is estimated")
 
     def step_bound(
         self, x0: Tensor, steps: int, particles: Particles, generator: torch.Generator, how: Drawing
     ) -> Tensor:
         """With a fresh latent at each step or one z for all of them."""
-        x0, shares = x0.cpu(), self.latent.label_shares
-        if shares is None:
-            return _added(len(x0), [self._joints(x0, steps, particles, generator, how)])[0]
+        x0 = x0.cpu()
+        if self.latent.label_shares is None:
+            return self._bound(x0, steps, particles, generator, how).cpu().double()
         # The same plan for every label, and the same particles.
         seed = int(torch.randint(2**62, (), generator=generator))
-        labels = shares.nonzero()[:, 0]
-        joints = [
-            self.labelled(y, self.guidance)._joints(x0, steps, particles, torch.Generator().manual_seed(seed), how)
-            for y in labels.tolist()
-        ]
-        return torch.logsumexp(shares[labels].log()[:, None] + _added(len(x0), joints), dim=0)
 
-    def _joints(
-        self, x0: Tensor, steps: int, particles: Particles, generator: torch.Generator, how: Drawing
-    ) -> "list[tuple[Tensor, Tensor]]":
-        """What the bound of examples on the host adds up: examples (m,), and a number for each, still on the device."""
+        def given(model: MaskedDiffusion) -> Tensor:
+            return model._bound(x0, steps, particles, torch.Generator().manual_seed(seed), how)
+
+        return self._each_label(given).cpu().double().logsumexp(dim=0)
+
+    def _bound(self, x0: Tensor, steps: int, particles: Particles, generator: torch.Generator, how: Drawing) -> Tensor:
+        """Of examples on the host, (B,), still on the device."""
         sampler = how.sampler or self.samplers["ancestral"]
         if steps == 1 and not isinstance(sampler, PlannedSampler):
             sampler = Ancestral()  # in one step they are all the same
         if not isinstance(sampler, PlannedSampler):
-            likelihood = ForcedPaths(self, steps, how).log_likelihood(x0.to(self.device), particles, generator)
-            return [(torch.arange(len(x0)), likelihood)]
+            return ForcedPaths(self, steps, how).log_likelihood(x0.to(self.device), particles, generator)
         if not how.token_sampler.exact:
             how, drawn = replace(how, token_sampler=TokenSampler()), self.drawn_by(how.token_sampler)
-            return drawn._joints(x0, steps, particles, generator, how)
+            return drawn._bound(x0, steps, particles, generator, how)
         everything = torch.ones_like(x0, dtype=torch.bool)
         # Drawn before any particle: with the same seed the plan is the same for every choice of proposals.
         plan = sampler.plan(everything, steps, self.schedule, how.grid, Noise.of(generator, len(x0)))
         states = _States(self, x0, plan)
         if how.latent_policy == "fixed":
-            return [(torch.arange(len(x0)), self._one_latent(states, particles, generator))]
-        joints = []
+            return self._one_latent(states, particles, generator)
+        total = precise(torch.zeros(len(x0), device=self.device))
         for tasks in _split(states.tasks, particles.rows_per_call):
             rows, batch, revealed = states[tasks]
-            joints.append((rows, self.log_joint(particles, generator, batch, revealed)))
-        return joints
+            total.index_add_(0, rows, self.log_joint(particles, generator, batch, revealed))
+        return total
 
     def log_joint(
         self, particles: Particles, generator: torch.Generator, batch: MaskedBatch, revealed: Tensor
     ) -> Tensor:
         """log p(x_U | x_t) with the latent integrated out, (B,) float64, for the positions U of ``revealed`` (B, N)."""
         places = self.places(batch.where(revealed))
-
-        def score(z: Tensor | None) -> Tensor:
-            return self.log_likelihood(batch, z, places)
-
+        score = partial(self.log_likelihood, batch, where=places)
         return precise(self.latent.log_marginal(score, batch, revealed, particles, generator))
 
     def _one_latent(self, states: "_States", particles: Particles, generator: torch.Generator) -> Tensor:
@@ -197,7 +198,6 @@ class MaskedDiffusion(Model):
             total = precise(torch.zeros(count, len(x0), device=x0.device))
             for tasks in torch.split(states.tasks, max(1, particles.rows_per_call // count)):
                 rows, batch, revealed = states[tasks]
-                rows = rows.to(self.device)
                 scores = self.log_likelihood(batch, None if z is None else z[:, rows], batch.where(revealed))
                 total.index_add_(1, rows, precise(scores).expand(count, -1))
             return total
@@ -227,25 +227,12 @@ class MaskedDiffusion(Model):
         shares = self.latent.label_shares
         assert shares is not None
         labels = shares.nonzero()[:, 0].tolist()
-        return torch.stack([shares[y].log() + given(self.labelled(y, self.guidance)) for y in labels])
+        return torch.stack([float(shares[y].log()) + given(self.labelled(y, self.guidance)) for y in labels])
 
 
 def _split(tasks: Tensor, size: int) -> Sequence[Tensor]:
     """torch.split makes one empty part of nothing, which no network should see."""
     return torch.split(tasks, size) if len(tasks) else ()
-
-
-def _added(size: int, joints: "Sequence[Sequence[tuple[Tensor, Tensor]]]") -> Tensor:
-    """Of several lists of examples and numbers the sums for each of ``size`` examples, (lists, size) float64."""
-    everything = [joint for each in joints for _, joint in each]
-    # All numbers at once: each look at them makes the host wait for the device.
-    sizes = [len(joint) for joint in everything]
-    numbers = iter(torch.split(torch.cat(everything).cpu().double(), sizes) if everything else ())
-    totals = torch.zeros(len(joints), size, dtype=torch.float64)
-    for total, each in zip(totals, joints, strict=True):
-        for rows, _ in each:
-            total.index_add_(0, rows, next(numbers))
-    return totals
 
 
 class _States:
@@ -264,13 +251,16 @@ class _States:
         """(M, 2): example and step."""
 
     def __getitem__(self, tasks: Tensor) -> tuple[Tensor, MaskedBatch, Tensor]:
-        """For some of the tasks: their examples (m,), the states before the steps, and what is revealed (m, N)."""
+        """For some of the tasks: their examples (m,), the states before the steps, and what is revealed (m, N), all on
+        the device.
+        """
         rows, step = tasks.T
         step_of = self.plan.step_of[rows]
         revealed = (step_of == step[:, None]) & self.scored[rows]
         t = self.plan.times[rows, step].to(torch.float32)
         masking = Masking(step_of <= step[:, None], t, torch.ones_like(t))
         batch = self.model.batch(self.x0[rows], masking, where=revealed)
+        (rows,) = upload([rows], self.model.device)
         return rows, batch, revealed if batch.places is None else batch.places.mask
 
 
@@ -302,11 +292,7 @@ def elbo(model: Model, x0: Tensor, draws: int, generator: torch.Generator | None
 
 @torch.no_grad()
 def k_sample_delbo(
-    model: MaskedDiffusion,
-    x0: Tensor,
-    particles: Particles | int,
-    draws: int,
-    generator: torch.Generator | None = None,
+    model: MaskedDiffusion, x0: Tensor, particles: Particles | int, draws: int, generator: torch.Generator | None = None
 ) -> Tensor:
     """The paper's eq. 20. **Not a likelihood bound.**
 
@@ -339,10 +325,11 @@ def mask_integral(
     masking = ExactCount().from_uniforms(uniforms, x0.shape[1], model.schedule, generator)
     scored = masking.masked & model.scored(x0)[repeated]
     counted = scored.any(dim=1).nonzero()[:, 0]  # where only pads are masked nothing is scored
-    terms: list[tuple[Tensor, Tensor]] = []
+    total = precise(torch.zeros(len(x0), device=model.device))
     for part in _split(counted, rows_per_call):
         rows, chosen, where = repeated[part], masking[part], scored[part]
         batch = model.batch(x0[rows], chosen, where=where)
         joint = precise(log_joint(batch, where if batch.places is None else batch.places.mask))
-        terms.append((rows, precise(batch.masking.weight) * joint))
-    return _added(len(x0), [terms])[0] / draws
+        (rows,) = upload([rows], model.device)
+        total.index_add_(0, rows, precise(batch.masking.weight) * joint)
+    return total.cpu().double() / draws

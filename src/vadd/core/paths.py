@@ -28,46 +28,19 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from vadd.core.adaptive_samplers import AdaptiveSampler, Ordered, Remask
-from vadd.core.latents import Particles
+from vadd.core.densities import Particles
 from vadd.core.masking import MaskedBatch, Masking
-from vadd.core.precision import precise
-from vadd.core.samplers import LikelihoodKind, PlannedSampler, on_the_grid, shares
-from vadd.core.sampling import Drawing, inverted
+from vadd.core.places import precise
+from vadd.core.samplers import AdaptiveSampler, Remask, shares
+from vadd.core.sampling import Drawing, on_the_grid
 from vadd.core.subsets import drawn_subset, log_subset_sums
+from vadd.core.token_sampler import inverted
 
 if TYPE_CHECKING:
     from vadd.core.base import Model
 
 AT_ONCE = 1 << 22
 """Numbers in float64 of the largest tensors."""
-
-
-def likelihood_kind(model: "Model", steps: int, how: Drawing) -> LikelihoodKind:
-    """For a masked model."""
-    sampler = how.sampler or model.samplers["ancestral"]
-    if how.token_sampler.precision == "float32":
-        return LikelihoodKind("none", "draws in float32 have no law that can be written down")
-    if how.z is not None:
-        return LikelihoodKind("none", "its latents were given and not drawn")
-    if not isinstance(sampler, PlannedSampler | AdaptiveSampler | Remask):
-        return LikelihoodKind("none", "it does not draw from the model's own distribution")
-    if min(steps, model.positions) == 1 and model.latent.exact:
-        return LikelihoodKind("exact", "everything is revealed at once")
-    if isinstance(sampler, PlannedSampler):
-        if sampler.one_plan and model.latent.exact:
-            return LikelihoodKind("exact", "the order is always the same")
-        return LikelihoodKind("bound", "Jensen's inequality over plans")
-    if isinstance(sampler, Remask):
-        return LikelihoodKind("bound", "Jensen's inequality over what is masked again")
-    by_chance = sampler.looks_at_values and how.token_sampler.temperature > 0
-    if by_chance and not isinstance(sampler, Ordered):
-        return LikelihoodKind("none", "its order depends on values that are drawn and thrown away")
-    if by_chance:
-        return LikelihoodKind("bound", "Jensen's inequality over orders")
-    if model.latent.absent or (model.latent.exact and how.latent_policy == "fixed"):
-        return LikelihoodKind("exact", "the order is a function of the sequence")
-    return LikelihoodKind("bound", "the order is a function of the sequence and z, which is estimated")
 
 
 @dataclass
@@ -93,9 +66,6 @@ class Rows:
     def hidden(self) -> Tensor:
         """(R, N): what is masked, but for values that are not known of x0, which stay so."""
         return (self.x == self.mask) & (self.x0 != self.mask)
-
-    def reveal(self, where: Tensor) -> None:
-        self.x.copy_(torch.where(where, self.x0, self.x))
 
 
 @dataclass
@@ -130,13 +100,12 @@ class ForcedPaths:
 
     def __init__(self, model: "Model", steps: int, how: Drawing) -> None:
         assert isinstance(how.sampler, AdaptiveSampler | Remask)
-        self.model, self.sampler, self.how, self.steps = model, how.sampler, how, steps
+        sampler = how.sampler
+        self.model, self.sampler, self.how, self.steps = model, sampler, how, steps
         nothing_known = torch.ones(1, model.positions, dtype=torch.bool)
         self.times, self.left = (row[0] for row in on_the_grid(nothing_known, steps, model.schedule, how.grid))
-        sampler = self.sampler
-        self.draws_paths = isinstance(sampler, Remask) or (
-            sampler.looks_at_values and how.token_sampler.temperature > 0
-        )
+        by_chance = how.token_sampler.temperature > 0
+        self.draws_paths = isinstance(sampler, Remask) or (sampler.looks_at_values and by_chance)
         if isinstance(sampler, Remask):
             self.reveal, self.sigma = sampler.probabilities(self.left[1:], self.left[:-1])
             # Of what is shown before step 1, 2, ...: that no step from there on masks it.
@@ -158,9 +127,8 @@ class ForcedPaths:
 
         def score(z: Tensor | None) -> Tensor:
             count = 1 if z is None else len(z)
-            rows, flat = Rows.start(repeated.repeat(count, 1), self.model.mask_value), None
-            if z is not None:
-                flat = z.expand(count, len(repeated), -1).flatten(0, 1)
+            rows = Rows.start(repeated.repeat(count, 1), self.model.mask_value)
+            flat = None if z is None else z.expand(count, len(repeated), -1).flatten(0, 1)
             total = precise(torch.zeros(len(rows.x0), device=x0.device))
             for step in range(self.steps, 0, -1):
                 total += self._step(rows, step, generator, particles, z=flat)
@@ -185,12 +153,7 @@ class ForcedPaths:
         return total
 
     def _step(
-        self,
-        rows: Rows,
-        step: int,
-        generator: torch.Generator,
-        particles: Particles,
-        z: Tensor | None = None,
+        self, rows: Rows, step: int, generator: torch.Generator, particles: Particles, z: Tensor | None = None
     ) -> Tensor:
         """One step of all rows; log-weights (R,), of a z drawn here too, if none (R, d) is given."""
         count, positions = rows.x0.shape
@@ -218,18 +181,14 @@ class ForcedPaths:
         some, where = rows[asking], hidden[asking]
         predicted = self._predicted(some, None if z is None else z[asking], t[asking], where)
         if step == 1 or not self.draws_paths:
-            unsure = self.sampler.uncertainty(predicted.logits, self._certain(predicted))
+            # Where positions are ordered by values, at temperature 0, these are drawn whatever x0 is.
+            unsure = self.sampler.uncertainty(predicted.logits, predicted.law.argmax(dim=-1))
             revealed = where if step == 1 else self.sampler.revealed(step, where, unsure)
             log_weight = predicted.summed(revealed)
         else:
             revealed, log_weight = _confident(predicted, step, numbers[:2, asking])
-        some.reveal(revealed)
-        rows.x[asking] = some.x
+        rows.x[asking] = torch.where(revealed, some.x0, some.x)
         return total.index_copy(0, asking, log_weight)
-
-    def _certain(self, predicted: _Predicted) -> Tensor:
-        """The values by which positions are ordered: at temperature 0 those that are drawn, whatever x0 is."""
-        return predicted.law.argmax(dim=-1)
 
     def _predicted(self, rows: Rows, z: Tensor | None, t: Tensor, where: Tensor) -> _Predicted:
         values, logits = rows.x0[where], self.model.predict(rows.x, z, t, where)
@@ -262,7 +221,7 @@ class ForcedPaths:
 
 
 def _confident(predicted: _Predicted, step: int, numbers: Tensor) -> tuple[Tensor, Tensor]:
-    """The positions that a step of :class:`~vadd.core.adaptive_samplers.Ordered` reveals by confidence on a path to x0,
+    """The positions that a step of :class:`~vadd.core.samplers.Ordered` reveals by confidence on a path to x0,
     (R, N), and the probability that it can be on one, (R,).
     """
     where = predicted.where

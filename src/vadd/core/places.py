@@ -7,6 +7,7 @@ plans of samplers are drawn on the host, which can send the numbers along instea
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -94,8 +95,8 @@ class Places:
         return replace(self, numbers=numbers, batch=times * self.batch, groups=groups)
 
     def to(self, device: torch.device) -> "Places":
-        numbers, *groups = upload([self.numbers, *([] if self.groups is None else [self.groups])], device)
-        return replace(self, numbers=numbers, groups=groups[0] if groups else None)
+        numbers, groups = upload([self.numbers, self.groups], device)
+        return replace(self, numbers=numbers, groups=groups)
 
     def _grouped(self, group: int) -> "Places":
         return replace(self, group=group, groups=torch.unique_consecutive(self.numbers // group))
@@ -105,10 +106,11 @@ Where = Tensor | Places
 """A bool mask (B, N), or the numbers of its true entries."""
 
 
-def upload(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """Tensors of the host on a device: one copy for all of them, which the host does not wait for."""
+def upload(given: Sequence[Tensor | None], device: torch.device) -> list[Any]:
+    """Tensors of the host on a device, None for None: one copy for all of them, which the host does not wait for."""
     if device.type == "cpu":
-        return list(tensors)
+        return list(given)
+    tensors = [tensor for tensor in given if tensor is not None]
     if not has_float64(device):
         tensors = [tensor.float() if tensor.dtype == torch.float64 else tensor for tensor in tensors]
     begins = list(accumulate((-(-tensor.nbytes // ALIGNED) * ALIGNED for tensor in tensors), initial=0))
@@ -122,4 +124,23 @@ def upload(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     for begin, tensor in zip(begins, tensors, strict=False):
         part(buffer, begin, tensor).copy_(tensor)
     sent = buffer.to(device, non_blocking=pinned)
-    return [part(sent, begin, tensor) for begin, tensor in zip(begins, tensors, strict=False)]
+    parts = (part(sent, begin, tensor) for begin, tensor in zip(begins, tensors, strict=False))
+    return [None if tensor is None else next(parts) for tensor in given]
+
+
+def precise(tensor: Tensor) -> Tensor:
+    """As float64, wherever the device has it."""
+    return tensor.double() if has_float64(tensor.device) else tensor
+
+
+def at_least_single(tensor: Tensor) -> Tensor:
+    """As float32 where a network worked in half precision: logits, losses and KL need more digits than that."""
+    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
+
+
+def summed_by_row(each: Tensor, where: Where) -> Tensor:
+    """Numbers (M,) at the true entries of ``where`` (B, N), added up for every row: (B,)."""
+    places = Places.of(where)
+    # Long sums of logarithms: float64 where nothing is trained on them.
+    each = each if each.requires_grad else precise(each)
+    return each.new_zeros(places.batch).index_add(0, places.rows, each)

@@ -1,124 +1,24 @@
-r"""Which positions to reveal at each step: what a sampler is, and those that plan ahead.
+r"""Other samplers than Algorithm 2. :class:`Parallel`, :class:`InOrder` and :class:`FirstHitting` plan ahead as well.
 
-A *planned* sampler decides before the network is asked: :class:`Ancestral` (Algorithm 2), :class:`Parallel`,
-:class:`FirstHitting`. What it reveals does not depend on the values, so the network need only predict what is revealed,
-and the result follows the model's own distribution for that plan: these are **exact**, and the step bound holds for
-them. :mod:`vadd.core.adaptive_samplers` has those that are not.
+:class:`Ordered` and :class:`EntropyBounded` look at the predictions before they reveal anything, :class:`Remask` masks
+again what was revealed. They may give better samples, but from another distribution than the model's own;
+:mod:`vadd.core.paths` has its likelihood.
 """
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
+from typing import Annotated, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from vadd.core.places import precise
 from vadd.core.randomness import Noise
+from vadd.core.sampling import Grid, PlannedSampler, RevealPlan, Sampler, Walk, on_the_grid
 from vadd.core.schedule import Schedule
-from vadd.errors import UserError
-
-if TYPE_CHECKING:
-    from vadd.core.sampling import Walk
-
-GridName = Literal["uniform", "cosine"]
-Grid = GridName | Sequence[float]
-"""A name, or the times themselves, rising from 0 to 1."""
-
-
-def step_grid(steps: int, grid: Grid = "uniform") -> Tensor:
-    """Times 0 = t_0 < ... < t_T = 1, float64 (steps + 1,). ``cosine`` takes smaller steps near t = 1, where most
-    is hidden.
-    """
-    if steps < 1:
-        raise UserError(f"sampling needs at least 1 step, not {steps}")
-    fractions = torch.linspace(0, 1, steps + 1, dtype=torch.float64)
-    if grid == "uniform":
-        return fractions
-    if grid == "cosine":
-        times = (math.pi / 2 * fractions).sin()
-        # The end must be 1 whatever the rounding.
-        times[-1] = 1.0
-        return times
-    if isinstance(grid, str):  # type: ignore[unreachable]  # users may pass any word
-        raise UserError(f"unknown step grid {grid!r}; choose from {', '.join(get_args(GridName))} or list the times")
-    times = torch.tensor(list(grid), dtype=torch.float64)
-    if len(times) != steps + 1 or times[0] != 0 or times[-1] != 1 or not (times.diff() > 0).all():
-        raise UserError(f"a grid of {steps} steps is {steps + 1} times that rise from 0 to 1, not {list(grid)}")
-    return times
-
-
-class LikelihoodKind(NamedTuple):
-    """What is known of the likelihood of a sampler."""
-
-    kind: Literal["exact", "bound", "none"]
-    why: str
-    """In a few words; where there is none, why not."""
-
-
-class RevealPlan(NamedTuple):
-    """When everything that is hidden gets revealed."""
-
-    step_of: Tensor
-    """(n, N): the step T..1 at which a position is revealed, 0 where it was never hidden."""
-    times: Tensor
-    """(n, T + 1): the time that the denoiser is given at each step; index 0 is the end."""
-
-
-@dataclass(frozen=True)
-class Sampler(ABC):
-    """How samples get from all masked to data."""
-
-    exact: ClassVar[bool] = False
-    """Whether it samples the model's own distribution for its plan."""
-    uses_grid: ClassVar[bool] = True
-    """Whether a grid of times means anything to it."""
-    about: ClassVar[str] = ""
-    """Why not every number of steps makes sense, if so."""
-
-    def default_steps(self, positions: int, wanted: int) -> int:
-        """The ``wanted`` number of steps or, if it makes no sense, the one that does."""
-        return wanted
-
-    def check(self, positions: int, steps: int) -> None:
-        """Refuse a number of steps that makes no sense."""
-        if steps < 1:
-            raise UserError(f"sampling needs at least 1 step, not {steps}")
-        if self.about and (possible := self.default_steps(positions, steps)) != steps:
-            limit = "at most " if self.default_steps(positions, 1) == 1 else ""
-            raise UserError(f"{self.about}: {limit}{possible} steps, not {steps}")
-
-    @abstractmethod
-    def run(self, walk: "Walk", steps: int, grid: Grid) -> None:
-        """Take all steps of the ``walk``."""
-
-
-class PlannedSampler(Sampler):
-    """Decides at the start what is revealed when."""
-
-    exact: ClassVar[bool] = True
-    one_plan: ClassVar[bool] = False
-    """Whether it always makes the same one."""
-
-    @abstractmethod
-    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
-        """From the positions hidden at the start, (n, N)."""
-
-    def run(self, walk: "Walk", steps: int, grid: Grid) -> None:
-        plan = self.plan(walk.hidden_at_start, steps, walk.model.schedule, grid, walk.noise)
-        for step in walk.steps(plan.times):
-            walk.reveal(plan.step_of == step)
-
-
-def on_the_grid(hidden: Tensor, steps: int, schedule: Schedule, grid: Grid) -> tuple[Tensor, Tensor]:
-    """The times, and what share of the positions hidden at the start is expected to be hidden before each step, both
-    (n, T + 1). A row starts at the time whose expected masked fraction is the row's own, and its grid shrinks with it.
-    """
-    fraction = hidden.cpu().double().mean(dim=1, keepdim=True)
-    times = schedule.time_at(fraction) * step_grid(steps, grid)
-    # A row with nothing hidden has nothing to do; any shares will do for it.
-    return times, schedule.masked_fraction(times) / fraction.clamp(min=1 / hidden.shape[1])
+from vadd.settings import Fraction, checked_fields
 
 
 def ranks(keys: Tensor) -> Tensor:
@@ -130,26 +30,6 @@ def ranks(keys: Tensor) -> Tensor:
 def shares(left: Tensor, steps_left: int) -> Tensor:
     """ceil(left / steps left)."""
     return -(-left // steps_left)
-
-
-class Ancestral(PlannedSampler):
-    """Algorithm 2: every hidden position is revealed between t and s with probability rho, independently.
-
-    A coin for each position at every step is the same as one draw for each: the interval of the grid it falls into.
-
-    >>> from vadd.core import LinearSchedule
-    >>> hidden, noise = torch.tensor([[True, True, True, False]]), Noise.of(torch.Generator().manual_seed(0), rows=1)
-    >>> plan = Ancestral().plan(hidden, 8, LinearSchedule(), "uniform", noise)
-    >>> plan.step_of
-    tensor([[8, 6, 4, 0]])
-    """
-
-    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
-        times, left = on_the_grid(hidden, steps, schedule, grid)
-        levels = noise.uniform(hidden.shape[1])
-        # ``left`` rises from 0 to 1 with the steps: a position is revealed at the step whose interval holds its level.
-        step_of = torch.searchsorted(left, levels, right=True).clamp(1, steps).to(hidden.device)
-        return RevealPlan(step_of * hidden, times)
 
 
 class Parallel(PlannedSampler):
@@ -207,3 +87,147 @@ class FirstHitting(PlannedSampler):
         step_of = (ranks(levels) + 1).masked_fill(known, 0)
         ordered = torch.cat([torch.zeros_like(fraction), levels.sort(dim=1).values], dim=1)
         return RevealPlan(step_of.to(hidden.device), schedule.time_at(ordered))
+
+
+class AdaptiveSampler(Sampler):
+    """Asks the network about everything that is hidden and decides then."""
+
+    looks_at_values: bool = True
+    """Whether :meth:`uncertainty` depends on the values drawn. If not, the order is a function of the sequence, and the
+    likelihood exact.
+    """
+
+    @abstractmethod
+    def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor:
+        """How unsure each prediction is, logits (M, V) and values drawn (M,) -> (M,)."""
+
+    @abstractmethod
+    def revealed(self, step: int, where: Tensor, uncertainty: Tensor) -> Tensor:
+        """(n, N): of the M predicted positions ``where`` those revealed, by the ``uncertainty`` (M,) of each."""
+
+    def run(self, walk: Walk, steps: int, grid: Grid) -> None:
+        times, _ = on_the_grid(walk.hidden_at_start, steps, walk.model.schedule, grid)
+        for step in walk.steps(times):
+            drawn, unsure = [], []
+            for asked in walk.ask(walk.hidden):
+                drawn.append(walk.how.token_sampler(asked.logits, asked.uniforms))
+                unsure.append(self.uncertainty(asked.logits, drawn[-1]))
+            if unsure:
+                where = walk.x == walk.model.mask_value
+                revealed = self.revealed(step, where, torch.cat(unsure))
+                walk.x = torch.where(revealed, walk.x.masked_scatter(where, torch.cat(drawn)), walk.x)
+                walk.hidden = walk.hidden & ~revealed.cpu()
+
+
+Order = Literal["confidence", "margin", "entropy"]
+
+
+@checked_fields
+@dataclass(frozen=True)
+class Ordered(AdaptiveSampler):
+    """ceil(left / steps left) positions at every step, the surest first.
+
+    Surest by the probability of the value drawn (``confidence``), by the lead of the likeliest value over the next
+    (``margin``), or by the lowest ``entropy``.
+    """
+
+    by: Annotated[Order, Field()] = "confidence"
+
+    @property
+    def looks_at_values(self) -> bool:  # type: ignore[override]
+        return self.by == "confidence"
+
+    def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor:
+        if self.by == "entropy":
+            return entropies(logits)
+        probabilities = precise(logits).softmax(dim=-1)
+        if self.by == "confidence":
+            return -probabilities.gather(1, drawn[:, None])[:, 0]
+        likeliest = probabilities.topk(min(2, probabilities.shape[1]), dim=-1).values
+        return likeliest[:, -1] - likeliest[:, 0]
+
+    def revealed(self, step: int, where: Tensor, uncertainty: Tensor) -> Tensor:
+        allowed = shares(where.sum(dim=1, keepdim=True), step)
+        return where & (ranks(spread_out(where, uncertainty)) < allowed)
+
+
+@checked_fields
+@dataclass(frozen=True)
+class EntropyBounded(AdaptiveSampler):
+    """As many of the surest positions as their dependence can be trusted not to matter: lowest entropy first, while
+    the entropies of all but the largest add up to at most ``budget`` nats, a bound of what drawing them independently
+    gets wrong. At least one at every step, whatever is left at the last.
+    """
+
+    budget: Annotated[float, Field(ge=0)] = 0.1
+    looks_at_values: ClassVar[bool] = False  # type: ignore[misc]
+
+    def uncertainty(self, logits: Tensor, drawn: Tensor) -> Tensor:
+        return entropies(logits)
+
+    def revealed(self, step: int, where: Tensor, uncertainty: Tensor) -> Tensor:
+        if step == 1:
+            return where
+        ordered, places = spread_out(where, uncertainty).sort(dim=1, stable=True)
+        before = ordered.cumsum(dim=1).roll(1, dims=1)  # of all that are surer: the sum without the largest
+        before[:, 0] = 0
+        return where & torch.zeros_like(where).scatter_(1, places, before <= self.budget)
+
+
+def spread_out(where: Tensor, uncertainty: Tensor) -> Tensor:
+    """(M,) at the true entries of (n, N), infinite elsewhere."""
+    return uncertainty.new_full(where.shape, math.inf).masked_scatter_(where, uncertainty)
+
+
+def entropies(logits: Tensor) -> Tensor:
+    """(M, V) -> (M,), in nats, float64."""
+    log_probabilities = precise(logits).log_softmax(dim=-1)
+    # A probability that underflows to 0 gives 0 * -inf, which is to count as 0.
+    return -(log_probabilities.exp() * log_probabilities).nan_to_num(nan=0.0).sum(dim=-1)
+
+
+Rule = Literal["capped", "rescaled"]
+
+
+@checked_fields
+@dataclass(frozen=True)
+class Remask(Sampler):
+    r"""ReMDM (Wang et al. 2025): revealed positions may be masked again, so that mistakes can be corrected.
+
+    Between t and s a revealed position is masked with probability :math:`\sigma`, a masked one revealed with
+    probability :math:`(\alpha_s - (1 - \sigma) \alpha_t) / (1 - \alpha_t)`, which leaves the expected masked
+    fraction on the schedule. ``capped``: :math:`\sigma = \min(\eta, \sigma_{max})`; ``rescaled``:
+    :math:`\sigma = \eta\, \sigma_{max}`, where :math:`\sigma_{max} = \min(1, (1 - \alpha_s) / \alpha_t)`. Known
+    positions stay.
+    """
+
+    rule: Annotated[Rule, Field()] = "capped"
+    eta: Fraction = 0.02
+
+    def run(self, walk: Walk, steps: int, grid: Grid) -> None:
+        times, left = on_the_grid(walk.hidden_at_start, steps, walk.model.schedule, grid)
+        for step in walk.steps(times):
+            reveal, sigma = self.probabilities(left[:, step], left[:, step - 1])
+            revealed_before = walk.hidden_at_start & ~walk.hidden
+            walk.reveal(walk.hidden & chosen(reveal, walk))
+            # What this step revealed is not masked again at once, and what was given at the start never is.
+            walk.mask(revealed_before & chosen(sigma, walk))
+
+    def probabilities(self, before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
+        """That a masked position is revealed, and that a revealed one is masked, where the shares ``before`` and
+        ``after`` a step are expected to be masked.
+        """
+        most = (after / positive(1 - before)).clamp(max=1)
+        sigma = most.clamp(max=self.eta) if self.rule == "capped" else self.eta * most
+        # Written with 1 - alpha, so that it is 1 and nothing less at the last step, where ``after`` and sigma are 0.
+        return (before - after + sigma * (1 - before)) / positive(before), sigma
+
+
+def chosen(probability: Tensor, walk: Walk) -> Tensor:
+    """(n, N): coins for all positions, with the probability (n,) of their row."""
+    return walk.noise.uniform(walk.x.shape[1]) < probability[:, None]
+
+
+def positive(tensor: Tensor) -> Tensor:
+    """To divide by: where it is 0, what it divides does not matter."""
+    return tensor.clamp(min=torch.finfo(tensor.dtype).tiny)

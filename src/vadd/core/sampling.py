@@ -1,140 +1,108 @@
-r"""From all masked to data in T steps: what the loops of all samplers share.
+r"""From all masked to data in T steps: the loop that all samplers share, and Algorithm 2.
 
-At each step values are drawn for some hidden positions given a latent, and revealed. Algorithm 2
-(:class:`~vadd.core.samplers.Ancestral`) needs to know only when a position is revealed, not its value, so the network
-sees the sequences that reveal something, and its output layer the positions revealed. That is the same distribution as
-drawing "value or mask" everywhere, and much cheaper; steps that reveal nothing cost nothing.
+At each step values are drawn for some hidden positions given a latent, and revealed. A *planned* sampler decides before
+the network is asked: what it reveals does not depend on the values, so the network sees the sequences that reveal
+something, and its output layer the positions revealed. That is the same distribution as drawing "value or mask"
+everywhere, and much cheaper; steps that reveal nothing cost nothing. The result follows the model's own distribution
+for that plan: such samplers are **exact**, and the step bound holds for them. :mod:`vadd.core.samplers` has others than
+:class:`Ancestral`.
 
 Given positions are never hidden and so never change: infilling is sampling from another start.
 """
 
-from collections.abc import Callable, Iterator
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from vadd.core.places import Places, Where, has_float64, upload
-from vadd.core.precision import precise
+from vadd.core.places import Places, has_float64, upload
 from vadd.core.randomness import Noise
-from vadd.core.samplers import Grid, Sampler
+from vadd.core.schedule import Schedule
+from vadd.core.token_sampler import TokenSampler
 from vadd.errors import UserError
-from vadd.settings import Count, checked_fields
+from vadd.settings import checked_fields
 
 if TYPE_CHECKING:
     from vadd.core.base import Model
 
-DrawPrecision = Literal["float64", "float32"]
-ELEMENTS_AT_ONCE = 1 << 22
-"""Of the logits that are turned to float64 at a time: 32 MB, whatever the size of the vocabulary."""
 LatentPolicy = Literal["resample", "fixed"]
 LOGITS_AT_ONCE = 1 << 26
 """Most logits the network writes in one call, unless a single sequence takes more."""
+GridName = Literal["uniform", "cosine"]
+Grid = GridName | Sequence[float]
+"""A name, or the times themselves, rising from 0 to 1."""
 
 
-@checked_fields
-@dataclass(frozen=True, kw_only=True)
-class TokenSampler:
-    """One value from each distribution, by inversion in float64.
-
-    ``temperature`` sharpens (below 1; 0 takes the likeliest) or flattens, ``top_k`` keeps the k likeliest values,
-    ``top_p`` the fewest whose probabilities reach p. ``precision="float32"`` is the Gumbel draw in single precision of
-    the paper's text figure; the tail of a large vocabulary is out of its reach, which silently sharpens the
-    distribution.
-
-    Three draws from probabilities 0.09, 0.67, 0.24, with the uniform numbers that they are made from:
-
-    >>> logits = torch.tensor([[0.0, 2.0, 1.0]]).expand(3, -1)
-    >>> TokenSampler()(logits, torch.tensor([0.05, 0.5, 0.99]))
-    tensor([0, 1, 2])
-    >>> TokenSampler(temperature=0)(logits, torch.tensor([0.05, 0.5, 0.99]))
-    tensor([1, 1, 1])
+def step_grid(steps: int, grid: Grid = "uniform") -> Tensor:
+    """Times 0 = t_0 < ... < t_T = 1, float64 (steps + 1,). ``cosine`` takes smaller steps near t = 1, where most
+    is hidden.
     """
-
-    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
-    top_k: Count | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    precision: Annotated[DrawPrecision, Field()] = "float64"
-
-    @property
-    def exact(self) -> bool:
-        """Whether the values follow the denoiser's own distribution."""
-        kept = self.top_k is None and self.top_p in (None, 1.0)
-        return kept and self.temperature == 1 and self.precision == "float64"
-
-    def uniforms(self, numbers: Tensor, where: Where, vocab_size: int) -> Tensor:
-        """Of the ``numbers`` (rows, N) those of the M true entries of ``where`` (rows, N): (M,). In float32 a single
-        draw takes V numbers, and ``numbers`` (rows,) are seeds of the rows instead: (M, V).
-        """
-        places = Places.of(where)
-        if self.precision == "float64":
-            return numbers.flatten().index_select(0, places.numbers)
-        counts = places.rows.bincount(minlength=places.batch).tolist()
-        generator = torch.Generator()
-        pairs = zip(numbers.tolist(), counts, strict=True)
-        return torch.cat([torch.rand(n, vocab_size, generator=generator.manual_seed(seed)) for seed, n in pairs])
-
-    def __call__(self, logits: Tensor, uniforms: Tensor) -> Tensor:
-        """Logits (M, V) and :meth:`uniforms` -> (M,) integers."""
-        if len(logits) == 0:
-            return torch.zeros(0, dtype=torch.int64, device=logits.device)
-        size = max(1, ELEMENTS_AT_ONCE // logits.shape[1])
-        pairs = zip(torch.split(logits, size), torch.split(uniforms, size), strict=True)
-        return torch.cat([self.draw(part, uniform) for part, uniform in pairs])
-
-    def log_probabilities(self, logits: Tensor) -> Tensor:
-        """Of the values that are drawn, in float64, for logits (M, V): (M, V), minus infinity for those that never are.
-
-        >>> TokenSampler(top_k=2).log_probabilities(torch.tensor([[0.0, 2.0, 1.0]])).exp()
-        tensor([[0.0000, 0.7311, 0.2689]], dtype=torch.float64)
-        """
-        if self.temperature < torch.finfo(torch.float32).tiny:
-            likeliest = logits.argmax(dim=-1, keepdim=True)
-            return torch.full_like(precise(logits), float("-inf")).scatter_(1, likeliest, 0.0)
-        return self._scaled(precise(logits)).log_softmax(dim=-1)
-
-    def draw(self, logits: Tensor, uniforms: Tensor) -> Tensor:
-        """The same of all at once."""
-        if self.temperature < torch.finfo(torch.float32).tiny:  # which float32 cannot divide by
-            return logits.argmax(dim=-1)
-        if self.precision == "float32":
-            scaled = self._scaled(logits.float())
-            # Single precision ends at 1 - 2^-24; what would round to 1 must not become an infinite number.
-            single = uniforms.to(logits.device, torch.float32).clamp(1e-10, 1 - 2**-24)
-            return (scaled - (-single.log()).log()).argmax(dim=-1)
-        on_device = logits if has_float64(logits.device) else logits.cpu()
-        return inverted(self._scaled(on_device.double()), uniforms).to(logits.device)
-
-    def _scaled(self, logits: Tensor) -> Tensor:
-        """At the temperature, 0 where they are largest, minus infinity where a value is not to be drawn."""
-        never = float("-inf")
-        # Shifted before they are divided: at a low temperature the largest must not overflow.
-        logits = (logits - logits.amax(dim=-1, keepdim=True)) / self.temperature
-        if self.top_k is not None and self.top_k < logits.shape[1]:
-            # Values that are as likely as the k-th are kept as well.
-            least = logits.topk(self.top_k, dim=-1).values[:, -1:]
-            logits = logits.masked_fill(logits < least, never)
-        if self.top_p is not None and self.top_p < 1:
-            ordered, places = logits.sort(dim=-1, descending=True)
-            # A value stays if the likelier ones do not reach p without it: so at least one always does.
-            before = F.pad(ordered.softmax(dim=-1).cumsum(dim=-1)[:, :-1], (1, 0))
-            ordered = ordered.masked_fill(before >= self.top_p, never)
-            logits = torch.empty_like(logits).scatter_(1, places, ordered)
-        return logits
+    if steps < 1:
+        raise UserError(f"sampling needs at least 1 step, not {steps}")
+    fractions = torch.linspace(0, 1, steps + 1, dtype=torch.float64)
+    if grid == "uniform":
+        return fractions
+    if grid == "cosine":
+        times = (math.pi / 2 * fractions).sin()
+        # The end must be 1 whatever the rounding.
+        times[-1] = 1.0
+        return times
+    if isinstance(grid, str):  # type: ignore[unreachable]  # users may pass any word
+        raise UserError(f"unknown step grid {grid!r}; choose from {', '.join(get_args(GridName))} or list the times")
+    times = torch.tensor(list(grid), dtype=torch.float64)
+    if len(times) != steps + 1 or times[0] != 0 or times[-1] != 1 or not (times.diff() > 0).all():
+        raise UserError(f"a grid of {steps} steps is {steps + 1} times that rise from 0 to 1, not {list(grid)}")
+    return times
 
 
-def inverted(logits: Tensor, uniforms: Tensor) -> Tensor:
-    """One value for each row of ``logits`` (M, V) float64, the largest 0: where its distribution function passes
-    ``uniforms`` (M,).
-    """
-    # Unnormalised: scaling the uniform by the last entry also keeps rounding from pushing a draw past the end.
-    cumulative = logits.exp().cumsum(dim=-1)
-    levels = uniforms.to(cumulative)[:, None] * cumulative[:, -1:]
-    # From the right: a value of probability 0 has an empty interval and is never drawn, not even by the uniform 0.
-    return torch.searchsorted(cumulative, levels, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
+class LikelihoodKind(NamedTuple):
+    """What is known of the likelihood of a sampler."""
+
+    kind: Literal["exact", "bound", "none"]
+    why: str
+    """In a few words; where there is none, why not."""
+
+
+class RevealPlan(NamedTuple):
+    """When everything that is hidden gets revealed."""
+
+    step_of: Tensor
+    """(n, N): the step T..1 at which a position is revealed, 0 where it was never hidden."""
+    times: Tensor
+    """(n, T + 1): the time that the denoiser is given at each step; index 0 is the end."""
+
+
+@dataclass(frozen=True)
+class Sampler(ABC):
+    """How samples get from all masked to data."""
+
+    exact: ClassVar[bool] = False
+    """Whether it samples the model's own distribution for its plan."""
+    uses_grid: ClassVar[bool] = True
+    """Whether a grid of times means anything to it."""
+    about: ClassVar[str] = ""
+    """Why not every number of steps makes sense, if so."""
+
+    def default_steps(self, positions: int, wanted: int) -> int:
+        """The ``wanted`` number of steps or, if it makes no sense, the one that does."""
+        return wanted
+
+    def check(self, positions: int, steps: int) -> None:
+        """Refuse a number of steps that makes no sense."""
+        if steps < 1:
+            raise UserError(f"sampling needs at least 1 step, not {steps}")
+        if self.about and (possible := self.default_steps(positions, steps)) != steps:
+            limit = "at most " if self.default_steps(positions, 1) == 1 else ""
+            raise UserError(f"{self.about}: {limit}{possible} steps, not {steps}")
+
+    @abstractmethod
+    def run(self, walk: "Walk", steps: int, grid: Grid) -> None:
+        """Take all steps of the ``walk``."""
 
 
 @dataclass(frozen=True)
@@ -192,12 +160,15 @@ def sample(model: "Model", start: int | Tensor, steps: int, noise: Noise | torch
 
 
 class Asked(NamedTuple):
-    """What the network is asked about at a step, of some of the rows."""
+    """What the network predicts at a step, in some of the rows, and what values are drawn by."""
 
     rows: Tensor
     """(m,), on the device."""
     places: Places
     """Among these rows, on the device."""
+    uniforms: Tensor
+    logits: Tensor
+    """(M, V)"""
     host_rows: Tensor
     host_places: Places
 
@@ -207,15 +178,19 @@ class Asked(NamedTuple):
         return self.rows[self.places.rows]
 
 
-class Drawn(NamedTuple):
-    """Values, and the numbers n * N + i of their positions: (M,) each, on the device."""
-
-    positions: Tensor
-    values: Tensor
+def uniforms_at(places: Places, numbers: Tensor, vocab_size: int) -> Tensor:
+    """Of the ``numbers`` (rows, N) those of M places: (M,). In float32 a single draw takes V numbers, and ``numbers``
+    (rows,) are seeds of the rows instead: (M, V).
+    """
+    if numbers.ndim == 2:
+        return numbers.flatten().index_select(0, places.numbers)
+    counts, generator = places.rows.bincount(minlength=places.batch).tolist(), torch.Generator()
+    pairs = zip(numbers.tolist(), counts, strict=True)
+    return torch.cat([torch.rand(n, vocab_size, generator=generator.manual_seed(seed)) for seed, n in pairs])
 
 
 class Walk:
-    """Samples of a model on their way from all masked to data; a :class:`~vadd.core.samplers.Sampler` moves them.
+    """Samples of a model on their way from all masked to data; a :class:`Sampler` moves them.
 
     The order of the draws is part of what a seed means: labels, of a model that draws them; the sampler's plan; then at
     each step z, the sampler's numbers for choosing positions, the numbers for the values, and the sampler's numbers for
@@ -267,76 +242,48 @@ class Walk:
             if self.how.on_step is not None:
                 self.how.on_step(self.evaluations)
 
-    def logits(self, asked: Asked) -> Tensor:
-        """What the network predicts, (M, V)."""
-        z = None if self.z is None else self.z[asked.rows]
-        return self.model.predict(self.x[asked.rows], z, self.t[asked.rows], asked.places)
-
-    def draw(
-        self,
-        where: Tensor,
-        *,
-        numbers: Tensor | None = None,
-        logits: Callable[[Asked], Tensor] | None = None,
-        finish: Callable[[Asked, Tensor, Tensor], Tensor] | None = None,
-    ) -> Drawn:
-        """Values for the M positions ``where`` (n, N) of the host, drawn but not written yet.
-
-        They follow the ``logits``, by default the network's. ``finish`` turns logits and values of some rows into what
-        takes the values' place.
+    def ask(self, where: Tensor, *, numbers: Tensor | None = None, predicted: Tensor | None = None) -> Iterator[Asked]:
+        """Ask the network about the positions ``where`` (n, N) of the host, so many rows at a time that their logits
+        fit, unless they were ``predicted`` before, (n, V) for one position of each row. The ``numbers`` to draw values
+        by are drawn at every step, whatever is predicted: so rows do not depend on each other.
         """
-        token_sampler = self.how.token_sampler
-        if numbers is None:  # drawn at every step, whatever is predicted: so rows do not depend on each other
-            single = token_sampler.precision == "float32"
-            numbers = self.noise.seeds() if single else self.noise.uniform(self.model.positions)
+        model, device = self.model, self.x.device
+        if numbers is None:
+            single = self.how.token_sampler.precision == "float32"
+            numbers = self.noise.seeds() if single else self.noise.uniform(model.positions)
         counts = where.sum(dim=1)
         asking = counts.nonzero()[:, 0]
-        drawn = [Drawn(self.x.new_zeros(0), self.x.new_zeros(0))]
-        if len(asking):
-            self.evaluations += 1
-            self.sequences += len(asking)
-            # So many rows at a time that their logits fit.
-            size = max(1, LOGITS_AT_ONCE // (int(counts.max()) * self.model.vocab_size))
-            parts, law = torch.split(asking, size), logits or self.logits
-            drawn = [self._drawn(where, numbers, rows, law, finish) for rows in parts]
-        return Drawn(*map(torch.cat, zip(*drawn, strict=True)))
+        if len(asking) == 0:
+            return
+        self.evaluations += 1
+        self.sequences += len(asking)
+        for host_rows in torch.split(asking, max(1, LOGITS_AT_ONCE // (int(counts.max()) * model.vocab_size))):
+            host_places = Places.of(where[host_rows], model.group)
+            uniforms = uniforms_at(host_places, numbers[host_rows], model.vocab_size)
+            rows, places = host_rows, host_places
+            if device.type != "cpu":
+                # A device without float64 takes no such numbers: the values are drawn on the host.
+                sent = None if uniforms.dtype == torch.float64 and not has_float64(device) else uniforms
+                rows, numbered, groups, sent = upload([rows, places.numbers, places.groups, sent], device)
+                places, uniforms = replace(places, numbers=numbered, groups=groups), uniforms if sent is None else sent
+            if predicted is None:
+                z = None if self.z is None else self.z[rows]
+                logits = model.predict(self.x[rows], z, self.t[rows], places)
+            else:
+                logits = predicted[rows]
+            yield Asked(rows, places, uniforms, logits, host_rows, host_places)
 
-    def _drawn(
-        self,
-        where: Tensor,
-        numbers: Tensor,
-        rows: Tensor,
-        logits: Callable[[Asked], Tensor],
-        finish: Callable[[Asked, Tensor, Tensor], Tensor] | None,
-    ) -> Drawn:
-        places = Places.of(where[rows], self.model.group)
-        uniforms = self.how.token_sampler.uniforms(numbers[rows], places, self.model.vocab_size)
-        asked = Asked(rows, places, rows, places)
-        if not self.x.is_cpu:
-            asked, uniforms = self._sent(asked, uniforms)
-        predicted = logits(asked)
-        values = self.how.token_sampler(predicted, uniforms)
+    def write(self, asked: Asked, values: Tensor) -> None:
+        """Values (M,) where they were asked for."""
         positions = asked.places.numbers
-        if len(rows) < len(where):
-            positions = asked.rows[asked.places.rows] * where.shape[1] + asked.places.columns
-        return Drawn(positions, values if finish is None else finish(asked, predicted, values))
+        if len(asked.rows) < len(self.x):
+            positions = asked.owners * self.x.shape[1] + asked.places.columns
+        self.x.view(-1).index_copy_(0, positions, values)
 
-    def _sent(self, asked: Asked, uniforms: Tensor) -> tuple[Asked, Tensor]:
-        """Random numbers and places live on the host, wherever the model is: they are sent together."""
-        places = asked.host_places
-        stays = uniforms.dtype == torch.float64 and not has_float64(self.x.device)
-        parts = [asked.rows, places.numbers, *([] if places.groups is None else [places.groups])]
-        rows, numbers, *others = upload([*parts, *([] if stays else [uniforms])], self.x.device)
-        groups = None if places.groups is None else others[0]
-        there = asked._replace(rows=rows, places=replace(places, numbers=numbers, groups=groups))
-        return there, uniforms if stays else others[-1]
-
-    def write(self, drawn: Drawn) -> None:
-        self.x.view(-1).index_copy_(0, drawn.positions, drawn.values)
-
-    def reveal(self, where: Tensor, **options: Any) -> None:
-        """Draw values ``where`` (n, N) and write them; ``options`` are those of :meth:`draw`."""
-        self.write(self.draw(where, **options))
+    def reveal(self, where: Tensor, predicted: Tensor | None = None) -> None:
+        """Draw values ``where`` (n, N) and write them."""
+        for asked in self.ask(where, predicted=predicted):
+            self.write(asked, self.how.token_sampler(asked.logits, asked.uniforms))
         self.hidden = self.hidden & ~where
 
     def mask(self, where: Tensor) -> None:
@@ -358,3 +305,50 @@ def given_latents(model: "Model", z: Tensor, count: int) -> Tensor:
     if z.shape != (count, dim):
         raise UserError(f"latents for {count} samples have the shape ({count}, {dim}), not {tuple(z.shape)}")
     return z.to(model.device, torch.float32)
+
+
+class PlannedSampler(Sampler):
+    """Decides at the start what is revealed when."""
+
+    exact: ClassVar[bool] = True
+    one_plan: ClassVar[bool] = False
+    """Whether it always makes the same one."""
+
+    @abstractmethod
+    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
+        """From the positions hidden at the start, (n, N)."""
+
+    def run(self, walk: Walk, steps: int, grid: Grid) -> None:
+        plan = self.plan(walk.hidden_at_start, steps, walk.model.schedule, grid, walk.noise)
+        for step in walk.steps(plan.times):
+            walk.reveal(plan.step_of == step)
+
+
+def on_the_grid(hidden: Tensor, steps: int, schedule: Schedule, grid: Grid) -> tuple[Tensor, Tensor]:
+    """The times, and what share of the positions hidden at the start is expected to be hidden before each step, both
+    (n, T + 1). A row starts at the time whose expected masked fraction is the row's own, and its grid shrinks with it.
+    """
+    fraction = hidden.cpu().double().mean(dim=1, keepdim=True)
+    times = schedule.time_at(fraction) * step_grid(steps, grid)
+    # A row with nothing hidden has nothing to do; any shares will do for it.
+    return times, schedule.masked_fraction(times) / fraction.clamp(min=1 / hidden.shape[1])
+
+
+class Ancestral(PlannedSampler):
+    """Algorithm 2: every hidden position is revealed between t and s with probability rho, independently.
+
+    A coin for each position at every step is the same as one draw for each: the interval of the grid it falls into.
+
+    >>> from vadd.core import LinearSchedule
+    >>> hidden, noise = torch.tensor([[True, True, True, False]]), Noise.of(torch.Generator().manual_seed(0), rows=1)
+    >>> plan = Ancestral().plan(hidden, 8, LinearSchedule(), "uniform", noise)
+    >>> plan.step_of
+    tensor([[8, 6, 4, 0]])
+    """
+
+    def plan(self, hidden: Tensor, steps: int, schedule: Schedule, grid: Grid, noise: Noise) -> RevealPlan:
+        times, left = on_the_grid(hidden, steps, schedule, grid)
+        levels = noise.uniform(hidden.shape[1])
+        # ``left`` rises from 0 to 1 with the steps: a position is revealed at the step whose interval holds its level.
+        step_of = torch.searchsorted(left, levels, right=True).clamp(1, steps).to(hidden.device)
+        return RevealPlan(step_of * hidden, times)

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from vadd.core.base import Model
 from vadd.core.categorical import CodedLatent, LabelledLatent
-from vadd.core.latents import GaussianLatent, Latent
+from vadd.core.gaussian import GaussianLatent
+from vadd.core.latents import Latent
 from vadd.core.model import MaskedDiffusion
 from vadd.core.randomness import Noise
-from vadd.core.samplers import PlannedSampler, RevealPlan
-from vadd.core.sampling import Drawing
+from vadd.core.sampling import Drawing, PlannedSampler, RevealPlan
 from vadd.errors import UserError
 
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vadd.core import MaskedDiffusion, Model
-from vadd.core.samplers import Grid, step_grid
+from vadd.core.sampling import Grid, step_grid
 from vadd.evaluation.reports import NearestReport, NearestSamples
 from vadd.kinds.arrays import Array
 from vadd.models import Autoregressive

@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vadd.core.base import Model
-from vadd.core.latents import Evidence, Particles
+from vadd.core.densities import Particles
+from vadd.core.latents import Evidence
 from vadd.core.masking import MaskedBatch
-from vadd.core.places import Places
-from vadd.core.precision import at_least_single, summed_by_row
-from vadd.core.samplers import Grid, LikelihoodKind, Sampler
-from vadd.core.sampling import Drawing, TokenSampler, Walk
+from vadd.core.places import Places, at_least_single, summed_by_row
+from vadd.core.sampling import Drawing, Grid, LikelihoodKind, Sampler, Walk
+from vadd.core.token_sampler import TokenSampler
 from vadd.errors import UserError
 
 
@@ -33,7 +33,6 @@ class CausalNetwork(Protocol):
         """Reads sequences from left to right and never twice: gives the logits (n, V) at one position of the sequences
         x (n, N), to the right of all that were asked for before.
         """
-        ...
 
 
 class LeftToRight(Sampler):
@@ -62,11 +61,8 @@ class LeftToRight(Sampler):
             position = steps - step
             where = torch.zeros_like(hidden)
             where[:, position] = hidden[:, position]
-            if reader is None or not where.any():
-                walk.reveal(where)
-                continue
-            read = reader(walk.x, position)
-            walk.reveal(where, logits=lambda asked, read=read: read[asked.rows])
+            read = reader(walk.x, position) if reader is not None and where.any() else None
+            walk.reveal(where, read)
 
 
 class Autoregressive(Model):

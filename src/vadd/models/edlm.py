@@ -11,7 +11,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import cast
 
 import torch
@@ -22,11 +21,10 @@ from vadd.core.base import Model
 from vadd.core.latents import Evidence
 from vadd.core.masking import MaskedBatch
 from vadd.core.model import MaskedDiffusion
-from vadd.core.places import upload
-from vadd.core.precision import precise
-from vadd.core.samplers import Ancestral, Grid, Sampler
-from vadd.core.sampling import Asked, Drawn, Walk, inverted
+from vadd.core.places import precise, upload
+from vadd.core.sampling import Ancestral, Asked, Grid, Sampler, Walk
 from vadd.core.schedule import Schedule
+from vadd.core.token_sampler import inverted
 from vadd.errors import UserError
 from vadd.models.ar import Autoregressive
 from vadd.models.transitions import check_values_alone
@@ -60,21 +58,23 @@ class EnergyWeighted(Sampler):
             # For the candidates but the first, and for the choice among them.
             own = walk.noise.uniform(self.candidates - 1, walk.model.positions + 1)
             shown = walk.sequences
-            completed = walk.draw(where, numbers=numbers, finish=partial(self._chosen, walk, own))
+            for asked in walk.ask(where, numbers=numbers):
+                completed = self._chosen(walk, own, asked)
+                # The others stay masked until their step has come.
+                (now,) = upload([asked.host_places.values(revealed[asked.host_rows])], walk.x.device)
+                walk.write(asked, torch.where(now, completed, walk.model.mask_value))
             walk.sequences += self.candidates * (walk.sequences - shown)
-            # The others stay masked until their step has come.
-            (now,) = upload([revealed[where].nonzero()[:, 0]], walk.x.device)
-            walk.write(Drawn(*(each.index_select(0, now) for each in completed)))
             walk.hidden = walk.hidden & ~revealed
 
-    def _chosen(self, walk: Walk, numbers: Tensor, asked: Asked, logits: Tensor, drawn: Tensor) -> Tensor:
-        """(M,): of some rows the candidate that is kept, the first being ``drawn``."""
+    def _chosen(self, walk: Walk, numbers: Tensor, asked: Asked) -> Tensor:
+        """(M,): of some rows the candidate that is kept."""
         x, numbers, owners = walk.x[asked.rows], numbers[asked.host_rows], asked.places.rows
-        log_mu = precise(logits).log_softmax(dim=-1)
+        log_mu = precise(asked.logits).log_softmax(dim=-1)
         peaked = log_mu - log_mu.amax(dim=-1, keepdim=True)
         others = [asked.host_places.values(numbers[:, k, :-1]) for k in range(self.candidates - 1)]
         *others, levels = upload([*others, numbers[:, 0, -1]], x.device)
-        draws = [drawn] + [inverted(peaked, uniforms) for uniforms in others]
+        draws = [walk.how.token_sampler(asked.logits, asked.uniforms)]
+        draws += [inverted(peaked, uniforms) for uniforms in others]
         weights = []
         for candidate in draws:
             complete = asked.places.written(x, candidate)

@@ -27,8 +27,8 @@ from torch import Tensor, nn
 
 from vadd.core.latents import Evidence
 from vadd.core.masking import MaskDraw, MaskedBatch, StratifiedTimes
-from vadd.core.precision import at_least_single, precise
-from vadd.core.samplers import Sampler
+from vadd.core.places import at_least_single, precise
+from vadd.core.sampling import Sampler
 from vadd.core.schedule import Schedule
 from vadd.models.transitions import Chance, TransitionModel, TransitionSampler
 

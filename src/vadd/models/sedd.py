@@ -22,9 +22,8 @@ from torch import Tensor
 from vadd.core.latents import Evidence
 from vadd.core.masking import MaskedBatch
 from vadd.core.model import mask_integral
-from vadd.core.places import Where
-from vadd.core.precision import at_least_single, precise, summed_by_row
-from vadd.core.samplers import Sampler
+from vadd.core.places import Where, at_least_single, precise, summed_by_row
+from vadd.core.sampling import Sampler
 from vadd.core.schedule import Schedule
 from vadd.models.transitions import TransitionModel, TransitionSampler
 

@@ -14,18 +14,17 @@ and is estimated along one path of states from the forward process.
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
 from vadd.core.base import Model
-from vadd.core.latents import Particles
+from vadd.core.densities import Particles
 from vadd.core.masking import MaskedBatch, Masking
-from vadd.core.places import upload
-from vadd.core.precision import precise, summed_by_row
-from vadd.core.samplers import Grid, Sampler, on_the_grid, step_grid
-from vadd.core.sampling import Asked, Drawing, Walk
+from vadd.core.places import precise, summed_by_row, upload
+from vadd.core.sampling import Drawing, Grid, Sampler, Walk, on_the_grid, step_grid
 from vadd.core.schedule import Schedule
 from vadd.errors import UserError
 
@@ -45,12 +44,9 @@ class TransitionSampler(Sampler):
         rates = self.step_rates(walk.model.schedule, times[:, 1:], times[:, :-1]).nan_to_num(nan=0.0)
         (rates,) = upload([rates], walk.x.device)
         for step in walk.steps(times):
-            rate = rates[:, step - 1]
-
-            def law(asked: Asked, rate: Tensor = rate, last: bool = step == 1) -> Tensor:
-                return self.transition(walk.logits(asked), rate[asked.owners], last=last)
-
-            walk.write(walk.draw(walk.hidden, logits=law))
+            for asked in walk.ask(walk.hidden):
+                law = self.transition(asked.logits, rates[asked.owners, step - 1], last=step == 1)
+                walk.write(asked, walk.how.token_sampler(law, asked.uniforms))
             walk.hidden = (walk.x == walk.model.mask_value).cpu()
 
     @abstractmethod
@@ -146,16 +142,7 @@ class TransitionModel(Model):
             (xs,), earlier = step.ahead, step.masking.before
             assert earlier is not None
             step.ahead.clear()
-
-            def score(
-                z: Tensor | None,
-                step: MaskedBatch = step,
-                earlier: Tensor = earlier,
-                xs: Tensor = xs,
-                last: bool = number == 0,
-            ) -> Tensor:
-                return self.step_score(step, earlier, z, xs, last)
-
+            score = partial(self.step_score, step, earlier, xs=xs, last=number == 0)
             everywhere = torch.ones_like(step.x0, dtype=torch.bool)
             total = total + precise(self.latent.log_marginal(score, step, everywhere, particles, generator))
         return total

@@ -11,6 +11,7 @@ training maximises the same with that divergence inside the exponent: by Jensen'
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -19,10 +20,8 @@ from torch import Tensor
 from vadd.core.densities import DiagonalGaussian
 from vadd.core.latents import Evidence
 from vadd.core.masking import MaskDraw, MaskedBatch, StepTimes
-from vadd.core.places import upload
-from vadd.core.precision import precise, summed_by_row
-from vadd.core.samplers import Grid, Sampler, step_grid
-from vadd.core.sampling import Asked, Walk
+from vadd.core.places import precise, summed_by_row, upload
+from vadd.core.sampling import Grid, Sampler, Walk, step_grid
 from vadd.models.transitions import TransitionModel, check_values_alone
 
 
@@ -41,14 +40,11 @@ class UniformSteps(Sampler):
         hidden, values = upload([where, values], walk.x.device)
         walk.x = torch.where(hidden, values, walk.x)
         for step in walk.steps(times.expand(len(walk.x), -1)):
-            pair = alpha[step], alpha[step - 1]
-
-            def law(asked: Asked, pair: tuple[float, float] = pair) -> Tensor:
-                probabilities = precise(walk.logits(asked)).softmax(-1)
-                each = (probabilities.new_full((len(probabilities),), time) for time in pair)
-                return uniform_step(probabilities, asked.places.values(walk.x[asked.rows]), *each).log()
-
-            walk.write(walk.draw(where, logits=law))
+            for asked in walk.ask(where):
+                probabilities = precise(asked.logits).softmax(-1)
+                alphas = (probabilities.new_full((len(probabilities),), alpha[number]) for number in (step, step - 1))
+                law = uniform_step(probabilities, asked.places.values(walk.x[asked.rows]), *alphas)
+                walk.write(asked, walk.how.token_sampler(law.log(), asked.uniforms))
 
 
 def uniform_step(probabilities: Tensor, xt: Tensor, alpha_t: Tensor, alpha_s: Tensor) -> Tensor:
@@ -99,10 +95,7 @@ class UniformDiffusion(TransitionModel):
         before = batch.masking.before
         assert before is not None, "recipes of uniform noise draw levels or steps"
         noised = self.noised(batch, generator)
-
-        def score(z: Tensor | None) -> Tensor:
-            return self.step_score(noised, before, z, None)
-
+        score = partial(self.step_score, noised, before, xs=None)
         return self.latent.evidence(score, noised, 1 / (batch.t - before), kl_weight, generator)
 
     def step_score(

@@ -5,12 +5,7 @@ To add one, write its file with a :class:`NetworkSettings` that builds it, and e
 
 from typing import get_args
 
-from vadd.networks.perceptrons import (
-    MlpDenoiser,
-    MlpSettings,
-    ResidualSettings,
-    SiameseMlpRecognizer,
-)
+from vadd.networks.perceptrons import MlpDenoiser, MlpSettings, ResidualSettings, SiameseMlpRecognizer
 from vadd.networks.pretrained import PretrainedDenoiser, TransformersSettings
 from vadd.networks.pyramid import PyramidSettings
 from vadd.networks.settings import CustomNetworks, CustomSettings, NetworkSettings

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vadd.networks.flows import chosen_component, mixture_log_prob
 from vadd.networks.transformer_blocks import Past, TransformerBody, TransformerSize
 
 SMALLEST_LOG_STD, LARGEST_LOG_STD = -7.0, 3.0
@@ -166,3 +165,22 @@ def _mixture(written: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(..., 3, components) -> logits, means and log standard deviations."""
     logits, means, log_stds = written.unbind(-2)
     return logits, means, log_stds.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
+
+
+def mixture_log_prob(u: Tensor, log_weights: Tensor, means: Tensor, log_stds: Tensor) -> Tensor:
+    """u (..., d) -> (...), of Gaussians with means and log standard deviations (components, d), weighed by
+    (..., components).
+    """
+    precisions = (-2 * log_stds).exp()
+    # |u - m|^2 / s^2 multiplied out: matrix products instead of a (..., components, d) tensor.
+    squares = u.square() @ precisions.T - 2 * u @ (means * precisions).T
+    squares = squares + (means.square() * precisions).sum(-1)
+    constants = log_stds.sum(-1) + 0.5 * u.shape[-1] * math.log(2 * math.pi)
+    return (log_weights - 0.5 * squares - constants).logsumexp(-1)
+
+
+def chosen_component(logits: Tensor, number: Tensor) -> Tensor:
+    """The component (..., 1) that a standard normal ``number`` (..., 1) chooses."""
+    ends = logits.double().softmax(-1).cumsum(-1)
+    level = torch.special.ndtr(number.double()) * ends[..., -1:]
+    return (ends <= level).sum(-1, keepdim=True).clamp(max=logits.shape[-1] - 1)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 import zuko
 from torch import Tensor, nn
 
+from vadd.networks.autoregressive import chosen_component, mixture_log_prob
 from vadd.networks.layers import zeroed
 
 LARGEST_LOG_SCALE = 2.0
@@ -39,25 +40,6 @@ class GaussianMixture(nn.Module):
         """Standard normal numbers (..., d + 1) -> draws (..., d): the last number chooses the component."""
         chosen = chosen_component(self.log_weights(context), noise[..., -1:])[..., 0]
         return self.means[chosen] + self.log_stds[chosen].exp() * noise[..., :-1]
-
-
-def mixture_log_prob(u: Tensor, log_weights: Tensor, means: Tensor, log_stds: Tensor) -> Tensor:
-    """u (..., d) -> (...), of Gaussians with means and log standard deviations (components, d), weighed by
-    (..., components).
-    """
-    precisions = (-2 * log_stds).exp()
-    # |u - m|^2 / s^2 multiplied out: matrix products instead of a (..., components, d) tensor.
-    squares = u.square() @ precisions.T - 2 * u @ (means * precisions).T
-    squares = squares + (means.square() * precisions).sum(-1)
-    constants = log_stds.sum(-1) + 0.5 * u.shape[-1] * math.log(2 * math.pi)
-    return (log_weights - 0.5 * squares - constants).logsumexp(-1)
-
-
-def chosen_component(logits: Tensor, number: Tensor) -> Tensor:
-    """The component (..., 1) that a standard normal ``number`` (..., 1) chooses."""
-    ends = logits.double().softmax(-1).cumsum(-1)
-    level = torch.special.ndtr(number.double()) * ends[..., -1:]
-    return (ends <= level).sum(-1, keepdim=True).clamp(max=logits.shape[-1] - 1)
 
 
 class _Split(zuko.transforms.CouplingTransform):  # type: ignore[misc]  # no types

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -27,21 +28,18 @@ from vadd.networks.transformer import TransformerRecognizer, TransformerSettings
 from vadd.settings import Layers, Section
 from vadd.words import listed
 
+DECODERS = ("llama", "qwen2", "qwen3")
 HEADS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "bert": lambda model, h: model.cls(h),
-    "roberta": lambda model, h: model.lm_head(h),
+    **dict.fromkeys(("roberta", *DECODERS), lambda model, h: model.lm_head(h)),
     "distilbert": lambda model, h: model.vocab_projector(
         model.vocab_layer_norm(model.activation(model.vocab_transform(h)))
     ),
     "modernbert": lambda model, h: model.decoder(model.head(h)),
-    "llama": lambda model, h: model.lm_head(h),
-    "qwen2": lambda model, h: model.lm_head(h),
-    "qwen3": lambda model, h: model.lm_head(h),
 }
 """From features to logits, by family."""
 NAMED = "_name_or_path"
 """Where the library's configurations say which model they are of."""
-DECODERS = ("llama", "qwen2", "qwen3")
 SHIFTED = {"Dream": "qwen2"}
 """Families under other names whose logits stand one position to the left of what they predict."""
 
@@ -227,15 +225,12 @@ class PretrainedDenoiser(DenoiserBase):
         """In here this thread's calls of the body add one of the ``vectors`` (B, width) before each block."""
         thread = threading.get_ident()
 
-        def adding(vector: Tensor) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...]]:
-            def add(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-                return (inputs[0] + vector[:, None], *inputs[1:]) if threading.get_ident() == thread else inputs
-
-            return add
+        def add(vector: Tensor, _: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+            return (inputs[0] + vector[:, None], *inputs[1:]) if threading.get_ident() == thread else inputs
 
         pairs = zip(self.blocks(), vectors, strict=True) if vectors else ()
         # Not for good: copies of a network, its average for one, would share them.
-        hooks = [block.register_forward_pre_hook(adding(vector)) for block, vector in pairs]
+        hooks = [block.register_forward_pre_hook(partial(add, vector)) for block, vector in pairs]
         try:
             yield
         finally:
@@ -267,11 +262,8 @@ class PretrainedDenoiser(DenoiserBase):
     def read_pretrained(self, model: str) -> list[str]:
         """Take the weights of ``model``; the names of those that it does not have and that stay at random."""
         transformers = library()
-        auto = transformers.AutoModelForCausalLM if self.family in DECODERS else transformers.AutoModelForMaskedLM
-        if self.shifted:
-            auto = getattr(transformers, type(self.body).__name__)
         with reading(transformers, f"cannot read the weights of {model}"):
-            theirs, info = auto.from_pretrained(
+            theirs, info = type(self.body).from_pretrained(
                 model, use_safetensors=True, trust_remote_code=False, output_loading_info=True, dtype=torch.float32
             )
         self.body.load_state_dict(theirs.state_dict())

@@ -26,14 +26,12 @@ class Examples(Protocol):
     @property
     def sizes(self) -> tuple[int, ...] | None:
         """The number of values of each position, where they differ."""
-        ...
 
     @property
     def ordered(self) -> tuple[int, ...] | None:
         """How many values of each position, the first ones, are bins of numbers in their order; None where it is not
         known of any.
         """
-        ...
 
     @property
     def labels(self) -> tuple[str, ...] | None: ...

@@ -5,7 +5,7 @@ starts at zero. Its gradient is not zero, so the latent is learnt from there.
 """
 
 import re
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Mapping, Set
 
 import torch
 import torch.nn.functional as F
@@ -75,17 +75,17 @@ def transformer_weights(foreign: Mapping[str, Tensor], *, vocab_size: int, heads
         raise UserError(
             f"the checkpoint's width of {embedding.shape[1]} does not divide into {heads} heads of even size"
         )
-    constant = _adaptive_constants(state) if adaptive else _plain_constants(state)
+    condition = _condition_at_no_noise(state) if adaptive else None
     own = {
         "body.embedding.weight": embedding,
         "body.norm.norm.weight": state["output_layer.norm_final.weight"],
-        "body.norm.constant": constant("output_layer.adaLN_modulation"),
+        "body.norm.constant": _constant(state, "output_layer", condition),
         "readout.weight": state["output_layer.linear.weight"][:vocab_size],
         "readout.bias": state["output_layer.linear.bias"][:vocab_size],
     }
     for number in range(blocks):
         block, attend, reflect = f"blocks.{number}", f"body.attentions.{number}", f"body.perceptrons.{number}"
-        attention, perceptron = constant(f"{block}.adaLN_modulation").chunk(2)
+        attention, perceptron = _constant(state, block, condition).chunk(2)
         own |= {
             f"{attend}.norm.norm.weight": state[f"{block}.norm1.weight"],
             f"{attend}.norm.constant": attention,
@@ -99,28 +99,17 @@ def transformer_weights(foreign: Mapping[str, Tensor], *, vocab_size: int, heads
     return own
 
 
-def _adaptive_constants(state: Mapping[str, Tensor]) -> Callable[[str], Tensor]:
-    """Shifts, scales and gates of the MDLM code at no noise, by the name of what adapts."""
-    condition = _condition_at_no_noise(state)
-
-    def constant(prefix: str) -> Tensor:
-        return F.linear(condition, state[f"{prefix}.weight"], state[f"{prefix}.bias"])
-
-    return constant
-
-
-def _plain_constants(state: Mapping[str, Tensor]) -> Callable[[str], Tensor]:
-    """The same for norms with biases: the bias is the shift, nothing is scaled, and gates are open."""
-
-    def constant(prefix: str) -> Tensor:
-        place = prefix.removesuffix(".adaLN_modulation")
-        if place == "output_layer":
-            bias = state[f"{place}.norm_final.bias"]
-            return torch.cat([bias, torch.zeros_like(bias)])
-        biases = (state[f"{place}.{norm}.bias"] for norm in ("norm1", "norm2"))
-        return torch.cat([part for bias in biases for part in (bias, torch.zeros_like(bias), torch.ones_like(bias))])
-
-    return constant
+def _constant(state: Mapping[str, Tensor], place: str, condition: Tensor | None) -> Tensor:
+    """Shifts, scales and gates: in the MDLM code a map of the ``condition``. Where norms have biases the bias is the
+    shift, nothing is scaled, and gates are open.
+    """
+    if condition is not None:
+        return F.linear(condition, *(state[f"{place}.adaLN_modulation.{kind}"] for kind in ("weight", "bias")))
+    if place == "output_layer":
+        bias = state[f"{place}.norm_final.bias"]
+        return torch.cat([bias, torch.zeros_like(bias)])
+    biases = (state[f"{place}.{norm}.bias"] for norm in ("norm1", "norm2"))
+    return torch.cat([part for bias in biases for part in (bias, torch.zeros_like(bias), torch.ones_like(bias))])
 
 
 def _expected(blocks: int, *, adaptive: bool) -> set[str]:

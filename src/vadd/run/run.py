@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from vadd.core import Model, Particles, Prior, Samples
-from vadd.core.samplers import LikelihoodKind
-from vadd.core.sampling import given_latents
+from vadd.core.sampling import LikelihoodKind, given_latents
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.kinds import Kind
