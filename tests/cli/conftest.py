@@ -7,6 +7,16 @@ import pytest
 from tests.helpers.text_runs import BOOK, text_recipe
 from tests.helpers.tiny import train_in
 from vadd.recipe import load_recipe
+from vadd.run.directory import RunDirectory
+from vadd.run.export import export
+
+
+@pytest.fixture(scope="session")
+def exported_run(tmp_path_factory: pytest.TempPathFactory, vadd_run: Path) -> Path:
+    """The export of ``vadd_run``."""
+    folder = tmp_path_factory.mktemp("exports") / "exported"
+    export(RunDirectory(vadd_run), folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -9,14 +9,12 @@ import pytest
 from tests.helpers.commands import Command
 from tests.helpers.files import contents
 from tests.helpers.tiny import TINY
-from vadd.run.directory import RunDirectory
-from vadd.run.export import export
 
 TRAIN = ("train", "checkerboard", *TINY, "--out", "new")
 
 
 @pytest.fixture
-def place(tmp_path: Path, vadd_run: Path, array_run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, vadd_run: Path, array_run: Path, exported_run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with whole and damaged runs, good and bad arrays, and files in the way."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(vadd_run, "run")
@@ -25,7 +23,7 @@ def place(tmp_path: Path, vadd_run: Path, array_run: Path, monkeypatch: pytest.M
         copy = shutil.copytree(vadd_run, tmp_path / f"truncated-{name}")
         for file in copy.rglob(f"{name}.safetensors"):
             file.write_bytes(file.read_bytes()[:-100])
-    export(RunDirectory("run"), Path("exported"))
+    shutil.copytree(exported_run, "exported")
     shutil.copytree(vadd_run, "no-checkpoint")
     shutil.rmtree("no-checkpoint/checkpoints")
     Path("thesis").mkdir()

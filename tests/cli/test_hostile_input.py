@@ -21,20 +21,18 @@ from tests.helpers.text_runs import text_recipe
 from tests.helpers.tiny import TINY, train_in
 from vadd.cli import sample
 from vadd.progress import PlainConsole
-from vadd.run.directory import RunDirectory
-from vadd.run.export import export
 
 TRAIN = ("train", "checkerboard", *TINY, "--out", "new")
 
 
 @pytest.fixture
-def place(tmp_path: Path, vadd_run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, vadd_run: Path, exported_run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with a run and its export, two folders below that of the test."""
     folder = tmp_path / "around" / "inside"
     folder.mkdir(parents=True)
     monkeypatch.chdir(folder)
     shutil.copytree(vadd_run, "run")
-    export(RunDirectory("run"), Path("exported"))
+    shutil.copytree(exported_run, "exported")
     return folder
 
 
@@ -96,7 +94,7 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9
     ("text", "told"),
     [
         ("network: &n {width: *n}\ndata: {kind: toy}\n", "contains itself"),
-        ("data: " + 2000 * "[" + 2000 * "]", "nested too deeply"),
+        ("data: " + 800 * "[" + 800 * "]", "nested too deeply"),
         (BOMB, "more than 10,000 values"),
         ("data: {kind: toy}\ntraining: {steps: 1}\ntraining: {steps: 2}\n", "'training' stands there twice"),
         (f"data: {{kind: toy}}\nname: {[*range(1000)]}\n", "characters)"),

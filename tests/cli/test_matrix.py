@@ -90,11 +90,9 @@ def plan(case: Case) -> Finished:
 
 
 def export(case: Case) -> Finished:
-    return case.vadd("export", case.run, case.place / "exported")
-
-
-def load_export(case: Case) -> Finished:
-    assert export(case).code == 0
+    """It draws the same samples as the run."""
+    exported = case.vadd("export", case.run, case.place / "exported")
+    assert exported.code == 0, exported.err
     numbers = []
     for source in (case.run, case.place / "exported"):
         out = case.place / f"{source.name}.npy"
@@ -114,8 +112,7 @@ def labels(case: Case) -> Finished:
 COMMANDS: dict[str, Callable[[Case], Finished]] = {
     each.__name__: each
     for each in (
-        train, resume, status, sample, trajectory, infill, evaluate, bound, latent, fit_prior, plan, export,
-        load_export, labels,
+        train, resume, status, sample, trajectory, infill, evaluate, bound, latent, fit_prior, plan, export, labels,
     )
 }  # fmt: skip
 REFUSED: dict[str, tuple[set[str], str]] = {

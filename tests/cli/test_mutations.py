@@ -21,8 +21,6 @@ from hypothesis import strategies as st
 from tests.helpers.forks import in_forks
 from tests.helpers.tiny import SHORT_TRAINING, tiny_recipe
 from vadd.recipe import load_recipe
-from vadd.run.directory import RunDirectory
-from vadd.run.export import export
 
 ASKED = os.environ.get("VADD_EXAMPLES")
 tampering = settings(
@@ -46,11 +44,11 @@ values = (
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, vadd_run: Path) -> Iterator[Path]:
+def place(tmp_path_factory: pytest.TempPathFactory, vadd_run: Path, exported_run: Path) -> Iterator[Path]:
     """A run and its export, to be tampered with."""
     folder, before = tmp_path_factory.mktemp("tampered"), Path.cwd()
     shutil.copytree(vadd_run, folder / "run")
-    export(RunDirectory(folder / "run"), folder / "exported")
+    shutil.copytree(exported_run, folder / "exported")
     os.chdir(folder)
     yield folder
     os.chdir(before)

@@ -3,15 +3,11 @@
 import os
 import sys
 import webbrowser
-from typing import TYPE_CHECKING
 
 from vadd.cli.console import err_console, out_console
 from vadd.cli.syntax import Studio
 from vadd.errors import UserError
 from vadd.studio.server import build_app, check_host, free_port, private_folder, serve
-
-if TYPE_CHECKING:
-    from vadd.studio.trainings import Trainings
 
 
 def studio(options: Studio) -> None:
@@ -47,15 +43,11 @@ def studio(options: Studio) -> None:
         except KeyboardInterrupt:
             pass
         finally:
-            _close(trainings)
+            if trainings.running():
+                err_console.print("the trainings are asked to save and to stop")
+            if saved := trainings.close():
+                err_console.out(f"saved and stopped: {', '.join(saved)}")
         err_console.print("the studio is closed")
-
-
-def _close(trainings: "Trainings") -> None:
-    if trainings.running():
-        err_console.print("the trainings are asked to save and to stop")
-    if saved := trainings.close():
-        err_console.out(f"saved and stopped: {', '.join(saved)}")
 
 
 def _has_display() -> bool:
