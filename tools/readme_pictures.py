@@ -14,8 +14,9 @@ from matplotlib import pyplot
 from PIL import Image, ImageDraw
 
 import vadd
+from vadd.kinds.arrays import Array
 from vadd.report.figures import save_figure
-from vadd.report.images import Array, as_pillow, draw, enlarged, image_grid, save_animation, tokens_to_images
+from vadd.report.images import as_pillow, draw, enlarged, image_grid, save_animation, tokens_to_images
 
 COLUMNS, ROWS = 8, 4
 STEPS = 16

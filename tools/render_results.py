@@ -13,7 +13,7 @@ from typing import Any
 
 from vadd.report.figures import save_figure
 from vadd.report.table import Table
-from vadd.studies.baseline_tables import ModelRow, likelihood_table, summary_table
+from vadd.studies.baselines import ModelRow, likelihood_table, summary_table
 from vadd.studies.league import SetRow, measure_table, nats_table, score_tables, share_figure, share_table
 from vadd.studies.study import study_named
 

@@ -58,8 +58,7 @@ def sentences(padded: Run) -> torch.Tensor:
     """Of 1, 3 and 10 letters, as the run reads them."""
     assert padded.tokenizer is not None
     specials = padded.tokenizer.specials
-    assert specials.pad is not None
-    rows = [padded.tokenizer.framed(ids, 12) for ids in padded.tokenizer.encode(["c", "abc", "ababababab"])]
+    rows = [[specials.bos, *ids, specials.eos] for ids in padded.tokenizer.encode(["c", "abc", "ababababab"])]
     return torch.tensor([row + [specials.pad] * (12 - len(row)) for row in rows])
 
 

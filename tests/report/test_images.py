@@ -10,11 +10,11 @@ from PIL import Image
 
 from tests.helpers.pictures import trajectory
 from vadd.errors import UserError
+from vadd.kinds.arrays import Array
 from vadd.report.figures import save_figure
 from vadd.report.images import (
     MASK_COLOUR,
     SEPARATOR,
-    Array,
     denoising_gif,
     denoising_strip,
     grids_by_steps,

@@ -19,7 +19,8 @@ from PIL import Image
 from tests.helpers.exact import properties
 from tests.helpers.pages import NASTY, Elements
 from tests.helpers.pictures import trajectory
-from vadd.report.images import Array, tokens_to_images
+from vadd.kinds.arrays import Array
+from vadd.report.images import tokens_to_images
 from vadd.report.trajectory import (
     COLUMNS,
     HIDDEN,

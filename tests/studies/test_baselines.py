@@ -16,9 +16,8 @@ from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, load_recipe
 from vadd.report.table import model_label
 from vadd.run.loading import load
 from vadd.run.run import Run
-from vadd.studies import baselines, equal_time
-from vadd.studies.baseline_tables import ModelRow
-from vadd.studies.baselines import labels_of, recipes_of
+from vadd.studies import baselines, equal_time, trainings
+from vadd.studies.baselines import ModelRow, labels_of, recipes_of
 from vadd.studies.comparison import Result
 from vadd.studies.engine import reproduce
 from vadd.studies.equal_time import FIT_SHARE, lengths_in, trained_for
@@ -226,7 +225,7 @@ def test_the_fit_of_a_learned_prior_has_its_share_of_the_time(tmp_path: Path, mo
     assert (row.name, row.model) == ("VADD, one z", "vadd")
     run = load(tmp_path / "checkerboard-vadd-one-z", prior="flow")
     assert run.prior_seconds is not None
-    assert row.training_seconds == equal_time.processor_seconds(run.directory.path)
+    assert row.training_seconds == trainings.processor_seconds(run.directory.path)
     assert row.training_seconds is not None
     assert row.training_seconds > run.prior_seconds > 0
     assert run.recipe.latent.flow.steps >= equal_time.FEWEST_FIT_STEPS

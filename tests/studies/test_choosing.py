@@ -19,7 +19,7 @@ from vadd.run.directory import RunDirectory
 from vadd.run.loading import load
 from vadd.run.run import Run
 from vadd.studies import baselines, equal_time
-from vadd.studies.baseline_tables import ModelRow, summary_table
+from vadd.studies.baselines import ModelRow, summary_table
 from vadd.studies.engine import reproduce
 from vadd.studies.equal_time import candidate_runs, chosen_recipe, chosen_words, folder_of, without
 from vadd.studies.study import Choice, Request, study_named

@@ -14,11 +14,12 @@ import pytest
 from tests.helpers.commands import Command
 from vadd.errors import UserError
 from vadd.run.directory import RunDirectory
+from vadd.studies import published_scores
 from vadd.studies.comparison import Result
 from vadd.studies.engine import reproduce
 from vadd.studies.league import SetRow, measure_table, score_tables, share_table, verdict
 from vadd.studies.league_sets import SETS, LeagueSet
-from vadd.studies.molecules import Molecules, canonical
+from vadd.studies.published_scores import Molecules, canonical
 from vadd.studies.study import Published, Request, study_named
 
 STUDY = study_named("league")
@@ -175,8 +176,8 @@ def test_scores_of_molecules_count_each_draw_by_itself(monkeypatch: pytest.Monke
         compared.extend(sides)
         return 0.5
 
-    canonical = {"OCC": "CCO", "C1CC": None}
-    monkeypatch.setattr("vadd.studies.molecules.canonical", lambda texts: [canonical.get(text, text) for text in texts])
+    known = {"OCC": "CCO", "C1CC": None}
+    monkeypatch.setattr(published_scores, "canonical", lambda texts: [known.get(text, text) for text in texts])
     monkeypatch.setitem(sys.modules, "fcd", SimpleNamespace(get_fcd=distance))
     scores = Molecules(["OCC", "C"], draws=2, draw=3).scores(["CCO", "OCC", "C1CC", "CCN", "CCC", "C"])
     # The first draw has two valid texts of one molecule, the second three molecules; three of five valid are known.

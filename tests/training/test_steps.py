@@ -161,8 +161,8 @@ def spoil(monkeypatch: pytest.MonkeyPatch, steps: range) -> None:
         now[0] = number
         return step(self, number)
 
-    def spoiled(self: MaskedDiffusion, *arguments: Any) -> torch.Tensor:
-        result = undisturbed(self, *arguments)
+    def spoiled(self: MaskedDiffusion, *arguments: Any, **named: Any) -> torch.Tensor:
+        result = undisturbed(self, *arguments, **named)
         return result * float("inf") if now[0] in steps and result.requires_grad else result
 
     monkeypatch.setattr(Trainer, "step", counted)

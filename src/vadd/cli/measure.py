@@ -108,7 +108,8 @@ def compare(options: Compare) -> None:
     title = "Comparison of " + " and ".join(run.name for run in options.runs)
     page = Page(title, "The same measurements for every run, by number of sampling steps.")
     with progress_bar() as progress:
-        measurements = Measurements(steps, options.samples, bounds, language=options.open(runs, progress))
+        judging = EvaluationOptions(language=options.open(runs, progress))
+        measurements = Measurements(steps, options.samples, bounds, judging)
         reports, path = compare_runs(runs, options.out, measurements, page, progress=progress)
     tables = [quality_table(reports), *([] if bounds is None else [bound_table(reports)])]
     show_results(tables, [report.to_json() for report in reports], path, options.json)

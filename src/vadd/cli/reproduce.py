@@ -19,18 +19,7 @@ from vadd.cli.syntax_sampling import JudgeOptions
 from vadd.errors import Interrupted, UserError
 from vadd.files import write_json, write_whole
 from vadd.parsing import read_json
-from vadd.studies.study import (
-    NOTE,
-    OF_THE_PAPER,
-    STUDIES,
-    Measuring,
-    Request,
-    Study,
-    check_known,
-    listing,
-    results_file,
-    study_named,
-)
+from vadd.studies.study import OF_THE_PAPER, STUDIES, Measuring, Request, Study, check_known, listing, study_named
 
 DONE = "done.txt"
 """In the folder of a study that is finished: the command that it was made by."""
@@ -162,7 +151,6 @@ def show_list(asked: bool) -> None:
         out_console.print(heading)
         for line in lines:
             out_console.print(Padding(line, (0, 0, 0, 4)))
-    out_console.print(f"\n{NOTE}")
     raise typer.Exit
 
 
@@ -223,7 +211,7 @@ def paper(options: Paper) -> None:
             err_console.print(f"{study.name} is skipped: {problem}", soft_wrap=True)
             failed.append(study.name)
     if options.json is not None:
-        files = {name: results_file(study_named(name), options.out) for name in chosen if name not in failed}
+        files = {name: study_named(name).results(options.out) for name in chosen if name not in failed}
         write_json(options.json, {name: read_json(file) for name, file in files.items()})
     if failed:
         raise UserError(f"not made: {', '.join(failed)}; the reasons are above. All others are in {options.out}")
@@ -239,7 +227,7 @@ def _problem(study: Study, options: Paper) -> str | None:
     for name, value in given.items():
         words += [] if value is None else [f"--{name}", str(value)]
     command, done = shlex.join([*words, *(options.overrides or [])]), options.out / study.name / DONE
-    if done.is_file() and done.read_text() == command and results_file(study, options.out).is_file():
+    if done.is_file() and done.read_text() == command and study.results(options.out).is_file():
         err_console.print(f"{study.name}: made before", soft_wrap=True)
         return None
     err_console.print(f"vadd reproduce {command}", soft_wrap=True)

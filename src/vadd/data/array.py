@@ -1,5 +1,6 @@
 """Any integer array in an ``.npy`` file is a data set: the first axis counts examples, the rest is one example."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from vadd.data.dataset import LABELS, DataSettings, DiscreteDataset, Labels, TestFraction, random_split, read_labels
-from vadd.errors import UserError, check_range
+from vadd.errors import UserError, check_range, refuse_if
 from vadd.files import write_json
 from vadd.kinds import Kind, check_facts, kind_of
 from vadd.kinds.arrays import LARGE, Array, MappedFile, extremes, read_integers, value_type
@@ -44,14 +45,9 @@ class ArrayData(DataSettings):
         vocab_size = values_of(array, self.vocab_size, source)
         train, test = random_split(len(array), self.test_fraction, seed, source)
         flat = array.reshape(len(array), -1)
-        return DiscreteDataset(
-            name=name,
-            vocab_size=vocab_size,
-            shape=array.shape[1:],
-            train=rows_of(flat, train, vocab_size),
-            test=rows_of(flat, test, vocab_size),
-            **({} if labels is None else labels.parts(train, test, source)),
-        )
+        learnt, held_out = rows_of(flat, train, vocab_size), rows_of(flat, test, vocab_size)
+        labelled = {} if labels is None else labels.parts(train, test, source)
+        return DiscreteDataset(name, vocab_size, array.shape[1:], learnt, held_out, **labelled)
 
     def example_kind(self) -> Kind:
         try:
@@ -169,25 +165,16 @@ class GivenData(DataSettings):
         files = {part: file for part in PARTS if (file := folder / f"{part}.npy").exists()}
         if not {"train", "test"} <= files.keys():
             raise UserError(f"{folder} is damaged: it needs train.npy and test.npy")
-        distribution = folder / "distribution.npy"
-        tensors: dict[str, Any] = {part: torch.from_numpy(read_integers(file)) for part, file in files.items()}
-        return DiscreteDataset(
-            name=name,
-            vocab_size=vocab_size,
-            shape=shape,
-            pad=facts["pad"],
-            distribution=(lambda: np.load(distribution, allow_pickle=False)) if distribution.exists() else None,
-            label_names=facts["labels"],
-            tokenizer=tokenizer,
-            **tensors,
-        )
+        known = folder / "distribution.npy"
+        distribution = partial(np.load, known, allow_pickle=False) if known.exists() else None
+        about = {"distribution": distribution, "pad": facts["pad"], "label_names": facts["labels"]}
+        about |= {part: torch.from_numpy(read_integers(file)) for part, file in files.items()}
+        return DiscreteDataset(name=name, vocab_size=vocab_size, shape=shape, tokenizer=tokenizer, **about)
 
 
 def save_dataset(data: DiscreteDataset, folder: Path) -> None:
     """Into an existing folder."""
-    about = {"name": data.name, "shape": list(data.shape), "vocab_size": data.vocab_size, "pad": data.pad}
-    names = {} if data.label_names is None else {"labels": list(data.label_names)}
-    write_json(folder / ABOUT, about | names)
+    write_json(folder / ABOUT, {"name": data.name} | data.kind.to_json())
     for part in PARTS:
         if (tensor := getattr(data, part)) is not None:
             np.save(folder / f"{part}.npy", tensor.cpu().numpy())
@@ -201,13 +188,15 @@ def check_dataset(data: DiscreteDataset) -> None:
         raise UserError(f"a data set needs at least 2 values, not {data.vocab_size}")
     for part in ("train", "test"):
         examples, labels = getattr(data, part), getattr(data, f"{part}_labels")
-        if examples.is_meta or examples.layout is not torch.strided:
-            raise UserError(f"the {part} part is a meta or sparse tensor; a dense one is needed (tensor.to_dense())")
-        if examples.ndim != 2 or not len(examples) or examples.shape[1] != data.kind.positions:
-            wanted = f"(n, {data.kind.positions}) with n at least 1"
-            raise UserError(f"the {part} part has the shape {tuple(examples.shape)}; needed is {wanted}")
-        if examples.is_floating_point() or examples.is_complex():
-            raise UserError(f"the {part} part holds {examples.dtype} values; integers are needed")
+        hollow = examples.is_meta or examples.layout is not torch.strided
+        misshapen = examples.ndim != 2 or not len(examples) or examples.shape[1] != data.kind.positions
+        shapes = f"{tuple(examples.shape)}; needed is (n, {data.kind.positions}) with n at least 1"
+        broken = examples.is_floating_point() or examples.is_complex()
+        refuse_if(
+            (hollow, f"the {part} part is a meta or sparse tensor; a dense one is needed (tensor.to_dense())"),
+            (misshapen, f"the {part} part has the shape {shapes}"),
+            (broken, f"the {part} part holds {examples.dtype} values; integers are needed"),
+        )
         check_range(int(examples.min()), int(examples.max()), data.vocab_size, f"the {part} part holds the value")
         if data.label_names is not None:
             shape = None if labels is None else tuple(labels.shape)

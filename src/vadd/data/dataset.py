@@ -4,6 +4,7 @@ one's own examples: one for each, in any spelling, turned into names and numbers
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor
 
-from vadd.errors import UserError
+from vadd.errors import UserError, refuse_if
 from vadd.kinds import Array, Kind, kind_of
 from vadd.kinds.arrays import read_npy
 from vadd.kinds.table.codec import TableCodec
@@ -80,17 +81,8 @@ class DiscreteDataset:
         if self.label_names is not None and self.train_labels is not None:
             counts = torch.bincount(self.train_labels, minlength=len(self.label_names)).double()
             shares = tuple((counts / counts.sum()).tolist())
-        return kind_of(
-            self.shape,
-            self.vocab_size,
-            tokenizer=self.tokenizer,
-            wrap=self.wrap,
-            table=self.table,
-            pad=self.pad,
-            labels=self.label_names,
-            unknowns=self.unknowns,
-            label_shares=shares,
-        )
+        facts = {"pad": self.pad, "labels": self.label_names, "unknowns": self.unknowns, "label_shares": shares}
+        return kind_of(self.shape, self.vocab_size, self.tokenizer, self.wrap, self.table, **facts)
 
     @property
     def positions(self) -> int:
@@ -153,18 +145,11 @@ class ClassifiedImages(DataSettings):
         raise NotImplementedError
 
     def read(self, seed: int = 0) -> DiscreteDataset:
-        (train, train_labels), (test, test_labels) = self.parts(seed)
+        tensors = [torch.from_numpy(array) for part in self.parts(seed) for array in part]
+        train, train_labels, test, test_labels = tensors
         about = self.example_kind()
-        return DiscreteDataset(
-            name=self.kind,
-            vocab_size=about.vocab_size,
-            shape=self.shape,
-            train=torch.from_numpy(train),
-            test=torch.from_numpy(test),
-            train_labels=torch.from_numpy(train_labels),
-            test_labels=torch.from_numpy(test_labels),
-            label_names=about.labels,
-        )
+        labels: dict[str, Any] = {"train_labels": train_labels, "test_labels": test_labels, "label_names": about.labels}
+        return DiscreteDataset(self.kind, about.vocab_size, self.shape, train, test, **labels)
 
     def example_kind(self) -> Kind:
         # Where there is no such setting images are black and white.
@@ -200,20 +185,20 @@ class Labels:
     @classmethod
     def of(cls, labels: Sequence[str], source: str) -> "Labels":
         """Of one name for each example; ``source`` is what errors call them."""
-        names, codes, counts = np.unique(np.asarray(labels, dtype=np.str_), return_inverse=True, return_counts=True)
-        if not all(name.strip() for name in names.tolist()):
-            raise UserError(f"{source}: a label is blank; every example needs one that can be named")
-        if len(names) < 2:
-            raise UserError(f"{source}: all examples have the label {str(names[0])!r}; 2 labels are needed")
-        if len(names) > MOST_LABELS:
-            count = f"{len(names):,} different labels for {len(labels):,} examples"
-            raise UserError(f"{source}: {count}; at most {MOST_LABELS}")
-        if counts.min() < 2:
-            rare = names[counts.argmin()]
-            raise UserError(f"{source}: a single example has the label {str(rare)!r}; 2 of each are needed")
-        order = sorted(range(len(names)), key=lambda number: _sorting_key(str(names[number])))
-        rank = np.argsort(np.asarray(order))
-        return cls(tuple(str(names[number]) for number in order), torch.from_numpy(rank[codes].astype(np.int64)))
+        counts = Counter(labels)
+        # Numbers come first and by their size: 2 before 10.
+        names = sorted(counts, key=lambda name: (0, float(name), name) if name.isdecimal() else (1, 0.0, name))
+        count = f"{len(names):,} different labels for {len(labels):,} examples; at most {MOST_LABELS}"
+        rare = min(names, key=counts.__getitem__)
+        blank = not all(name.strip() for name in names)
+        refuse_if(
+            (blank, f"{source}: a label is blank; every example needs one that can be named"),
+            (len(names) < 2, f"{source}: all examples have the label {names[0]!r}; 2 labels are needed"),
+            (len(names) > MOST_LABELS, f"{source}: {count}"),
+            (counts[rare] < 2, f"{source}: a single example has the label {rare!r}; 2 of each are needed"),
+        )
+        numbers = {name: number for number, name in enumerate(names)}
+        return cls(tuple(names), torch.tensor([numbers[label] for label in labels]))
 
     def parts(self, train: Array, test: Array, source: str) -> dict[str, Any]:
         """What a data set of the examples number ``train`` and ``test`` says of them."""
@@ -223,11 +208,6 @@ class Labels:
             held_out = f"all examples of the label {self.names[min(missing)]!r} are held out"
             raise UserError(f"{source}: {held_out}; change data.test_fraction or seed")
         return {"train_labels": learnt, "test_labels": tested, "label_names": self.names}
-
-
-def _sorting_key(name: str) -> tuple[bool, float, str]:
-    """Numbers come first and by their size: 2 before 10."""
-    return (False, float(name), name) if name.isdecimal() else (True, 0.0, name)
 
 
 def read_labels(array: Path, given: str | None, examples: int) -> Labels:

@@ -39,15 +39,10 @@ class FolderData(DataSettings):
         pixels = np.empty((len(files), self.size * self.size * self.channels), np.uint8)
         for row, index in enumerate((*train, *test)):
             pixels[row] = quantize(read_image(files[index], self.size, self.channels).reshape(-1), self.levels)
-        images = torch.from_numpy(pixels)
-        return DiscreteDataset(
-            name=folder.resolve().name,
-            vocab_size=self.levels,
-            shape=(self.size, self.size, self.channels),
-            train=images[: len(train)],
-            test=images[len(train) :],
-            **({} if labels is None else labels.parts(train, test, str(folder))),
-        )
+        images, shape = torch.from_numpy(pixels), (self.size, self.size, self.channels)
+        learnt, held_out = images[: len(train)], images[len(train) :]
+        labelled = {} if labels is None else labels.parts(train, test, str(folder))
+        return DiscreteDataset(folder.resolve().name, self.levels, shape, learnt, held_out, **labelled)
 
     def example_kind(self) -> Kind:
         names = folder_labels(Path(self.path)).names if self.labels else None
@@ -86,14 +81,16 @@ def look_at(folder: Path) -> Look:
     """At some images of a folder: grey ones stay grey, small ones small, black and white ones of two values."""
     files = image_files(folder)
     some = files[:: max(1, len(files) // LOOKED_AT)][:LOOKED_AT]
-    side, grey, binary = LARGEST_SIDE, True, True
+    sides: list[int] = []
+    grey = binary = True
     for file in some:
         pixels = np.asarray(open_image(file, 3))
-        side = min(side, *pixels.shape[:2])
+        sides.append(min(pixels.shape[:2]))
         grey = grey and bool((pixels == pixels[..., :1]).all())
         binary = binary and bool(np.isin(pixels, (0, 255)).all())
+    side = min(LARGEST_SIDE, *sides)
     # What is made smaller has values in between.
-    binary = binary and all(min(open_image(file, 1).size) == side for file in some)
+    binary = binary and set(sides) == {side}
     return Look(side, 1 if grey else 3, 2 if binary else LEVELS, len(files))
 
 

@@ -14,7 +14,7 @@ is a sum of V products.
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -28,8 +28,7 @@ from vadd.settings import Fraction
 Toy = Literal["checkerboard", "swissroll", "circles"]
 
 CELLS = 4
-SWISSROLL_NOISE = 0.2
-CIRCLES_NOISE = 0.02
+NOISE = {"swissroll": 0.2, "circles": 0.02}
 CIRCLES_FACTOR = 0.5
 CURVE_NODES = 50_000
 
@@ -81,14 +80,9 @@ class CopiesData(DataSettings):
 def _drawn(data: ToyData | CopiesData, name: str, distribution: Callable[[], Array], seed: int) -> DiscreteDataset:
     """A training sample and a fresh test sample."""
     first, second = (int(each) for each in np.random.SeedSequence(seed).generate_state(2))
-    return DiscreteDataset(
-        name=name,
-        vocab_size=data.vocab_size,
-        shape=data.example_kind().shape,
-        train=torch.from_numpy(data.sample(data.train_size, first)),
-        test=torch.from_numpy(data.sample(data.test_size, second)),
-        distribution=distribution,
-    )
+    train = torch.from_numpy(data.sample(data.train_size, first))
+    test = torch.from_numpy(data.sample(data.test_size, second))
+    return DiscreteDataset(name, data.vocab_size, data.example_kind().shape, train, test, distribution)
 
 
 @cache
@@ -104,41 +98,24 @@ def copies_distribution(positions: int, vocab_size: int, noise: float) -> Array:
     return total
 
 
-class Rectangle(NamedTuple):
-    """The part of the plane that is cut into bins: its lowest and highest corner."""
-
-    low: Array
-    high: Array
-
-    def discretize(self, points: Array, vocab_size: int) -> Array:
-        unit = (points - self.low) / (self.high - self.low)
-        bins: Array = np.clip(np.floor(unit * vocab_size), 0, vocab_size - 1).astype(np.int64)
-        return bins
-
-    def edges(self, axis: int, vocab_size: int) -> Array:
-        edges = np.linspace(self.low[axis], self.high[axis], vocab_size + 1)
-        edges[0], edges[-1] = -np.inf, np.inf
-        return edges
-
-
-def _swissroll_curve(nodes: int) -> Array:
-    angle = 1.5 * np.pi * (1 + 2 * (np.arange(nodes) + 0.5) / nodes)
-    return np.stack([angle * np.cos(angle), angle * np.sin(angle)], axis=1)
-
-
-def _circle_curve(radius: float, nodes: int) -> Array:
-    angle = 2 * np.pi * (np.arange(nodes) + 0.5) / nodes
-    return radius * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-
-
 @cache
-def _rectangle(name: Toy) -> Rectangle:
+def _curve(name: Toy) -> Array:
+    """Points along the noiseless spiral or the two circles."""
+    nodes = np.arange(CURVE_NODES) + 0.5
+    if name == "swissroll":
+        angle = 1.5 * np.pi * (1 + 2 * nodes / CURVE_NODES)
+        return np.stack([angle * np.cos(angle), angle * np.sin(angle)], axis=1)
+    angle = 2 * np.pi * nodes / CURVE_NODES
+    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return np.concatenate([circle, CIRCLES_FACTOR * circle])
+
+
+def _corners(name: Toy) -> tuple[Array, Array]:
+    """The lowest and the highest corner of the rectangle that is cut into bins."""
     if name == "checkerboard":
-        return Rectangle(np.full(2, -2.0), np.full(2, 2.0))
-    spiral = name == "swissroll"
-    curve = _swissroll_curve(CURVE_NODES) if spiral else _circle_curve(1.0, CURVE_NODES)
-    margin = 4 * (SWISSROLL_NOISE if spiral else CIRCLES_NOISE)
-    return Rectangle(curve.min(axis=0) - margin, curve.max(axis=0) + margin)
+        return np.full(2, -2.0), np.full(2, 2.0)
+    curve, margin = _curve(name), 4 * NOISE[name]
+    return curve.min(axis=0) - margin, curve.max(axis=0) + margin
 
 
 def toy_points(name: Toy, count: int, seed: int) -> Array:
@@ -152,15 +129,16 @@ def toy_points(name: Toy, count: int, seed: int) -> Array:
     from sklearn.datasets import make_circles, make_swiss_roll
 
     if name == "swissroll":
-        points, _ = make_swiss_roll(count, noise=SWISSROLL_NOISE, random_state=seed)
-        return np.asarray(points[:, [0, 2]])
-    points, _ = make_circles(count, noise=CIRCLES_NOISE, factor=CIRCLES_FACTOR, random_state=seed)
-    return np.asarray(points)
+        return np.asarray(make_swiss_roll(count, noise=NOISE[name], random_state=seed)[0][:, [0, 2]])
+    return np.asarray(make_circles(count, noise=NOISE[name], factor=CIRCLES_FACTOR, random_state=seed)[0])
 
 
 def toy_sample(name: Toy, count: int, seed: int, vocab_size: int = 100) -> Array:
     """``count`` discretized points, (count, 2) integers in 0..values-1."""
-    return _rectangle(name).discretize(toy_points(name, count, seed), vocab_size)
+    low, high = _corners(name)
+    unit = (toy_points(name, count, seed) - low) / (high - low)
+    bins: Array = np.clip(np.floor(unit * vocab_size), 0, vocab_size - 1).astype(np.int64)
+    return bins
 
 
 @cache
@@ -172,19 +150,10 @@ def toy_distribution(name: Toy, vocab_size: int = 100) -> Array:
         band = np.arange(CELLS)
         overlap = np.clip(np.minimum(edges[1:, None], band + 1) - np.maximum(edges[:-1, None], band), 0, None)
         filled = (band[:, None] + band) % 2 == 0
-        mass: Array = overlap @ (filled / filled.sum()) @ overlap.T
-        return mass
-    if name == "swissroll":
-        return _noisy_curve(_swissroll_curve(CURVE_NODES), SWISSROLL_NOISE, _rectangle(name), vocab_size)
-    circles = [_circle_curve(radius, CURVE_NODES) for radius in (1.0, CIRCLES_FACTOR)]
-    return _noisy_curve(np.concatenate(circles), CIRCLES_NOISE, _rectangle(name), vocab_size)
-
-
-def _noisy_curve(curve: Array, noise: float, rectangle: Rectangle, vocab_size: int) -> Array:
+        return np.asarray(overlap @ (filled / filled.sum()) @ overlap.T)
     from scipy.special import ndtr  # likewise
 
-    across, down = (
-        np.diff(ndtr((rectangle.edges(axis, vocab_size) - curve[:, axis, None]) / noise), axis=1) for axis in (0, 1)
-    )
-    mass: Array = across.T @ down / len(curve)
-    return mass
+    curve, edges = _curve(name), np.linspace(*_corners(name), vocab_size + 1)
+    edges[0], edges[-1] = -np.inf, np.inf
+    down, across = (np.diff(ndtr((edges[:, axis] - curve[:, axis, None]) / NOISE[name]), axis=1) for axis in (0, 1))
+    return np.asarray(down.T @ across / len(curve))

@@ -12,16 +12,7 @@ from vadd.data.dataset import ColumnName, DataSettings, DiscreteDataset, TestFra
 from vadd.errors import UserError
 from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.table.reading import RawTable, read_table
-from vadd.kinds.table.schema import (
-    BINS,
-    MOST_CATEGORIES,
-    Draw,
-    infer,
-    inspect,
-    read_schema,
-    refuse_problems,
-    with_skipped,
-)
+from vadd.kinds.table.schema import BINS, MOST_CATEGORIES, Draw, infer, read_schema, refuse_problems, with_skipped
 
 IN_STATSMODELS = {"fair": "datasets/fair/fair.csv", "randhie": "datasets/randhie/randhie.csv"}
 """Tables that ship with that package: real data without a download."""
@@ -78,19 +69,13 @@ class TableData(DataSettings):
         else:
             schema = read_schema(Path(self.schema_path), table, self.bins, self.draw)
         schema = with_skipped(schema, self.skip, table.source)
-        refuse_problems(inspect(table, schema), table.source)
+        refuse_problems(table, schema)
         train, test = random_split(table.rows, self.test_fraction, seed, table.source, "row")
         codec = TableCodec.fit(table, schema, train.tolist(), dependent=self.dependent)
-        codes = codec.encode(table)
-        return DiscreteDataset(
-            name=name,
-            vocab_size=codec.vocab_size,
-            shape=(len(codec.columns),),
-            train=torch.from_numpy(codes[train]),
-            test=torch.from_numpy(codes[test]),
-            table=codec,
-            unknowns=any(column.missing == "unknown" for column in codec.columns),
-        )
+        codes, shape = codec.encode(table), (len(codec.columns),)
+        learnt, held_out = (torch.from_numpy(codes[rows]) for rows in (train, test))
+        unknowns = any(column.missing == "unknown" for column in codec.columns)
+        return DiscreteDataset(name, codec.vocab_size, shape, learnt, held_out, table=codec, unknowns=unknowns)
 
 
 def _in_statsmodels(name: str) -> RawTable:

@@ -18,7 +18,6 @@ from vadd.kinds.text.tokenizers import Tokenizer
 def kind_of(
     shape: tuple[int, ...],
     vocab_size: int,
-    *,
     tokenizer: Tokenizer | None = None,
     wrap: Wrap | None = None,
     table: TableCodec | None = None,
@@ -41,15 +40,9 @@ def read_kind(folder: Path, about: Mapping[str, Any], wrap: Wrap | None = None) 
     says how texts become sequences.
     """
     shape, vocab_size, facts = check_facts(about)
-    tokenizer, table = folder / TOKENIZER, folder / TABLE
-    return kind_of(
-        shape,
-        vocab_size,
-        tokenizer=load_tokenizer(tokenizer) if tokenizer.exists() else None,
-        wrap=wrap,
-        table=TableCodec.load(table) if table.is_file() else None,
-        **facts,
-    )
+    tokenizer = load_tokenizer(folder / TOKENIZER) if (folder / TOKENIZER).exists() else None
+    table = TableCodec.load(folder / TABLE) if (folder / TABLE).is_file() else None
+    return kind_of(shape, vocab_size, tokenizer, wrap, table, **facts)
 
 
 def check_facts(about: Mapping[str, Any]) -> tuple[tuple[int, ...], int, dict[str, Any]]:
@@ -59,9 +52,8 @@ def check_facts(about: Mapping[str, Any]) -> tuple[tuple[int, ...], int, dict[st
         raise ValueError
     labels = None if about.get("labels") is None else tuple(map(str, about["labels"]))
     shares = None if labels is None or about.get("label_shares") is None else tuple(map(float, about["label_shares"]))
-    if shares is not None and labels is not None:
-        whole = abs(sum(shares) - 1) < 1e-6 and all(0 <= share <= 1 for share in shares)
-        if len(shares) != len(labels) or not whole:
-            raise ValueError
+    whole = shares is None or (abs(sum(shares) - 1) < 1e-6 and min(shares) >= 0 and len(shares) == len(labels or ()))
+    if not whole:
+        raise ValueError
     unknowns = bool(about.get("unknowns"))
     return shape, vocab_size, {"pad": pad, "labels": labels, "unknowns": unknowns, "label_shares": shares}

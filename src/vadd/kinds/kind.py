@@ -16,9 +16,8 @@ import numpy as np
 from vadd.errors import UserError
 from vadd.files import write_json
 from vadd.kinds.arrays import TO_FILL, Array, read_examples
-from vadd.kinds.files import SampleFile, check_target, collected_file, encoded_file, npy_file, numbers_as_csv
+from vadd.kinds.files import SampleFile, Write, check_target, collected_file, encoded_file, npy_file, numbers_as_csv
 from vadd.kinds.gaps import Gaps, PictureGaps, half_mask, picture_shape, read_mask, read_pictures
-from vadd.parsing import read_json
 from vadd.words import listed, suggestion
 
 if TYPE_CHECKING:
@@ -127,6 +126,8 @@ class Kind:
             raise UserError(f"{drawn}: write them as .npy")
         if out.suffix not in self.suffixes:
             raise UserError(f"the samples of this run can be written as {listed(self.suffixes)}, not to {out}")
+        if out.suffix == ".png" and self.name == "image" and n > MOST_PICTURED:
+            raise UserError(f"a picture holds at most {MOST_PICTURED} images, not {n}: write them as .npy")
         check_target(out, n, self.positions)
 
     def sample_file(self, out: Path, n: int, how: How = How(), draw: Draw | None = None) -> SampleFile:  # noqa: B008
@@ -134,6 +135,18 @@ class Kind:
         self.check_file(out, n)
         if out.suffix == ".npy":
             return npy_file(out, (n, *self.shape))
+        if out.suffix == ".png" and draw is not None:
+            collect, collected = self.collector()
+            return collected_file(out, collect, lambda part: draw(self, collected(), how.labels, part))
+        return self.text_file(out, n, how)
+
+    def collector(self) -> tuple[Write, Callable[[], Array]]:
+        """What takes samples for a picture, and what gives back all that the picture needs."""
+        kept: list[Array] = []
+        return kept.append, lambda: np.concatenate(kept)
+
+    def text_file(self, out: Path, n: int, how: How) -> SampleFile:
+        """The formats beside .npy and .png."""
         return encoded_file(out, lambda tokens, _: numbers_as_csv(tokens))
 
     # What is to be filled
@@ -205,13 +218,7 @@ class Kind:
 
     def save(self, folder: Path, fingerprint: str) -> None:
         """Into a run's folder, with the ``fingerprint`` of its data; a run that has another kind already refuses it."""
-        about, file = self.to_json() | {"sha256": fingerprint}, folder / DATA
-        try:
-            unchanged = read_json(file) == about
-        except (OSError, ValueError):
-            unchanged = False
-        if not unchanged:
-            write_json(file, about)
+        write_json(folder / DATA, self.to_json() | {"sha256": fingerprint})
 
     def copy_files(self, folder: Path, target: Path) -> None:
         """What lies in a run's folder beside data.json, into another folder."""
@@ -222,16 +229,9 @@ class PointKind(Kind):
 
     name, noun = "points", "points"
 
-    def sample_file(self, out: Path, n: int, how: How = How(), draw: Draw | None = None) -> SampleFile:  # noqa: B008
-        if out.suffix != ".png" or draw is None:
-            return super().sample_file(out, n, how)
-        self.check_file(out, n)
+    def collector(self) -> tuple[Write, Callable[[], Array]]:
         counts = np.zeros((self.vocab_size, self.vocab_size), dtype=np.int64)
-        return collected_file(
-            out,
-            lambda tokens: np.add.at(counts, (tokens[:, 0], tokens[:, 1]), 1),
-            lambda part: draw(self, counts, how.labels, part),
-        )
+        return lambda tokens: np.add.at(counts, (tokens[:, 0], tokens[:, 1]), 1), lambda: counts
 
 
 class ImageKind(Kind):
@@ -243,15 +243,3 @@ class ImageKind(Kind):
         if out is None or out.suffix != ".png":
             return super().default_count(out, labels)
         return 8 * labels if labels > 1 else 64
-
-    def check_file(self, out: Path, n: int) -> None:
-        super().check_file(out, n)
-        if out.suffix == ".png" and n > MOST_PICTURED:
-            raise UserError(f"a picture holds at most {MOST_PICTURED} images, not {n}: write them as .npy")
-
-    def sample_file(self, out: Path, n: int, how: How = How(), draw: Draw | None = None) -> SampleFile:  # noqa: B008
-        if out.suffix != ".png" or draw is None:
-            return super().sample_file(out, n, how)
-        self.check_file(out, n)
-        kept: list[Array] = []
-        return collected_file(out, kept.append, lambda part: draw(self, np.concatenate(kept), how.labels, part))

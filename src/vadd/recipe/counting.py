@@ -77,7 +77,9 @@ class Memory:
     copies: int
     """Weights in bfloat16, which autocast makes and the backward pass needs."""
     activations: int
-    """An estimate: what autograd saves, half of it in bfloat16; allocators and temporary results need more."""
+    """An estimate: what autograd saves, half of it in bfloat16, and the largest tensor with its gradient; allocators
+    need more.
+    """
 
     @property
     def total(self) -> int:
@@ -85,8 +87,16 @@ class Memory:
         return sum(parts) + self.gathered + self.copies + self.activations
 
 
-def training_memory(model: Model, activations: int, devices: int, layout: Layout, precision: Precision) -> Memory:
-    """``activations`` are those of one device in float32."""
+LARGEST_HELD: dict[Precision, float] = {"float32": 1.3, "bfloat16": 3.0}
+"""How many times the backward pass holds the largest tensor more than it is remembered, measured by
+benchmarks/memory.py: the logits of text over a large vocabulary, with their gradient, stay float32.
+"""
+
+
+def training_memory(
+    model: Model, activations: int, devices: int, layout: Layout, precision: Precision, largest: float = 0
+) -> Memory:
+    """``activations`` are those of one device in float32, the ``largest`` of them counted once more."""
     total = _count(model.parameters())
     share = -(-total // devices) if layout == "full sharding" else total
     half = precision == "bfloat16"
@@ -100,7 +110,7 @@ def training_memory(model: Model, activations: int, devices: int, layout: Layout
         gathered=FLOAT32 * _gathered(model) if layout == "full sharding" else 0,
         # Autocast keeps whole copies, also of weights that are divided among devices.
         copies=BFLOAT16 * total if half else 0,
-        activations=activations // 2 if half else activations,
+        activations=activations // (2 if half else 1) + round(LARGEST_HELD[precision] * largest),
     )
 
 
@@ -129,6 +139,8 @@ class TrainingCost:
     """
     remembered: float
     """Bytes that the backward pass needs of the forward pass, in float32."""
+    largest: float
+    """Those of the largest tensor among them."""
 
 
 def training_cost(model: Model, recipe: Recipe, most_examples: int = EXAMPLES) -> TrainingCost:
@@ -143,7 +155,8 @@ def training_cost(model: Model, recipe: Recipe, most_examples: int = EXAMPLES) -
         with _remembering(model) as remembered:
             evidence = model(MaskedBatch(tokens, tokens, masking), 1.0, generator)
         evidence.bound.sum().backward()
-    return TrainingCost(counter.get_total_flops() / examples, sum(remembered.values()) / examples)
+    largest = max(remembered.values(), default=0)
+    return TrainingCost(counter.get_total_flops() / examples, sum(remembered.values()) / examples, largest / examples)
 
 
 def sampling_flops(model: Model) -> int:

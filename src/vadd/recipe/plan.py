@@ -82,7 +82,7 @@ def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, ki
     kind = recipe.data.example_kind() if kind is None else kind
     model = counting.model_on_meta(recipe, kind)
     cost = counting.training_cost(model, recipe)
-    activations = round(cost.remembered * settings.batch / (devices * settings.accumulate))
+    rows = settings.batch / (devices * settings.accumulate)
     layouts: tuple[counting.Layout, ...] = ("one device",) if devices == 1 else ("DDP", "full sharding")
     precisions: tuple[counting.Precision, ...] = ("float32", "bfloat16")
     return Plan(
@@ -98,7 +98,9 @@ def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, ki
         flops_per_step=cost.flops * settings.batch,
         flops_per_sample=counting.sampling_flops(model),
         memory=tuple(
-            counting.training_memory(model, activations, devices, layout, precision)
+            counting.training_memory(
+                model, round(cost.remembered * rows), devices, layout, precision, cost.largest * rows
+            )
             for layout in layouts
             for precision in precisions
         ),

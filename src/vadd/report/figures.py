@@ -54,11 +54,7 @@ def histogram_panels(rows: Mapping[str, Sequence[Panel]]) -> Figure:
     """Rows of two-dimensional histograms (V, V). Colours are on one scale within a row, that of its first panel, the
     data; brighter than the data's brightest is cut.
     """
-
-    def draw(axis: Axes, density: Array, data: Array) -> None:
-        draw_density(axis, density, float(data.max()))
-
-    return panel_rows(list(rows.items()), draw, 2.3)
+    return panel_rows([*rows.items()], lambda axis, shown, data: draw_density(axis, shown, float(data.max())), 2.3)
 
 
 def draw_density(axis: Axes, density: Array, top: float | None = None) -> None:
@@ -193,9 +189,8 @@ def text_by_steps(reports: Sequence[RunReport], names: Sequence[str]) -> Figure:
             axis.plot(steps, values, marker="o", label=name, **style)
             if title == PERPLEXITY:
                 spread = np.exp(2 * np.array([by_steps[count].gen_ppl_stderr or 0.0 for count in steps]) / values)
-                axis.fill_between(
-                    steps, values / spread, values * spread, color=style["color"], alpha=0.12, linewidth=0
-                )
+                shade = {"color": style["color"], "alpha": 0.12, "linewidth": 0}
+                axis.fill_between(steps, values / spread, values * spread, **shade)
         real_texts = [report.real_text.metrics for report in reports if report.real_text is not None]
         for real in {getattr(metrics, field) for metrics in real_texts} - {None}:
             axis.axhline(real, linestyle="--", linewidth=1, color="grey", label="real text")

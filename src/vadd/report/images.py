@@ -14,9 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from vadd.errors import UserError, check_range
+from vadd.kinds.arrays import Array
 from vadd.report.figures import panel_rows, save_figure
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 MASK_COLOUR = (118, 128, 148)
 """A bluish grey, unlike the greys of an image."""

@@ -36,16 +36,14 @@ def bound_table(reports: Sequence[RunReport]) -> Table:
     units = {likelihood.unit or "position" for _, likelihood in measured}
     each = units.pop() if len(units) == 1 else "position"
     numbers = [(name, what, number) for name, likelihood in measured for what, number in likelihood.named]
-    in_characters = any(number.bits_per_character is not None for _, _, number in numbers)
-    in_excess = any(number.excess is not None for _, _, number in numbers)
+    optional = ["bits per character", "excess ± std. error"]
 
     def cells(number: NegativeLogLikelihood) -> dict[str, Cell]:
         if each != "position":
             cells = {f"bits per {each}": number.bpd, f"perplexity per {each}": perplexity_cell(number)}
-            return cells | ({"bits per character": number.bits_per_character} if in_characters else {})
-        nats = {"nats ± std. error": with_error(number, "nats", "stderr")}
-        excess = {"excess ± std. error": with_error(number, "excess", "excess_stderr")} if in_excess else {}
-        return nats | {"bits/dim": number.bpd, "perplexity": number.perplexity} | excess
+            return cells | {optional[0]: number.bits_per_character}
+        cells = {"nats ± std. error": with_error(number, "nats", "stderr"), "bits/dim": number.bpd}
+        return cells | {"perplexity": number.perplexity, optional[1]: with_error(number, "excess", "excess_stderr")}
 
     rows = [{"run": name, "": what, "valid": _validity(number), **cells(number)} for name, what, number in numbers]
     notes = [f"Negative log-likelihood in bits and as perplexity, exp(nats per {each}), ± standard errors."]
@@ -57,25 +55,18 @@ def bound_table(reports: Sequence[RunReport]) -> Table:
         known = "; ".join(f"entropy of {recipe}: {value:.4f} nats" for recipe, value in entropies.items())
         notes.append(f"Excess: above what the true distribution itself scores on the same examples; {known}.")
     notes += [] if all(likelihood.scores_pads for _, likelihood in measured) else [NOTES["pads"]]
-    return Table.of("Likelihood of held-out examples", rows, " ".join(notes))
+    return Table.of("Likelihood of held-out examples", rows, " ".join(notes), optional)
 
 
 def bracket_table(reports: Sequence[RunReport]) -> Table:
     """One row for each interval that holds the negative log-likelihood."""
     rows: list[dict[str, Cell]] = []
-    for name, report in named_reports(reports):
-        for found in _brackets(report):
-            bits = found.examples / (found.scored * math.log(2))
-            rows.append(
-                {
-                    "run": name,
-                    "": f"T = {found.steps}{kind_of_sampler(found)}",
-                    "valid": _validity(found),
-                    "at least": with_error(found, "low", "low_stderr"),
-                    "at most": with_error(found, "high", "high_stderr"),
-                    "bits/dim": f"{bits * found.low:.4f} to {bits * found.high:.4f}",
-                }
-            )
+    for name, found in ((name, found) for name, report in named_reports(reports) for found in _brackets(report)):
+        bits = found.examples / (found.scored * math.log(2))
+        row: dict[str, Cell] = {"run": name, "": f"T = {found.steps}{kind_of_sampler(found)}"}
+        row |= {"valid": _validity(found), "at least": with_error(found, "low", "low_stderr")}
+        row |= {"at most": with_error(found, "high", "high_stderr")}
+        rows.append({**row, "bits/dim": f"{bits * found.low:.4f} to {bits * found.high:.4f}"})
     drawn = {(found.paths, found.particles) for report in reports for found in _brackets(report) if found.paths > 1}
     paths = "; ".join(f"{paths} paths of {particles} latents" for paths, particles in sorted(drawn))
     notes = ["The negative log-likelihood of the sampler, nats per example, from both sides, ± standard errors over"]
@@ -88,13 +79,12 @@ def convention_table(reports: Sequence[RunReport]) -> Table:
     rows: list[dict[str, Cell]] = []
     for name, report in named_reports(reports):
         for each in () if report.likelihood is None else report.likelihood.conventions:
-            cells = {"nats ± std. error": with_error(each.number, "nats", "stderr")}
-            if each.number.excess is not None:
-                cells["above the truth"] = with_error(each.number, "excess", "excess_stderr")
-            rows.append({"run": name, "": each.name, "valid": _validity(each.number), **cells})
+            nats, excess = (with_error(each.number, *of) for of in (("nats", "stderr"), ("excess", "excess_stderr")))
+            about: dict[str, Cell] = {"run": name, "": each.name, "valid": _validity(each.number)}
+            rows.append({**about, "nats ± std. error": nats, "above the truth": excess})
     notes = "Negative log-likelihood per example by what people report as one. Above the truth: than the data's own "
     notes += "distribution on the same examples; what lies below it is no likelihood."
-    return Table.of("The field's conventions", rows, notes)
+    return Table.of("The field's conventions", rows, notes, ["above the truth"])
 
 
 def _brackets(report: RunReport) -> Sequence[Bracket]:

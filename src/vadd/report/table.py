@@ -30,11 +30,18 @@ class Table:
     note: str = ""
 
     @classmethod
-    def of(cls, title: str, rows: Iterable[Mapping[str, Cell]], note: str = "") -> "Table":
-        """Of cells by column, in the order in which the columns first come; a row may lack some."""
+    def of(
+        cls, title: str, rows: Iterable[Mapping[str, Cell]], note: str = "", optional: Sequence[str] = ()
+    ) -> "Table":
+        """Of cells by column, in the order in which the columns first come; a row may lack some. Of the ``optional``
+        columns those without any cell are left out.
+        """
         records = list(rows)
-        columns = list(dict.fromkeys(column for record in records for column in record))
-        return cls(title, columns, [[record.get(column) for column in columns] for record in records], note)
+        columns = dict.fromkeys(column for record in records for column in record)
+        for column in optional:
+            if all(record.get(column) is None for record in records):
+                columns.pop(column, None)
+        return cls(title, list(columns), [[record.get(column) for column in columns] for record in records], note)
 
     def text_rows(self) -> list[list[str]]:
         return [[format_cell(cell) for cell in row] for row in self.rows]

@@ -17,19 +17,10 @@ import numpy as np
 from matplotlib import font_manager
 
 from vadd.errors import UserError
+from vadd.kinds.arrays import Array
 from vadd.kinds.kind import Kind
+from vadd.report import images
 from vadd.report.figures import save_figure
-from vadd.report.images import (
-    MASK_COLOUR,
-    Array,
-    as_pillow,
-    as_trajectory,
-    denoising_gif,
-    denoising_strip,
-    image_grid,
-    save_animation,
-    tokens_to_images,
-)
 from vadd.report.page import png_data_uri, rendered
 
 SCALE = matplotlib.colormaps["plasma"]
@@ -61,7 +52,7 @@ class Token:
 
 def reveal_steps(states: Array, mask: int) -> Array:
     """(n, N): the step at which each position was last revealed, 0 where it was given."""
-    states = as_trajectory(states)
+    states = images.as_trajectory(states)
     revealed = (states[:-1] == mask) & (states[1:] != mask)
     last = len(revealed) - revealed[::-1].argmax(axis=0)
     steps: Array = np.where(revealed.any(axis=0), last, 0)
@@ -74,7 +65,7 @@ def token_histories(
     """For n samples of N positions: ``pieces`` (n, N) is what stands there in the end, ``piece_of`` a value writes what
     stood there before and was taken back.
     """
-    states = as_trajectory(states)
+    states = images.as_trajectory(states)
     steps = reveal_steps(states, mask)
     histories = []
     for sample, written in enumerate(pieces):
@@ -126,14 +117,14 @@ def visible(piece: str) -> str:
 
 def image_page(states: Array, shape: Sequence[int], vocab_size: int, title: str) -> str:
     """The same for images: all states of each, and when each of its pixels was revealed."""
-    states = as_trajectory(states)
+    states = images.as_trajectory(states)
     steps = len(states) - 1
     columns = math.ceil(math.sqrt(steps + 1))  # browsers refuse very long pictures
     side = max(shape[:2])
     pictures = []
     for sample, when in enumerate(_when_revealed(states, shape, vocab_size)):
-        frames = tokens_to_images(states[:, sample], shape, vocab_size, masks=True)
-        pictures.append({"frames": png_uri(image_grid(frames, columns, separator=0)), "when": png_uri(when)})
+        frames = images.tokens_to_images(states[:, sample], shape, vocab_size, masks=True)
+        pictures.append({"frames": png_uri(images.image_grid(frames, columns, separator=0)), "when": png_uri(when)})
     size = {"width": shape[1] * IMAGE_SIDE // side, "height": shape[0] * IMAGE_SIDE // side}
     return _page(title, steps, images=pictures, columns=columns, rows=-(-(steps + 1) // columns), **size)
 
@@ -142,21 +133,21 @@ def _when_revealed(states: Array, shape: Sequence[int], vocab_size: int) -> Arra
     """Images (n, H, W, 3) of the steps; of the channels of a pixel the last counts."""
     steps = reveal_steps(states, vocab_size).reshape(states.shape[1], *(*shape, 1)[:3]).max(axis=-1)
     total = len(states) - 1
-    palette = [MASK_COLOUR, *(tuple(bytes.fromhex(colour(step, total)[1:])) for step in range(1, total + 1))]
-    images: Array = np.array(palette, np.uint8)[steps]
-    return images
+    palette = [images.MASK_COLOUR, *(tuple(bytes.fromhex(colour(step, total)[1:])) for step in range(1, total + 1))]
+    shown: Array = np.array(palette, np.uint8)[steps]
+    return shown
 
 
 def png_uri(image: Array) -> str:
     """As a data URI."""
     written = io.BytesIO()
-    as_pillow(image).save(written, format="PNG")
+    images.as_pillow(image).save(written, format="PNG")
     return png_data_uri(written.getvalue())
 
 
 def _page(title: str, steps: int, **content: object) -> str:
     scale = [colour(1 + round(place * max(0, steps - 1) / 11), steps) for place in range(12)]
-    mask = "#" + bytes(MASK_COLOUR).hex()
+    mask = "#" + bytes(images.MASK_COLOUR).hex()
     return rendered("trajectory.html", title=title, steps=steps, scale=scale, mask=mask, **content)
 
 
@@ -175,9 +166,9 @@ def write_trajectory(kind: Kind, states: Array, out: Path, name: str, extents: S
         np.savez_compressed(out, states=states, mask=kind.vocab_size)
     elif kind.name == "image":
         if out.suffix == ".gif":
-            denoising_gif(out, states, kind.shape, kind.vocab_size)
+            images.denoising_gif(out, states, kind.shape, kind.vocab_size)
         elif out.suffix == ".png":
-            save_figure(denoising_strip(states, kind.shape, kind.vocab_size), out)
+            save_figure(images.denoising_strip(states, kind.shape, kind.vocab_size), out)
         else:
             out.write_text(image_page(states, kind.shape, kind.vocab_size, title), encoding="utf-8")
     else:
@@ -194,7 +185,7 @@ def text_gif(
     path: Path, histories: Sequence[Sequence[Token]], steps: int, *, milliseconds: int = 150, hold: int = 2500
 ) -> Path:
     """All samples one below the other, a frame for each of the states 0..steps."""
-    dot = as_pillow(np.full((1, 1, 3), 255, np.uint8))
+    dot = images.as_pillow(np.full((1, 1, 3), 255, np.uint8))
     from PIL import ImageDraw, ImageFont
 
     font = ImageFont.truetype(font_manager.findfont("DejaVu Sans Mono"), SIZE)  # matplotlib brings it along
@@ -220,7 +211,7 @@ def text_gif(
                     draw.text((left, above + 1), character, font=font, fill=SOFT if character == "↵" else INK)
             top += (height + 1) * tall
         frames.append(picture)
-    return save_animation(path, frames, [milliseconds] * steps + [hold])
+    return images.save_animation(path, frames, [milliseconds] * steps + [hold])
 
 
 def mixed(hexadecimal: str, share: float = 0.4) -> str:

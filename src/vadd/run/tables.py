@@ -64,10 +64,7 @@ def fill_rows(
     gaps = table.gaps(rows)
     # A gap is to be filled with something, also where the model knows "missing" as a value.
     filled = run.restricted(table.present_sizes).infill(gaps, count=count, progress=progress, **options).numpy()
-    return [
-        table.merged(rows, filled[:, number], options.get("seed", 0), first=number * len(gaps))
-        for number in range(count)
-    ]
+    return table.copies(rows, filled, options.get("seed", 0))
 
 
 def cell_probabilities(run: "Run", gaps: Array, *, draws: int = LATENTS, seed: int = 0) -> Array:

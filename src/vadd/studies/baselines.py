@@ -1,11 +1,13 @@
 """Every model of the zoo on the same data, network and processor time: quality against what a sample costs."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import torch
+from pydantic import computed_field
 
 from vadd.core import Samples
 from vadd.errors import UserError
@@ -15,16 +17,18 @@ from vadd.evaluation.language_models import LanguageJudge
 from vadd.evaluation.likelihood import measure_bounds
 from vadd.progress import Progress, named
 from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, build_dataset, differences, load_recipe
+from vadd.report.figures import CostPoint, quality_by_cost, save_figure
+from vadd.report.notes import NOTES
 from vadd.report.page import PageSection
-from vadd.report.table import model_label
+from vadd.report.table import Cell, Table, at_steps, grouped, mean_and_spread, model_label, rounded
+from vadd.report.tables import COLUMN_TITLES
 from vadd.run.loading import load
 from vadd.run.run import Run
-from vadd.studies.baseline_tables import ModelRow, baselines_section
-from vadd.studies.comparison import Result, RowsOfStudy, checksum
+from vadd.studies.comparison import Result, Row, RowsOfStudy, absent_notes, checksum
 from vadd.studies.ddpm import Ddpm, check_installed, ddpm_trained_for, weights_of
-from vadd.studies.equal_time import FIT_SHARE, chosen_words, processor_seconds, trained_for
+from vadd.studies.equal_time import FIT_SHARE, chosen_words, trained_for
 from vadd.studies.study import Request, Study, check_known
-from vadd.studies.trainings import bound_settings, check_judges, check_overrides, of_seed, place_of
+from vadd.studies.trainings import bound_settings, check_judges, check_overrides, of_seed, processor_seconds
 
 FIRST = ("mdlm", "vadd")
 POSITIONS_AT_ONCE, FEWEST_AT_ONCE = 4096, 4
@@ -33,6 +37,54 @@ batches learn more in little time.
 """
 SHORT_DRAW, MOST_DRAWS = 2.0, 5
 """Draws that take less than so many seconds are repeated so often, to time them."""
+
+
+class ModelRow(Row):
+    """What one model costs and gives with one number of sampling steps."""
+
+    model: str
+    steps: int
+    evaluations: float
+    """Calls of the network for a chunk of samples."""
+    sequences: float
+    """Sequences shown to networks, for each sample."""
+    seconds: float
+    """Of processor time, for each sample."""
+    metrics: dict[str, Any]
+    measure: str | None
+    """Which of the metrics is the quality; None where texts had no judge."""
+    nats: float | None = None
+    """The step bound (AR: the exact value) of held-out examples."""
+    nats_stderr: float | None = None
+    bound_valid: bool | None = None
+    training_steps: int
+    parameters: int
+    exact_sampler: bool
+    samples: int = 0
+    """That were evaluated."""
+    reference: float | None = None
+    """The quality of as many held-out examples, or of all there are."""
+    training_seconds: float | None = None
+    """Of processor time, the fit of a learned prior included."""
+    measuring_seconds: float = 0.0
+    """Of processor time, for drawing, evaluating and bounding."""
+    chosen: str | None = None
+    """What was chosen for it on a part of the training set."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def quality(self) -> float | None:
+        """The number that figures show; smaller is better."""
+        return None if self.measure is None else float(self.metrics[self.measure])
+
+    @property
+    def kind(self) -> str:
+        """What the nats are."""
+        if self.nats is None:
+            return "not reported"
+        if self.model == "ar":
+            return "exact"
+        return "a bound" if self.bound_valid else "a bound of the proposal, not of this sampler"
 
 
 def labels_of(study: Study, setting: str) -> dict[str, str]:
@@ -60,11 +112,10 @@ def recipes_of(study: Study, request: Request) -> tuple[dict[str, Recipe], dict[
                 raise
             absent[labels[key]] = str(error)
             continue
-        twins = [] if key in COMPARED_ONLY else [other for other in recipes if _same_training(recipes[other], recipe)]
+        known = {} if key in COMPARED_ONLY else recipes
+        twins = [labels[other] for other in known if _same_training(recipes[other], recipe)]
         if twins:
-            absent[labels[key]] = (
-                f"under this recipe the same training as {labels[twins[0]]}, whose rows stand for both"
-            )
+            absent[labels[key]] = f"under this recipe the same training as {twins[0]}, whose rows stand for both"
         else:
             recipes[key] = recipe
     return recipes, absent
@@ -102,54 +153,49 @@ def compare_zoo(study: Study, request: Request) -> Result:
     recipes, absent = recipes_of(study, request)
     first = next(iter(recipes.values()))
     check_judges(request, first)
-    zoo = _Zoo(study, request)
-    for name, why in absent.items():
-        zoo.leave_out(name, why)
+    zoo = _Zoo(study, request, recipes)
     build_dataset(first)  # missing data are not the failure of one model
     zoo.language = request.open_judge() if first.data.kind == "text" else None
-    for seed in range(request.seeds):
-        zoo.compare(recipes, seed)
-    return zoo.finished()
+    return zoo.measured(absent)
 
 
 class _Zoo(RowsOfStudy[ModelRow]):
     row_type = ModelRow
     language: LanguageJudge | None = None
 
-    def __init__(self, study: Study, request: Request) -> None:
-        super().__init__(study, request)
+    def __init__(self, study: Study, request: Request, recipes: Mapping[str, Recipe]) -> None:
+        super().__init__(study, request, recipes)
+        self.labels = labels_of(study, request.setting)
         self.judges: dict[int, Evaluator] = {}
         """By number of samples."""
 
-    def compare(self, recipes: Mapping[str, Recipe], seed: int) -> None:
+    def parts(self, seed: int) -> Iterator[tuple[str, Iterator[ModelRow]]]:
         """All models, and those that need two of them."""
-        self.seed = seed
         runs: dict[str, Run] = {}
-        labels, steps, setting = labels_of(self.study, self.request.setting), self.measuring.steps, self.setting
-        for key, recipe in recipes.items():
-            self.attempt(labels[key], self._trained(key, labels[key], of_seed(recipe, seed), runs))
+        steps, count = self.measuring.steps, self.setting.candidates
+        for key in self.recipes:
+            yield self.labels[key], self._trained(key, seed, runs)
         for key in FIRST:
             if "ar" in runs and key in runs:
-                weighed = runs[key].with_energy(load(runs["ar"].directory.path), setting.candidates)
-                few = [count for count in steps if count in setting.energy_steps] or list(steps[:1])
-                name = f"EDLM on {labels[key]}, k = {setting.candidates}"
-                self.attempt(name, self._measured(name, weighed, few, runs["ar"], labels[key]))
+                weighed = runs[key].with_energy(load(runs["ar"].directory.path), count)
+                few = [each for each in steps if each in self.setting.energy_steps] or list(steps[:1])
+                name = f"EDLM on {self.labels[key]}, k = {count}"
+                yield name, self._of_run(name, seed, weighed, few, runs["ar"])
 
-    def _trained(self, key: str, name: str, recipe: Recipe, runs: dict[str, Run]) -> Iterator[ModelRow]:
-        place, progress = self.request.out / place_of(f"{recipe.name}-{key}", self.seed), self.request.progress
+    def _trained(self, key: str, seed: int, runs: dict[str, Run]) -> Iterator[ModelRow]:
+        recipe, progress = self.recipes[key], self.request.progress
+        recipe, place = of_seed(recipe, self.request.out / f"{recipe.name}-{key}", seed)
         run: Run | Ddpm
         if key in COMPARED_ONLY:
             run = ddpm_trained_for(recipe, self.seconds, place, progress)
         else:
             run = runs[key] = trained_for(recipe, self.seconds, place, progress, self.choice)
-        yield from self._measured(name, run, self.measuring.steps)
+        yield from self._of_run(self.labels[key], seed, run, self.measuring.steps)
 
-    def _measured(
-        self, name: str, run: Run | Ddpm, wanted: Sequence[int], energy: Run | None = None, proposal: str | None = None
+    def _of_run(
+        self, name: str, seed: int, run: Run | Ddpm, wanted: Sequence[int], energy: Run | None = None
     ) -> Iterator[ModelRow]:
-        """``energy`` is what weighs its samples, if anything does; the bounds of the model ``proposal`` are then its
-        own.
-        """
+        """``energy`` is what weighs its samples, if anything does."""
         about = facts_of(run)
         count, fewer = self.measuring.samples, self.setting.costly_samples
         cheap = isinstance(run, Ddpm) or (about["exact_sampler"] and MODELS[run.recipe.model].chosen_steps)
@@ -158,11 +204,11 @@ class _Zoo(RowsOfStudy[ModelRow]):
         reader = None if self.language is None else repr(self.language.about())
         measured = [count, self.measuring.limit, self.measuring.particles, str(self.request.inception), reader]
         for steps in run.possible_steps(wanted):
-            facts = {**about, "name": name, "seed": self.seed, "steps": steps}
-            decides = [name, steps, self.seed, checksum(run, energy), *measured]
-            yield self.once(decides, partial(self._row, run, count, facts, proposal))
+            facts = {**about, "name": name, "seed": seed, "steps": steps}
+            decides = [name, steps, seed, checksum(run, energy), *measured]
+            yield self.once(decides, partial(self._row, run, count, facts))
 
-    def _row(self, run: Run | Ddpm, count: int, facts: Mapping[str, Any], proposal: str | None) -> ModelRow:
+    def _row(self, run: Run | Ddpm, count: int, facts: dict[str, Any]) -> ModelRow:
         progress, steps = named(self.request.progress, facts["name"]), facts["steps"]
         exact = run if isinstance(run, Run) else None
         if count not in self.judges:
@@ -170,9 +216,12 @@ class _Zoo(RowsOfStudy[ModelRow]):
             self.judges[count] = choose_evaluator(reference)
         judge, began = self.judges[count], time.process_time()
         parts, seconds = timed_draw(run, judge.samples, steps, progress)
-        adapted = judge if exact is None else judge.for_run(exact)
+        adapted, real = judge if exact is None else judge.for_run(exact), judge.real_text
         metrics = adapted(torch.cat([part.tokens for part in parts]).numpy(), steps)
-        real = judge.real_text
+        if exact is not None:  # a density of continuous images is not comparable with probabilities of discrete ones
+            settings = bound_settings(self.measuring.model_copy(update={"bound_steps": (steps,)}))
+            bound = measure_bounds(exact, run.data.test, settings, progress).bounds[0]
+            facts |= {"nats": bound.nats, "nats_stderr": bound.stderr, "bound_valid": bound.valid}
         return ModelRow(
             **facts,
             evaluations=sum(part.evaluations for part in parts) / len(parts),
@@ -180,24 +229,10 @@ class _Zoo(RowsOfStudy[ModelRow]):
             seconds=seconds / judge.samples,
             metrics=metrics.to_json(),
             measure=None if metrics.value is None else metrics.name,
-            **self._bound(run, facts, proposal, progress),
             samples=judge.samples,
             reference=getattr(metrics, "floor", None) if real is None else real.metrics.value,
             measuring_seconds=time.process_time() - began,
         )
-
-    def _bound(
-        self, run: Run | Ddpm, facts: Mapping[str, Any], proposal: str | None, progress: Progress
-    ) -> dict[str, Any]:
-        """None for DDPM: a density of continuous images is not comparable with probabilities of discrete ones."""
-        for row in self.rows:
-            if (row.name, row.steps, row.seed) == (proposal, facts["steps"], self.seed):
-                return {"nats": row.nats, "nats_stderr": row.nats_stderr, "bound_valid": False}
-        if isinstance(run, Ddpm):
-            return {}
-        settings = bound_settings(self.measuring.model_copy(update={"bound_steps": (facts["steps"],)}))
-        bound = measure_bounds(run, run.data.test, settings, progress).bounds[0]
-        return {"nats": bound.nats, "nats_stderr": bound.stderr, "bound_valid": bound.valid}
 
     def names(self) -> dict[str, str]:
         return super().names() | {
@@ -208,7 +243,21 @@ class _Zoo(RowsOfStudy[ModelRow]):
         }
 
     def section(self) -> PageSection:
-        return baselines_section(self.rows, self.absent, self.request.out / "figures")
+        rows = self.rows
+        label, scored = f"{_measure(rows)}, smaller is better", [row for row in rows if row.quality is not None]
+        references = sorted({row.reference for row in scored if row.reference is not None})
+        if not scored:  # texts without a judge
+            scored = [row for row in rows if row.nats is not None and row.bound_valid]
+            label = "nats of a held-out example (bound)"
+        points: dict[str, list[CostPoint]] = {}
+        for name, by_steps in by_model(scored).items():
+            for members in by_steps.values():
+                value = fmean((row.nats or 0.0) if row.quality is None else row.quality for row in members)
+                points.setdefault(name, []).append((members[0].evaluations, members[0].sequences, value))
+        figure = quality_by_cost(points, label, references)
+        shown = [("Quality against cost", save_figure(figure, self.request.out / "figures" / "quality.png"))]
+        tables = [summary_table(rows, self.absent), likelihood_table(rows), cost_table(rows)]
+        return PageSection("Side by side", figures=shown, tables=tables)
 
 
 def facts_of(run: Run | Ddpm) -> dict[str, Any]:
@@ -234,3 +283,103 @@ def timed_draw(run: Run | Ddpm, count: int, steps: int, progress: Progress) -> t
         parts = list(run.stream(count, steps=steps, seed=0, progress=progress))
         times.append(time.process_time() - began)
     return parts, min(times)
+
+
+Rows = Sequence[ModelRow]
+
+
+def by_model(rows: Iterable[ModelRow]) -> dict[str, dict[int, list[ModelRow]]]:
+    """The seeds of each model and number of steps."""
+    models = grouped(rows, lambda row: row.name)
+    return {name: grouped(members, lambda row: row.steps) for name, members in models.items()}
+
+
+def quality_of(members: Rows) -> Cell:
+    return mean_and_spread(row.quality for row in members)
+
+
+def nats_of(members: Rows) -> Cell:
+    """Their mean, and the error of one or half of what they differ by, whichever is larger."""
+    nats = [row.nats for row in members if row.nats is not None]
+    error = max([(max(nats, default=0) - min(nats, default=0)) / 2, *(row.nats_stderr or 0.0 for row in members)])
+    return f"{fmean(nats):.2f} ± {error:.2f}" if nats else None
+
+
+def summary_table(rows: Rows, absent: Mapping[str, str]) -> Table:
+    """A row for each model: its training, and the quality of its samples by number of steps."""
+    steps, measure = sorted({row.steps for row in rows}), _measure(rows)
+    cells: list[dict[str, Cell]] = []
+    for name, by_steps in by_model(rows).items():
+        first, *_ = members = next(iter(by_steps.values()))
+        facts: dict[str, Cell] = {
+            "here": name,
+            "parameters": f"{first.parameters:,}",
+            "training steps": f"{first.training_steps:,}",
+            "s": rounded(first.training_seconds, 0),
+        }
+        chosen = " or ".join(dict.fromkeys(row.chosen for row in members if row.chosen)) or None
+        qualities = {count: quality_of(those) for count, those in by_steps.items()}
+        cells.append({**facts, **at_steps(qualities, steps), "chosen": chosen})
+    for count, value in {row.samples: row.reference for row in rows if row.reference is not None}.items():
+        reference = at_steps(dict.fromkeys(steps, f"{value:.3g}"), steps)
+        cells.append({"here": f"held-out data, up to {count:,}", **reference})
+    cells += [{"here": name} for name in absent]
+    most, *fewer = sorted({row.samples for row in rows}, reverse=True)
+    note = f"{measure}, smaller is better, of {most:,} samples"
+    for count in fewer:
+        note += f", {count:,} of {', '.join(dict.fromkeys(row.name for row in rows if row.samples == count))}"
+    said = {"fewer_samples": fewer, "summary": True, "edlm": _has(rows, "edlm")}
+    said |= {"chosen": any(row.chosen for row in rows), "seeds": any(row.seed for row in rows)}
+    text = " ".join([f"{note}.", *(NOTES[key] for key, wanted in said.items() if wanted)]) + absent_notes(absent)
+    return Table.of(f"Samples by number of steps: {measure}", cells, text, optional=["chosen"])
+
+
+def likelihood_table(rows: Rows) -> Table:
+    """A row for each model that has a likelihood or a bound of one, by number of steps."""
+    bounded = [row for row in rows if row.nats is not None and row.exact_sampler]
+    steps = sorted({row.steps for row in bounded})
+    cells = [
+        {
+            "here": name,
+            **at_steps({count: nats_of(members) for count, members in by_steps.items()}, steps),
+            "which is": next(iter(by_steps.values()))[0].kind,
+        }
+        for name, by_steps in by_model(bounded).items()
+    ]
+    return Table.of("Likelihood by number of steps: nats", cells, NOTES["baseline_nats"])
+
+
+def cost_table(rows: Rows) -> Table:
+    """A row for each model and number of steps, with what a sample costs."""
+    unit = next((row for row in rows if row.model == "mdlm"), rows[0])
+    measure = _measure(rows)
+    cells: list[dict[str, Cell]] = [
+        {
+            "here": row.name,
+            "T": row.steps,
+            "evaluations": f"{row.evaluations:.0f}",
+            "sequences": f"{row.sequences:.1f}",
+            "time": f"{row.seconds / unit.seconds:.3g}",
+            "samples": f"{row.samples:,}",
+            measure: quality_of(members),
+            "nats": nats_of(members),
+            "which is": row.kind,
+        }
+        for by_steps in by_model(rows).values()
+        for members in by_steps.values()
+        for row in members[:1]
+    ]
+    about = {"distance": NOTES["unread"], "judge's bits": NOTES["judge_bits"]}.get(measure, NOTES["distance"])
+    note = NOTES["cost"].format(unit=f"{model_label(unit.model)}'s, T = {unit.steps}", about=about)
+    note += f" {NOTES['ddpm']}" if _has(rows, "ddpm") else ""
+    return Table.of("What samples cost, and what they are worth", cells, note)
+
+
+def _has(rows: Rows, model: str) -> bool:
+    return any(row.model == model for row in rows)
+
+
+def _measure(rows: Rows) -> str:
+    """What the quality of these rows is called."""
+    measure = next((row.measure for row in rows if row.measure is not None), None)
+    return "distance" if measure is None else {**COLUMN_TITLES, "judge_bits": "judge's bits"}[measure]

@@ -12,6 +12,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -20,12 +21,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, EvaluationOptions, RunReport, evaluate
 from vadd.evaluation.evaluate import Evaluation
-from vadd.evaluation.language_models import LanguageJudge
 from vadd.evaluation.likelihood import has_latent
 from vadd.files import write_json
 from vadd.parallel import is_main
 from vadd.parsing import read_json
 from vadd.progress import Progress, named, note, silent, warn
+from vadd.recipe import Recipe
 from vadd.report.figures import save_figure
 from vadd.report.likelihood_tables import bound_table, latent_table
 from vadd.report.notes import NOTES
@@ -49,9 +50,7 @@ class Measurements:
     steps: Sequence[int]
     samples: int | None = None
     bounds: BoundSettings | None = None
-    inception: Path | None = None
-    """The network of FID."""
-    language: LanguageJudge | None = None
+    options: EvaluationOptions = EvaluationOptions()  # noqa: RUF009  # frozen
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ def compare(
             run.possible_steps(measurements.steps),
             measurements.samples,
             bounds=bounds_for(run, measurements.bounds),
-            options=EvaluationOptions(inception=measurements.inception, language=measurements.language),
+            options=measurements.options,
             grown=keep,
             progress=named(progress, f"{run.recipe.name} {model_label(run.recipe.model)}"),
         )
@@ -192,15 +191,15 @@ class RowsOfStudy(ABC, Generic[R]):
 
     row_type: type[R]
 
-    def __init__(self, study: Study, request: Request) -> None:
+    def __init__(self, study: Study, request: Request, recipes: Mapping[str, Recipe]) -> None:
         self.study, self.request, self.setting = study, request, study.settings[request.setting]
+        self.recipes = recipes
         self.measuring = measuring_of(study, request)
         self.seconds = 60 * (self.setting.minutes if request.minutes is None else request.minutes)
         self.choice = study.choose if request.choose else None
         self.rows: list[R] = []
         self.absent: dict[str, str] = {}
         """Why a part has no rows."""
-        self.result: Result | None = None
         self.file = request.out / "results.json"
         try:
             rows = [self.row_type(**entry) for entry in read_json(self.file) if "absent" not in entry]
@@ -208,22 +207,37 @@ class RowsOfStudy(ABC, Generic[R]):
             rows = []
         self.kept = {row.stamp: row for row in rows}
 
-    def leave_out(self, name: str, why: str) -> None:
-        note(f"{name} is left out: {why}")
-        self.absent[name] = why
+    @abstractmethod
+    def parts(self, seed: int) -> Iterator[tuple[str, Iterator[R]]]:
+        """The rows of one training of everything, by the name that is said where they fail."""
 
-    def attempt(self, name: str, rows: Iterator[R]) -> None:
-        """Rows as they are measured or, where that fails, why."""
-        try:
-            for row in rows:
-                self.rows.append(row)
-                write_json(self.file, self.numbers())
-        except (UserError, RuntimeError, ArithmeticError, MemoryError) as error:
-            warn(f"{name} failed: {error}")
-            self.absent[name] = f"failed: {next(iter(str(error).splitlines()), repr(error))}"
-        if self.rows:
-            page = Page.of(self.study, **self.names())
-            self.result = publish(self.request.out, page, self.section(), self.numbers())
+    @abstractmethod
+    def section(self) -> PageSection: ...
+
+    def names(self) -> dict[str, str]:
+        """What the texts of the study's page mention."""
+        return {"setting": self.request.setting}
+
+    def measured(self, absent: Mapping[str, str]) -> Result:
+        """All parts with all seeds, but those that are ``absent``."""
+        for name, why in absent.items():
+            note(f"{name} is left out: {why}")
+            self.absent[name] = why
+        result: Result | None = None
+        for name, rows in chain.from_iterable(map(self.parts, range(self.request.seeds))):
+            try:
+                for row in rows:
+                    self.rows.append(row)
+                    write_json(self.file, self.numbers())
+            except (UserError, RuntimeError, ArithmeticError, MemoryError) as error:
+                warn(f"{name} failed: {error}")
+                self.absent[name] = f"failed: {next(iter(str(error).splitlines()), repr(error))}"
+            if self.rows:
+                page = Page.of(self.study, **self.names())
+                result = publish(self.request.out, page, self.section(), self.numbers())
+        if result is None:
+            raise UserError(f"nothing could be trained and measured: {list(self.absent.values())[-1]}")
+        return result
 
     def once(self, decides: Sequence[object], measure: Callable[[], R]) -> R:
         """What was measured when all that ``decides`` was the same, or is measured now."""
@@ -233,18 +247,6 @@ class RowsOfStudy(ABC, Generic[R]):
     def numbers(self) -> list[dict[str, Any]]:
         absent = [{"name": name, "absent": why} for name, why in self.absent.items()]
         return [row.model_dump(mode="json") for row in self.rows] + absent
-
-    @abstractmethod
-    def section(self) -> PageSection: ...
-
-    def finished(self) -> Result:
-        if self.result is None:
-            raise UserError(f"nothing could be trained and measured: {list(self.absent.values())[-1]}")
-        return self.result
-
-    def names(self) -> dict[str, str]:
-        """What the texts of the study's page mention."""
-        return {"setting": self.request.setting}
 
 
 def absent_notes(absent: Mapping[str, str]) -> str:

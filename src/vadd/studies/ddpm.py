@@ -129,27 +129,22 @@ class Ddpm:
         """``count`` images as values of the data, chunk by chunk, in ``steps`` evaluations of the network; each has
         random numbers of its own, so that the first of them do not depend on how many are drawn.
         """
+        from diffusers import DDIMScheduler, DDPMScheduler
+
         height, width, planes = self.data.shape
         device = next(self.network.parameters()).device
+        # Trailing: the first step is at the last level, which is nothing but noise, also where it is the only one.
+        ddim = DDIMScheduler(num_train_timesteps=LEVELS, timestep_spacing="trailing")
+        scheduler: Any = DDPMScheduler(num_train_timesteps=LEVELS) if steps == LEVELS else ddim
         for first in range(0, count, ROWS_AT_ONCE):
             rows = range(first, min(first + ROWS_AT_ONCE, count))
             generators = [step_generator(seed, SAMPLING, row) for row in rows]
             x = torch.stack([torch.randn(planes, height, width, generator=each) for each in generators]).to(device)
-            scheduler = _sampling_scheduler(steps)
+            scheduler.set_timesteps(steps)
             for number, level in enumerate(scheduler.timesteps):
                 progress(f"sampling in {steps} steps", first * steps + number * len(rows), count * steps)
                 x = scheduler.step(self.network(x, level).sample, level, x, generator=generators).prev_sample
             yield Samples(to_values(x, self.data), evaluations=steps, sequences=len(rows) * steps)
-
-
-def _sampling_scheduler(steps: int) -> Any:
-    from diffusers import DDIMScheduler, DDPMScheduler
-
-    # Trailing: the first step is at the last level, which is nothing but noise, also where it is the only one.
-    ddim = DDIMScheduler(num_train_timesteps=LEVELS, timestep_spacing="trailing")
-    scheduler = DDPMScheduler(num_train_timesteps=LEVELS) if steps == LEVELS else ddim
-    scheduler.set_timesteps(steps)
-    return scheduler
 
 
 class DdpmTrainer:
@@ -186,7 +181,6 @@ class DdpmTrainer:
 
 def ddpm_trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progress) -> Ddpm:
     """The training in ``path``, made if it is not there; one that was interrupted begins anew."""
-    check_installed()
     data = build_dataset(recipe)
     settings: dict[str, Any] = {
         "seed": recipe.seed,
@@ -196,7 +190,18 @@ def ddpm_trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progr
         "levels": LEVELS,
     }
     if not (path / CHECKPOINT).is_dir():
-        _train(recipe, data, settings, seconds, path, progress)
+        channels = channels_for(data.shape, wanted_weights(recipe, data))
+        progress(f"how fast {recipe.name} ddpm is")
+        steps = steps_in(DdpmTrainer(recipe, data, channels).step, seconds)
+        trainer = DdpmTrainer(recipe.with_values(timed(steps).items()), data, channels)
+        began = time.process_time()
+        for step in range(steps):
+            trainer.step(step)
+            progress(f"training {recipe.name} ddpm, {weights_of(trainer.network):,} parameters", step + 1, steps)
+        spent = time.process_time() - began
+        weights = trainer.network.state_dict(), trainer.ema.averaged.state_dict()
+        write_json(path / DESCRIPTION, {**settings, "channels": channels, "steps": steps, "seconds": spent})
+        write_checkpoint(path / CHECKPOINT, TrainingState(steps, *weights, dict(trainer.stepper.tensors())))
     try:
         known = dict(read_json(path / DESCRIPTION))
         channels, steps, spent = int(known["channels"]), int(known["steps"]), float(known["seconds"])
@@ -208,20 +213,3 @@ def ddpm_trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progr
     network = build_unet(data.shape, channels).to(Processes().device)
     network.load_state_dict(read_weights(path / CHECKPOINT))
     return Ddpm(network.eval(), data, steps, spent, path / CHECKPOINT)
-
-
-def _train(
-    recipe: Recipe, data: DiscreteDataset, settings: dict[str, Any], seconds: float, path: Path, progress: Progress
-) -> None:
-    channels = channels_for(data.shape, wanted_weights(recipe, data))
-    progress(f"how fast {recipe.name} ddpm is")
-    steps = steps_in(DdpmTrainer(recipe, data, channels).step, seconds)
-    trainer = DdpmTrainer(recipe.with_values(timed(steps).items()), data, channels)
-    began = time.process_time()
-    for step in range(steps):
-        trainer.step(step)
-        progress(f"training {recipe.name} ddpm, {weights_of(trainer.network):,} parameters", step + 1, steps)
-    spent = time.process_time() - began
-    weights = trainer.network.state_dict(), trainer.ema.averaged.state_dict()
-    write_json(path / DESCRIPTION, {**settings, "channels": channels, "steps": steps, "seconds": spent})
-    write_checkpoint(path / CHECKPOINT, TrainingState(steps, *weights, dict(trainer.stepper.tensors())))

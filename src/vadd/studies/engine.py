@@ -6,6 +6,7 @@ OUT/report.html, OUT/results.json, OUT/tables.md, OUT/figures/, and a run for ea
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,13 @@ import torch
 from vadd.data import DiscreteDataset
 from vadd.data.text.named_corpora import HUB_CORPORA
 from vadd.errors import UserError
-from vadd.evaluation import RunReport
+from vadd.evaluation import EvaluationOptions, RunReport
 from vadd.evaluation.evaluate import report_of
 from vadd.evaluation.frechet import fetch_inception, load_network
 from vadd.evaluation.zero_shot import corpora_in, recognise, zero_shot
 from vadd.parallel import Processes
 from vadd.progress import named
-from vadd.recipe import Recipe, differences
+from vadd.recipe import differences
 from vadd.recipe.loading import how_computed
 from vadd.report.likelihood_tables import perplexity_cell, scored_corpora, zero_shot_notes
 from vadd.report.notes import NOTES
@@ -43,7 +44,6 @@ from vadd.studies.trainings import (
     trainings_of,
     trial_trainer,
 )
-from vadd.training.loop import Trainer
 from vadd.training.start import check_trainable
 
 ROUNDS = 4
@@ -55,22 +55,16 @@ def reproduce(study: Study, request: Request) -> Result:
     return ENGINES[study.engine](study, request)
 
 
-def measurements_of(study: Study, request: Request, recipe: Recipe) -> Measurements:
-    """What is measured; judges are loaded."""
-    measuring = measuring_of(study, request)
-    check_judges(request, recipe)
+def compare_entries(study: Study, request: Request) -> Result:
+    """Train every entry and compare the runs, each sampled in the ways of ``study.views``."""
+    trainings, measuring = trainings_of(study, request), measuring_of(study, request)
+    first = trainings[0][0]
+    check_judges(request, first)
     inception = request.inception
     if study.needs_inception:
         inception = inception or fetch_inception()
         load_network(inception, trust=False)
-    language = request.open_judge() if recipe.data.kind == "text" else None
-    return Measurements(measuring.steps, measuring.samples, bound_settings(measuring), inception, language)
-
-
-def compare_entries(study: Study, request: Request) -> Result:
-    """Train every entry and compare the runs, each sampled in the ways of ``study.views``."""
-    trainings = trainings_of(study, request)
-    measurements = measurements_of(study, request, trainings[0][0])
+    language = request.open_judge() if first.data.kind == "text" else None
     if study.choose is not None and request.choose:
         for recipe, _ in trainings:
             check_trainable(recipe)
@@ -78,14 +72,14 @@ def compare_entries(study: Study, request: Request) -> Result:
     runs = [finished_run(recipe, path, fit=request.fit) for recipe, path in trainings]
     groups = [[view for view in group if request.float32 or not view.float32] for group in study.views]
     rows = [row for group in groups for run in runs for view in group if (row := viewed(run, view)) is not None]
-    page = Page.of(study, recipe=trainings[0][0].name, setting=request.setting)
 
-    def tables(reports: Sequence[RunReport], wanted: Sequence[str]) -> list[Table]:
+    def tables(reports: Sequence[RunReport], wanted: Sequence[str] = study.tables) -> list[Table]:
         return [table for name in wanted for table in TABLES[name](reports, study.published)]
 
-    reports, path = compare(
-        rows, request.out, measurements, page, lambda reports: tables(reports, study.tables), request.progress
-    )
+    options = EvaluationOptions(inception=inception, language=language)
+    measurements = Measurements(measuring.steps, measuring.samples, bound_settings(measuring), options)
+    page = Page.of(study, recipe=first.name, setting=request.setting)
+    reports, path = compare(rows, request.out, measurements, page, tables, request.progress)
     return Result(tables(reports, study.terminal or study.tables), [report.to_json() for report in reports], path)
 
 
@@ -207,11 +201,14 @@ def measure_speed(study: Study, request: Request) -> Result:
     seconds = [0.0 for _ in recipes]
     with ExitStack() as stack:
         trainers = [stack.enter_context(trial_trainer(recipe, data)) for recipe in recipes]
-        for turn in range(ROUNDS + 1):  # the first is to warm up
-            for number, trainer in enumerate(trainers):
-                request.progress(f"round {turn} of {ROUNDS}: {model_label(trainer.recipe.model)}")
-                spent = _timed(trainer, turn * each_round, each_round)
-                seconds[number] += spent if turn else 0.0
+        for turn, (number, trainer) in product(range(ROUNDS + 1), enumerate(trainers)):
+            request.progress(f"round {turn} of {ROUNDS}: {model_label(trainer.recipe.model)}")
+            began = time.perf_counter()
+            for step in range(turn * each_round, (turn + 1) * each_round):
+                result = trainer.step(step)
+            result.loss.detach().item()  # waits for the device
+            if turn > 0:  # the first is to warm up
+                seconds[number] += time.perf_counter() - began
     speeds = [
         {
             "model": recipe.model,
@@ -249,14 +246,6 @@ def speed_table(speeds: Sequence[dict[str, Any]], published: Published) -> Table
     note = NOTES["speed"].format(**first)
     note += f" Computed with {', '.join(first['how_computed'])}." if first["how_computed"] else ""
     return Table.of("Training speed", rows, note)
-
-
-def _timed(trainer: Trainer, first: int, steps: int) -> float:
-    began = time.perf_counter()
-    for step in range(first, first + steps):
-        result = trainer.step(step)
-    result.loss.detach().item()  # waits for the device
-    return time.perf_counter() - began
 
 
 ENGINES: dict[str, Callable[[Study, Request], Result]] = {

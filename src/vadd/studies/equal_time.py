@@ -31,7 +31,7 @@ from vadd.run.directory import RunDirectory, step_of
 from vadd.run.loading import load
 from vadd.run.run import Run
 from vadd.studies.study import Choice
-from vadd.studies.trainings import finished_run, folder_of_place, is_finished, trial_trainer
+from vadd.studies.trainings import finished_run, trial_trainer
 from vadd.training.prior import JUDGED, posteriors_of
 
 WARM_UP, TIMED = 3, 20
@@ -45,7 +45,6 @@ FIT_SHARE = 0.2
 READING_SHARE = 0.5
 """Of the fit's time, at most: where there are many examples, only so many of them are read."""
 FEWEST_FIT_STEPS, FEWEST_EXAMPLES = 50, 1000
-SPENT = "processor-time.json"
 LARGEST_SHARE = 0.1
 """Of the training examples, that are set aside."""
 WORDS = {"diffusion.weighting": "{} weights", "sampling.grid": "{} grid", "training.steps": "{:,} steps"}
@@ -124,32 +123,22 @@ def trained_for(recipe: Recipe, seconds: float, path: Path, progress: Progress, 
     if choice is not None:
         recipe = chosen_recipe(recipe, path, choice, progress)
         recipe = recipe.with_values(timed(recipe.training.steps).items())
-    return timed_run(recipe, path)
+    return finished_run(recipe, path)
 
 
-def timed_run(recipe: Recipe, path: Path) -> Run:
-    """The finished run in ``path``, and what it took beside it: see :func:`processor_seconds`."""
+def default_run(recipe: Recipe, seconds: float, path: Path) -> Run:
+    """Trained as long as the default says, at most so many ``seconds`` of processor time."""
     directory = RunDirectory(path)
-    finished = directory.is_run() and is_finished(directory, directory.recipe())
-    before, began = processor_seconds(path) or 0.0, time.process_time()
-    try:
-        return finished_run(recipe, path)
-    finally:
-        if directory.is_run() and not finished:
-            write_json(path / SPENT, {"seconds": before + time.process_time() - began})
-
-
-def processor_seconds(path: Path) -> float | None:
-    """What the training in ``path`` took, its start, its evaluation and the fit of a prior included."""
-    try:
-        return float(read_json(path / SPENT)["seconds"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    if directory.is_run():
+        return finished_run(recipe.with_values([("training.steps", directory.recipe().training.steps)]), path)
+    with trial_trainer(recipe, build_dataset(recipe)) as trainer:
+        steps = min(recipe.training.steps, steps_in(trainer.step, seconds))
+    return finished_run(recipe.with_values([("training.steps", steps)]), path)
 
 
 def folder_of(path: Path) -> Path:
     """Where the choice for the run in ``path`` is made: once for all seeds."""
-    return path.parent / "choosing" / folder_of_place(path.name)
+    return path.parent / "choosing" / path.name.partition("-seed-")[0]
 
 
 def candidate_runs(path: Path) -> list[RunDirectory]:

@@ -12,17 +12,7 @@ from vadd.evaluation.latent_paths import expected_values, traversal
 from vadd.evaluation.reports import Distance
 from vadd.evaluation.tables import RowComparison, pair_tv
 from vadd.kinds import TableKind
-from vadd.report.figures import (
-    TRUTH_LABEL,
-    Panel,
-    bound_by_steps,
-    divergence_by_steps,
-    histogram_panels,
-    marginals,
-    pair_matrices,
-    text_by_steps,
-    training_curves,
-)
+from vadd.report import figures as draw
 from vadd.report.images import denoising_strip, grids_by_steps, tokens_to_images, traversal_figure
 from vadd.report.table import report_names
 from vadd.run.run import Run
@@ -43,25 +33,25 @@ def comparison_figures(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -
     figures = _histograms(rows) | _images(rows) | _tables(rows)
     kinds = {type(result.metrics) for report in reports for result in report.results}
     if len(kinds) == 1 and issubclass(kind := kinds.pop(), Distance):
-        figures["divergence"] = f"{kind.name} by number of steps", divergence_by_steps(reports, names, kind)
+        figures["divergence"] = f"{kind.name} by number of steps", draw.divergence_by_steps(reports, names, kind)
     if all(report.real_text for report in reports):
-        figures["texts"] = "Texts by number of steps, beside real text", text_by_steps(reports, names)
+        figures["texts"] = "Texts by number of steps, beside real text", draw.text_by_steps(reports, names)
     bounded = {name: report for name, report in zip(names, reports, strict=True) if report.draws is None}
     if all(report.likelihood is not None and report.likelihood.bounds for report in bounded.values()):
-        figures["bounds"] = "Likelihood bound by number of steps", bound_by_steps([*bounded.values()], [*bounded])
+        figures["bounds"] = "Likelihood bound by number of steps", draw.bound_by_steps([*bounded.values()], [*bounded])
     first_names = {run.directory.path: (name, run) for name, run, _ in reversed(rows)}
     curves = {name: list(run.directory.metrics()) for name, run in reversed(first_names.values())}
-    figures["training"] = "Training curves", training_curves(curves)
+    figures["training"] = "Training curves", draw.training_curves(curves)
     return figures
 
 
 def _histograms(rows: Sequence[Row]) -> Figures:
-    by_steps: dict[str, list[Panel]] = {}
-    fewest: dict[str, list[Panel]] = {}
+    by_steps: dict[str, list[draw.Panel]] = {}
+    fewest: dict[str, list[draw.Panel]] = {}
     for name, run, evaluation in rows:
         if run.kind.name == "points" and evaluation.shown:
             panels = [(plural(count, "step"), density) for count, density in evaluation.shown.items()]
-            truth = (TRUTH_LABEL, histogram(run.data.train.numpy(), run.data.vocab_size))
+            truth = (draw.TRUTH_LABEL, histogram(run.data.train.numpy(), run.data.vocab_size))
             by_steps[name] = [truth, *panels]
             # The paper's first figure: a row per data set with the data and every model at the fewest steps.
             title = f"{name.removeprefix(run.recipe.name).strip()}, {panels[0][0]}"
@@ -69,8 +59,8 @@ def _histograms(rows: Sequence[Row]) -> Figures:
     if not by_steps:
         return {}
     return {
-        "one-step": ("Samples at the fewest steps beside the data", histogram_panels(fewest)),
-        "by-steps": ("Samples by number of steps", histogram_panels(by_steps)),
+        "one-step": ("Samples at the fewest steps beside the data", draw.histogram_panels(fewest)),
+        "by-steps": ("Samples by number of steps", draw.histogram_panels(by_steps)),
     }
 
 
@@ -120,6 +110,9 @@ def _tables(rows: Sequence[Row]) -> Figures:
     matrices = {name: pair_tv(some, comparison.reference, comparison.sizes) for name, some in compared.items()}
     labels = {column.name: column.labels() for column in table.shown}
     return {
-        "marginals": ("Columns of samples and of the data", marginals(labels, comparison.train.numpy(), drawn)),
-        "pairs": ("Total variation of pairs of columns from a half of the data", pair_matrices(table.names, matrices)),
+        "marginals": ("Columns of samples and of the data", draw.marginals(labels, comparison.train.numpy(), drawn)),
+        "pairs": (
+            "Total variation of pairs of columns from a half of the data",
+            draw.pair_matrices(table.names, matrices),
+        ),
     }

@@ -16,7 +16,7 @@ from vadd.errors import UserError
 from vadd.evaluation.likelihood import measure_bounds, measure_latent
 from vadd.parallel import on_main_process
 from vadd.progress import Progress, named
-from vadd.recipe import Recipe, build_dataset
+from vadd.recipe import Recipe
 from vadd.report.figures import save_figure
 from vadd.report.notes import NOTES
 from vadd.report.page import PageSection
@@ -24,10 +24,10 @@ from vadd.report.table import Cell, Table, at_steps, grouped, mean_and_spread, m
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
 from vadd.studies.comparison import Result, Row, RowsOfStudy, absent_notes, checksum
-from vadd.studies.equal_time import processor_seconds, steps_in, timed_run, trained_for
+from vadd.studies.equal_time import default_run, trained_for
 from vadd.studies.league_sets import SETS
 from vadd.studies.study import Published, Request, Study, check_known
-from vadd.studies.trainings import bound_settings, check_overrides, of_seed, place_of, trial_trainer
+from vadd.studies.trainings import bound_settings, check_overrides, of_seed, processor_seconds
 from vadd.training.data import source_of
 from vadd.words import one_line
 
@@ -71,30 +71,25 @@ class SetRow(Row):
 
     def is_worse(self, steps: int) -> bool:
         """Whether the default's bound is above MDLM's, by more than the error of either."""
-        (ours, our_error), (mdlm, error) = (
-            (self.nats[each].get(steps), self.stderr[each].get(steps)) for each in LABELS
-        )
-        return ours is not None and mdlm is not None and ours > mdlm + max(our_error or 0, error or 0)
+        if any(steps not in self.nats[model] for model in LABELS):
+            return False
+        error = max(self.stderr[model].get(steps, 0) for model in LABELS)
+        return self.nats["vadd"][steps] > self.nats["mdlm"][steps] + error
 
 
 def compare_sets(study: Study, request: Request) -> Result:
     """Train what is missing of both models on every set, then measure them."""
     check_overrides(request.overrides, study.fixed, compared=("model", "name"))
     check_known("set", request.sets, SETS)
-    league = _League(study, request)
-    recipes = {}
-    for name in request.sets or league.setting.sets:
+    recipes, absent = {}, {}
+    for name in request.sets or study.settings[request.setting].sets:
         if (lacking := SETS[name].lacking) is None:
             recipes[name] = recipe_of(name, request)
             continue
-        why = f"the set {name} needs the package {lacking[0]}: pip install {lacking[1]}"
+        absent[name] = f"the set {name} needs the package {lacking[0]}: pip install {lacking[1]}"
         if request.sets:
-            raise UserError(why)
-        league.leave_out(name, why)
-    for seed in range(request.seeds):
-        for name, recipe in recipes.items():
-            league.attempt(name, league.row(name, of_seed(recipe, seed), seed))
-    return league.finished()
+            raise UserError(absent[name])
+    return _League(study, request, recipes).measured(absent)
 
 
 def recipe_of(name: str, request: Request) -> Recipe:
@@ -113,26 +108,21 @@ def recipe_of(name: str, request: Request) -> Recipe:
     return source.recipe(directory).with_overrides([*labels, *request.overrides])
 
 
-def default_run(recipe: Recipe, seconds: float, path: Path) -> Run:
-    """Trained as long as the default says, at most so many ``seconds`` of processor time."""
-    directory = RunDirectory(path)
-    if directory.is_run():
-        steps = directory.recipe().training.steps
-    else:
-        with trial_trainer(recipe, build_dataset(recipe)) as trainer:
-            steps = min(recipe.training.steps, steps_in(trainer.step, seconds))
-    return timed_run(recipe.with_values([("training.steps", steps)]), path)
-
-
 class _League(RowsOfStudy[SetRow]):
     row_type = SetRow
 
-    def row(self, name: str, recipe: Recipe, seed: int) -> Iterator[SetRow]:
+    def parts(self, seed: int) -> Iterator[tuple[str, Iterator[SetRow]]]:
+        for name, recipe in self.recipes.items():
+            yield name, self._row(name, recipe, seed)
+
+    def _row(self, name: str, recipe: Recipe, seed: int) -> Iterator[SetRow]:
         progress = named(self.request.progress, name)
-        ours, theirs = (self.request.out / place_of(f"{name}-{model}", seed) for model in LABELS)
+        (default, ours), (mdlm, theirs) = (
+            of_seed(recipe.with_values([("model", model)]), self.request.out / f"{name}-{model}", seed)
+            for model in LABELS
+        )
         progress("the default")
-        run = default_run(recipe, self.seconds, ours)
-        mdlm = recipe.with_values([("model", "mdlm")])
+        run = default_run(default, self.seconds, ours)
         seconds = processor_seconds(ours) or self.seconds
         runs = {"vadd": run, "mdlm": trained_for(mdlm, seconds, theirs, progress, self.choice)}
         about = {"name": name, "seed": seed, "kind": recipe.data.kind}
@@ -140,28 +130,34 @@ class _League(RowsOfStudy[SetRow]):
         yield self.once(decides, lambda: self._measured(runs, about, progress))
 
     def _measured(self, runs: Mapping[str, Run], about: Mapping[str, Any], progress: Progress) -> SetRow:
-        run, valid, measuring = runs["vadd"], SETS[about["name"]].valid, self.measuring
-        bounds = {}
+        run, measure, measuring = runs["vadd"], SETS[about["name"]].valid, self.measuring
+        make_scorer = SETS[about["name"]].scorer
+        scorer = None if make_scorer is None else make_scorer()
+        row: dict[str, Any] = {"nats": {}, "stderr": {}, "scores": {}, "right": {}, "bound_valid": True}
+
+        def right(each: Run, tokens: Tensor) -> float | None:
+            return None if measure is None else float(np.mean(measure(each.kind.decode(tokens.numpy()))))
+
         for model, each in runs.items():
             settings = replace(bound_settings(measuring), steps=each.possible_steps(measuring.bound_steps))
-            bounds[model] = measure_bounds(each, each.data.test, settings, progress).bounds
+            bounds = measure_bounds(each, each.data.test, settings, progress).bounds
+            row["nats"][model] = {bound.steps: bound.nats for bound in bounds}
+            row["stderr"][model] = {bound.steps: bound.stderr or 0 for bound in bounds}
+            row["bound_valid"] &= all(bound.valid for bound in bounds)
+            for count in each.possible_steps(measuring.steps):
+                if measure is not None:
+                    share = right(each, each.sample(measuring.samples, steps=count, seed=0))
+                    row["right"].setdefault(model, {})[count] = share
+                if scorer is not None:
+                    progress(f"scores of {LABELS[model]}, T = {count}")
+                    samples = each.kind.decode(each.sample(scorer.samples, steps=count, seed=0).numpy())
+                    for name, score in scorer.scores(samples).items():
+                        row["scores"].setdefault(name, {}).setdefault(model, {})[count] = score
         health = measure_latent(run, run.data.test)
-
-        def right(each: Run, tokens: Tensor) -> float:
-            return float(np.mean(valid(each.kind.decode(tokens.numpy())))) if valid is not None else 0.0
-
-        def by_steps(each: Run) -> BY_STEPS:
-            steps = each.possible_steps(measuring.steps)
-            return {count: right(each, each.sample(measuring.samples, steps=count, seed=0)) for count in steps}
-
         return SetRow(
             **about,
-            nats={model: {bound.steps or 0: bound.nats for bound in those} for model, those in bounds.items()},
-            stderr={model: {bound.steps or 0: bound.stderr or 0 for bound in those} for model, those in bounds.items()},
-            scores=published_scores(about["name"], runs, measuring.steps, progress),
-            bound_valid=all(bound.valid for those in bounds.values() for bound in those),
-            right={} if valid is None else {model: by_steps(each) for model, each in runs.items()},
-            right_held_out=None if valid is None else right(run, run.data.test[:]),
+            **row,
+            right_held_out=right(run, run.data.test[:]),
             latent=None if health is None else health.verdict,
             grid=runs["mdlm"].sampling.grid,
             seconds={model: processor_seconds(each.directory.path) for model, each in runs.items()},
@@ -172,26 +168,10 @@ class _League(RowsOfStudy[SetRow]):
         steps = self.measuring.steps
         figure = save_figure(share_figure(self.rows, steps), self.request.out / "figures" / "shares.png")
         measures = measure_table(self.rows, steps, self.study.published.by_steps)
-        tables = [share_table(self.rows, steps, self.absent), measures, nats_table(self.rows)]
-        tables[2:2] = score_tables(self.rows, self.study.published)
+        scores = score_tables(self.rows, self.study.published)
+        tables = [share_table(self.rows, steps, self.absent), measures, *scores, nats_table(self.rows)]
         figures = [("Share of the dependence held, by set and number of steps", figure)]
         return PageSection("Sets", verdict(self.rows, steps), figures=figures, tables=tables)
-
-
-def published_scores(
-    name: str, runs: Mapping[str, Run], steps: Sequence[int], progress: Progress
-) -> dict[str, dict[str, BY_STEPS]]:
-    if (make := SETS[name].scorer) is None:
-        return {}
-    scorer = make()
-    scores: dict[str, dict[str, BY_STEPS]] = {}
-    for model, run in runs.items():
-        for count in run.possible_steps(steps):
-            progress(f"scores of {LABELS[model]}, T = {count}")
-            samples = run.kind.decode(run.sample(scorer.samples, steps=count, seed=0).numpy())
-            for measure, score in scorer.scores(samples).items():
-                scores.setdefault(measure, {}).setdefault(model, {})[count] = score
-    return scores
 
 
 Rows = Sequence[SetRow]

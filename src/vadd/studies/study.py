@@ -196,6 +196,9 @@ class Study(_Data):
         """Where its runs are; zero-shot evaluates those of the study of text."""
         return (self.place or self.name).partition("/")[0]
 
+    def results(self, root: Path) -> Path:
+        return root / (self.place or self.name) / "results.json"
+
     def entries_of(self, setting: str) -> list[Entry]:
         chosen = self.settings[setting]
         crossed = [each.model_copy(update={"recipe": name}) for name in chosen.recipes for each in self.entries]
@@ -257,10 +260,6 @@ RATE = 50e12
 """FLOP per second that one device is assumed to reach."""
 
 
-def results_file(study: Study, root: Path) -> Path:
-    return root / (study.place or study.name) / "results.json"
-
-
 def made_here(study: Study, root: Path) -> str:
     """Where results are: where the study writes them, where ``vadd reproduce paper`` does, and where the examples of
     ``--scale paper`` do.
@@ -271,7 +270,7 @@ def made_here(study: Study, root: Path) -> str:
 
 
 def listing(root: Path) -> Iterator[tuple[str, list[str]]]:
-    """A heading and lines for each study of the paper."""
+    """A heading and lines for each study of the paper, and a note."""
     for study in map(study_named, OF_THE_PAPER):
         times = zip(("training", "evaluation"), study.hours, strict=True)
         needs = [f"needs {study.needs}", *(f"{what} {duration(3600 * hours)}" for what, hours in times if hours)]
@@ -282,6 +281,4 @@ def listing(root: Path) -> Iterator[tuple[str, list[str]]]:
             f"made here: {made_here(study, root)}",
         ]
         yield f"{study.name}: {study.shows}", lines
-
-
-NOTE = NOTES["listing"].format(rate=RATE)
+    yield f"\n{NOTES['listing'].format(rate=RATE)}", []

@@ -55,10 +55,10 @@ def _draws(report: RunReport) -> str:
 
 def _detail(report: RunReport, detail: str) -> Cell:
     """A column of a run; of a quoted number it is its ``detail``."""
-    number = report.parameters if detail == "parameters" else report.training_steps
+    number, form = (report.parameters, ".3g") if detail == "parameters" else (report.training_steps, "g")
     if number is None or (detail == "iterations" and number < 100_000):
-        return None if number is None else str(number)
-    return f"{number / 1e6:.3g}M" if detail == "parameters" else f"{number / 1e6:g}M"
+        return number
+    return f"{number / 1e6:{form}}M"
 
 
 def likelihood_table(
@@ -69,22 +69,18 @@ def likelihood_table(
     name_of: Callable[[RunReport], str] = row_name,
 ) -> Table:
     """Ours, a row for each number, and then the paper's."""
-
-    def row(name: str, about: Cell, value: float | None, *facts: Cell) -> dict[str, Cell]:
-        detailed = {} if detail is None else {detail: about}
-        cells = zip(("which is", "K", "masks", unit.examples), facts, strict=True)
-        return {"": name, **detailed, unit.name: rounded(value, unit.digits), **dict(cells)}
-
-    rows = []
+    columns = ["", *([detail] if detail else []), unit.name, "which is", "K", "masks", unit.examples]
+    rows: list[list[Cell]] = []
     for report in reports:
-        about = None if detail is None else _detail(report, detail)
+        about = [_detail(report, detail)] if detail else []
         for what, number in [] if report.likelihood is None else report.likelihood.named:
-            facts = (*_which(what, number), number.draws, number.examples)
-            rows.append(row(name_of(report), about, getattr(number, unit.field), *facts))
+            value = rounded(getattr(number, unit.field), unit.digits)
+            rows.append([name_of(report), *about, value, *_which(what, number), number.draws, number.examples])
     for one in quoted:
         name = f"{one.name}, {'the paper' if one.model else 'quoted by the paper'}"
-        rows.append(row(name, one.detail, one.value, *one.which, one.examples))
-    return Table.of(unit.title, rows, _note(reports, quoted))
+        about = [one.detail] if detail else []
+        rows.append([name, *about, rounded(one.value, unit.digits), *one.which, one.examples])
+    return Table(unit.title, columns, rows, _note(reports, quoted))
 
 
 def _which(name: str, number: NegativeLogLikelihood) -> tuple[str, int | None]:
@@ -170,7 +166,9 @@ def _value_notes(reports: Reports) -> list[str]:
     return [] if values == 256 else [NOTES["values"].format(values=values)]
 
 
-def by_steps_table(title: str, steps: Sequence[int], rows: Rows, notes: Sequence[str]) -> list[Table]:
+def by_steps_table(title: str, rows: Rows, notes: Sequence[str], steps: Sequence[int] = ()) -> list[Table]:
+    """By default with the numbers of steps of the first row."""
+    steps = steps or list(next(iter(rows.values())))
     cells = [{"": name, **at_steps(cells, steps)} for name, cells in rows.items()]
     return [Table.of(title, cells, " ".join(notes))]
 
@@ -188,7 +186,7 @@ def fid_table(reports: Reports, published: Published) -> list[Table]:
         rows |= {f"{model_label(report.model)}, {report.samples} images": fids, **papers[report.model]}
     note = f"Floor, as many test images against the training images: {next(iter(ours[0].values())).floor:.2f}."
     notes = [note, *_value_notes(reports), *difference_notes(reports)]
-    return by_steps_table("FID by number of steps", steps, rows | papers["ddpm"], notes)
+    return by_steps_table("FID by number of steps", rows | papers["ddpm"], notes, steps)
 
 
 def latents_table(reports: Reports, published: Published) -> list[Table]:
@@ -200,7 +198,6 @@ def latents_table(reports: Reports, published: Published) -> list[Table]:
         return numbers | {f"bits, T = {bound.steps}": bound.bpd for bound in bounds}
 
     rows: list[dict[str, Cell]] = []
-    chooses = any(report.chosen is not None for report in reports)
     seeds = grouped(reports, lambda report: report.seed).values()
     by_name = grouped([named for each in seeds for named in named_reports(each)], lambda named: named[0])
     for name, members in by_name.items():
@@ -208,10 +205,11 @@ def latents_table(reports: Reports, published: Published) -> list[Table]:
         fit = "" if first.prior_seconds is None else f" + {first.prior_seconds:.0f}"
         seconds = None if first.training_seconds is None else f"{first.training_seconds:.0f}{fit}"
         cells = {title: mean_and_spread(column[title] for column in columns) for title in columns[0]}
-        chosen = {"chosen": " or ".join(dict.fromkeys(report.chosen or "" for _, report in members))} if chooses else {}
-        rows.append({"": name, "s": seconds, **cells, **chosen})
-    said = {"latents": True, "chosen": chooses, "seeds": len(rows) < len(reports)}
-    return [Table.of("Ways to draw z", rows, " ".join(NOTES[key] for key, wanted in said.items() if wanted))]
+        chosen = " or ".join(dict.fromkeys(report.chosen for _, report in members if report.chosen)) or None
+        rows.append({"": name, "s": seconds, **cells, "chosen": chosen})
+    said = {"latents": True, "chosen": any(report.chosen for report in reports), "seeds": len(rows) < len(reports)}
+    notes = [NOTES[key] for key, wanted in said.items() if wanted]
+    return [Table.of("Ways to draw z", rows, " ".join(notes), optional=["chosen"])]
 
 
 def recognition_tables(reports: Reports, published: Published) -> list[Table]:
@@ -255,7 +253,6 @@ def ratio_tables(reports: Reports, published: Published) -> list[Table]:
     if judge is None:
         return []
     rows = _beside_mdlm(reports, "gen_ppl", 1, "MDLM", lambda a, b: a / b)
-    steps = list(rows[model_label("mdlm")])
     # The same data, judge and convention: else the paper's numbers do not compare.
     alike = judge.name.rpartition("/")[2] == published.judge and judge.convention.startswith("corpus")
     alike = alike and reports[0].published_recipe == published.recipe
@@ -263,7 +260,7 @@ def ratio_tables(reports: Reports, published: Published) -> list[Table]:
         rows[f"{model_label(model)}, the paper, float64 draws, {published.samples} samples"] = theirs
     notes = [f"{sample_counts(reports)} samples for each number of steps.", judge_note(reports)]
     notes += [*([] if alike else [NOTES["not_the_papers"]]), *difference_notes(reports)]
-    return by_steps_table("Generative perplexity by number of steps", steps, rows, notes)
+    return by_steps_table("Generative perplexity by number of steps", rows, notes)
 
 
 def character_tables(reports: Reports, published: Published) -> list[Table]:
@@ -271,8 +268,7 @@ def character_tables(reports: Reports, published: Published) -> list[Table]:
     if reports[0].judge is None:
         return []
     rows = _beside_mdlm(reports, "judge_bits", 3, "MDLM, perplexity", lambda a, b: 2 ** (a - b))
-    steps = list(rows[model_label("mdlm")])
-    return by_steps_table("The judge's bits per character", steps, rows, [NOTES["characters"]])
+    return by_steps_table("The judge's bits per character", rows, [NOTES["characters"]])
 
 
 def _beside_mdlm(

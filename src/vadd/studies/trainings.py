@@ -5,9 +5,9 @@ of them changes what is learnt. The choice is made by the counts of ``vadd plan`
 """
 
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -18,8 +18,10 @@ from vadd.data import DiscreteDataset
 from vadd.errors import Interrupted, UserError
 from vadd.evaluation import BoundSettings
 from vadd.evaluation.evaluate import MOST_SAMPLES
+from vadd.files import write_json
 from vadd.kinds import Kind
-from vadd.parallel import Processes, on_main_process
+from vadd.parallel import Processes, is_main, on_main_process
+from vadd.parsing import read_json
 from vadd.progress import warn
 from vadd.recipe import Recipe, build_dataset, differences, load_recipe
 from vadd.recipe.counting import model_on_meta, training_cost
@@ -44,6 +46,7 @@ ENOUGH_ROWS = 8
 RESERVE = 1.25
 """Allocators and temporary results need more than is counted."""
 COUNTED = 8
+SPENT = "processor-time.json"
 
 
 def check_overrides(overrides: Iterable[str], fixed: Sequence[str] = (), compared: Sequence[str] = COMPARED) -> None:
@@ -81,27 +84,21 @@ def trainings_of(study: Study, request: Request) -> list[tuple[Recipe, Path]]:
         if entry.time_ratio != 1 and recipe.network.kind == "short-transformer":
             recipe = recipe.with_values([("training.steps", round(entry.time_ratio * recipe.training.steps))])
         folder = entry.folder.format(name=recipe.name.removesuffix("-paper"), model=recipe.model)
-        trainings += [(of_seed(recipe, seed), request.out / place_of(folder, seed)) for seed in range(request.seeds)]
+        trainings += [of_seed(recipe, request.out / folder, seed) for seed in range(request.seeds)]
     return trainings
 
 
-def of_seed(recipe: Recipe, number: int) -> Recipe:
-    """The same training with other random numbers."""
-    return recipe if number == 0 else recipe.with_values([("seed", recipe.seed + number)])
-
-
-def place_of(folder: str, seed: int) -> str:
-    return folder if seed == 0 else f"{folder}-seed-{seed}"
-
-
-def folder_of_place(place: str) -> str:
-    return place.partition("-seed-")[0]
+def of_seed(recipe: Recipe, path: Path, number: int) -> tuple[Recipe, Path]:
+    """The same training with other random numbers, and its directory."""
+    if number == 0:
+        return recipe, path
+    return recipe.with_values([("seed", recipe.seed + number)]), path.with_name(f"{path.name}-seed-{number}")
 
 
 def finished_run(recipe: Recipe, path: Path, *, fit: bool = False, data: DiscreteDataset | None = None) -> Run:
     """The run in ``path``, trained if it is missing and continued if it is unfinished; of several processes the main
-    one writes. With ``fit`` it is computed so that it fits into memory. It learns from ``data``, by default the
-    recipe's.
+    one writes, also the processor time that it took. With ``fit`` it is computed so that it fits into memory. It learns
+    from ``data``, by default the recipe's.
     """
     directory = RunDirectory(path)
 
@@ -118,25 +115,33 @@ def finished_run(recipe: Recipe, path: Path, *, fit: bool = False, data: Discret
         fit_priors_of_recipe(path)
 
     on_main_process(check)
-    if is_finished(directory, recipe):
+    if directory.is_run() and recipe.training.steps in map(step_of, directory.checkpoints()):
         on_main_process(complete)
         run = load(path)
         if run.step == recipe.training.steps:  # otherwise the last checkpoint is damaged
             return run
+    before, began = processor_seconds(path) or 0.0, time.process_time()
     check_trainable(recipe)
     data = build_dataset(recipe) if data is None else data
     recipe = fitted(recipe, data) if fit else recipe
     on_main_process(lambda: None if directory.is_run() else directory.create(recipe))
-    outcome = train(recipe, directory, data, resume=True)
-    if outcome.stopped or not outcome.finished:
-        raise Interrupted(f"stopped at step {outcome.step}, saved in {path}")
-    on_main_process(lambda: fit_priors_of_recipe(path))
+    try:
+        outcome = train(recipe, directory, data, resume=True)
+        if outcome.stopped or not outcome.finished:
+            raise Interrupted(f"stopped at step {outcome.step}, saved in {path}")
+        on_main_process(lambda: fit_priors_of_recipe(path))
+    finally:
+        if is_main():
+            write_json(path / SPENT, {"seconds": before + time.process_time() - began})
     return load(path)
 
 
-def is_finished(directory: RunDirectory, recipe: Recipe) -> bool:
-    """Whether it has the last checkpoint."""
-    return directory.is_run() and recipe.training.steps in map(step_of, directory.checkpoints())
+def processor_seconds(path: Path) -> float | None:
+    """What the training in ``path`` took, its start, its evaluation and the fit of a prior included."""
+    try:
+        return float(read_json(path / SPENT)["seconds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def measuring_of(study: Study, request: Request) -> Measuring:
@@ -153,17 +158,9 @@ def measuring_of(study: Study, request: Request) -> Measuring:
 
 
 def bound_settings(measuring: Measuring) -> BoundSettings:
-    return BoundSettings(
-        Particles(measuring.particles),
-        steps=measuring.bound_steps,
-        delbo_draws=measuring.draws,
-        delbo_particles=measuring.delbo_particles,
-        limit=measuring.limit or None,
-        choose_proposals=measuring.choose_proposals,
-        brackets=measuring.brackets,
-        paths=measuring.paths,
-        conventions=measuring.conventions,
-    )
+    same = measuring.model_dump(include={"delbo_particles", "choose_proposals", "brackets", "paths", "conventions"})
+    particles, limit = Particles(measuring.particles), measuring.limit or None
+    return BoundSettings(particles, measuring.bound_steps, delbo_draws=measuring.draws, limit=limit, **same)
 
 
 def fitted(recipe: Recipe, data: DiscreteDataset, other: Recipe | None = None) -> Recipe:
@@ -173,8 +170,7 @@ def fitted(recipe: Recipe, data: DiscreteDataset, other: Recipe | None = None) -
     processes = Processes()
     available = available_memory(processes.device)
     if other is not None:
-        weights = held_bytes(model_on_meta(other, replace(data.kind, pad=None)), other, processes, 0)
-        available = max(0, available - weights)
+        available = max(0, available - held_bytes(model_on_meta(other, data.kind), other, processes, 0))
     counted: dict[bool, float] = {}  # by checkpointing: counting takes seconds for large networks
     for choice in choices(recipe, processes):
         again = bool(getattr(choice.network, "checkpointing", False))
@@ -213,25 +209,34 @@ def choices(recipe: Recipe, processes: Processes) -> Iterator[Recipe]:
 
 def bytes_of_example(recipe: Recipe, kind: Kind) -> float:
     """What the backward pass needs of one example, in float32."""
-    return training_cost(model_on_meta(recipe, replace(kind, pad=None)), recipe, COUNTED).remembered
+    return training_cost(model_on_meta(recipe, kind), recipe, COUNTED).remembered
 
 
 def needed_bytes(recipe: Recipe, kind: Kind, processes: Processes, each: float) -> int:
     """On one device, as ``vadd plan`` counts; what is drawn for the whole batch lies on the host."""
-    kind = replace(kind, pad=None)  # whether pads are scored changes nothing here
     drawn = drawn_bytes(recipe, kind) if processes.device.type == "cpu" else 0
     return held_bytes(model_on_meta(recipe, kind), recipe, processes, rows_of(recipe, processes.count) * each) + drawn
 
 
 def trial_step(recipe: Recipe, data: DiscreteDataset) -> bool:
     """Whether one step of the training finds the memory it needs, in all processes."""
+
+    def finds_memory(attempt: Callable[[], object]) -> bool:
+        try:
+            attempt()
+        except (MemoryError, RuntimeError) as error:
+            if why_too_large(error) is None:
+                raise
+            return False
+        return True
+
     with trial_trainer(recipe, data) as trainer:
         attempts: list[Callable[[], object]] = [lambda: trainer.step(0).loss.detach().item()]
         if trainer.wrapped is not trainer.model:
             # A process that fails within a step leaves the others waiting for its gradient, so each goes forward and
             # back by itself first. With full sharding none can: the weights are divided.
             attempts.insert(0, trainer.trial)
-        return not any(trainer.processes.any(not _finds_memory(attempt))[0] for attempt in attempts)
+        return not any(trainer.processes.any(not finds_memory(attempt))[0] for attempt in attempts)
 
 
 @contextmanager
@@ -245,13 +250,3 @@ def trial_trainer(recipe: Recipe, data: DiscreteDataset) -> Iterator[Trainer]:
         finally:
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
-
-
-def _finds_memory(attempt: Callable[[], object]) -> bool:
-    try:
-        attempt()
-    except (MemoryError, RuntimeError) as error:
-        if why_too_large(error) is None:
-            raise
-        return False
-    return True

@@ -15,8 +15,7 @@ from vadd.data import TableData
 from vadd.errors import UserError
 from vadd.kinds.table.codec import TableCodec
 from vadd.kinds.table.columns import CategoryColumn, parse_condition
-from vadd.kinds.table.fitting import fit_column
-from vadd.kinds.table.numbers import NumberColumn
+from vadd.kinds.table.numbers import NumberColumn, fit_column
 from vadd.kinds.table.reading import MISSING_WORDS, RawTable
 from vadd.kinds.table.schema import ColumnSpec, infer
 

@@ -163,7 +163,7 @@ def test_gaps_are_told_by_what_follows_from_them_and_looked_up_by_what_they_foll
     assert (gaps == TO_FILL).tolist() == [[False, False], [False, False], [True, False], [False, True]]
     assert gaps[0, 0] == gaps[1, 0]
     filled = np.where(gaps == TO_FILL, 0, gaps)
-    merged = codec.merged(rows, filled, seed=0)
+    (merged,) = codec.copies(rows, filled[:, None], seed=0)
     assert merged["popul"][:2] == [known, known]
     assert merged["logpopul"][:3] == [math.log(number + 0.1) for number in merged["popul"][:3]]  # type: ignore[operator]
     assert merged["logpopul"][3] == 5.5, "cells that are there are not touched"

@@ -10,7 +10,7 @@ import yaml
 from vadd.data import TableData
 from vadd.errors import UserError
 from vadd.kinds.table.reading import RawTable
-from vadd.kinds.table.schema import identifiers, infer, inspect, read_schema, refuse_problems, to_yaml, with_skipped
+from vadd.kinds.table.schema import identifiers, infer, read_schema, refuse_problems, to_yaml, with_skipped
 
 
 def spelled(**columns: list[str | None]) -> RawTable:
@@ -97,8 +97,8 @@ def test_a_kind_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 def test_columns_that_cannot_be_learnt_are_refused_and_can_be_left_out(cells: list[str | None], said: str) -> None:
     table = spelled(bad=cells, good=["a", "b"] * (len(cells) // 2))
     with pytest.raises(UserError, match=said):
-        refuse_problems(inspect(table, infer(table)), table.source)
-    refuse_problems(inspect(table, with_skipped(infer(table), ["bad"], table.source)), table.source)
+        refuse_problems(table, infer(table))
+    refuse_problems(table, with_skipped(infer(table), ["bad"], table.source))
     with pytest.raises(UserError, match="no column 'badd', did you mean 'bad'"):
         with_skipped(infer(table), ["badd"], table.source)
 

@@ -14,20 +14,9 @@ from torch import Tensor
 
 from vadd.data.dataset import LABELS, ColumnName, DataSettings, DiscreteDataset, Labels, TestFraction
 from vadd.data.download import data_directory
-from vadd.data.text.corpora import (
-    LABEL_FIELD,
-    ChosenDocuments,
-    Corpus,
-    CorpusName,
-    LastDocuments,
-    Part,
-    PythonTopics,
-    RandomShare,
-    running_text,
-    split_corpus,
-)
+from vadd.data.text.corpora import LABEL_FIELD, ChosenDocuments, Corpus, CorpusName, LastDocuments, Part, RandomShare
 from vadd.data.text.documents import ROW_SUFFIXES, Documents, TextFiles, text_files
-from vadd.data.text.named_corpora import HUB_CORPORA, HubCorpus, letters_of_text8, text8_file
+from vadd.data.text.named_corpora import HUB_CORPORA, HubCorpus, PythonTopics, letters_of_text8, text8_file
 from vadd.data.text.store import Request, check_wrapping, needed_specials, sequences
 from vadd.errors import UserError
 from vadd.kinds import Kind, kind_of
@@ -101,11 +90,11 @@ class TextData(DataSettings):
         split = RandomShare(self.test_fraction, seed)
         if self.corpus == "text8":
             file = text8_file(None if self.path is None else Path(self.path))
-            return running_text("text8", file, {"train": (0.0, 0.9), "test": (0.95, 1.0)})
+            return Corpus.of_file("text8", file, {"train": (0.0, 0.9), "test": (0.95, 1.0)})
         if self.corpus == "pydocs":
             if self.path is not None:
                 raise UserError(f"pydocs is part of Python: read {self.path} with data.corpus=files")
-            return split_corpus("pydocs", PythonTopics(), split)
+            return Corpus.divided("pydocs", PythonTopics(), split)
         if self.path is None:
             if not self._published.repository:
                 raise UserError("data.path is missing: which text is it?")
@@ -114,11 +103,11 @@ class TextData(DataSettings):
         name = Path(self.path).resolve().stem
         if plain:
             cut = 1 - self.test_fraction
-            return running_text(name, source.files[0], {"train": (0.0, cut), "test": (cut, 1.0)})
+            return Corpus.of_file(name, source.files[0], {"train": (0.0, cut), "test": (cut, 1.0)})
         if source.byte_count == 0:
             raise UserError(f"{self.path} is empty")
         last = self.corpus == "openwebtext"
-        return split_corpus(name, source, LastDocuments() if last else split, self._published.steps)
+        return Corpus.divided(name, source, LastDocuments() if last else split, self._published.steps)
 
     def evaluation_corpus(self, *, joined: bool = False) -> Corpus:
         """The same, but all of a local copy is the test part: for models that were trained on something else.
@@ -129,7 +118,7 @@ class TextData(DataSettings):
         source, plain = self._files("line")
         name = Path(self.path).resolve().stem
         if plain:
-            return running_text(name, source.files[0], {"test": (0.0, 1.0)})
+            return Corpus.of_file(name, source.files[0], {"test": (0.0, 1.0)})
         corpus = Corpus(name, {"test": source}, self._published.steps)
         return corpus.continued() if joined else corpus
 
@@ -146,18 +135,11 @@ class TextData(DataSettings):
         corpus = self.training_corpus(seed)
         tokenizer = tokenizer or self._make_tokenizer(corpus, progress)
         check_wrapping(tokenizer, self.wrap, self.length, running=corpus.running)
-        labels = self._labels(corpus)
-        return DiscreteDataset(
-            name=corpus.name,
-            vocab_size=tokenizer.vocab_size,
-            shape=(self.length,),
-            train=self._sequences(corpus, "train", tokenizer, progress),
-            test=self._sequences(corpus, "test", tokenizer, progress),
-            tokenizer=tokenizer,
-            wrap=self.wrap,
-            pad=tokenizer.special_value("pad") if self.wrap == "padded" else None,
-            **labels,
-        )
+        pad = tokenizer.special_value("pad") if self.wrap == "padded" else None
+        about = {"tokenizer": tokenizer, "wrap": self.wrap, "pad": pad, **self._labels(corpus)}
+        train = self._sequences(corpus, "train", tokenizer, progress)
+        test = self._sequences(corpus, "test", tokenizer, progress)
+        return DiscreteDataset(corpus.name, tokenizer.vocab_size, (self.length,), train, test, **about)
 
     def example_kind(self) -> Kind:
         # For planning only: without the specials that a training may add, and a BPE may come out smaller.

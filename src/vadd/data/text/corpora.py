@@ -4,7 +4,6 @@ Corpora of many documents are split by document. A single running text (a book, 
 is split by position, the last part held out, and either side is cut into whole sequences of its own.
 """
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -79,61 +78,6 @@ class FilePart:
 
 
 @dataclass(frozen=True)
-class Corpus:
-    """The text of one or both parts, and what is done to each document in turn."""
-
-    name: str
-    sources: Mapping[Part, Source]
-    steps: tuple[Detokenizer, ...] = ()
-    running: bool = False
-    """Whether it is one running text, in which no document ends."""
-
-    @property
-    def byte_count(self) -> int | None:
-        sizes = [source.byte_count for source in self.sources.values()]
-        return None if None in sizes else sum(size for size in sizes if size is not None)
-
-    @property
-    def identity(self) -> dict[str, object]:
-        """Changes whenever the text of a part may have changed."""
-        steps = "+".join(step.__name__ for step in self.steps) or "unchanged"
-        return {**{part: source.identity for part, source in self.sources.items()}, "detokenizer": steps}
-
-    def _source(self, part: Part) -> Source:
-        if part not in self.sources:
-            raise UserError(f"{self.name} has no {part} part: it is for evaluation, not for training")
-        return self.sources[part]
-
-    def pieces(self, part: Part) -> Iterator[Piece]:
-        source = self._source(part)
-        cut = isinstance(source, FilePart)
-        for text in source:
-            if cut or text.strip():
-                size = len(text.encode()) if cut else 1
-                yield Piece(reduce(lambda done, step: step(done), self.steps, text), not self.running, size)
-
-    def total(self, part: Part) -> int:
-        """What the sizes of the pieces add up to at most."""
-        return self._source(part).count()
-
-    def continued(self, step: Detokenizer = with_line_break) -> "Corpus":
-        """As one running text, with one step more: for tokenizers that have no EOS."""
-        return replace(self, steps=(*self.steps, step), running=True)
-
-
-def running_text(name: str, file: Path, shares: Mapping[Part, tuple[float, float]]) -> Corpus:
-    """A file as one text; ``shares`` says between which bytes each part lies, in fractions of the file."""
-    try:
-        size = file.stat().st_size
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror}") from None
-    if size == 0:
-        raise UserError(f"{file} is empty")
-    parts = {part: FilePart(file, round(start * size), round(stop * size)) for part, (start, stop) in shares.items()}
-    return Corpus(name, parts, running=True)
-
-
-@dataclass(frozen=True)
 class RandomShare:
     """Hold out a share of the documents, at least one, chosen by ``seed``."""
 
@@ -192,35 +136,64 @@ class ChosenDocuments:
         return (document for document, chosen in zip(self.source, self.chosen, strict=True) if chosen)
 
 
-def split_corpus(
-    name: str, source: Source, split: RandomShare | LastDocuments, steps: tuple[Detokenizer, ...] = ()
-) -> Corpus:
-    """The documents of one source, some of them held out."""
-    train, test = (ChosenDocuments(name, source, split, held_out) for held_out in (False, True))
-    return Corpus(name, {"train": train, "test": test}, steps)
+@dataclass(frozen=True)
+class Corpus:
+    """The text of one or both parts, and what is done to each document in turn."""
 
+    name: str
+    sources: Mapping[Part, Source]
+    steps: tuple[Detokenizer, ...] = ()
+    running: bool = False
+    """Whether it is one running text, in which no document ends."""
 
-class PythonTopics:
-    """The documentation that every Python carries for ``help()``, one document a topic. It differs by version."""
-
-    @cached_property
-    def topics(self) -> list[str]:
-        try:
-            from pydoc_data.topics import topics
-        except ImportError:
-            raise UserError("this Python comes without its documentation (pydoc_data.topics)") from None
-        return [topics[name] for name in sorted(topics)]
+    @property
+    def byte_count(self) -> int | None:
+        sizes = [source.byte_count for source in self.sources.values()]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
 
     @property
     def identity(self) -> dict[str, object]:
-        return {"pydocs": hashlib.sha256("\0".join(self.topics).encode()).hexdigest()}
+        """Changes whenever the text of a part may have changed."""
+        steps = "+".join(step.__name__ for step in self.steps) or "unchanged"
+        return {**{part: source.identity for part, source in self.sources.items()}, "detokenizer": steps}
 
-    @property
-    def byte_count(self) -> int:
-        return sum(map(len, self.topics))
+    def _source(self, part: Part) -> Source:
+        if part not in self.sources:
+            raise UserError(f"{self.name} has no {part} part: it is for evaluation, not for training")
+        return self.sources[part]
 
-    def count(self) -> int:
-        return len(self.topics)
+    def pieces(self, part: Part) -> Iterator[Piece]:
+        source = self._source(part)
+        cut = isinstance(source, FilePart)
+        for text in source:
+            if cut or text.strip():
+                size = len(text.encode()) if cut else 1
+                yield Piece(reduce(lambda done, step: step(done), self.steps, text), not self.running, size)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.topics)
+    def total(self, part: Part) -> int:
+        """What the sizes of the pieces add up to at most."""
+        return self._source(part).count()
+
+    def continued(self, step: Detokenizer = with_line_break) -> "Corpus":
+        """As one running text, with one step more: for tokenizers that have no EOS."""
+        return replace(self, steps=(*self.steps, step), running=True)
+
+    @classmethod
+    def of_file(cls, name: str, file: Path, shares: Mapping[Part, tuple[float, float]]) -> "Corpus":
+        """A file as one running text; ``shares`` says between which bytes each part lies, in fractions of the file."""
+        try:
+            size = file.stat().st_size
+        except OSError as error:
+            raise UserError(f"cannot read {file}: {error.strerror}") from None
+        if size == 0:
+            raise UserError(f"{file} is empty")
+        ends = {part: (round(start * size), round(stop * size)) for part, (start, stop) in shares.items()}
+        return cls(name, {part: FilePart(file, start, stop) for part, (start, stop) in ends.items()}, running=True)
+
+    @classmethod
+    def divided(
+        cls, name: str, source: Source, split: RandomShare | LastDocuments, steps: tuple[Detokenizer, ...] = ()
+    ) -> "Corpus":
+        """The documents of one source, some of them held out."""
+        train, test = (ChosenDocuments(name, source, split, held_out) for held_out in (False, True))
+        return cls(name, {"train": train, "test": test}, steps)

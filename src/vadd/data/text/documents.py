@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -131,15 +132,9 @@ def items_in(file: Path, longest: int, tokenizer: str | None = None) -> tuple[in
 
 def read_paragraphs(file: Path) -> Iterator[str]:
     """What blank lines separate."""
-    lines: list[str] = []
-    for line in read_lines(file):
-        if line.strip():
-            lines.append(line)
-        elif lines:
+    for blank, lines in groupby(read_lines(file), lambda line: not line.strip()):
+        if not blank:
             yield "".join(lines).strip("\n")
-            lines = []
-    if lines:
-        yield "".join(lines).strip("\n")
 
 
 def read_jsonl(file: Path, field: str, *, spelled: bool = False) -> Iterator[str]:

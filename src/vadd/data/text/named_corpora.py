@@ -9,6 +9,7 @@ compare only between models that read the same text, so this does to each corpus
 to it before they tokenise it anew. AG News they take as it is.
 """
 
+import hashlib
 import re
 import zipfile
 import zlib
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from vadd.data.download import data_directory, fetch
-from vadd.data.text.corpora import TEXT_FIELD, Corpus, Detokenizer, LastDocuments, Part, Source, split_corpus
+from vadd.data.text.corpora import TEXT_FIELD, Corpus, Detokenizer, LastDocuments, Part, Source
 from vadd.errors import UserError
 from vadd.files import whole_file
 from vadd.progress import Progress, silent
@@ -140,6 +141,32 @@ _LM1B: tuple[Step, ...] = (
 )
 
 
+class PythonTopics:
+    """The documentation that every Python carries for ``help()``, one document a topic. It differs by version."""
+
+    @cached_property
+    def topics(self) -> list[str]:
+        try:
+            from pydoc_data.topics import topics
+        except ImportError:
+            raise UserError("this Python comes without its documentation (pydoc_data.topics)") from None
+        return [topics[name] for name in sorted(topics)]
+
+    @property
+    def identity(self) -> dict[str, object]:
+        return {"pydocs": hashlib.sha256("\0".join(self.topics).encode()).hexdigest()}
+
+    @property
+    def byte_count(self) -> int:
+        return sum(map(len, self.topics))
+
+    def count(self) -> int:
+        return len(self.topics)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.topics)
+
+
 @dataclass(frozen=True)
 class HubCorpus:
     """Where a corpus lies on the Hugging Face hub and what is done to its text. A local copy has a document a line, or
@@ -164,7 +191,7 @@ class HubCorpus:
             part: HubRows(self, split) for part, split in splits.items() if split is not None
         }
         if "test" not in sources:
-            return split_corpus(name, sources["train"], LastDocuments(), self.steps)
+            return Corpus.divided(name, sources["train"], LastDocuments(), self.steps)
         return Corpus(name, sources, self.steps)
 
 

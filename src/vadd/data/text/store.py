@@ -185,11 +185,8 @@ ENCODED_AT_ONCE = 64
 
 def needed_specials(wrap: Wrap, *, running: bool) -> tuple[Special, ...]:
     """What the sequences are built with, beside the text itself."""
-    if wrap == "padded":
-        return ("bos", "eos", "pad")
-    if wrap == "wrapped":
-        return ("bos", "eos")
-    return () if running else ("eos",)
+    needed: dict[Wrap, tuple[Special, ...]] = {"padded": ("bos", "eos", "pad"), "wrapped": ("bos", "eos")}
+    return needed.get(wrap, () if running else ("eos",))
 
 
 def check_wrapping(tokenizer: Tokenizer, wrap: Wrap, length: int, *, running: bool) -> None:
@@ -204,16 +201,16 @@ def check_wrapping(tokenizer: Tokenizer, wrap: Wrap, length: int, *, running: bo
 
 def encode_pieces(tokenizer: Tokenizer, pieces: Sequence[Piece], wrap: Wrap, length: int) -> Array:
     """The values of these pieces: (n, length) if padded, else in one row with EOS after each document."""
-    pad, end = tokenizer.specials.pad, [] if tokenizer.specials.eos is None else [tokenizer.specials.eos]
+    bos, eos, pad = tokenizer.specials.bos, tokenizer.specials.eos, tokenizer.specials.pad
     lines: list[list[Any]] = []
     for first in range(0, len(pieces), ENCODED_AT_ONCE):
         some = pieces[first : first + ENCODED_AT_ONCE]
         for ids, piece in zip(tokenizer.encode([piece.text for piece in some]), some, strict=True):
             if wrap == "padded":
-                framed = tokenizer.framed(ids, length)
+                framed = [bos, *ids[: length - 2], eos]
                 lines.append(framed + [pad] * (length - len(framed)))
             else:
-                lines.append(ids + end if piece.ends_document else ids)
+                lines.append([*ids, eos] if piece.ends_document else ids)
     kind = value_type(tokenizer.vocab_size)
     if wrap == "padded":
         return tokenizer.to_values(np.array(lines, np.int64).reshape(-1, length)).astype(kind)

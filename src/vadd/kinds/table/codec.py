@@ -14,8 +14,7 @@ from vadd.files import write_json
 from vadd.kinds.arrays import TO_FILL, Array
 from vadd.kinds.table.columns import NOTHING, Condition, parse_condition
 from vadd.kinds.table.dependences import Dependent, find_dependents
-from vadd.kinds.table.fitting import fit_column
-from vadd.kinds.table.numbers import AnyColumn, NumberColumn
+from vadd.kinds.table.numbers import AnyColumn, NumberColumn, fit_column
 from vadd.kinds.table.reading import Cell, RawTable
 from vadd.kinds.table.schema import Schema
 from vadd.words import suggestion
@@ -172,15 +171,18 @@ class TableCodec:
         ]
         return np.stack(columns, axis=1)
 
-    def merged(self, rows: RawTable, filled: Array, seed: int, first: int = 0) -> Columns:
-        """The cells of ``rows`` as they are, and where they are missing those of ``filled`` (n, N)."""
-        drawn = self.decode(filled, seed, first)
-        columns: Columns = {name: list(cells) for name, cells in self._given(rows).columns.items()}
-        for column in self.columns:
-            pairs = zip(columns[column.name], drawn[column.name], strict=True)
-            columns[column.name] = [new if old is None else old for old, new in pairs]
-        self._look_up(columns)
-        return columns
+    def copies(self, rows: RawTable, filled: Array, seed: int) -> list[Columns]:
+        """A table for each completion (n, count, N): the cells that were there as they are, the others filled."""
+        given, copies = self._given(rows).columns, []
+        for number in range(filled.shape[1]):
+            columns = self.decode(filled[:, number], seed, first=number * len(filled))
+            copy: Columns = dict(given)
+            for name in self._by_name:
+                pairs = zip(given[name], columns[name], strict=True)
+                copy[name] = [new if old is None else old for old, new in pairs]
+            self._look_up(copy)
+            copies.append(copy)
+        return copies
 
     def where(self, where: Where) -> dict[int, Condition]:
         """What is said of which position."""

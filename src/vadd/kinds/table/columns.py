@@ -2,6 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy as np
 from vadd.errors import UserError
 from vadd.kinds.arrays import Array
 from vadd.kinds.table.reading import Cell
-from vadd.kinds.table.schema import Kind
+from vadd.kinds.table.schema import ColumnSpec, Kind
 from vadd.words import shortened, suggestion
 
 NOTHING = -1
@@ -198,3 +199,22 @@ class CategoryColumn(Column):
 
     def spell(self, cell: Cell) -> str:
         return self.spellings[cell] if isinstance(cell, bool) and self.spellings is not None else super().spell(cell)
+
+    @classmethod
+    def fit(
+        cls, name: str, spec: ColumnSpec, cells: Sequence[Any], training: Sequence[Any], missing: Gaps
+    ) -> "CategoryColumn":
+        """Those of all ``cells``; how often rare ones come back is counted in those of the ``training`` rows."""
+        column = cls(name, spec.kind, missing, ())
+        counts = Counter(column.key(cell) for cell in cells if cell is not None)
+        # Ties by the value itself, so that the order of the rows does not matter.
+        ordered = sorted(counts, key=lambda value: (-counts[value], str(value)))
+        most = len(ordered) if len(ordered) <= spec.values else spec.values - 1
+        kept, rest = ordered[:most], ordered[most:]
+        learnt = Counter(column.key(cell) for cell in training if cell is not None)
+        rare = [(value, learnt[value]) for value in rest if learnt[value]] or [(value, 1) for value in rest]
+        spellings = None
+        if spec.kind == "boolean":
+            words = {str(cell).lower(): cell for cell in cells if isinstance(cell, str)}
+            spellings = (words.get("false", "false"), words.get("true", "true")) if words else None
+        return cls(name, spec.kind, missing, tuple(kept), tuple(rare), spellings)

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -147,12 +148,11 @@ class _Values:
             return False
         x, y = np.array(self.known, float), np.array(other.known, float)[image[: len(self.known)]]
         forms = [[values, *([np.log(values)] if (values > 0).all() else [])] for values in (x, y)]
-        return any(_on_a_line(u, v) for u in forms[0] for v in forms[1])
-
-
-def _on_a_line(x: Array, y: Array) -> bool:
-    line = y[0] + (y[-1] - y[0]) * ((x - x[0]) / (x[-1] - x[0]))
-    return bool(np.abs(line - y).max() <= EXACT * abs(y[-1] - y[0]))
+        for u, v in product(*forms):
+            line = v[0] + (v[-1] - v[0]) * ((u - u[0]) / (u[-1] - u[0]))
+            if np.abs(line - v).max() <= EXACT * abs(v[-1] - v[0]):
+                return True
+        return False
 
 
 def find_dependents(columns: Sequence[AnyColumn], cells: Mapping[str, Sequence[Any]]) -> list[Dependent]:
@@ -169,13 +169,9 @@ def find_dependents(columns: Sequence[AnyColumn], cells: Mapping[str, Sequence[A
     for place, candidates in reasons.items():
         modelled = [a for a in candidates if not reasons[a]]
         if modelled:
-            least = min(modelled, key=lambda a: len(found[a].known))
-            dependents.append(_dependent(place, found[place], found[least]))
+            source, values = min((found[a] for a in modelled), key=lambda each: len(each.known)), found[place]
+            keys = [*values.known, None]
+            image = [keys[number] for number in values.numbers[source.first].tolist()]
+            pairs = zip([*source.known, None], image, strict=False)  # a missing cell, where there is one, comes last
+            dependents.append(Dependent(values.column, source.column.name, tuple(pairs), place))
     return dependents
-
-
-def _dependent(place: int, values: _Values, source: _Values) -> Dependent:
-    image = values.numbers[source.first].tolist()
-    rows = zip([*source.known, None], image, strict=False)  # a missing cell, where there is one, comes last
-    pairs = tuple((key, [*values.known, None][number]) for key, number in rows)
-    return Dependent(values.column, source.column.name, pairs, place)

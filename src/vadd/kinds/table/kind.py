@@ -17,11 +17,11 @@ from vadd.kinds.arrays import TO_FILL, Array
 from vadd.kinds.files import SampleFile, Write, counted, csv_lines, encoded_file, parquet_library
 from vadd.kinds.gaps import MOST_SHOWN, Gaps, Line
 from vadd.kinds.gaps import Draw as DrawRows
-from vadd.kinds.kind import TABLE, Draw, How, Kind
+from vadd.kinds.kind import TABLE, How, Kind
 from vadd.kinds.table.codec import Columns, TableCodec
 from vadd.kinds.table.columns import Column, Condition
 from vadd.kinds.table.numbers import NumberColumn
-from vadd.kinds.table.reading import RawTable, read_table
+from vadd.kinds.table.reading import Cell, RawTable, read_table
 
 IMPUTATION = "imputation"
 """The column that tells the copies of a table apart."""
@@ -58,10 +58,7 @@ class TableKind(Kind):
         header = [] if first else [self.codec.names]
         return csv_lines([*header, *self.rows(tokens, how, first)]).splitlines()
 
-    def sample_file(self, out: Path, n: int, how: How = How(), draw: Draw | None = None) -> SampleFile:  # noqa: B008
-        if out.suffix == ".npy":
-            return super().sample_file(out, n, how)
-        self.check_file(out, n)
+    def text_file(self, out: Path, n: int, how: How) -> SampleFile:
         if out.suffix == ".parquet":
             return parquet_file(out, self.codec.shown, lambda tokens, first: self.decode(tokens, how, first))
         header = csv_lines([self.codec.names]).encode()
@@ -106,46 +103,37 @@ class TableGaps(Gaps):
         # A gap is to be filled with something, also where the model knows "missing" as a value.
         return self.kind.codec.present_sizes
 
-    def copies(self, filled: Array) -> list[Columns]:
-        """A table for each completion (rows, count, N): the cells that were there as they are, the others filled."""
-        return [
-            self.kind.codec.merged(self.table, filled[:, number], self.seed, first=number * len(filled))
-            for number in range(filled.shape[1])
-        ]
-
     def lines(self, filled: Array) -> Iterator[Line]:
-        rows = self._rows(self.copies(filled))
+        rows = self._rows(filled)
         for line in csv_lines(rows[: MOST_SHOWN + 1]).splitlines():
             yield [(line, False)]
         if len(rows) > MOST_SHOWN + 1:
             yield [(f"... {len(rows) - MOST_SHOWN - 1} more; write them all with --out FILE.csv", False)]
 
     def write(self, filled: Array, out: Path, draw: DrawRows | None = None) -> None:
-        copies = self.copies(filled)
         if out.suffix == ".csv":
-            write_whole(out, csv_lines(self._rows(copies)))
+            write_whole(out, csv_lines(self._rows(filled)))
             return
-        columns: Columns = {IMPUTATION: [n for n, _ in enumerate(copies, 1) for _ in range(self.table.rows)]}
-        columns = (columns if len(copies) > 1 else {}) | {
-            name: [cell for copy in copies for cell in copy[name]] for name in self.table.columns
-        }
+        columns = self._columns(filled)
         known = self.kind.codec.shown if self.table.spelled else ()
         for column in known:  # cells of a CSV have no types
             columns[column.name] = [column.cell_of(column.key(cell)) for cell in columns[column.name]]
         write_parquet(out, columns, known)
 
-    def _rows(self, copies: list[Columns]) -> list[list[str]]:
+    def _columns(self, filled: Array) -> Columns:
+        """The copies of the table one below the other, numbered where there are several."""
+        copies = self.kind.codec.copies(self.table, filled, self.seed)
+        columns: Columns = {name: [cell for copy in copies for cell in copy[name]] for name in self.table.columns}
+        numbers: list[Cell] = [n for n, _ in enumerate(copies, start=1) for _ in range(self.table.rows)]
+        return {IMPUTATION: numbers} | columns if len(copies) > 1 else columns
+
+    def _rows(self, filled: Array) -> list[list[Any]]:
         """With names; cells that were there are as they were."""
-        several = len(copies) > 1
-        spell = {column.name: column.spell for column in self.kind.codec.shown}
-        rows = [[IMPUTATION] * several + list(self.table.columns)]
-        for number, copy in enumerate(copies, start=1):
-            columns = [
-                [spell[name](cell) if name in spell and not isinstance(cell, str) else cell for cell in cells]
-                for name, cells in copy.items()
-            ]
-            rows += [[str(number)] * several + list(row) for row in zip(*columns, strict=True)]
-        return rows
+        columns = self._columns(filled)
+        for column in self.kind.codec.shown:
+            cells = columns[column.name]
+            columns[column.name] = [cell if isinstance(cell, str) else column.spell(cell) for cell in cells]
+        return [list(columns), *map(list, zip(*columns.values(), strict=True))]
 
     def probability_rows(self, filled: Array, chance: Array) -> list[list[str]]:
         """For each filled cell: row, column, value, its probability ``chance`` (n, N, V), and the copy where there are

@@ -2,6 +2,8 @@
 
 import math
 from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import cached_property
@@ -12,13 +14,15 @@ import numpy as np
 
 from vadd.errors import UserError
 from vadd.kinds.arrays import Array
-from vadd.kinds.table.columns import KIND_NAMES, CategoryColumn, Column, Condition, drawn_by_counts
+from vadd.kinds.table.columns import KIND_NAMES, CategoryColumn, Column, Condition, Gaps, drawn_by_counts
 from vadd.kinds.table.reading import Cell
-from vadd.kinds.table.schema import Draw, Kind
+from vadd.kinds.table.schema import ColumnSpec, Draw, Kind
 
 EPOCH = datetime(1970, 1, 1)
 QUANTILES, MOST_DECIMALS = 1000, 6
 """Of a column, between which the tails are drawn, and what they are rounded to."""
+MOST_MEMBERS = 256
+"""Training values that a bin remembers; of more, so many quantiles."""
 
 
 class Bin(NamedTuple):
@@ -195,3 +199,68 @@ def to_number(cell: Any, kind: Kind, format: str | None) -> float:
 
 
 AnyColumn = CategoryColumn | NumberColumn
+
+
+def fit_column(
+    name: str, spec: ColumnSpec, cells: Sequence[Any], training: Sequence[Any], source: str, *, spelled: bool = False
+) -> AnyColumn:
+    """The values of a column: those of all ``cells``, drawn back from those of the ``training`` rows. In a CSV all
+    cells are ``spelled``, and text says nothing about their type.
+    """
+    missing: Gaps = spec.missing if None in cells else "never"
+    if spec.kind in ("category", "boolean"):
+        return CategoryColumn.fit(name, spec, cells, training, missing)
+    try:
+        numbers = [to_number(cell, spec.kind, spec.format) for cell in cells if cell is not None]
+        learnt = [to_number(cell, spec.kind, spec.format) for cell in training if cell is not None]
+    except ValueError:
+        wanted = f"the column {name!r} is to be {KIND_NAMES[spec.kind]}"
+        raise UserError(f"{source}: {wanted}, and not every cell is one") from None
+    counts, training_counts = Counter(numbers), Counter(learnt)
+    ordered = sorted(counts)
+    groups = _quantile_groups(ordered, counts, spec.values) if len(ordered) > spec.values else [[n] for n in ordered]
+    bins = tuple(_bin(group, training_counts) for group in groups)
+    text = not spelled and spec.format is not None and any(isinstance(cell, str) for cell in cells)
+    return NumberColumn(name, spec.kind, missing, bins, spec.draw, spec.format, text)
+
+
+def _quantile_groups(ordered: list[float], counts: "Counter[float]", most: int) -> list[list[float]]:
+    """Neighbours together until each group has its share; a number with that share by itself stays alone."""
+    share = _share(counts, most)
+    groups: list[list[float]] = [[]]
+    weight = 0
+    for number in ordered:
+        if groups[-1] and (weight >= share or counts[number] >= share or counts[groups[-1][0]] >= share):
+            groups.append([])
+            weight = 0
+        groups[-1].append(number)
+        weight += counts[number]
+    weights = [sum(counts[number] for number in group) for group in groups]
+    while len(groups) > most:
+        first = min(range(len(groups) - 1), key=lambda n: weights[n] + weights[n + 1])
+        groups[first : first + 2] = [groups[first] + groups[first + 1]]
+        weights[first : first + 2] = [weights[first] + weights[first + 1]]
+    return groups
+
+
+def _share(counts: "Counter[float]", most: int) -> float:
+    """How many rows a group should have, once the numbers that have as many by themselves have their own."""
+    total, groups, share = counts.total(), most, counts.total() / most
+    for count in sorted(counts.values(), reverse=True):
+        if count < share or groups == 1:
+            break
+        total, groups = total - count, groups - 1
+        share = total / groups
+    return max(share, 1.0)
+
+
+def _bin(group: list[float], training: "Counter[float]") -> Bin:
+    # A bin of held-out rows alone gives back their numbers, as rare categories do.
+    members = [number for number in group if training[number]] or group
+    counts = [max(1, training[number]) for number in members]
+    if len(members) > MOST_MEMBERS:
+        every = np.repeat(members, counts)
+        kept = every[np.linspace(0, len(every) - 1, MOST_MEMBERS).round().astype(int)]
+        again = Counter(kept.tolist())
+        members, counts = list(again), list(again.values())
+    return Bin(group[0], group[-1], tuple(members), tuple(counts))

@@ -36,10 +36,6 @@ class RawTable:
     def rows(self) -> int:
         return len(next(iter(self.columns.values())))
 
-    def take(self, rows: Sequence[int]) -> "RawTable":
-        columns = {name: [cells[row] for row in rows] for name, cells in self.columns.items()}
-        return RawTable(self.source, columns, self.spelled)
-
 
 def read_table(path: Path) -> RawTable:
     """A .csv, .tsv or .parquet file."""
@@ -58,7 +54,7 @@ def from_frame(frame: Any, source: str = "the DataFrame") -> RawTable:
     names = [str(name) for name in frame.columns]
     # By place: pandas would look for a column called "0" where its name is the number 0.
     series = [frame.iloc[:, n] if hasattr(frame, "iloc") else frame[:, n] for n in range(len(names))]
-    return _table(source, names, [_alike([_plain(cell) for cell in each.to_list()]) for each in series])
+    return _table(source, names, [each.to_list() for each in series])
 
 
 def header_of(path: Path) -> list[str]:
@@ -72,7 +68,7 @@ def header_of(path: Path) -> list[str]:
 
 
 def _plain(cell: Any) -> Cell:
-    """Nothing, NaN, NaT and NA are None; what is neither a number nor a date is text."""
+    """Of a cell with a type: nothing, NaN, NaT and NA are None; what is neither a number nor a date is text."""
     if cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and math.isnan(cell)):
         return None
     if hasattr(cell, "to_pydatetime"):
@@ -95,8 +91,7 @@ def _read_parquet(path: Path) -> RawTable:
     except (OSError, ValueError) as error:  # of which the library's own are
         reason = next(iter(str(error).splitlines()), "it is damaged")
         raise UserError(f"{path} is not a readable Parquet file: {reason}") from None
-    columns = [[_plain(cell) for cell in column.to_pylist()] for column in table.columns]
-    return _table(str(path), table.column_names, columns)
+    return _table(str(path), table.column_names, [column.to_pylist() for column in table.columns])
 
 
 def _read_csv(path: Path) -> RawTable:
@@ -137,4 +132,5 @@ def _table(source: str, names: Sequence[str], columns: Sequence[list[Any]], *, s
             raise UserError(f"{source}: two columns are called {name!r}")
     if not columns or not columns[0]:
         raise UserError(f"{source} has no rows")
-    return RawTable(source, dict(zip(names, columns, strict=True)), spelled)
+    cells = columns if spelled else [_alike([_plain(cell) for cell in column]) for column in columns]
+    return RawTable(source, dict(zip(names, cells, strict=True)), spelled)

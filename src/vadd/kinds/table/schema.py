@@ -86,12 +86,8 @@ def usual_bins(rows: int) -> int:
 
 def infer(table: RawTable, missing: Missing = "value", bins: int = BINS, draw: Draw = "values") -> Schema:
     """A spec for each column, from its cells; numbers get ``bins`` and ``draw``."""
-    specs = {name: _infer_column(cells, table.spelled, missing) for name, cells in table.columns.items()}
-    numbers = {"values": bins, "draw": draw} if draw != "values" else {"values": bins}
-    return {
-        name: spec if spec.kind in ("category", "boolean") else spec.model_copy(update=numbers)
-        for name, spec in specs.items()
-    }
+    drawn = {"values": bins} | ({"draw": draw} if draw != "values" else {})
+    return {name: _infer_column(cells, table.spelled, missing, drawn) for name, cells in table.columns.items()}
 
 
 def identifiers(table: RawTable, schema: Schema) -> list[str]:
@@ -105,7 +101,7 @@ def identifiers(table: RawTable, schema: Schema) -> list[str]:
     return found if len(found) < len(schema) else []
 
 
-def _infer_column(cells: Sequence[Any], spelled: bool, missing: Missing) -> ColumnSpec:
+def _infer_column(cells: Sequence[Any], spelled: bool, missing: Missing, of_numbers: dict[str, Any]) -> ColumnSpec:
     known = {cell for cell in cells if cell is not None}
     kind: Kind = "category" if spelled or not known else _kind_of_cells(known)
     format = None
@@ -113,8 +109,8 @@ def _infer_column(cells: Sequence[Any], spelled: bool, missing: Missing) -> Colu
         of_words, format = _kind_of_words(known)
         # pandas leaves the dates of a CSV as text. Its numbers that are text are codes, for all that is known.
         kind = of_words if spelled or format is not None else kind
-    values = CATEGORIES if kind in ("category", "boolean") else BINS
-    return ColumnSpec(kind=kind, values=values, missing=missing, format=format)
+    values = {"values": CATEGORIES} if kind in ("category", "boolean") else of_numbers
+    return ColumnSpec(kind=kind, missing=missing, format=format, **values)
 
 
 def _kind_of_words(words: set[str]) -> tuple[Kind, str | None]:
@@ -179,9 +175,10 @@ def _problem(spec: ColumnSpec, counts: "Counter[Any]") -> str | None:
     return None
 
 
-def refuse_problems(reports: Sequence[ColumnReport], source: str) -> None:
-    for name, problem in ((report.name, report.problem) for report in reports if report.problem is not None):
-        raise UserError(f"{source}: the column {name!r} {problem}; leave it out with data.skip=[{name}]")
+def refuse_problems(table: RawTable, schema: Schema) -> None:
+    for report in (report for report in inspect(table, schema) if report.problem is not None):
+        what = f"{table.source}: the column {report.name!r} {report.problem}"
+        raise UserError(f"{what}; leave it out with data.skip=[{report.name}]")
 
 
 def with_skipped(schema: Schema, names: Sequence[str], source: str) -> Schema:

@@ -13,7 +13,7 @@ from vadd.kinds.arrays import TO_FILL, Array
 from vadd.kinds.files import SampleFile, encoded_file
 from vadd.kinds.gaps import Draw as DrawRows
 from vadd.kinds.gaps import Gaps, Line
-from vadd.kinds.kind import TOKENIZER, Draw, How, Kind
+from vadd.kinds.kind import TOKENIZER, How, Kind
 from vadd.kinds.text.subwords import load_tokenizer
 from vadd.kinds.text.templates import Template, Templates, Wrap, marked_text, pieces
 from vadd.kinds.text.tokenizers import ByteTokenizer, CharacterTokenizer, Tokenizer, refuse_other
@@ -71,11 +71,7 @@ class TextKind(Kind):
     def default_count(self, out: Path | None, labels: int) -> int:
         return max(8, 2 * labels)
 
-    def sample_file(self, out: Path, n: int, how: How = How(), draw: Draw | None = None) -> SampleFile:  # noqa: B008
-        if out.suffix not in (".txt", ".jsonl"):
-            return super().sample_file(out, n, how)
-        self.check_file(out, n)
-
+    def text_file(self, out: Path, n: int, how: How) -> SampleFile:
         def as_text(tokens: Array, first: int) -> bytes:
             return ("\n" * (first > 0) + "\n".join(numbered(self.decode(tokens), first + 1))).encode()
 
@@ -87,6 +83,8 @@ class TextKind(Kind):
                 lines.append(json.dumps({"text": text, "ids": ids, **label}, ensure_ascii=False) + "\n")
             return "".join(lines).encode()
 
+        if out.suffix == ".csv":
+            return super().text_file(out, n, how)
         return encoded_file(out, as_text if out.suffix == ".txt" else as_json)
 
     @property

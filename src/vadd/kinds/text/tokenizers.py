@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -57,12 +57,6 @@ class Tokenizer(ABC):
     @abstractmethod
     def content(self) -> dict[str, Any]:
         """Everything that decides what the tokenizer does, for JSON."""
-
-    def framed(self, ids: Sequence[int], length: int | None = None) -> list[int]:
-        """BOS, the ids, EOS, with as many ids as fit into ``length``."""
-        before, after = ([] if special is None else [special] for special in (self.specials.bos, self.specials.eos))
-        room = len(ids) if length is None else length - len(before) - len(after)
-        return [*before, *ids[:room], *after]
 
     @property
     def vocab_size(self) -> int:
@@ -224,10 +218,9 @@ class ByteTokenizer(_WithNamedSpecials):
     """The bytes of UTF-8."""
 
     name = "bytes"
-    ordinary_ids: ClassVar[int] = 256
 
     def __init__(self, specials: Sequence[Special] = ()) -> None:
-        super().__init__(self.ordinary_ids, specials)
+        super().__init__(256, specials)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [list(text.encode()) for text in texts]

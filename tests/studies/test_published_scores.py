@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vadd.studies.table_scores import PublishedTable
+from vadd.studies.published_scores import PublishedTable
 
 pytest.importorskip("sdmetrics")
 pytest.importorskip("xgboost")
