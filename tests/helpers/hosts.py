@@ -54,6 +54,8 @@ class Hosts:
             "GLOO_SOCKET_IFNAME": "eth0",
             "OMP_NUM_THREADS": "1",
             "VADD_TIMEOUT": str(wait),
+            # else processes that start again may read the addresses of those that were killed
+            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         }
         command = ["ip", "netns", "exec", self.names[host], sys.executable, "-m", "torch.distributed.run"]
         with log.open("wb") as output:

@@ -7,6 +7,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 TOGETHER = ("tests/studio/", "tests/attacks/")
 """Folders whose files share what takes seconds to make: a studio and a browser; runs of every kind."""
 LONG = (
+    "tests/training/test_hosts.py",
     "tests/test_notebooks.py",
     "tests/test_examples.py",
     "tests/studies/test_baselines.py",

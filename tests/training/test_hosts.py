@@ -92,7 +92,7 @@ def test_a_cut_link_and_a_killed_process_change_nothing(undisturbed: Path, tmp_p
     which go on from the newest checkpoint: bit for bit the undisturbed training.
     """
     path = tmp_path / "run"
-    with two_hosts() as hosts, training(hosts, path, seconds=0.5, restarts=2) as processes:
+    with two_hosts() as hosts, training(hosts, path, seconds=0.5, restarts=2, wait=12) as processes:
         wait_until(RunDirectory(path).checkpoints)
         hosts.set_link("down")
         time.sleep(5)

@@ -41,7 +41,7 @@ def bound_table(reports: Sequence[RunReport]) -> Table:
     def cells(number: NegativeLogLikelihood) -> dict[str, Cell]:
         if each != "position":
             cells = {f"bits per {each}": number.bpd, f"perplexity per {each}": perplexity_cell(number)}
-            return cells | {optional[0]: number.bits_per_character}
+            return cells | {optional[0]: cells.get(optional[0], number.bits_per_character)}
         cells = {"nats ± std. error": with_error(number, "nats", "stderr"), "bits/dim": number.bpd}
         return cells | {"perplexity": number.perplexity, optional[1]: with_error(number, "excess", "excess_stderr")}
 
