@@ -4,8 +4,10 @@ import errno
 import os
 import resource
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,7 +21,9 @@ from vadd.recipe import build_dataset
 from vadd.run import checkpoint
 from vadd.run.checkpoint import Archive, TrainingState, read_checkpoint
 from vadd.run.directory import EMA, MANIFEST, CheckpointName, RunDirectory, step_of
+from vadd.training import loop
 from vadd.training.loop import train
+from vadd.training.metrics import HeldOutResult, evaluate_held_out
 
 
 def state(step: int, test_loss: float | None = None) -> TrainingState:
@@ -69,16 +73,22 @@ def test_names_are_ordered_by_number(tmp_path: Path) -> None:
     assert steps(archive) == [20, 100_000_000, 999_999_999]
 
 
-def test_a_training_keeps_its_best_checkpoint_and_it_can_be_loaded(tmp_path: Path) -> None:
-    """A rate that is far too large from step 10 on: the best weights are early ones."""
-    path = tmp_path / "run"
-    changes = ("training.steps=40", "training.warmup_steps=0", "training.learning_rate_schedule=constant")
-    recipe = tiny_recipe(*changes, "training.learning_rate=0.3", "training.ema=0", "training.keep_checkpoints=1")
-    train_in(path, recipe)
+def test_a_training_keeps_its_best_checkpoint_and_it_can_be_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, worse = tmp_path / "run", iter((0.0, -9.0, 9.0, 9.0))
+
+    def evaluated(*given: Any) -> HeldOutResult:
+        """As it is, and then by so much worse."""
+        result = evaluate_held_out(*given)
+        return replace(result, objective=replace(result.objective, loss=result.objective.loss + next(worse)))
+
+    monkeypatch.setattr(loop, "evaluate_held_out", evaluated)
+    train_in(path, tiny_recipe("training.steps=40", "training.keep_checkpoints=1"))
     directory = RunDirectory(path)
     losses = {line["step"]: line["loss"] for line in directory.metrics() if line["split"] == "test"}
     best = min(losses, key=losses.__getitem__)
-    assert best < 40
+    assert best == 20
     assert directory.checkpoints() == [directory.checkpoint(best), directory.checkpoint(40)]
     asked: list[tuple[CheckpointName, int]] = [("best", best), (best, best), ("latest", 40), (40, 40)]
     for which, step in asked:
