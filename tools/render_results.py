@@ -1,7 +1,7 @@
 """Write the tables and the figure of docs/results that come from JSON: `python tools/render_results.py` after a study.
 
 A page has blocks <!-- table NUMBERS TABLE --> ... <!-- end -->; docs/results/numbers/NUMBERS.json is the results.json
-of `vadd reproduce league`, `public` or `baselines`, or of several such commands one after the other.
+of a study or of `vadd compare`, or the entries of several such commands one after the other.
 """
 
 import json
@@ -11,8 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from vadd.evaluation import RunReport
 from vadd.report.figures import save_figure
+from vadd.report.likelihood_tables import bound_table
 from vadd.report.table import Table
+from vadd.report.tables import quality_table
 from vadd.studies.baselines import ModelRow, likelihood_table, summary_table
 from vadd.studies.league import SetRow, measure_table, nats_table, score_tables, share_figure, share_table
 from vadd.studies.study import study_named
@@ -28,6 +31,8 @@ TABLES: dict[str, Callable[[Any, str], Table]] = {
     "scores": lambda rows, study: _scores(rows, study, "tables"),
     "molecules": lambda rows, study: _scores(rows, study, "molecules"),
     "nats": lambda rows, study: nats_table(rows),
+    "quality": lambda reports, study: quality_table(reports),
+    "bounds": lambda reports, study: bound_table(reports),
 }
 
 
@@ -37,11 +42,14 @@ def _scores(rows: list[SetRow], study: str, what: str) -> Table:
 
 
 def rows_of(study: str) -> list[Any]:
-    """Of a comparison of models, or of sets."""
+    """Of a comparison of models, of sets, or of runs."""
     entries = json.loads((PAGES / "numbers" / f"{study}.json").read_text(encoding="utf-8"))
-    return [
-        (ModelRow if "model" in entry else SetRow).model_validate(entry) for entry in entries if "absent" not in entry
-    ]
+    return [_row(entry) for entry in entries if "absent" not in entry]
+
+
+def _row(entry: dict[str, Any]) -> Any:
+    kind = RunReport if "recipe" in entry else ModelRow if "model" in entry else SetRow
+    return kind.model_validate(entry)
 
 
 def rendered(page: str) -> str:
