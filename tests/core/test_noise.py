@@ -14,10 +14,8 @@ from torch import Tensor
 from tests.helpers.exact import LINEAR, TableDenoiser, properties, seeded
 from tests.helpers.plans import model_of
 from vadd.core import Ancestral, Noise, TokenSampler, sample, sampling
-from vadd.core.places import Places
-from vadd.core.randomness import BLOCK
-from vadd.core.sampling import LatentPolicy, uniforms_at
-from vadd.core.token_sampler import DrawPrecision
+from vadd.core.host import BLOCK, Places
+from vadd.core.sampling import DrawPrecision, LatentPolicy, uniforms_at
 from vadd.recipe import SAMPLERS
 
 POSITIONS, VALUES = 4, 3

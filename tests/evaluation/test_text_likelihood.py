@@ -16,7 +16,7 @@ from tests.helpers.exact import properties
 from tests.helpers.files import write
 from tests.helpers.text_runs import PADDED, SENTENCES, train_on_text
 from vadd.core import Particles, step_bound
-from vadd.core.randomness import BOUNDS, step_generator
+from vadd.core.host import BOUNDS, step_generator
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, EvaluationOptions, evaluate
 from vadd.evaluation.likelihood import measure_bounds

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import vadd
 from tests.helpers.children import CONTEXT, writing_samples
 from vadd.core import LinearSchedule, MaskedDiffusion
-from vadd.core.randomness import BLOCK
+from vadd.core.host import BLOCK
 from vadd.errors import UserError
 from vadd.recipe import load_recipe
 from vadd.run import sampling as memory

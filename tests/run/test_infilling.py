@@ -19,7 +19,7 @@ from tests.helpers.plans import ancestral, model_of, p_value, planned_law
 from tests.helpers.progress import Told
 from tests.helpers.tiny import tiny_recipe
 from vadd.core import Ordered, TokenSampler, sample
-from vadd.core.randomness import BLOCK, SAMPLING, Noise, step_generator
+from vadd.core.host import BLOCK, SAMPLING, Noise, step_generator
 from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
 from vadd.kinds import kind_of

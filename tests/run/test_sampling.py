@@ -12,9 +12,8 @@ import vadd
 from tests.helpers.progress import Told
 from tests.helpers.tiny import tiny_recipe
 from vadd.core import EntropyBounded, Ordered, Parallel, Particles
-from vadd.core.randomness import BLOCK
-from vadd.core.sampling import LatentPolicy
-from vadd.core.token_sampler import DrawPrecision
+from vadd.core.host import BLOCK
+from vadd.core.sampling import DrawPrecision, LatentPolicy
 from vadd.errors import UserError
 from vadd.evaluation.likelihood import BoundSettings, measure_bounds
 from vadd.kinds import Kind, kind_of

@@ -9,14 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from vadd.core.categorical import LabelledLatent
-from vadd.core.densities import DiagonalGaussian, Particles
-from vadd.core.gaussian import Prior
+from vadd.core.gaussian import DiagonalGaussian, Particles, Prior
+from vadd.core.host import Noise, Places, Where
 from vadd.core.latents import Evidence, Latent, NoLatent, changed
-from vadd.core.masking import BatchPart, ExactCount, MaskDraw, MaskedBatch, Masking
-from vadd.core.places import Places, Where
-from vadd.core.randomness import Noise
+from vadd.core.masking import BatchPart, ExactCount, MaskDraw, MaskedBatch, Masking, Schedule
 from vadd.core.sampling import Drawing, LikelihoodKind, Sampler, Samples, Walk
-from vadd.core.schedule import Schedule
 from vadd.errors import UserError
 
 
@@ -26,7 +23,7 @@ class Denoiser(Protocol):
     ``denoiser(xt, z, t, where)`` takes tokens (B, N) in 0..V, a latent (B, d) or None, times (B,), and a bool mask
     (B, N) with M true entries. It returns logits (M, V), for the positions asked for only, in row-major order. Its
     answer for an example depends on that example alone, and in eval mode on nothing else. One that says
-    ``takes_places`` is given :class:`~vadd.core.places.Places` instead of the mask. :func:`vadd.check` tells whether a
+    ``takes_places`` is given :class:`~vadd.core.host.Places` instead of the mask. :func:`vadd.check` tells whether a
     module satisfies this protocol.
     """
 

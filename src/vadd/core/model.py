@@ -43,15 +43,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vadd.core.base import Model
-from vadd.core.densities import Particles
+from vadd.core.gaussian import Particles
+from vadd.core.host import Noise, Where, at_least_single, precise, summed_by_row, upload
 from vadd.core.latents import Evidence, changed
 from vadd.core.masking import ExactCount, MaskedBatch, Masking
 from vadd.core.paths import ForcedPaths
-from vadd.core.places import Where, at_least_single, precise, summed_by_row, upload
-from vadd.core.randomness import Noise
 from vadd.core.samplers import AdaptiveSampler, EntropyBounded, FirstHitting, InOrder, Ordered, Parallel, Remask
-from vadd.core.sampling import Ancestral, Drawing, LikelihoodKind, PlannedSampler, RevealPlan, Sampler
-from vadd.core.token_sampler import TokenSampler
+from vadd.core.sampling import Ancestral, Drawing, LikelihoodKind, PlannedSampler, RevealPlan, Sampler, TokenSampler
 from vadd.errors import UserError
 
 

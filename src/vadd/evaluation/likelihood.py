@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from vadd.core import GaussianLatent, LabelledLatent, MaskedDiffusion, Model, StandardNormal
 from vadd.core.brackets import best_shift, bracket
-from vadd.core.densities import Particles, ProposalName
+from vadd.core.gaussian import Particles, ProposalName
 from vadd.core.health import LatentHealth, latent_health
+from vadd.core.host import BOUNDS, HEALTH, PILOT, step_generator
 from vadd.core.model import k_sample_delbo
-from vadd.core.randomness import BOUNDS, HEALTH, PILOT, step_generator
 from vadd.core.sampling import Grid
 from vadd.errors import UserError
 from vadd.evaluation.conventions import conventions_of

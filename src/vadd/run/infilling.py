@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from vadd.core import MaskedBatch, MaskedDiffusion, Model, Noise
-from vadd.core.places import precise
-from vadd.core.randomness import PREDICTIONS, step_generator
+from vadd.core.host import PREDICTIONS, precise, step_generator
 from vadd.errors import UserError
 from vadd.kinds.arrays import TO_FILL, Array
 from vadd.settings import represented

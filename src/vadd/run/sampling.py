@@ -1,7 +1,7 @@
 """How to draw samples, and many of them in bounded memory: chunk by chunk, in one process or several, always the same.
 
 A seed stands for an endless list of samples, of which ``n`` takes the first. Row r has the random numbers of its block
-of 64 (:mod:`vadd.core.randomness`), so neither the chunks nor the number of processes nor ``n`` changes it.
+of 64 (:mod:`vadd.core.host`), so neither the chunks nor the number of processes nor ``n`` changes it.
 The network's arithmetic may: floating-point sums depend on how many sequences a call holds, in the last bit. A draw by
 inversion notices only if its uniform number falls into a gap of that size, some 1e-7 in float32. Temperature 0 and
 samplers that order positions by how sure they are notice where two are equal to that precision, as all positions of a
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from vadd.core import Drawing, Model, Noise, Sampler, Samples, TokenSampler, step_grid
-from vadd.core.randomness import BLOCK, SAMPLING, step_generator
+from vadd.core.host import BLOCK, SAMPLING, step_generator
 from vadd.errors import UserError
 from vadd.models import Autoregressive
 from vadd.parallel import Processes
