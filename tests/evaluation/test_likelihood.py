@@ -25,8 +25,7 @@ from vadd.evaluation.likelihood import (
     some_of,
     tightest,
 )
-from vadd.evaluation.reports import NOT_A_BOUND, LikelihoodReport, NegativeLogLikelihood
-from vadd.evaluation.units import negative_log_likelihood
+from vadd.evaluation.reports import NOT_A_BOUND, LikelihoodReport, NegativeLogLikelihood, negative_log_likelihood
 from vadd.run.directory import RunDirectory
 from vadd.run.loading import load
 from vadd.run.run import Run

@@ -24,7 +24,7 @@ from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
 from vadd.kinds import kind_of
 from vadd.recipe import SAMPLERS
-from vadd.run import sampling as memory
+from vadd.run import run as memory
 from vadd.run.directory import RunDirectory
 from vadd.run.infilling import masked_starts
 from vadd.run.run import Run

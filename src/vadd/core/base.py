@@ -95,7 +95,8 @@ class Model(nn.Module, ABC):
         """
         how = Drawing() if how is None else how
         sampler = how.sampler or self.samplers["ancestral"]
-        sampler.check(self.positions, steps)
+        if sampler.about:
+            sampler.check(self.positions, steps)
         walk = Walk(self, start, noise, how)
         sampler.run(walk, steps, how.grid)
         return walk.samples()
@@ -123,7 +124,8 @@ class Model(nn.Module, ABC):
             raise UserError(
                 f"no likelihood bound exists for the sampler {type(sampler).__name__}: {known.why}{instead}"
             )
-        sampler.check(self.positions, steps)
+        if sampler.about:
+            sampler.check(self.positions, steps)
         particles = Particles(particles) if isinstance(particles, int) else particles
         return self.step_bound(x0, steps, particles, generator or torch.Generator().manual_seed(0), how)
 
@@ -207,8 +209,10 @@ class Model(nn.Module, ABC):
         counted = torch.ones_like(x0, dtype=torch.bool) if self.pad is None else x0 != self.pad
         return counted & (x0 != self.mask_value) if self.unknowns else counted
 
-    def check_values(self, x: Tensor, what: str, *, also_masks: bool = False) -> None:
-        """Refuse sequences (n, N) that hold a value which their position does not have."""
+    def check_sequences(self, x: Tensor, what: str, *, also_masks: bool = False) -> None:
+        """Refuse what is not sequences (n, N), or holds a value which its position does not have."""
+        if x.ndim != 2 or x.shape[1] != self.positions or len(x) == 0:
+            raise UserError(f"{what} have the shape (n, {self.positions}), not {tuple(x.shape)}")
         x = x.long()
         limits = torch.tensor(self.sizes or [self.vocab_size] * self.positions, device=x.device)
         known_masks = (x == self.mask_value) & (also_masks or self.unknowns)
@@ -217,7 +221,7 @@ class Model(nn.Module, ABC):
             row, position = wrong[0].tolist()
             where = "" if self.sizes is None else f" at position {position}"
             raise UserError(
-                f"{what} the value {int(x[row, position])}{where}; the model knows 0..{limits[position] - 1}"
+                f"the {what} hold the value {int(x[row, position])}{where}; the model knows 0..{limits[position] - 1}"
             )
 
     def scoring_pads(self) -> Self:

@@ -283,8 +283,8 @@ class GaussianLatent(Latent):
         return changed(self, prior=prior)
 
     def draw(self, xt: Tensor, t: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor:
-        noise_of_rows = noise.normal(self.prior.noise_dim).to(xt.device)
-        return self.prior.from_noise(noise_of_rows[None], xt, labels)[0]
+        z = noise.normal(self.prior.noise_dim).to(xt.device)
+        return z if isinstance(self.prior, StandardNormal) else self.prior.from_noise(z[None], xt, labels)[0]
 
     def log_correction(self, z: Tensor, xt: Tensor, nothing_known: Tensor, labels: Tensor | None = None) -> Tensor:
         if not self.conditional:

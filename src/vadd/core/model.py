@@ -112,7 +112,7 @@ class MaskedDiffusion(Model):
 
     def drawn_by(self, token_sampler: TokenSampler) -> Self:
         """The same networks, with likelihoods of values that are drawn by temperature, top-k and top-p."""
-        return changed(self, law=None if token_sampler.exact else token_sampler)
+        return changed(self, law=token_sampler)
 
     def likelihood_kind(self, steps: int, how: Drawing | None = None) -> LikelihoodKind:
         how = Drawing() if how is None else how

@@ -95,10 +95,9 @@ class Sampler(ABC):
         return wanted
 
     def check(self, positions: int, steps: int) -> None:
-        """Refuse a number of steps that makes no sense."""
-        if steps < 1:
-            raise UserError(f"sampling needs at least 1 step, not {steps}")
-        if self.about and (possible := self.default_steps(positions, steps)) != steps:
+        """Refuse a number of steps that makes no sense, where that is :attr:`about` something."""
+        step_grid(steps)  # which refuses fewer than one
+        if (possible := self.default_steps(positions, steps)) != steps:
             limit = "at most " if self.default_steps(positions, 1) == 1 else ""
             raise UserError(f"{self.about}: {limit}{possible} steps, not {steps}")
 
@@ -270,14 +269,10 @@ class Asked(NamedTuple):
         return self.rows[self.places.rows]
 
 
-def uniforms_at(places: Places, numbers: Tensor, vocab_size: int) -> Tensor:
-    """Of the ``numbers`` (rows, N) those of M places: (M,). In float32 a single draw takes V numbers, and ``numbers``
-    (rows,) are seeds of the rows instead: (M, V).
-    """
-    if numbers.ndim == 2:
-        return numbers.flatten().index_select(0, places.numbers)
+def uniforms_of_seeds(places: Places, seeds: Tensor, vocab_size: int) -> Tensor:
+    """V numbers for each of M places, from the ``seeds`` (rows,) of their rows: (M, V)."""
     counts, generator = places.rows.bincount(minlength=places.batch).tolist(), torch.Generator()
-    pairs = zip(numbers.tolist(), counts, strict=True)
+    pairs = zip(seeds.tolist(), counts, strict=True)
     return torch.cat([torch.rand(n, vocab_size, generator=generator.manual_seed(seed)) for seed, n in pairs])
 
 
@@ -297,9 +292,7 @@ class Walk:
             self.x = torch.full((start, model.positions), model.mask_value, device=model.device)
             """(n, N): the states."""
         else:
-            if start.ndim != 2 or start.shape[1] != model.positions or len(start) == 0:
-                raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(start.shape)}")
-            model.check_values(start, "the sequences to fill hold", also_masks=True)
+            model.check_sequences(start, "sequences to fill", also_masks=True)
             self.x = start.to(model.device, torch.int64, copy=True).contiguous()
         self.noise = Noise.of(noise, len(self.x)) if isinstance(noise, torch.Generator) else noise
         if self.noise.rows != len(self.x):
@@ -351,7 +344,11 @@ class Walk:
         self.sequences += len(asking)
         for host_rows in torch.split(asking, max(1, LOGITS_AT_ONCE // (int(counts.max()) * model.vocab_size))):
             host_places = Places.of(where[host_rows], model.group)
-            uniforms = uniforms_at(host_places, numbers[host_rows], model.vocab_size)
+            uniforms = numbers[host_rows]
+            if numbers.ndim == 2:
+                uniforms = uniforms.flatten().index_select(0, host_places.numbers)
+            else:  # in float32 a single draw takes V numbers
+                uniforms = uniforms_of_seeds(host_places, uniforms, model.vocab_size)
             rows, places = host_rows, host_places
             if device.type != "cpu":
                 # A device without float64 takes no such numbers: the values are drawn on the host.
