@@ -18,8 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from vadd.core import MaskedBatch, objective
+from vadd.core.host import Places
 from vadd.core.masking import Masking
-from vadd.core.places import Places
 from vadd.recipe import Recipe, build_model, load_recipe
 from vadd.recipe.plan import make_plan
 from vadd.words import size_in_memory

@@ -12,8 +12,8 @@ import math
 from pathlib import Path
 
 from vadd.core import Particles, step_bound
-from vadd.core.densities import ProposalName
-from vadd.core.randomness import step_generator
+from vadd.core.gaussian import ProposalName
+from vadd.core.host import step_generator
 from vadd.run.loading import load
 
 PROPOSALS: tuple[tuple[ProposalName, ...], ...] = (

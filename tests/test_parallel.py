@@ -62,17 +62,14 @@ def test_every_process_gets_all_numbers_in_order() -> None:
 
 def in_order() -> None:
     """Piece number n is n pairs of sevens and n itself; each is made in one process only."""
-    processes, pieces = Processes(), range(5)
-    made: list[int] = []
-
-    def work(piece: int) -> list[torch.Tensor]:
-        made.append(piece)
-        return [torch.full((piece, 2), 7), torch.tensor(piece)]
-
-    found = list(processes.in_order(pieces, work, lambda piece: [torch.Size([piece, 2]), torch.Size([])]))
-    assert made == list(pieces)[processes.index :: processes.count]
-    expected = [([[7, 7]] * piece, piece) for piece in pieces] if processes.is_main else []
-    assert [(sevens.tolist(), int(number)) for sevens, number in found] == expected
+    processes = Processes()
+    for piece in range(5):
+        owner = piece % processes.count
+        mine = [torch.full((piece, 2), 7), torch.tensor(piece)] if owner == processes.index else None
+        found = processes.to_main(owner, mine, [(piece, 2), ()])
+        assert (found is not None) == processes.is_main
+        if found is not None:
+            assert (found[0].tolist(), int(found[1])) == ([[7, 7]] * piece, piece)
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])

@@ -12,15 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from vadd.errors import UserError
-
-Piece = TypeVar("Piece")
 
 
 def process_count() -> int:
@@ -213,32 +211,22 @@ class Processes:
         # Exactly one process has something other than 0 in each place: the sum changes no bit.
         return self.sum(torch.cat(pieces).to(self.device)).cpu() if self.count > 1 else torch.cat(pieces)
 
-    # Tensors that the main process collects
+    # Integers that the main process collects
 
-    def in_order(
-        self,
-        pieces: Sequence[Piece],
-        work: Callable[[Piece], list[Tensor]],
-        shapes: Callable[[Piece], list[torch.Size]],
-    ) -> Iterator[list[Tensor]]:
-        """What ``work`` makes of every piece, int64 on the CPU; each process does its own, the main one gets all, in
-        order, knowing the ``shapes``. In the others nothing comes out, but they must run through this as well.
+    def to_main(
+        self, owner: int, tensors: Sequence[Tensor] | None, shapes: Sequence[Sequence[int]]
+    ) -> list[Tensor] | None:
+        """Tensors of the process ``owner``, int64 on the CPU, in the main one, which knows only their ``shapes``; None
+        in all others.
         """
-        # In rounds of one piece for each process: the main one never holds more than its own and one that it receives.
-        for first in range(0, len(pieces), self.count):
-            together = pieces[first : first + self.count]
-            mine = work(together[self.index]) if self.index < len(together) else None
-            if not self.is_main:
-                for tensor in mine or ():
-                    dist.send(tensor.contiguous(), dst=0, group=self._hosts)
-                continue
-            assert mine is not None
-            yield mine
-            for owner, piece in enumerate(together[1:], start=1):
-                received = [torch.zeros(shape, dtype=torch.int64) for shape in shapes(piece)]
-                for tensor in received:
-                    dist.recv(tensor, src=owner, group=self._hosts)
-                yield received
+        if tensors is None:
+            tensors = [torch.zeros(*shape, dtype=torch.int64) for shape in shapes]
+        for tensor in tensors if owner > 0 and self.index in (0, owner) else ():
+            if self.is_main:
+                dist.recv(tensor, src=owner, group=self._hosts)
+            else:
+                dist.send(tensor.contiguous(), dst=0, group=self._hosts)
+        return list(tensors) if self.is_main else None
 
     def from_main(self, rows: Tensor | None, shape: Sequence[int]) -> Tensor:
         """Integers of the main process in all of them; the others know only their ``shape``."""

@@ -19,7 +19,7 @@ from tests.helpers.tiny import train_in
 from vadd.core import Samples
 from vadd.evaluation import histogram
 from vadd.recipe import SAMPLERS, load_recipe
-from vadd.run import sampling as memory
+from vadd.run import run as memory
 from vadd.run.run import Run
 
 DIGITS = (

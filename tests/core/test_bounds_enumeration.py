@@ -55,7 +55,7 @@ from vadd.core import (
     step_bound,
 )
 from vadd.core.base import Denoiser
-from vadd.core.densities import ProposalName
+from vadd.core.gaussian import ProposalName
 from vadd.core.sampling import Grid
 from vadd.data import copies_distribution
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer

@@ -38,7 +38,7 @@ from vadd.core import (
     sample,
     step_bound,
 )
-from vadd.core.densities import ProposalName
+from vadd.core.gaussian import ProposalName
 
 DRAWS = 20_000
 STATES = all_sequences(2, 3)

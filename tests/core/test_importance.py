@@ -35,7 +35,7 @@ from vadd.core import (
     k_sample_delbo,
     step_bound,
 )
-from vadd.core.densities import (
+from vadd.core.gaussian import (
     Mixture,
     ProposalName,
     even_mixture,

@@ -29,7 +29,7 @@ from vadd.core import (
 from vadd.core.categorical import LabelledRecognizer
 from vadd.errors import UserError
 from vadd.networks import MlpDenoiser, SiameseMlpRecognizer
-from vadd.run.sampling import SamplingOptions, draw, fitting
+from vadd.run.sampling import SamplingOptions, draw
 
 CLASSES = 3
 SHARES = (0.5, 0.1, 0.4)
@@ -193,7 +193,7 @@ def test_rows_of_which_nothing_is_known_follow_the_mixture_beside_known_ones(lat
     model = model_of(latent)
     starts = torch.full((40_000, 2), model.mask_value)
     starts[::4, 0] = 1
-    options = fitting(model, SamplingOptions(), {"latent_policy": "fixed", "candidates": 3, "steps": 1, "seed": 5})
+    options = SamplingOptions().changed({"latent_policy": "fixed", "candidates": 3, "steps": 1, "seed": 5}, model)
     drawn = draw(model, options, starts, range(len(starts))).tokens
     blank = (starts == model.mask_value).all(dim=1)
     counts = torch.bincount(index_of(drawn[blank], 2), minlength=4)

@@ -26,7 +26,7 @@ from vadd.core import (
     SharedLatent,
     kl_warmup,
 )
-from vadd.core.densities import standard_normal_log_prob
+from vadd.core.gaussian import standard_normal_log_prob
 
 GRID = torch.linspace(-14, 14, 20_001, dtype=torch.float64)
 for_some_gaussians = pytest.mark.parametrize(("mean", "log_std"), [(0.0, 0.0), (0.8, -0.7), (-1.5, 0.4)])

@@ -14,10 +14,8 @@ from torch import Tensor
 from tests.helpers.exact import LINEAR, TableDenoiser, properties, seeded
 from tests.helpers.plans import model_of
 from vadd.core import Ancestral, Noise, TokenSampler, sample, sampling
-from vadd.core.places import Places
-from vadd.core.randomness import BLOCK
-from vadd.core.sampling import LatentPolicy, uniforms_at
-from vadd.core.token_sampler import DrawPrecision
+from vadd.core.host import BLOCK, Places
+from vadd.core.sampling import DrawPrecision, LatentPolicy, uniforms_of_seeds
 from vadd.recipe import SAMPLERS
 
 POSITIONS, VALUES = 4, 3
@@ -67,13 +65,17 @@ def test_the_numbers_of_a_row_do_not_depend_on_what_others_ask_for(precision: Dr
     if precision == "float32":
         numbers = Noise.of(seeded(1), 3).seeds()
     where = torch.tensor([[1, 0, 1, 0], [0, 0, 0, 0], [0, 1, 1, 1]]).bool()
-    uniforms = uniforms_at(Places.of(where), numbers, VALUES)
+
+    def uniforms_at(places: Places, numbers: Tensor) -> Tensor:
+        return places.values(numbers) if precision == "float64" else uniforms_of_seeds(places, numbers, VALUES)
+
+    uniforms = uniforms_at(Places.of(where), numbers)
     assert uniforms.shape == ((5,) if precision == "float64" else (5, VALUES))
     assert len(set(uniforms.flatten().tolist())) == uniforms.numel()
     for row, part in [(0, slice(0, 2)), (1, slice(2, 2)), (2, slice(2, 5))]:
         places = Places.of(where[row : row + 1])
-        assert uniforms_at(places, numbers[row : row + 1], VALUES).equal(uniforms[part])
-    everything = uniforms_at(Places.of(torch.ones_like(where)), numbers, VALUES)
+        assert uniforms_at(places, numbers[row : row + 1]).equal(uniforms[part])
+    everything = uniforms_at(Places.of(torch.ones_like(where)), numbers)
     assert uniforms[2:].equal(everything[9:12]) == (precision == "float64")
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.helpers.exact import properties
-from vadd.core.randomness import ShuffledBatches, step_generator
+from vadd.core.host import ShuffledBatches, step_generator
 from vadd.errors import UserError
 from vadd.parallel import padded_share, share
 

@@ -134,7 +134,7 @@ def test_values_that_a_position_does_not_have_are_refused() -> None:
     with pytest.raises(UserError, match=r"the value 3 at position 1; the model knows 0\.\.2"):
         sample(model_of(latent=False), torch.tensor([[0, 3, 4]]), 1, seeded(0))
     with pytest.raises(UserError, match="value 4"):
-        model_of(latent=False).check_values(torch.tensor([[0, 4, 0]]), "the examples hold")
-    model_of(latent=False, unknowns=True).check_values(torch.tensor([[0, 4, 0]]), "the examples hold")
+        model_of(latent=False).check_sequences(torch.tensor([[0, 4, 0]]), "examples")
+    model_of(latent=False, unknowns=True).check_sequences(torch.tensor([[0, 4, 0]]), "examples")
     with pytest.raises(ValueError, match="sizes lie in"):
         MaskedDiffusion(TableDenoiser(3, 4), LinearSchedule(), sizes=(1, 2, 5))

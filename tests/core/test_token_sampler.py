@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tests.helpers.exact import chi_square_p_value, properties, seeded
 from vadd.core import TokenSampler, token_sampler
-from vadd.core.token_sampler import DrawPrecision
+from vadd.core.sampling import DrawPrecision
 from vadd.errors import UserError
 
 NEVER = -math.inf

@@ -13,7 +13,7 @@ from torch import Tensor
 from tests.helpers.exact import seeded
 from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.core import Particles, step_bound
-from vadd.core.randomness import BOUNDS, step_generator
+from vadd.core.host import BOUNDS, step_generator
 from vadd.core.sampling import Grid
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, EvaluationOptions, RunReport, evaluate
@@ -25,8 +25,7 @@ from vadd.evaluation.likelihood import (
     some_of,
     tightest,
 )
-from vadd.evaluation.reports import NOT_A_BOUND, LikelihoodReport, NegativeLogLikelihood
-from vadd.evaluation.units import negative_log_likelihood
+from vadd.evaluation.reports import NOT_A_BOUND, LikelihoodReport, NegativeLogLikelihood, negative_log_likelihood
 from vadd.run.directory import RunDirectory
 from vadd.run.loading import load
 from vadd.run.run import Run

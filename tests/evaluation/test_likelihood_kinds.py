@@ -10,7 +10,7 @@ import torch
 import vadd
 from tests.helpers.commands import Command
 from vadd.core import Particles, step_bound
-from vadd.core.randomness import BOUNDS, step_generator
+from vadd.core.host import BOUNDS, step_generator
 from vadd.errors import UserError
 from vadd.evaluation.reports import RunReport
 

@@ -4,6 +4,7 @@ import copy
 import json
 import math
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,12 +17,11 @@ from tests.helpers.exact import properties
 from tests.helpers.files import write
 from tests.helpers.text_runs import PADDED, SENTENCES, train_on_text
 from vadd.core import Particles, step_bound
-from vadd.core.randomness import BOUNDS, step_generator
+from vadd.core.host import BOUNDS, step_generator
 from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, EvaluationOptions, evaluate
 from vadd.evaluation.likelihood import measure_bounds
-from vadd.evaluation.reports import NOT_A_BOUND, PADS_NOT_SCORED, TextMetrics
-from vadd.evaluation.units import negative_log_likelihood
+from vadd.evaluation.reports import NOT_A_BOUND, PADS_NOT_SCORED, TextMetrics, negative_log_likelihood
 from vadd.evaluation.zero_shot import sample_entropy
 from vadd.kinds.arrays import Array
 from vadd.kinds.text.kind import TextKind
@@ -242,7 +242,7 @@ def test_a_padded_text_ends_at_its_first_eos_in_texts_entropy_and_characters(let
     assert [letters.texts(drawn), letters.texts(real)] == [["abc"], ["abab"]]
     assert sample_entropy(own_tokens(letters, drawn)) == pytest.approx(math.log(4))
     assert sample_entropy(own_tokens(letters, real)) == pytest.approx(2 / 3 * math.log(3) + 1 / 3 * math.log(6))
-    assert [letters.kind.characters(row.numpy()) for row in (drawn, real)] == [3, 4]
+    assert [cast(TextKind, letters.kind).characters(row.numpy()) for row in (drawn, real)] == [3, 4]
 
 
 def test_a_padded_text_without_eos_is_all_that_is_no_pad(letters: Run) -> None:

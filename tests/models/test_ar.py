@@ -13,7 +13,7 @@ from vadd.errors import UserError
 from vadd.models import Autoregressive
 from vadd.networks.transformer import CausalTransformer
 from vadd.networks.transformer_blocks import TransformerSize
-from vadd.run.sampling import SamplingOptions, fitting
+from vadd.run.sampling import SamplingOptions
 
 POSITIONS, VALUES = 4, 3
 SIZES = {
@@ -148,4 +148,4 @@ def test_what_it_cannot_do_is_refused() -> None:
     with pytest.raises(UserError, match="4 steps, not 2"):
         step_bound(model, all_sequences(POSITIONS, VALUES), 2)
     with pytest.raises(UserError, match="this model does not have the sampler 'parallel'; choose from ancestral"):
-        fitting(model, SamplingOptions(), {"sampler": "parallel"})
+        SamplingOptions().changed({"sampler": "parallel"}, model)

@@ -8,7 +8,7 @@ from tests.helpers.exact import seeded
 from tests.helpers.networks import on_meta
 from tests.helpers.tiny import tiny_recipe
 from vadd.core import GaussianLatent, LinearSchedule, MaskedBatch
-from vadd.core.places import Places
+from vadd.core.host import Places
 from vadd.recipe import Recipe, build_model, load_recipe
 from vadd.recipe.counting import sampling_flops, training_cost
 from vadd.recipe.plan import make_plan

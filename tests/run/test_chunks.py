@@ -1,6 +1,8 @@
 """Samples in memory that does not grow with their number: how much a row takes, and how many come at once."""
 
+import copy
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +13,12 @@ from torch import Tensor, nn
 import vadd
 from tests.helpers.children import CONTEXT, writing_samples
 from vadd.core import LinearSchedule, MaskedDiffusion
-from vadd.core.randomness import BLOCK
+from vadd.core.host import BLOCK
 from vadd.errors import UserError
 from vadd.recipe import load_recipe
-from vadd.run import sampling as memory
+from vadd.run import run as memory
 from vadd.run.run import Run
-from vadd.run.sampling import bytes_per_row, chunk_size
+from vadd.run.sampling import bytes_per_row
 
 
 @pytest.fixture(scope="module")
@@ -45,34 +47,51 @@ def test_the_memory_of_a_row_is_measured() -> None:
     assert 2048 <= bytes_per_row(model) <= 2048 + 64
 
 
+@pytest.fixture
+def first_chunk(trained: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """How many rows the first chunk of many samples has, where a row takes so many bytes; nothing is drawn."""
+    monkeypatch.setattr(memory, "draw", lambda model, options, start, rows, **more: len(rows))
+
+    def first(row: int, model: object, steps: int, given: int | None = None) -> int:
+        run = copy.copy(trained)
+        run.model = model  # type: ignore[assignment]
+        run.__dict__["_bytes_per_row"] = row
+        size: int = next(iter(run.stream(1 << 20, steps=steps, memory=given)))  # type: ignore[assignment]
+        return size
+
+    return first
+
+
 @pytest.mark.parametrize("given", [None, 10 << 20, 1 << 32])
-def test_chunks_are_whole_blocks_that_fit_into_memory(given: int | None) -> None:
+def test_chunks_are_whole_blocks_that_fit_into_memory(given: int | None, first_chunk: Callable[..., int]) -> None:
     model, room = MaskedDiffusion(Kilobytes(), LinearSchedule()), given or memory.CPU_MEMORY
-    assert chunk_size(1, model, 1, given) == memory.CPU_ROWS
-    assert chunk_size(room, model, 1, given) == 1
-    assert chunk_size(4 * room, model, 1, given) == 1
+    assert first_chunk(1, model, 1, given) == memory.CPU_ROWS
+    assert first_chunk(room, model, 1, given) == 1
+    assert first_chunk(4 * room, model, 1, given) == 1
     for row in (10_000, 100_000, 1_000_000, 10_000_000):
-        size = chunk_size(row, model, 20, given)
+        size = first_chunk(row, model, 20, given)
         assert size * row <= room or size == 1
         assert size % BLOCK == 0 or size < BLOCK
         assert (size + BLOCK) * (row + 8 * (12 * 4 + 2 * 21)) > room or size == memory.CPU_ROWS
     # What the steps take counts as well.
-    assert chunk_size(1, model, 10_000, given) * 8 * 2 * 10_000 <= room
+    assert first_chunk(1, model, 10_000, given) * 8 * 2 * 10_000 <= room
 
 
 class OnGpu:
     """All that the size of a chunk asks of a model."""
 
-    positions = 16
+    positions, samplers = 16, MaskedDiffusion.samplers
     device = torch.device("cuda")
 
 
 @pytest.mark.parametrize("free", [0, 1 << 40])
-def test_on_a_gpu_a_chunk_takes_a_part_of_what_is_free(free: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_gpu_a_chunk_takes_a_part_of_what_is_free(
+    free: int, first_chunk: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many rows that are; at least what a CPU would give."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 1 << 41))
     row, room = 1_000_000, max(memory.CPU_MEMORY, int(memory.GPU_SHARE * free))
-    size = chunk_size(row, OnGpu(), 20)  # type: ignore[arg-type]
+    size = first_chunk(row, OnGpu(), 20)
     assert 0.99 * room < (size + BLOCK) * row
     assert size * row <= room
     assert (size > memory.CPU_ROWS) == (free > 0)

@@ -5,6 +5,8 @@ every sampler with one z, and completions must follow its conditional. Seeds are
 at level 1e-5, fewer than 40: if the seeds are ever changed, a correct package fails one with probability below 4e-4.
 """
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
@@ -22,7 +24,7 @@ from tests.helpers.exact import (
 from vadd.core import Ancestral, GaussianLatent, MaskedDiffusion, Noise, Parallel, Prior, Sampler
 from vadd.core.sampling import LatentPolicy
 from vadd.run.infilling import latents_that_fit
-from vadd.run.sampling import SamplingOptions, draw, stream
+from vadd.run.sampling import SamplingOptions, draw
 
 LEVEL = 1e-5
 GRID = PriorGrid.even(400)
@@ -240,9 +242,9 @@ def test_chunks_do_not_matter_also_where_nothing_is_known_of_some(size: int) -> 
     starts = torch.full((150, 3), 2)
     starts[70:80, 0] = 1
     starts[140:, 2] = 0
-    whole = draw(model_of(THREE), settings(2, candidates=5), starts, range(150)).tokens
-    parts = [part.tokens for part in stream(model_of(THREE), settings(2, candidates=5), starts, size)]
-    assert torch.equal(torch.cat(parts), whole)
+    drawn = partial(draw, model_of(THREE), settings(2, candidates=5), starts)
+    parts = [drawn(range(first, min(first + size, 150))).tokens for first in range(0, 150, size)]
+    assert torch.equal(torch.cat(parts), drawn(range(150)).tokens)
 
 
 def test_known_pads_do_not_choose_the_latent() -> None:

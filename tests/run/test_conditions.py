@@ -14,7 +14,7 @@ from vadd.core import GaussianLatent, LinearSchedule, MaskedDiffusion
 from vadd.errors import UserError
 from vadd.run import tables
 from vadd.run.infilling import predicted
-from vadd.run.sampling import SamplingOptions, draw, fitting
+from vadd.run.sampling import SamplingOptions, draw
 from vadd.run.tables import conditioned_starts
 
 ROWS = 2000
@@ -25,7 +25,7 @@ def joint_model() -> MaskedDiffusion:
 
 
 def settings_for(model: MaskedDiffusion, **options: str) -> SamplingOptions:
-    return fitting(model, SamplingOptions(sampler="first-hitting"), options)
+    return SamplingOptions(sampler="first-hitting").changed(options, model)
 
 
 def frequencies(tokens: Tensor) -> np.ndarray:

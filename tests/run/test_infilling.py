@@ -19,12 +19,12 @@ from tests.helpers.plans import ancestral, model_of, p_value, planned_law
 from tests.helpers.progress import Told
 from tests.helpers.tiny import tiny_recipe
 from vadd.core import Ordered, TokenSampler, sample
-from vadd.core.randomness import BLOCK, SAMPLING, Noise, step_generator
+from vadd.core.host import BLOCK, SAMPLING, Noise, step_generator
 from vadd.core.sampling import LatentPolicy
 from vadd.errors import UserError
 from vadd.kinds import kind_of
 from vadd.recipe import SAMPLERS
-from vadd.run import sampling as memory
+from vadd.run import run as memory
 from vadd.run.directory import RunDirectory
 from vadd.run.infilling import masked_starts
 from vadd.run.run import Run

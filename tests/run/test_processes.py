@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.children import sampling_command, together
 from tests.helpers.commands import Command
-from vadd.run import sampling as memory
+from vadd.run import run as memory
 
 
 @pytest.mark.parametrize(("n", "suffix"), [(300, ".npy"), (300, ".csv"), (40, ".npy")], ids=str)

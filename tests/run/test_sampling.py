@@ -12,15 +12,13 @@ import vadd
 from tests.helpers.progress import Told
 from tests.helpers.tiny import tiny_recipe
 from vadd.core import EntropyBounded, Ordered, Parallel, Particles
-from vadd.core.randomness import BLOCK
-from vadd.core.sampling import LatentPolicy
-from vadd.core.token_sampler import DrawPrecision
+from vadd.core.host import BLOCK
+from vadd.core.sampling import DrawPrecision, LatentPolicy
 from vadd.errors import UserError
 from vadd.evaluation.likelihood import BoundSettings, measure_bounds
 from vadd.kinds import Kind, kind_of
 from vadd.recipe import SAMPLERS, Recipe, Sampling, build_model, load_recipe
-from vadd.run import sampling
-from vadd.run import sampling as memory
+from vadd.run import run as memory
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
 
@@ -203,7 +201,7 @@ def test_latents_that_are_given_are_used_row_by_row(runs: dict[str, Run], monkey
 def test_what_does_not_fit_is_refused_before_anything_is_drawn(
     trained: Run, arguments: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "draw", None)
+    monkeypatch.setattr(memory, "draw", None)
     with pytest.raises(UserError, match=told):
         trained.stream(10, **arguments)
     with pytest.raises(UserError, match=told):

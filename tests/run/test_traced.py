@@ -15,7 +15,7 @@ import torch
 
 import vadd
 from tests.helpers.commands import Command
-from vadd.core.randomness import SAMPLING, step_generator
+from vadd.core.host import SAMPLING, step_generator
 from vadd.core.tracing import TracedPrior, TracedSampler
 from vadd.errors import UserError
 from vadd.recipe import build_model, load_recipe

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tests.helpers.tiny import tiny_recipe
 from vadd.core import ExactCount, MaskedBatch, latent_health, objective
-from vadd.core.randomness import TEST, step_generator
+from vadd.core.host import TEST, step_generator
 from vadd.parallel import Processes, padded_share
 from vadd.recipe import build_dataset, build_model
 from vadd.training.metrics import evaluate_held_out

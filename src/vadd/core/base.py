@@ -9,14 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from vadd.core.categorical import LabelledLatent
-from vadd.core.densities import DiagonalGaussian, Particles
-from vadd.core.gaussian import Prior
+from vadd.core.gaussian import DiagonalGaussian, Particles, Prior
+from vadd.core.host import Noise, Places, Where
 from vadd.core.latents import Evidence, Latent, NoLatent, changed
-from vadd.core.masking import BatchPart, ExactCount, MaskDraw, MaskedBatch, Masking
-from vadd.core.places import Places, Where
-from vadd.core.randomness import Noise
+from vadd.core.masking import BatchPart, ExactCount, MaskDraw, MaskedBatch, Masking, Schedule
 from vadd.core.sampling import Drawing, LikelihoodKind, Sampler, Samples, Walk
-from vadd.core.schedule import Schedule
 from vadd.errors import UserError
 
 
@@ -26,7 +23,7 @@ class Denoiser(Protocol):
     ``denoiser(xt, z, t, where)`` takes tokens (B, N) in 0..V, a latent (B, d) or None, times (B,), and a bool mask
     (B, N) with M true entries. It returns logits (M, V), for the positions asked for only, in row-major order. Its
     answer for an example depends on that example alone, and in eval mode on nothing else. One that says
-    ``takes_places`` is given :class:`~vadd.core.places.Places` instead of the mask. :func:`vadd.check` tells whether a
+    ``takes_places`` is given :class:`~vadd.core.host.Places` instead of the mask. :func:`vadd.check` tells whether a
     module satisfies this protocol.
     """
 
@@ -98,7 +95,8 @@ class Model(nn.Module, ABC):
         """
         how = Drawing() if how is None else how
         sampler = how.sampler or self.samplers["ancestral"]
-        sampler.check(self.positions, steps)
+        if sampler.about:
+            sampler.check(self.positions, steps)
         walk = Walk(self, start, noise, how)
         sampler.run(walk, steps, how.grid)
         return walk.samples()
@@ -126,7 +124,8 @@ class Model(nn.Module, ABC):
             raise UserError(
                 f"no likelihood bound exists for the sampler {type(sampler).__name__}: {known.why}{instead}"
             )
-        sampler.check(self.positions, steps)
+        if sampler.about:
+            sampler.check(self.positions, steps)
         particles = Particles(particles) if isinstance(particles, int) else particles
         return self.step_bound(x0, steps, particles, generator or torch.Generator().manual_seed(0), how)
 
@@ -210,8 +209,10 @@ class Model(nn.Module, ABC):
         counted = torch.ones_like(x0, dtype=torch.bool) if self.pad is None else x0 != self.pad
         return counted & (x0 != self.mask_value) if self.unknowns else counted
 
-    def check_values(self, x: Tensor, what: str, *, also_masks: bool = False) -> None:
-        """Refuse sequences (n, N) that hold a value which their position does not have."""
+    def check_sequences(self, x: Tensor, what: str, *, also_masks: bool = False) -> None:
+        """Refuse what is not sequences (n, N), or holds a value which its position does not have."""
+        if x.ndim != 2 or x.shape[1] != self.positions or len(x) == 0:
+            raise UserError(f"{what} have the shape (n, {self.positions}), not {tuple(x.shape)}")
         x = x.long()
         limits = torch.tensor(self.sizes or [self.vocab_size] * self.positions, device=x.device)
         known_masks = (x == self.mask_value) & (also_masks or self.unknowns)
@@ -220,7 +221,7 @@ class Model(nn.Module, ABC):
             row, position = wrong[0].tolist()
             where = "" if self.sizes is None else f" at position {position}"
             raise UserError(
-                f"{what} the value {int(x[row, position])}{where}; the model knows 0..{limits[position] - 1}"
+                f"the {what} hold the value {int(x[row, position])}{where}; the model knows 0..{limits[position] - 1}"
             )
 
     def scoring_pads(self) -> Self:

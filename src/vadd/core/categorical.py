@@ -25,12 +25,10 @@ from statistics import NormalDist
 import torch
 from torch import Tensor, nn
 
-from vadd.core.densities import DiagonalGaussian, Particles, ProposalName
-from vadd.core.gaussian import GaussianLatent, Prior
+from vadd.core.gaussian import DiagonalGaussian, GaussianLatent, Particles, Prior, ProposalName
+from vadd.core.host import Noise, precise
 from vadd.core.latents import Evidence, Latent, NoLatent, Score, changed
 from vadd.core.masking import MaskedBatch
-from vadd.core.places import precise
-from vadd.core.randomness import Noise
 from vadd.errors import UserError
 
 

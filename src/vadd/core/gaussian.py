@@ -6,32 +6,174 @@ N(0, I) is the paper's. The aggregate posterior :math:`E_{x_0} r(z \mid x_0)` of
 from it, and a z that is likely under N(0, I) only decodes to nothing in particular. A :class:`FlowPrior` is fitted to
 draws of the recognition model; with a reader of states it is *conditional*, p(z | x_t), and draws a z that agrees with
 what is known. A prior of a model with labels is given the label of each row, the number of classes standing for none.
+
+**Bounds** integrate z out by importance sampling with a mixture of densities, of :math:`\log E_{z \sim p}
+e^{\mathrm{score}(z)}`.
+
+With draws z_1..z_K, a fixed number from each component, and every draw weighed by the mixture density g (the balance
+heuristic),
+
+.. math:: \log \frac1K \sum_k e^{\mathrm{score}(z_k)} \frac{p(z_k)}{g(z_k)}
+
+never exceeds the true logarithm in expectation, whatever the components are. Having the prior among them bounds every
+weight p / g by K / K_prior, so that no single draw can dominate. (With more draws of a mixture the estimate need not
+rise: a perfect recognition model alone is exact with one draw, and others only dilute it.) Sums run in float64, and
+over draws in chunks: memory does not grow with K.
 """
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from functools import reduce
+from typing import Literal, Protocol, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vadd.core.densities import (
-    DiagonalGaussian,
-    Particles,
-    Proposal,
-    ProposalName,
-    even_mixture,
-    log_density,
-    log_mean_weight,
-    standard_normal_log_prob,
-    standard_normal_nodes,
-)
+from vadd.core.host import Noise, at_least_single, precise
 from vadd.core.latents import Evidence, Latent, Score, changed
 from vadd.core.masking import MaskedBatch
-from vadd.core.places import at_least_single, precise
-from vadd.core.randomness import Noise
+from vadd.errors import UserError
+
+ProposalName = Literal["recognition", "revealed", "prior"]
+
+
+MOST_PARTICLES = 2**20
+
+
+@dataclass(frozen=True)
+class Particles:
+    """How a bound integrates z out: K draws, from which proposals, and how many at a time.
+
+    ``recognition`` is r(z | x0, xt), which looks at all masked values; ``revealed`` is the same network shown only the
+    values that are scored, the other masked ones still hidden; ``prior`` is p(z). Any choice is valid, see
+    :mod:`vadd.core.gaussian`; they differ in tightness.
+
+    Hidden means that the mask value stands in x0, where training never puts it. Networks that read x0 and xt alike
+    (perceptrons, UNets) know it from xt; those that read x0 by a separate table (transformers, residual perceptrons)
+    have left its entry as it started, and only a measurement can tell whether ``revealed`` is of use to them.
+    """
+
+    count: int
+    proposals: tuple[ProposalName, ...] = ("recognition", "revealed", "prior")
+    rows_per_call: int = 16384
+    """Most sequences the denoiser sees at once; the chunk of draws is this over the size of the batch."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= MOST_PARTICLES:
+            limit = "at least 1" if self.count < 1 else f"at most {MOST_PARTICLES:,}"
+            raise UserError(f"the number of particles must be {limit}, not {self.count}")
+        unknown = set(self.proposals) - set(get_args(ProposalName))
+        if unknown or not self.proposals:
+            said = ", ".join(map(repr, sorted(unknown))) or "none"
+            raise UserError(f"proposals are {', '.join(get_args(ProposalName))}, not {said}")
+
+
+@dataclass(frozen=True)
+class DiagonalGaussian:
+    """N(mean, diag(exp(log_std))^2) over the last dimension; ``mean`` and ``log_std`` have shape (..., d)."""
+
+    mean: Tensor
+    log_std: Tensor
+
+    @classmethod
+    def joined(cls, parts: Iterable["DiagonalGaussian"]) -> "DiagonalGaussian":
+        """Of the examples of several parts, one after the other."""
+        parts = list(parts)
+        return cls(torch.cat([part.mean for part in parts]), torch.cat([part.log_std for part in parts]))
+
+    def from_noise(self, noise: Tensor) -> Tensor:
+        """Reparameterised draw: z = mean + std * noise, differentiable in both parameters."""
+        return self.mean + self.log_std.exp() * noise
+
+    def draws(self, count: int, generator: torch.Generator) -> Tensor:
+        """``count`` draws from each, (count, ..., d)."""
+        return self.from_noise(torch.randn(count, *self.mean.shape, generator=generator).to(self.mean))
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Log density, summed over the last dimension, in the precision of z."""
+        mean, log_std = self.mean.to(z.dtype), self.log_std.to(z.dtype)
+        standardised = (z - mean) * (-log_std).exp()
+        return (-0.5 * standardised**2 - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
+
+    def kl_to_standard_normal(self) -> Tensor:
+        """KL(self || N(0, I)) for each dimension, in nats: (..., d)."""
+        return 0.5 * (self.mean**2 + (2 * self.log_std).exp() - 1) - self.log_std
+
+    def entropy(self) -> Tensor:
+        """In nats, summed over the last dimension."""
+        return (self.log_std + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
+
+
+def standard_normal_log_prob(z: Tensor) -> Tensor:
+    return (-0.5 * z**2 - 0.5 * math.log(2 * math.pi)).sum(-1)
+
+
+def standard_normal_nodes(dim: int, count: int, *, smooth: bool = True) -> tuple[Tensor, Tensor]:
+    """Equal weights at the quantile midpoints in one and two dimensions, at a scrambled Sobol sequence in more, and
+    where what is integrated is not ``smooth``: a square of K points has only sqrt(K) different ones on each side.
+    """
+    if dim <= 2 and smooth:
+        side = round(count ** (1 / dim))
+        axis = (torch.arange(side, dtype=torch.float64) + 0.5) / side
+        uniforms = torch.cartesian_prod(*[axis] * dim).view(-1, dim)
+    else:
+        sobol = torch.quasirandom.SobolEngine(dim, scramble=True, seed=0)  # type: ignore[no-untyped-call]
+        # The normal quantiles of 0 and 1 are infinite.
+        uniforms = sobol.draw(count, dtype=torch.float64).clamp(1e-9, 1 - 1e-9)
+    weights = torch.full((len(uniforms),), 1 / len(uniforms), dtype=torch.float64)
+    return torch.special.ndtri(uniforms).float(), weights
+
+
+class Proposal(Protocol):
+    """Something to draw z from, for each of B examples."""
+
+    def draws(self, count: int, generator: torch.Generator) -> Tensor:
+        """(count, B, d)"""
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """z (K, B, d) -> (K, B), in the precision of z."""
+
+
+Mixture = Sequence[tuple[Proposal, int]]
+"""Several proposals, and how many of the K draws come from each."""
+
+
+def even_mixture(components: Sequence[Proposal], particles: int) -> Mixture:
+    """As many draws from each component as possible; the first ones get what is left over."""
+    share, left = divmod(particles, len(components))
+    # A component without a draw would enter the density as log 0.
+    return [(component, count) for i, component in enumerate(components) if (count := share + (i < left))]
+
+
+def log_density(mixture: Mixture, z: Tensor) -> Tensor:
+    """log g(z) for z (K, B, d): (K, B)."""
+    particles = sum(count for _, count in mixture)
+    terms = [component.log_prob(z) + math.log(count / particles) for component, count in mixture]
+    return torch.logsumexp(torch.stack(terms), dim=0)
+
+
+def log_mean_weight(
+    score: Callable[[Tensor], Tensor],
+    log_prior: Callable[[Tensor], Tensor],
+    mixture: Mixture,
+    chunk: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """The estimate above for every example: (B,) float64. ``score`` and ``log_prior`` map at most ``chunk`` draws z
+    (k, B, d) to (k, B).
+    """
+    parts = []
+    for component, count in mixture:
+        for first in range(0, count, chunk):
+            z = component.draws(min(chunk, count - first), generator)
+            z64 = precise(z)
+            # Divided by the density of the whole mixture, not of the component that this draw came from: that bounds
+            # the weight, and the mean of the weights stays unbiased.
+            log_weight = precise(score(z)) + log_prior(z64) - log_density(mixture, z64)
+            parts.append(torch.logsumexp(log_weight, dim=0))
+    return reduce(torch.logaddexp, parts) - math.log(sum(count for _, count in mixture))
 
 
 class Prior(nn.Module, ABC):
@@ -88,63 +230,9 @@ class StandardNormal(Prior):
         return posterior.kl_to_standard_normal().sum(-1)
 
 
-class Flow(Protocol):
-    """A network that turns standard normal numbers into a density, see :class:`vadd.networks.flows.CouplingFlow`."""
-
-    dim: int
-    noise_dim: int
-    """The normal numbers that a draw takes; a mixture needs one more than ``dim``, to choose a component."""
-
-    def log_prob(self, z: Tensor, context: Tensor | None = None) -> Tensor: ...
-
-    def from_noise(self, noise: Tensor, context: Tensor | None = None) -> Tensor: ...
-
-    def start_at(self, z: Tensor) -> None:
-        """Begin near examples (n, d) of what is to be learnt, if that helps."""
-
-
-class FlowPrior(Prior):
-    """A learned prior: a flow, and for a conditional one a ``reader`` that turns states (B, N) into contexts (B, c).
-
-    With ``classes`` it is p(z | label), and one density more for z without a label. A one-hot label ends the context;
-    where the flow has contexts of ``positions`` of z, it ends each of them.
-    """
-
-    flow: Flow
-
-    def __init__(
-        self, flow: nn.Module, reader: nn.Module | None = None, classes: int = 0, *, positions: int = 1
-    ) -> None:
-        super().__init__()
-        self.classes, self.positions = classes, positions
-        self.flow = flow  # type: ignore[assignment]  # a Module that satisfies the protocol
-        self.reader = reader
-        self.dim, self.noise_dim = self.flow.dim, self.flow.noise_dim
-        self.conditional = reader is not None
-
-    def context(self, xt: Tensor, labels: Tensor | None = None, count: int = 1) -> Tensor | None:
-        """What the flow reads, (count, B, c)."""
-        parts = [] if self.reader is None else [self.reader(xt)]
-        if self.classes:
-            rows = xt.shape[0]
-            labels = torch.full((rows,), self.classes, device=xt.device) if labels is None else labels.to(xt.device)
-            one_hot = F.one_hot(labels, self.classes + 1).float()[:, None].expand(-1, self.positions, -1)
-            parts = [torch.cat([*(read.view(rows, self.positions, -1) for read in parts), one_hot], dim=-1).flatten(1)]
-        return parts[0].expand(count, *parts[0].shape) if parts else None
-
-    def from_noise(self, noise: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
-        return self.flow.from_noise(noise, self.context(xt, labels, noise.shape[0]))
-
-    def log_prob(self, z: Tensor, xt: Tensor, labels: Tensor | None = None) -> Tensor:
-        # The flow works in single precision. Half precision would be wrong by whole nats in its log-determinants.
-        device = "cpu" if z.is_meta else z.device.type  # costs are counted on the meta device
-        with torch.autocast(device, enabled=False):
-            return self.flow.log_prob(z.float(), self.context(xt, labels, len(z))).to(z.dtype)
-
-
 @dataclass(frozen=True)
 class PriorProposal:
-    """The prior of given states and labels, to draw from like from any other proposal (:mod:`vadd.core.densities`)."""
+    """The prior of given states and labels, to draw from like from any other proposal (:mod:`vadd.core.gaussian`)."""
 
     prior: Prior
     xt: Tensor
@@ -195,8 +283,8 @@ class GaussianLatent(Latent):
         return changed(self, prior=prior)
 
     def draw(self, xt: Tensor, t: Tensor, noise: Noise, labels: Tensor | None = None) -> Tensor:
-        noise_of_rows = noise.normal(self.prior.noise_dim).to(xt.device)
-        return self.prior.from_noise(noise_of_rows[None], xt, labels)[0]
+        z = noise.normal(self.prior.noise_dim).to(xt.device)
+        return z if isinstance(self.prior, StandardNormal) else self.prior.from_noise(z[None], xt, labels)[0]
 
     def log_correction(self, z: Tensor, xt: Tensor, nothing_known: Tensor, labels: Tensor | None = None) -> Tensor:
         if not self.conditional:
@@ -253,42 +341,3 @@ class GaussianLatent(Latent):
         z = drawn.gather(0, which[None, :, None].expand(1, -1, self.dim))
         log_g = log_density([(component, 1) for component in components], precise(z))
         return z[0], (prior.log_prob(precise(z)) - log_g)[0]
-
-
-class SharedLatent(GaussianLatent):
-    r"""One z with one meaning: the recognition model r(z | x0) does not see x_t, and one z serves all steps.
-
-    The evidence is w log p(x_S | x_t, z) - lambda KL(r(z | x0) || p(z)): the KL counts once for an example, not once
-    for every state. With the weights of :class:`~vadd.core.masking.StepTimes` its mean is a bound of the likelihood of
-    the sampler that keeps one z for its T steps.
-    """
-
-    def __init__(self, recognizer: nn.Module, dim: int, mask_value: int, *, prior: Prior | None = None) -> None:
-        super().__init__(recognizer, dim, prior=prior)
-        self.mask_value = mask_value
-
-    def posterior(self, batch: MaskedBatch) -> DiagonalGaussian:
-        """r(z | x0): the recognition model is shown everything masked, whatever the state."""
-        # One row in memory for all examples: a network may read it once.
-        nothing_known = batch.x0.new_full((1, batch.x0.shape[1]), self.mask_value).expand_as(batch.x0)
-        return self._recognized(batch, nothing_known, torch.ones_like(batch.t))
-
-    def evidence(
-        self, score: Score, batch: MaskedBatch, weight: Tensor, kl_weight: float, generator: torch.Generator
-    ) -> Evidence:
-        posterior = self.posterior(batch)
-        z = posterior.from_noise(batch.normal(1, self.dim, generator))
-        reconstruction = weight * score(z)[0]
-        # z is drawn once, before the first step: its prior is that of the state in which everything is masked. The KL
-        # counts once, so it is not weighted by w, which stands for a sum over steps.
-        nothing_known = torch.full_like(batch.xt, self.mask_value)
-        if isinstance(self.prior, StandardNormal):
-            kl = self.prior.kl(posterior, z, nothing_known, batch.labels)
-            return Evidence(reconstruction - kl_weight * kl, reconstruction, kl)
-        # A prior that is trained with the model must follow the posterior at full weight while the KL is warmed up: its
-        # weights get the gradient of log p(z) as it is, z gets kl_weight times that.
-        follows = kl_weight * z + (1 - kl_weight) * z.detach()
-        log_prior = self.prior.log_prob(follows, nothing_known, batch.labels)[0]
-        kl = -posterior.entropy() - log_prior
-        lag = (1 - kl_weight) * log_prior.detach()
-        return Evidence(reconstruction + kl_weight * posterior.entropy() + log_prior - lag, reconstruction, kl)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from vadd.core.base import Model
-from vadd.core.densities import DiagonalGaussian
+from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.masking import ExactCount, MaskedBatch
 
 ACTIVE_VARIANCE = 0.01

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from vadd.core.densities import DiagonalGaussian, Particles, ProposalName
+from vadd.core.host import Noise, precise
 from vadd.core.masking import MaskedBatch
-from vadd.core.places import precise
-from vadd.core.randomness import Noise
 from vadd.errors import UserError
 
 if TYPE_CHECKING:
-    from vadd.core.gaussian import Prior
+    from vadd.core.gaussian import DiagonalGaussian, Particles, Prior, ProposalName
 
 Changed = TypeVar("Changed", bound=nn.Module)
 Score = Callable[[Tensor | None], Tensor]
@@ -107,7 +105,7 @@ class Latent(nn.Module, ABC):
 
     @abstractmethod
     def log_marginal(
-        self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
+        self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: "Particles", generator: torch.Generator
     ) -> Tensor:
         """An estimate of log E_z exp score(z), (B,) float64, that does not exceed it in expectation, for bounds.
 
@@ -116,7 +114,7 @@ class Latent(nn.Module, ABC):
         """
 
     def proposed(
-        self, batch: MaskedBatch, proposals: tuple[ProposalName, ...], generator: torch.Generator
+        self, batch: MaskedBatch, proposals: "tuple[ProposalName, ...]", generator: torch.Generator
     ) -> tuple[Tensor | None, Tensor]:
         """One z for each state of the batch, (B, d), and log p(z) / g(z), (B,) float64, g being what it was drawn from:
         here the prior.
@@ -124,7 +122,7 @@ class Latent(nn.Module, ABC):
         z = self.draw(batch.xt, batch.t, Noise.of(generator, len(batch.xt)))
         return z, precise(torch.zeros_like(batch.t))
 
-    def posterior(self, batch: MaskedBatch) -> DiagonalGaussian | None:
+    def posterior(self, batch: MaskedBatch) -> "DiagonalGaussian | None":
         """r(z | x0, xt), for latents that have a recognition model."""
         return None
 
@@ -167,7 +165,7 @@ class NoLatent(Latent):
         return Evidence.without_latent(weight * score(None)[0])
 
     def log_marginal(
-        self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: Particles, generator: torch.Generator
+        self, score: Score, batch: MaskedBatch, revealed: Tensor, particles: "Particles", generator: torch.Generator
     ) -> Tensor:
         """Exact: there is nothing to integrate."""
         return precise(score(None)[0])

@@ -43,15 +43,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vadd.core.base import Model
-from vadd.core.densities import Particles
+from vadd.core.gaussian import Particles
+from vadd.core.host import Noise, Where, at_least_single, precise, summed_by_row, upload
 from vadd.core.latents import Evidence, changed
 from vadd.core.masking import ExactCount, MaskedBatch, Masking
 from vadd.core.paths import ForcedPaths
-from vadd.core.places import Where, at_least_single, precise, summed_by_row, upload
-from vadd.core.randomness import Noise
 from vadd.core.samplers import AdaptiveSampler, EntropyBounded, FirstHitting, InOrder, Ordered, Parallel, Remask
-from vadd.core.sampling import Ancestral, Drawing, LikelihoodKind, PlannedSampler, RevealPlan, Sampler
-from vadd.core.token_sampler import TokenSampler
+from vadd.core.sampling import Ancestral, Drawing, LikelihoodKind, PlannedSampler, RevealPlan, Sampler, TokenSampler
 from vadd.errors import UserError
 
 
@@ -114,7 +112,7 @@ class MaskedDiffusion(Model):
 
     def drawn_by(self, token_sampler: TokenSampler) -> Self:
         """The same networks, with likelihoods of values that are drawn by temperature, top-k and top-p."""
-        return changed(self, law=None if token_sampler.exact else token_sampler)
+        return changed(self, law=token_sampler)
 
     def likelihood_kind(self, steps: int, how: Drawing | None = None) -> LikelihoodKind:
         how = Drawing() if how is None else how

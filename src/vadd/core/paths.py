@@ -28,13 +28,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from vadd.core.densities import Particles
+from vadd.core.gaussian import Particles
+from vadd.core.host import precise
 from vadd.core.masking import MaskedBatch, Masking
-from vadd.core.places import precise
 from vadd.core.samplers import AdaptiveSampler, Remask, shares
-from vadd.core.sampling import Drawing, on_the_grid
+from vadd.core.sampling import Drawing, inverted, on_the_grid
 from vadd.core.subsets import drawn_subset, log_subset_sums
-from vadd.core.token_sampler import inverted
 
 if TYPE_CHECKING:
     from vadd.core.base import Model

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vadd.core.masking import ExactCount, Masking
-from vadd.core.schedule import Schedule
+from vadd.core.masking import ExactCount, Masking, Schedule
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from vadd.core.places import precise
-from vadd.core.randomness import Noise
+from vadd.core.host import Noise, precise
+from vadd.core.masking import Schedule
 from vadd.core.sampling import Grid, PlannedSampler, RevealPlan, Sampler, Walk, on_the_grid
-from vadd.core.schedule import Schedule
 from vadd.settings import Fraction, checked_fields
 
 

@@ -17,15 +17,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 import torch
+import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from vadd.core.places import Places, has_float64, upload
-from vadd.core.randomness import Noise
-from vadd.core.schedule import Schedule
-from vadd.core.token_sampler import TokenSampler
+from vadd.core.host import Noise, Places, has_float64, precise, upload
+from vadd.core.masking import Schedule
 from vadd.errors import UserError
-from vadd.settings import checked_fields
+from vadd.settings import Count, checked_fields
 
 if TYPE_CHECKING:
     from vadd.core.base import Model
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
 LatentPolicy = Literal["resample", "fixed"]
 LOGITS_AT_ONCE = 1 << 26
 """Most logits the network writes in one call, unless a single sequence takes more."""
+DrawPrecision = Literal["float64", "float32"]
+ELEMENTS_AT_ONCE = 1 << 22
+"""Of the logits that are turned to float64 at a time: 32 MB, whatever the size of the vocabulary."""
 GridName = Literal["uniform", "cosine"]
 Grid = GridName | Sequence[float]
 """A name, or the times themselves, rising from 0 to 1."""
@@ -93,10 +95,9 @@ class Sampler(ABC):
         return wanted
 
     def check(self, positions: int, steps: int) -> None:
-        """Refuse a number of steps that makes no sense."""
-        if steps < 1:
-            raise UserError(f"sampling needs at least 1 step, not {steps}")
-        if self.about and (possible := self.default_steps(positions, steps)) != steps:
+        """Refuse a number of steps that makes no sense, where that is :attr:`about` something."""
+        step_grid(steps)  # which refuses fewer than one
+        if (possible := self.default_steps(positions, steps)) != steps:
             limit = "at most " if self.default_steps(positions, 1) == 1 else ""
             raise UserError(f"{self.about}: {limit}{possible} steps, not {steps}")
 
@@ -122,6 +123,96 @@ class Samples:
     """Sequences that the network was shown, over all steps: at most n times the number of steps."""
     trajectory: Tensor | None = None
     """(steps + 1, rows, N), from the start to the sample, V for the mask, of as many rows as were recorded."""
+
+
+@checked_fields
+@dataclass(frozen=True, kw_only=True)
+class TokenSampler:
+    """One value from each distribution, by inversion in float64.
+
+    ``temperature`` sharpens (below 1; 0 takes the likeliest) or flattens, ``top_k`` keeps the k likeliest values,
+    ``top_p`` the fewest whose probabilities reach p. ``precision="float32"`` is the Gumbel draw in single precision of
+    the paper's text figure; the tail of a large vocabulary is out of its reach, which silently sharpens the
+    distribution.
+
+    Three draws from probabilities 0.09, 0.67, 0.24, with the uniform numbers that they are made from:
+
+    >>> logits = torch.tensor([[0.0, 2.0, 1.0]]).expand(3, -1)
+    >>> TokenSampler()(logits, torch.tensor([0.05, 0.5, 0.99]))
+    tensor([0, 1, 2])
+    >>> TokenSampler(temperature=0)(logits, torch.tensor([0.05, 0.5, 0.99]))
+    tensor([1, 1, 1])
+    """
+
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    top_k: Count | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    precision: Annotated[DrawPrecision, Field()] = "float64"
+
+    @property
+    def exact(self) -> bool:
+        """Whether the values follow the denoiser's own distribution."""
+        kept = self.top_k is None and self.top_p in (None, 1.0)
+        return kept and self.temperature == 1 and self.precision == "float64"
+
+    def __call__(self, logits: Tensor, uniforms: Tensor) -> Tensor:
+        """Logits (M, V) and uniform numbers, (M,) or in float32 (M, V) -> (M,) integers."""
+        if len(logits) == 0:
+            return torch.zeros(0, dtype=torch.int64, device=logits.device)
+        size = max(1, ELEMENTS_AT_ONCE // logits.shape[1])
+        pairs = zip(torch.split(logits, size), torch.split(uniforms, size), strict=True)
+        return torch.cat([self.draw(part, uniform) for part, uniform in pairs])
+
+    def log_probabilities(self, logits: Tensor) -> Tensor:
+        """Of the values that are drawn, in float64, for logits (M, V): (M, V), minus infinity for those that never are.
+
+        >>> TokenSampler(top_k=2).log_probabilities(torch.tensor([[0.0, 2.0, 1.0]])).exp()
+        tensor([[0.0000, 0.7311, 0.2689]], dtype=torch.float64)
+        """
+        if self.temperature < torch.finfo(torch.float32).tiny:
+            likeliest = logits.argmax(dim=-1, keepdim=True)
+            return torch.full_like(precise(logits), float("-inf")).scatter_(1, likeliest, 0.0)
+        return self._scaled(precise(logits)).log_softmax(dim=-1)
+
+    def draw(self, logits: Tensor, uniforms: Tensor) -> Tensor:
+        """The same of all at once."""
+        if self.temperature < torch.finfo(torch.float32).tiny:  # which float32 cannot divide by
+            return logits.argmax(dim=-1)
+        if self.precision == "float32":
+            scaled = self._scaled(logits.float())
+            # Single precision ends at 1 - 2^-24; what would round to 1 must not become an infinite number.
+            single = uniforms.to(logits.device, torch.float32).clamp(1e-10, 1 - 2**-24)
+            return (scaled - (-single.log()).log()).argmax(dim=-1)
+        on_device = logits if has_float64(logits.device) else logits.cpu()
+        return inverted(self._scaled(on_device.double()), uniforms).to(logits.device)
+
+    def _scaled(self, logits: Tensor) -> Tensor:
+        """At the temperature, 0 where they are largest, minus infinity where a value is not to be drawn."""
+        never = float("-inf")
+        # Shifted before they are divided: at a low temperature the largest must not overflow.
+        logits = (logits - logits.amax(dim=-1, keepdim=True)) / self.temperature
+        if self.top_k is not None and self.top_k < logits.shape[1]:
+            # Values that are as likely as the k-th are kept as well.
+            least = logits.topk(self.top_k, dim=-1).values[:, -1:]
+            logits = logits.masked_fill(logits < least, never)
+        if self.top_p is not None and self.top_p < 1:
+            ordered, places = logits.sort(dim=-1, descending=True)
+            # A value stays if the likelier ones do not reach p without it: so at least one always does.
+            before = F.pad(ordered.softmax(dim=-1).cumsum(dim=-1)[:, :-1], (1, 0))
+            ordered = ordered.masked_fill(before >= self.top_p, never)
+            logits = torch.empty_like(logits).scatter_(1, places, ordered)
+        return logits
+
+
+def inverted(logits: Tensor, uniforms: Tensor) -> Tensor:
+    """One value for each row of ``logits`` (M, V) float64, the largest 0: where its distribution function passes
+    ``uniforms`` (M,).
+    """
+    # Unnormalised: scaling the uniform by the last entry also keeps rounding from pushing a draw past the end.
+    cumulative = logits.exp().cumsum(dim=-1)
+    levels = uniforms.to(cumulative)[:, None] * cumulative[:, -1:]
+    # From the right: a value of probability 0 has an empty interval and is never drawn, not even by the uniform 0.
+    return torch.searchsorted(cumulative, levels, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
 
 
 @checked_fields
@@ -178,14 +269,10 @@ class Asked(NamedTuple):
         return self.rows[self.places.rows]
 
 
-def uniforms_at(places: Places, numbers: Tensor, vocab_size: int) -> Tensor:
-    """Of the ``numbers`` (rows, N) those of M places: (M,). In float32 a single draw takes V numbers, and ``numbers``
-    (rows,) are seeds of the rows instead: (M, V).
-    """
-    if numbers.ndim == 2:
-        return numbers.flatten().index_select(0, places.numbers)
+def uniforms_of_seeds(places: Places, seeds: Tensor, vocab_size: int) -> Tensor:
+    """V numbers for each of M places, from the ``seeds`` (rows,) of their rows: (M, V)."""
     counts, generator = places.rows.bincount(minlength=places.batch).tolist(), torch.Generator()
-    pairs = zip(numbers.tolist(), counts, strict=True)
+    pairs = zip(seeds.tolist(), counts, strict=True)
     return torch.cat([torch.rand(n, vocab_size, generator=generator.manual_seed(seed)) for seed, n in pairs])
 
 
@@ -205,9 +292,7 @@ class Walk:
             self.x = torch.full((start, model.positions), model.mask_value, device=model.device)
             """(n, N): the states."""
         else:
-            if start.ndim != 2 or start.shape[1] != model.positions or len(start) == 0:
-                raise UserError(f"sequences to fill have the shape (n, {model.positions}), not {tuple(start.shape)}")
-            model.check_values(start, "the sequences to fill hold", also_masks=True)
+            model.check_sequences(start, "sequences to fill", also_masks=True)
             self.x = start.to(model.device, torch.int64, copy=True).contiguous()
         self.noise = Noise.of(noise, len(self.x)) if isinstance(noise, torch.Generator) else noise
         if self.noise.rows != len(self.x):
@@ -259,7 +344,11 @@ class Walk:
         self.sequences += len(asking)
         for host_rows in torch.split(asking, max(1, LOGITS_AT_ONCE // (int(counts.max()) * model.vocab_size))):
             host_places = Places.of(where[host_rows], model.group)
-            uniforms = uniforms_at(host_places, numbers[host_rows], model.vocab_size)
+            uniforms = numbers[host_rows]
+            if numbers.ndim == 2:
+                uniforms = uniforms.flatten().index_select(0, host_places.numbers)
+            else:  # in float32 a single draw takes V numbers
+                uniforms = uniforms_of_seeds(host_places, uniforms, model.vocab_size)
             rows, places = host_rows, host_places
             if device.type != "cpu":
                 # A device without float64 takes no such numbers: the values are drawn on the host.

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from vadd.core.base import Model
 from vadd.core.categorical import CodedLatent, LabelledLatent
 from vadd.core.gaussian import GaussianLatent
+from vadd.core.host import Noise
 from vadd.core.latents import Latent
 from vadd.core.model import MaskedDiffusion
-from vadd.core.randomness import Noise
 from vadd.core.sampling import Drawing, PlannedSampler, RevealPlan
 from vadd.errors import UserError
 

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vadd.core.randomness import ShuffledBatches
+from vadd.core.host import ShuffledBatches
 from vadd.data.dataset import DiscreteDataset
 from vadd.evaluation.cache import data_checksum, kept_tensors
 from vadd.evaluation.likelihood import some_of

@@ -25,8 +25,7 @@ from filelock import FileLock
 from vadd.data.download import data_directory
 from vadd.errors import UserError
 from vadd.evaluation.cache import kept_tensors
-from vadd.evaluation.reports import LARGEST_EXPONENT, JudgeReport
-from vadd.evaluation.units import mean_and_error, perplexity_of
+from vadd.evaluation.reports import LARGEST_EXPONENT, JudgeReport, mean_and_error, perplexity_of
 from vadd.files import checksum, whole_path
 from vadd.kinds.arrays import Array
 from vadd.networks.pretrained import reading

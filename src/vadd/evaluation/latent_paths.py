@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vadd.core import Drawing, MaskedBatch, MaskedDiffusion, Model, Noise, TokenSampler
-from vadd.core.randomness import SAMPLING, step_generator
+from vadd.core.host import SAMPLING, step_generator
 from vadd.errors import UserError, check_range
 from vadd.kinds import TextKind
 from vadd.kinds.arrays import TO_FILL, Array

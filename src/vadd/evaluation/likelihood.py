@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from vadd.core import GaussianLatent, LabelledLatent, MaskedDiffusion, Model, StandardNormal
 from vadd.core.brackets import best_shift, bracket
-from vadd.core.densities import Particles, ProposalName
+from vadd.core.gaussian import Particles, ProposalName
 from vadd.core.health import LatentHealth, latent_health
+from vadd.core.host import BOUNDS, HEALTH, PILOT, step_generator
 from vadd.core.model import k_sample_delbo
-from vadd.core.randomness import BOUNDS, HEALTH, PILOT, step_generator
 from vadd.core.sampling import Grid
 from vadd.errors import UserError
 from vadd.evaluation.conventions import conventions_of
@@ -35,13 +35,14 @@ from vadd.evaluation.reports import (
     NamedLikelihood,
     NegativeLogLikelihood,
     RunReport,
+    mean_and_error,
+    negative_log_likelihood,
 )
-from vadd.evaluation.units import mean_and_error, negative_log_likelihood
+from vadd.kinds import TextKind
 from vadd.kinds.arrays import Array
 from vadd.models import EnergyDiffusion
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
-from vadd.run.infilling import as_sequences
 from vadd.run.run import BOUND_STEPS, Run
 from vadd.run.sampling import check_time
 from vadd.settings import Count, checked_fields
@@ -170,7 +171,7 @@ class _Measurement:
         self.model = run.model.scoring_pads() if settings.score_pads else run.model
         if sampling.label is not None or sampling.guidance != 1:
             self.model = self.model.labelled(run.kind.label_number(sampling.label), sampling.guidance)
-        if isinstance(self.model, MaskedDiffusion):
+        if isinstance(self.model, MaskedDiffusion) and not self.how.token_sampler.exact:
             self.model = self.model.drawn_by(self.how.token_sampler)
         self.labels: Sequence[Tensor] | None = None
         if settings.given_label:
@@ -179,7 +180,8 @@ class _Measurement:
         self.convention = PADS_NOT_SCORED if self.model.pad is not None else UNKNOWN_LEFT_OUT if unknown else None
         if isinstance(self.model, EnergyDiffusion):
             self.how, self.convention = replace(self.how, sampler=self.model.samplers["proposal"]), OF_THE_PROPOSAL
-        self.log_truth, self.characters = true_log_probability(run, self.x0), run.kind.characters(self.x0.numpy())
+        self.log_truth = true_log_probability(run, self.x0)
+        self.characters = run.kind.characters(self.x0.numpy()) if isinstance(run.kind, TextKind) else None
         # No optimiser takes memory here, as it does during a training: twice as many sequences at once.
         self.particles = replace(settings.particles, rows_per_call=2 * run.recipe.network.rows_at_once)
 
@@ -376,6 +378,5 @@ def has_latent(run: Run) -> bool:
 
 def check_examples(run: Run, examples: Tensor) -> Tensor:
     """The examples, if the run's model can read them."""
-    sequences = as_sequences(examples, "examples", run.model.positions).long()
-    run.model.check_values(sequences, "the examples hold")
-    return sequences
+    run.model.check_sequences(examples, "examples")
+    return examples.long()

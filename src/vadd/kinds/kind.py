@@ -64,6 +64,8 @@ class Kind:
 
     name: ClassVar[str] = "array"
     noun: ClassVar[str] = "arrays"
+    unit: ClassVar[str | None] = None
+    """What a position of text holds: character, byte or token; a perplexity per character is not one per token."""
     suffixes: ClassVar[tuple[str, ...]] = (".npy", ".csv", ".png")
     """Of files of samples; the first is the one to recommend."""
     file: ClassVar[str] = "FILE.npy"
@@ -93,15 +95,6 @@ class Kind:
 
     def texts(self, tokens: Array) -> list[str]:
         raise UserError(f"the samples of this run are {self.noun}, not text")
-
-    @property
-    def unit(self) -> str | None:
-        """What a position of text holds: character, byte or token; a perplexity per character is not one per token."""
-        return None
-
-    def characters(self, tokens: Array) -> int | None:
-        """How many characters text (n, N) has, where a token is not a character."""
-        return None
 
     def pieces(self, row: Array) -> list[str]:
         """What each position of an example (N,) writes."""

@@ -14,12 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vadd.core.base import Model
-from vadd.core.densities import Particles
+from vadd.core.gaussian import Particles
+from vadd.core.host import Places, at_least_single, summed_by_row
 from vadd.core.latents import Evidence
 from vadd.core.masking import MaskedBatch
-from vadd.core.places import Places, at_least_single, summed_by_row
-from vadd.core.sampling import Drawing, Grid, LikelihoodKind, Sampler, Walk
-from vadd.core.token_sampler import TokenSampler
+from vadd.core.sampling import Drawing, Grid, LikelihoodKind, Sampler, TokenSampler, Walk
 from vadd.errors import UserError
 
 

@@ -18,13 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vadd.core.base import Model
+from vadd.core.host import precise, upload
 from vadd.core.latents import Evidence
-from vadd.core.masking import MaskedBatch
+from vadd.core.masking import MaskedBatch, Schedule
 from vadd.core.model import MaskedDiffusion
-from vadd.core.places import precise, upload
-from vadd.core.sampling import Ancestral, Asked, Grid, Sampler, Walk
-from vadd.core.schedule import Schedule
-from vadd.core.token_sampler import inverted
+from vadd.core.sampling import Ancestral, Asked, Grid, Sampler, Walk, inverted
 from vadd.errors import UserError
 from vadd.models.ar import Autoregressive
 from vadd.models.transitions import check_values_alone

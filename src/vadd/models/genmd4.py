@@ -25,11 +25,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from vadd.core.host import at_least_single, precise
 from vadd.core.latents import Evidence
-from vadd.core.masking import MaskDraw, MaskedBatch, StratifiedTimes
-from vadd.core.places import at_least_single, precise
+from vadd.core.masking import MaskDraw, MaskedBatch, Schedule, StratifiedTimes
 from vadd.core.sampling import Sampler
-from vadd.core.schedule import Schedule
 from vadd.models.transitions import Chance, TransitionModel, TransitionSampler
 
 

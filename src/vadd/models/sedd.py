@@ -19,12 +19,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from vadd.core.host import Where, at_least_single, precise, summed_by_row
 from vadd.core.latents import Evidence
-from vadd.core.masking import MaskedBatch
+from vadd.core.masking import MaskedBatch, Schedule
 from vadd.core.model import mask_integral
-from vadd.core.places import Where, at_least_single, precise, summed_by_row
 from vadd.core.sampling import Sampler
-from vadd.core.schedule import Schedule
 from vadd.models.transitions import TransitionModel, TransitionSampler
 
 MOST_REVEALED = 1 - 1e-6

@@ -21,11 +21,10 @@ import torch
 from torch import Tensor
 
 from vadd.core.base import Model
-from vadd.core.densities import Particles
-from vadd.core.masking import MaskedBatch, Masking
-from vadd.core.places import precise, summed_by_row, upload
+from vadd.core.gaussian import Particles
+from vadd.core.host import precise, summed_by_row, upload
+from vadd.core.masking import MaskedBatch, Masking, Schedule
 from vadd.core.sampling import Drawing, Grid, Sampler, Walk, on_the_grid, step_grid
-from vadd.core.schedule import Schedule
 from vadd.errors import UserError
 
 Chance = Callable[[Tensor, Tensor], Tensor]

@@ -17,10 +17,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from vadd.core.densities import DiagonalGaussian
+from vadd.core.gaussian import DiagonalGaussian
+from vadd.core.host import precise, summed_by_row, upload
 from vadd.core.latents import Evidence
 from vadd.core.masking import MaskDraw, MaskedBatch, StepTimes
-from vadd.core.places import precise, summed_by_row, upload
 from vadd.core.sampling import Grid, Sampler, Walk, step_grid
 from vadd.models.transitions import TransitionModel, check_values_alone
 

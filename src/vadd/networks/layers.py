@@ -47,7 +47,7 @@ class DenoiserBase(nn.Module):
     latent: nn.Module | None
     time: nn.Module | None
     takes_places: ClassVar[bool] = True
-    """``where`` may be :class:`~vadd.core.places.Places` as well as a mask."""
+    """``where`` may be :class:`~vadd.core.host.Places` as well as a mask."""
     group: int = 1
     """Positions that are read out together."""
 

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from vadd.core.places import Places, Where
+from vadd.core.host import Places, Where
 from vadd.errors import UserError
 from vadd.networks.layers import (
     DenoiserBase,

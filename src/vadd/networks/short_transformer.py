@@ -20,7 +20,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from vadd.core.places import Places, Where
+from vadd.core.host import Places, Where
 from vadd.errors import UserError
 from vadd.networks.layers import DenoiserBase, mean_and_log_std, time_embedding
 from vadd.networks.settings import TIME_FEATURES, Examples, NetworkSettings

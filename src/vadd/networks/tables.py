@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
-from vadd.core.places import Places, Where
+from vadd.core.host import Places, Where
 from vadd.networks.layers import (
     DenoiserBase,
     ResidualBlocks,

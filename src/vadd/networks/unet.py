@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from vadd.core.places import Places, Where
+from vadd.core.host import Places, Where
 from vadd.errors import UserError
 from vadd.networks.layers import (
     DenoiserBase,

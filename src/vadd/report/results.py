@@ -1,6 +1,7 @@
 """Results of a run as tables that show themselves, as numbers, and as Markdown for a model card."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ from vadd.run.export import CardResults
 TEXT_WIDTH = 100
 
 
+@dataclass(frozen=True, repr=False)
 class Results:
     """Shown as tables; ``report`` has the numbers, :meth:`to_json` those of ``vadd eval --json``."""
 
-    def __init__(self, report: RunReport) -> None:
-        self.report = report
+    report: RunReport
 
     @property
     def bounds(self) -> dict[int, NegativeLogLikelihood]:

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from vadd.core import MaskedBatch, MaskedDiffusion, Model, Noise
-from vadd.core.places import precise
-from vadd.core.randomness import PREDICTIONS, step_generator
+from vadd.core.host import PREDICTIONS, precise, step_generator
 from vadd.errors import UserError
 from vadd.kinds.arrays import TO_FILL, Array
 from vadd.settings import represented
@@ -37,21 +36,19 @@ def as_tensor(x: Any, what: str) -> Tensor:
         raise UserError(f"{what} are an array, a tensor or lists of equal length, not {type(x).__name__}") from None
 
 
-def as_sequences(x: Any, what: str, positions: int, *, booleans: bool = True) -> Tensor:
-    """Whole numbers (n, ...), N of them in each example, as (n, N)."""
+def as_sequences(x: Any, what: str, *, booleans: bool = True) -> Tensor:
+    """Whole numbers (n, ...) as (n, N)."""
     given = as_tensor(x, what)
     if given.is_floating_point() or given.is_complex() or (given.dtype == torch.bool and not booleans):
         raise UserError(f"{what} are integers; these are {_described(given)}")
-    if given.ndim < 2 or not len(given) or given[0].numel() != positions:
-        raise UserError(f"{what} have the shape (n, {positions}), not {tuple(given.shape)}")
-    return given.flatten(1)
+    return given.flatten(1) if given.ndim > 1 else given
 
 
 def masked_starts(model: Model, shape: Sequence[int], x: Any, known: Any, count: int) -> Tensor:
     """(n * count, N) int64 with the mask value where there is something to fill; ``count`` rows for each sequence."""
     given = as_tensor(x, "sequences to fill")
     rows = given[None] if is_one_example(given, shape) else given
-    flat = as_sequences(rows, "sequences to fill", model.positions, booleans=False).long()
+    flat = as_sequences(rows, "sequences to fill", booleans=False).long()
     if count * flat.numel() > MOST_VALUES:
         raise UserError(f"{represented(count)} completions of {plural(len(flat), 'example')} do not fit into memory")
     stays = flat != TO_FILL
@@ -60,10 +57,9 @@ def masked_starts(model: Model, shape: Sequence[int], x: Any, known: Any, count:
         if marks.dtype != torch.bool or marks.shape != given.shape:
             said = f"{tuple(given.shape)}; it is {_described(marks)}"
             raise UserError(f"known says true or false for each entry of x {said}")
-        stays = marks.reshape(len(flat), -1)
-    if stays.any():
-        # 0, which every position has, stands in for what is to be filled.
-        model.check_values(flat.masked_fill(~stays, 0), "the sequences to fill hold")
+        stays = marks.reshape(flat.shape)
+    # 0, which every position has, stands in for what is to be filled.
+    model.check_sequences(flat.masked_fill(~stays, 0), "sequences to fill")
     return torch.where(stays, flat, model.mask_value).repeat_interleave(count, dim=0)
 
 

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from vadd.core import Model, Particles, Prior, Samples
+from vadd.core.host import BLOCK
 from vadd.core.sampling import LikelihoodKind, given_latents
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
@@ -28,7 +29,7 @@ from vadd.recipe import Recipe, build_dataset
 from vadd.run.directory import CheckpointName, RunDirectory
 from vadd.run.export import export, push
 from vadd.run.infilling import as_sequences, as_tensor, is_one_example, masked_starts
-from vadd.run.sampling import LARGEST_CHUNK, SamplingOptions, bytes_per_row, check_time, chunk_size, fitting, stream
+from vadd.run.sampling import SamplingOptions, bytes_per_row, check_time, draw, gathered
 from vadd.run.tables import fill_rows, sample_rows
 from vadd.settings import Count, CountOrZero, Counts, Place, checked
 from vadd.words import size_in_memory
@@ -39,6 +40,13 @@ if TYPE_CHECKING:
 
 EVALUATED_STEPS, BOUND_STEPS = (1, 2, 5, 20), (1, 2, 4, 8, 16)
 PARTICLES = 64
+CPU_MEMORY = 1 << 28
+"""Bytes that one chunk's tensors may take on a CPU; kernels and allocators need about as much again."""
+CPU_ROWS = 2048
+"""Of a chunk: more at once are no faster on a CPU, but slower."""
+GPU_SHARE = 0.25
+"""Of the memory that is free on a GPU."""
+LARGEST_CHUNK = 1 << 20
 
 
 class Run:
@@ -124,7 +132,7 @@ class Run:
 
     def options(self, **given: Any) -> SamplingOptions:
         """The options of sampling, those ``given`` and this run's defaults, as the model takes them."""
-        return fitting(self.model, self.sampling, given)
+        return self.sampling.changed(given, self.model)
 
     def likelihood_kind(self, **options: Any) -> LikelihoodKind:
         """Whether the likelihood of samples drawn with these options is exact or bounded, or why it is neither."""
@@ -193,22 +201,31 @@ class Run:
         trajectories are kept. ``memory`` is what a chunk may take, in bytes; by default 256 MB, on a GPU a part of what
         is free. Several ``processes`` divide the chunks, and the samples come out in the main one.
         """
-        chosen = fitting(self.model, self.sampling, options)
+        chosen = self.sampling.changed(options, self.model)
         count = len(n) if isinstance(n, Tensor) else n
         if chosen.z is not None:
             given_latents(self.model, chosen.z, count)
-        model = self._guided(self.model if isinstance(n, int) else self.completing_model, chosen)
-        size = 1
-        if count > 1:  # a single sample needs no measurement, which costs a pass through the network
+        model = self.model if isinstance(n, int) else self.completing_model
+        if chosen.label is not None or chosen.guidance != 1:
+            model = model.labelled(self.kind.label_number(chosen.label), chosen.guidance)
+        if count > LARGEST_CHUNK:
             what = f"{count:,} samples in {chosen.steps:,} steps"
             check_time(what, steps=count // LARGEST_CHUNK * chosen.steps, rows=count)
-            size = chunk_size(self._bytes_per_row, self.model, chosen.steps, memory)
-        return stream(model, chosen, n, size, record=record, processes=processes, progress=progress)
-
-    def _guided(self, model: Model, chosen: SamplingOptions) -> Model:
-        if chosen.label is None and chosen.guidance == 1:
-            return model
-        return model.labelled(self.kind.label_number(chosen.label), chosen.guidance)
+        size = 1
+        if count > 1:  # a single sample needs no measurement, which costs a pass through the network
+            device = model.device
+            if memory is None:
+                free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+                memory = max(CPU_MEMORY, int(GPU_SHARE * free))
+            # In the network; then a dozen numbers of 8 bytes for each position (state, plan, keys to sort by), and two
+            # for each step.
+            bytes_of_row = self._bytes_per_row + 8 * (12 * model.positions + 2 * (chosen.steps + 1))
+            size = min(max(1, memory // bytes_of_row), CPU_ROWS if device.type == "cpu" else count)
+            # A generator draws for its whole block: a block cut in two would be drawn twice.
+            size = size - size % BLOCK if size > BLOCK else size
+        chunks = [range(first, min(first + size, count)) for first in range(0, count, size)]
+        drawn = partial(draw, model, chosen, n, record=record, progress=progress)
+        return map(drawn, chunks) if processes is None else gathered(chunks, drawn, model.positions, processes)
 
     @checked
     def sample(
@@ -334,7 +351,7 @@ class Run:
 
         counts = (steps,) if isinstance(steps, int) else tuple(steps)
         settings = BoundSettings(Particles(particles), counts, delbo_draws=delbo, limit=limit, seed=seed)
-        chosen = self.data.test if examples is None else as_sequences(examples, "examples", self.model.positions)
+        chosen = self.data.test if examples is None else as_sequences(examples, "examples")
         run = self.with_sampling(**options) if options else self
         likelihood = measure_bounds(run, chosen, settings, progress)
         return Results(basic_report(run).changed(likelihood=likelihood))
@@ -359,7 +376,7 @@ class Run:
 
         counts = (steps,) if isinstance(steps, int) else tuple(steps)
         settings = BoundSettings(Particles(particles), (), brackets=counts, paths=paths, limit=limit)
-        chosen = self.data.test if examples is None else as_sequences(examples, "examples", self.model.positions)
+        chosen = self.data.test if examples is None else as_sequences(examples, "examples")
         run = self.with_sampling(**options) if options else self
         return Results(basic_report(run).changed(likelihood=measure_bounds(run, chosen, settings, progress)))
 
@@ -378,7 +395,10 @@ class Run:
 
         chosen = self.options(**options)
         facts = {"shape": self.shape, "values": self.kind.vocab_size, "labels": self.kind.labels}
-        write_sampler(self._guided(self.model, chosen), chosen, Path(out), format, facts)
+        model = self.model
+        if chosen.label is not None or chosen.guidance != 1:
+            model = model.labelled(self.kind.label_number(chosen.label), chosen.guidance)
+        write_sampler(model, chosen, Path(out), format, facts)
         return Path(out)
 
     @checked

@@ -1,7 +1,7 @@
 """How to draw samples, and many of them in bounded memory: chunk by chunk, in one process or several, always the same.
 
 A seed stands for an endless list of samples, of which ``n`` takes the first. Row r has the random numbers of its block
-of 64 (:mod:`vadd.core.randomness`), so neither the chunks nor the number of processes nor ``n`` changes it.
+of 64 (:mod:`vadd.core.host`), so neither the chunks nor the number of processes nor ``n`` changes it.
 The network's arithmetic may: floating-point sums depend on how many sequences a call holds, in the last bit. A draw by
 inversion notices only if its uniform number falls into a gap of that size, some 1e-7 in float32. Temperature 0 and
 samplers that order positions by how sure they are notice where two are equal to that precision, as all positions of a
@@ -9,9 +9,8 @@ transformer are while everything is masked. With chunks of equal size, as in one
 the same bit for bit.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakSet
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from vadd.core import Drawing, Model, Noise, Sampler, Samples, TokenSampler, step_grid
-from vadd.core.randomness import BLOCK, SAMPLING, step_generator
+from vadd.core.host import BLOCK, SAMPLING, step_generator
 from vadd.errors import UserError
 from vadd.models import Autoregressive
 from vadd.parallel import Processes
@@ -36,13 +35,6 @@ STEPS_PER_SECOND, ROWS_PER_SECOND = 100_000, 10_000_000
 """More than any machine reaches: sampling steps of a chunk, and sequences shown to a network."""
 LONGEST = 86_400
 """Seconds. What takes a day at this impossible speed takes months at a real one."""
-CPU_MEMORY = 1 << 28
-"""Bytes that one chunk's tensors may take on a CPU; kernels and allocators need about as much again."""
-CPU_ROWS = 2048
-"""Of a chunk: more at once are no faster on a CPU, but slower."""
-GPU_SHARE = 0.25
-"""Of the memory that is free on a GPU."""
-LARGEST_CHUNK = 1 << 20
 
 if TYPE_CHECKING:
     AnySampler = Any  # a name where it was chosen, a sampler where it draws
@@ -75,8 +67,10 @@ class SamplingOptions(Sampling):
     _sampler_name: str = PrivateAttr("")
     """Of a sampler that has taken the place of its name."""
 
-    def changed(self, given: Mapping[str, Any]) -> "SamplingOptions":
-        """A copy with the options that were ``given``, validated; those that are None stay as they are."""
+    def changed(self, given: Mapping[str, Any], model: Model | None = None) -> "SamplingOptions":
+        """A copy with the options that were ``given``, validated; those that are None stay as they are. For a ``model``
+        with its own sampler of that name and a number of steps that it can take.
+        """
         chosen = {key: value for key, value in given.items() if value is not None}
         for key in chosen.keys() - {"z"}:  # NumPy's numbers as Python's, arrays of times as lists
             if hasattr(chosen[key], "tolist"):
@@ -89,7 +83,28 @@ class SamplingOptions(Sampling):
             if first["type"] == "extra_forbidden":
                 raise UserError(unknown_option(name, "sampling", type(self).model_fields)) from None
             raise UserError(explained(first, name, first["input"])) from None
-        return self.model_copy(update={key: getattr(checked, key) for key in chosen})
+        options = self.model_copy(update={key: getattr(checked, key) for key in chosen})
+        if model is None:
+            return options
+        sampler, grid = options.sampler, options.grid
+        if isinstance(sampler, str):
+            if sampler not in model.samplers:
+                names = ", ".join(model.samplers)
+                raise UserError(f"this model does not have the sampler {sampler!r}; choose from {names}")
+            sampler = model.samplers[sampler]
+        if "grid" in chosen and not sampler.uses_grid:
+            raise UserError(f"the sampler {options.sampler_name} has no grid of times; leave the grid out")
+        times = None if isinstance(grid, str) or not sampler.uses_grid else grid
+        steps = options.steps
+        if "steps" not in chosen:
+            steps = sampler.default_steps(model.positions, steps) if times is None else len(times) - 1
+        if sampler.about:
+            sampler.check(model.positions, steps)
+        if times is not None:
+            step_grid(steps, times)  # refuses times that do not fit
+        fitting = options.model_copy(update={"sampler": sampler, "steps": steps})
+        fitting._sampler_name = options.sampler if isinstance(options.sampler, str) else ""
+        return fitting
 
     @property
     def sampler_name(self) -> str:
@@ -139,30 +154,6 @@ class SamplingOptions(Sampling):
         return [*self.inexact, weighed if self.candidates > 1 else "z is one draw, not weighed by what is known"]
 
 
-def fitting(model: Model, defaults: SamplingOptions, given: Mapping[str, Any]) -> SamplingOptions:
-    """The ``defaults`` with the options that were ``given``, with the model's own sampler of that name and a number of
-    steps that it can take.
-    """
-    options = defaults.changed(given)
-    sampler, steps, grid, name = options.sampler, options.steps, options.grid, ""
-    if isinstance(sampler, str):
-        name = sampler
-        if name not in model.samplers:
-            raise UserError(f"this model does not have the sampler {name!r}; choose from {', '.join(model.samplers)}")
-        sampler = model.samplers[name]
-    if given.get("grid") is not None and not sampler.uses_grid:
-        raise UserError(f"the sampler {options.sampler_name} has no grid of times; leave the grid out")
-    times = None if isinstance(grid, str) or not sampler.uses_grid else grid
-    if given.get("steps") is None:
-        steps = sampler.default_steps(model.positions, steps) if times is None else len(times) - 1
-    sampler.check(model.positions, steps)
-    if times is not None:
-        step_grid(steps, times)  # refuses times that do not fit
-    chosen = options.model_copy(update={"sampler": sampler, "steps": steps})
-    chosen._sampler_name = name
-    return chosen
-
-
 def check_time(what: str, *, steps: int, rows: int) -> None:
     """Refuse ``what`` needs so many ``steps``, or shows a network so many ``rows``, if that takes absurdly long."""
     # Integers, because a float ends at 10^308.
@@ -207,23 +198,6 @@ class _Alive(TorchFunctionMode):
         return made
 
 
-def chunk_size(bytes_of_row: int, model: Model, steps: int, memory: int | None = None) -> int:
-    """Rows in a chunk, from what a row takes in the network and in the sampler; whole blocks if it can be.
-
-    ``memory`` in bytes is what a chunk may take, by default what suits the model's device.
-    """
-    device = model.device
-    if memory is None:
-        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
-        memory = max(CPU_MEMORY, int(GPU_SHARE * free))
-    # A dozen numbers of 8 bytes for each position (state, plan, keys to sort by), and two for each step.
-    size = max(1, memory // (bytes_of_row + 8 * (12 * model.positions + 2 * (steps + 1))))
-    if device.type == "cpu":
-        size = min(size, CPU_ROWS)
-    # A generator draws for its whole block: a block cut in two would be drawn twice.
-    return size - size % BLOCK if size > BLOCK else size
-
-
 def draw(
     model: Model,
     options: SamplingOptions,
@@ -253,43 +227,22 @@ def draw(
         on_step=lambda _: progress("samples", rows.start + len(rows) * next(steps) // (options.steps + 1), n),
     )
     drawn = model.sample(begun, options.steps, noise, how)
+    progress("samples", rows.stop, n)
     trajectory = None if drawn.trajectory is None else drawn.trajectory.cpu()
     return replace(drawn, tokens=drawn.tokens.cpu(), trajectory=trajectory)
 
 
-def stream(
-    model: Model,
-    options: SamplingOptions,
-    start: int | Tensor,
-    size: int,
-    *,
-    record: int = 0,
-    processes: Processes | None = None,
-    progress: Progress = silent,
+def gathered(
+    chunks: Sequence[range], drawn: Callable[[range], Samples], positions: int, processes: Processes
 ) -> Iterator[Samples]:
-    """Samples in chunks of ``size``; see :meth:`vadd.run.run.Run.stream`. Of several ``processes`` each draws its own
-    chunks; they come out in the main one, trajectories only of those it drew itself.
+    """Of several processes each draws its own chunks; they come out in the main one, trajectories only of those it drew
+    itself.
     """
-    n = start if isinstance(start, int) else len(start)
-    chunks = [range(first, min(first + size, n)) for first in range(0, n, size)]
-    drawn = partial(draw, model, options, start, record=record, progress=progress)
-    trajectories: dict[range, Tensor | None] = {}
-
-    def tensors(rows: range) -> list[Tensor]:
-        samples = drawn(rows)
-        trajectories[rows] = samples.trajectory
-        return [torch.tensor([samples.evaluations, samples.sequences]), samples.tokens]
-
-    def shapes(rows: range) -> list[torch.Size]:
-        return [torch.Size([2]), torch.Size([len(rows), model.positions])]
-
-    if processes is None:
-        parts: Iterator[Samples] = map(drawn, chunks)
-    else:  # not strict: in all processes but the main one nothing comes out
-        gathered = zip(chunks, processes.in_order(chunks, tensors, shapes), strict=False)
-        parts = (Samples(x, int(counts[0]), int(counts[1]), trajectories.get(rows)) for rows, (counts, x) in gathered)
-    done = 0
-    for part in parts:
-        done += len(part.tokens)
-        progress("samples", done, n)
-        yield part
+    for number, rows in enumerate(chunks):
+        owner = number % processes.count
+        part = drawn(rows) if owner == processes.index else None
+        mine = None if part is None else [torch.tensor([part.evaluations, part.sequences]), part.tokens]
+        received = processes.to_main(owner, mine, [(2,), (len(rows), positions)])
+        if received is not None:
+            counts, tokens = received
+            yield part or Samples(tokens, *counts.tolist())

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from vadd.core import Model, Noise
-from vadd.core.randomness import BLOCK, CONDITIONS, step_generator
-from vadd.core.token_sampler import inverted
+from vadd.core.host import BLOCK, CONDITIONS, step_generator
+from vadd.core.sampling import inverted
 from vadd.errors import UserError
 from vadd.kinds import TableKind
 from vadd.kinds.arrays import Array

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vadd.core.randomness import MASKS, SAMPLING, ShuffledBatches, step_generator
+from vadd.core.host import MASKS, SAMPLING, ShuffledBatches, step_generator
 from vadd.core.sampling import Samples
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError

@@ -1,6 +1,6 @@
 """The training loop: draw a batch, mask it, weigh the evidence, step.
 
-Every random number is a function of (seed, step), see :mod:`vadd.core.randomness`; a run that was stopped and
+Every random number is a function of (seed, step), see :mod:`vadd.core.host`; a run that was stopped and
 resumed ends where an undisturbed one does. All of them are drawn for the whole batch in every process, and each process
 takes its rows: the result does not depend on the number of processes, nor on the parts in which a batch is processed.
 """
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from vadd.core import Model, Objective, kl_warmup, objective
 from vadd.core.health import REMEDIES, RESTARTED_WEIGHTS
+from vadd.core.host import MASKS, ShuffledBatches, seed_dropout, step_generator
 from vadd.core.masking import BatchPart, Masking
-from vadd.core.randomness import MASKS, ShuffledBatches, seed_dropout, step_generator
 from vadd.data import DiscreteDataset
 from vadd.errors import UserError
 from vadd.networks import CustomNetworks

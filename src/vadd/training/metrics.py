@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from vadd.core import Evidence, LatentHealth, Model, Objective, objective
-from vadd.core.densities import DiagonalGaussian
+from vadd.core.gaussian import DiagonalGaussian
 from vadd.core.health import health_of, posteriors
+from vadd.core.host import TEST, step_generator
 from vadd.core.masking import BatchPart
-from vadd.core.randomness import TEST, step_generator
 from vadd.errors import UserError
 from vadd.parallel import Processes
 from vadd.progress import warn

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from vadd.core import CodedLatent, DiagonalGaussian, FlowPrior, LabelledLatent, Model
+from vadd.core.host import PRIOR, seed_dropout, step_generator
 from vadd.core.patterns import InfillMasks
-from vadd.core.randomness import PRIOR, seed_dropout, step_generator
 from vadd.errors import UserError, refuse_if
 from vadd.kinds import Kind
 from vadd.networks import CustomNetworks

@@ -42,11 +42,11 @@ class TextKind(Kind):
         return self.decode(tokens)
 
     @property
-    def unit(self) -> str:
+    def unit(self) -> str:  # type: ignore[override]
         return {CharacterTokenizer.name: "character", ByteTokenizer.name: "byte"}.get(self.tokenizer.name, "token")
 
     def characters(self, tokens: Array) -> int | None:
-        """BOS, EOS and pads have none."""
+        """How many characters text (n, N) has, where a token is not a character; BOS, EOS and pads have none."""
         if self.unit == "character":
             return None
         if self.pad is not None:
