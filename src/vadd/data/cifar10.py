@@ -37,10 +37,10 @@ class Cifar10Data(ClassifiedImages):
     shape = (SIDE, SIDE, CHANNELS)
     classes = CLASSES
     kind: Literal["cifar10"] = "cifar10"
-    directory: str | None = Field(
-        None, description="where the binary batches lie; by default where `vadd data cifar10` puts them"
-    )
-    levels: int = Field(256, ge=2, le=256, description="values per channel")
+    directory: str | None = None
+    """Where the binary batches lie; by default where `vadd data cifar10` puts them."""
+    levels: int = Field(256, ge=2, le=256)
+    """Values per channel."""
 
     def parts(self, seed: int) -> Sequence[tuple[Array, Array]]:
         place = _place(Path(self.directory) if self.directory else None)
