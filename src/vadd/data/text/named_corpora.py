@@ -21,7 +21,7 @@ from typing import Any
 
 from vadd.data.download import data_directory, fetch
 from vadd.data.text.corpora import TEXT_FIELD, Corpus, Detokenizer, LastDocuments, Part, Source
-from vadd.errors import UserError
+from vadd.errors import UserError, optional
 from vadd.files import whole_file
 from vadd.progress import Progress, silent
 
@@ -211,17 +211,13 @@ class HubRows:
     @cached_property
     def _rows(self) -> Any:
         corpus, name = self.corpus, self.corpus.repository
-        otherwise = "or name a local copy with data.path"
+        otherwise = "name a local copy with data.path"
+        hub = optional("datasets", f"{name} comes from the hub, by the package datasets; {otherwise}, or", "text")
         try:
-            import datasets
-        except ImportError:
-            needed = "comes from the hub, which needs the package datasets: pip install 'vadd[text]'"
-            raise UserError(f"{name} {needed}; {otherwise}") from None
-        try:
-            rows = datasets.load_dataset(name, corpus.config, split=self.split, revision=corpus.revision)
+            rows = hub.load_dataset(name, corpus.config, split=self.split, revision=corpus.revision)
         except Exception as error:  # no network, no such set, a full disk: the library has an exception for each
             reason = " ".join(str(error).split())[:200]
-            raise UserError(f"could not fetch {name} from the hub ({reason}); {otherwise}") from None
+            raise UserError(f"could not fetch {name} from the hub ({reason}); or {otherwise}") from None
         if corpus.field not in rows.column_names:
             raise UserError(f"{name} has no column {corpus.field!r}; it has {', '.join(rows.column_names)}")
         return rows
