@@ -78,6 +78,11 @@ class Look:
     levels: int
     count: int = field(default=0, compare=False)
 
+    @property
+    def described(self) -> str:
+        colour = "grey" if self.channels == 1 else "colour"
+        return f"{self.side} x {self.side} in {colour}, {self.levels} values per channel"
+
 
 def look_at(folder: Path) -> Look:
     """At some images of a folder: grey ones stay grey, small ones small, black and white ones of two values."""
