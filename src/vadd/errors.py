@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Collection
+from importlib import import_module
+from typing import Any
 
 LONGEST_ECHO = 80
 """Characters of a value in quotes that a message repeats, before three dots."""
@@ -25,6 +27,14 @@ def refuse_if(*cases: tuple[object, str]) -> None:
     for holds, reason in cases:
         if holds:
             raise UserError(reason)
+
+
+def optional(package: str, needed: str, extra: str) -> Any:
+    """A package that not everybody has. An error begins with what it is ``needed`` for and names the ``extra``."""
+    try:
+        return import_module(package)
+    except ImportError:
+        raise UserError(f"{needed}: pip install 'vadd[{extra}]'") from None
 
 
 class Interrupted(Exception):  # noqa: N818  # an outcome, not an error

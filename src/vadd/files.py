@@ -59,6 +59,15 @@ def writing(target: Path) -> Iterator[None]:
 
 
 @contextmanager
+def reading(source: Path, what: str = "") -> Iterator[None]:
+    """The same of what is read; ``what`` is said before its name."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot read {what}{source}: {error.strerror or error}") from None
+
+
+@contextmanager
 def whole_file(target: Path) -> Iterator[BinaryIO]:
     """The same as an open file; what the disk refuses is a :class:`~vadd.errors.UserError` that names it."""
     with writing(target), whole_path(target) as part, part.open("xb") as file:

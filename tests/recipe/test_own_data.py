@@ -99,7 +99,7 @@ def test_small_images_stay_small_and_grey_ones_grey(
     data = build_dataset(recipe_for(folder))
     assert data.kind == kind_of((found.side, found.side, found.channels), found.levels)
     told = capsys.readouterr().err
-    assert f"{found.side} x {found.side} pixels in {'grey' if found.channels == 1 else 'colour'}" in told
+    assert f"{found.side} x {found.side} in {'grey' if found.channels == 1 else 'colour'}" in told
     assert "data.size, data.channels and data.levels change that" in told
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from vadd.data.dataset import LABELS, DataSettings, DiscreteDataset, Labels, TestFraction, random_split, read_labels
+from vadd.data.dataset import DataSettings, DiscreteDataset, Labels, TestFraction, random_split, read_labels
 from vadd.errors import UserError, check_range, refuse_if
 from vadd.files import write_json
 from vadd.kinds import Kind, check_facts, kind_of
@@ -27,12 +27,12 @@ class ArrayData(DataSettings):
 
     kind: Literal["array"] = "array"
     path: str
-    labels: bool = Field(False, description=LABELS)
-    labels_path: str | None = Field(
-        None,
-        description="an .npy file with a label for each example, integers or text; by default labels.npy beside it",
-    )
-    vocab_size: int | None = Field(None, ge=2, description="V; by default one more than the largest value in the file")
+    labels: bool = False
+    """Whether the model is given the class of each example, to draw from a class: `vadd sample --label`."""
+    labels_path: str | None = None
+    """An .npy file with a label for each example, integers or text; by default labels.npy beside it."""
+    vocab_size: int | None = Field(None, ge=2)
+    """V; by default one more than the largest value in the file."""
     test_fraction: TestFraction = 0.1
 
     def read(self, seed: int) -> DiscreteDataset:

@@ -17,7 +17,7 @@ from pydantic import Field
 from vadd.data.dataset import ClassifiedImages
 from vadd.data.download import data_directory, fetch, not_there
 from vadd.errors import UserError, check_range
-from vadd.files import whole_file
+from vadd.files import reading, whole_file
 from vadd.kinds.arrays import Array, quantize
 from vadd.progress import Progress, silent
 
@@ -37,10 +37,10 @@ class Cifar10Data(ClassifiedImages):
     shape = (SIDE, SIDE, CHANNELS)
     classes = CLASSES
     kind: Literal["cifar10"] = "cifar10"
-    directory: str | None = Field(
-        None, description="where the binary batches lie; by default where `vadd data cifar10` puts them"
-    )
-    levels: int = Field(256, ge=2, le=256, description="values per channel")
+    directory: str | None = None
+    """Where the binary batches lie; by default where `vadd data cifar10` puts them."""
+    levels: int = Field(256, ge=2, le=256)
+    """Values per channel."""
 
     def parts(self, seed: int) -> Sequence[tuple[Array, Array]]:
         place = _place(Path(self.directory) if self.directory else None)
@@ -56,10 +56,8 @@ class Cifar10Data(ClassifiedImages):
 
 def read_batch(path: Path) -> tuple[Array, Array]:
     """The images of one file, (n, 3072) bytes in the order height, width, channel, and their labels, (n,) int64."""
-    try:
+    with reading(path):
         content = np.fromfile(path, np.uint8)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
     count, rest = divmod(len(content), RECORD)
     if rest or not count:
         raise UserError(f"{path} is cut short or not CIFAR-10: {len(content)} bytes are not records of {RECORD}")

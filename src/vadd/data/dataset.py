@@ -30,7 +30,6 @@ HASHED_VALUES = 1 << 25
 """Of a training or test set; they take a fraction of a second."""
 HASHED_ROWS = 1024
 """At a time."""
-LABELS = "whether the model is given the class of each example, to draw from a class: `vadd sample --label`"
 
 TestFraction = Annotated[float, Field(gt=0, lt=1)]
 ColumnName = Annotated[
@@ -136,7 +135,8 @@ class DataSettings(Section):
 class ClassifiedImages(DataSettings):
     """Published images with a class each, in a training and a test part."""
 
-    labels: bool = Field(False, description=LABELS)
+    labels: bool = False
+    """Whether the model is given the class of each example, to draw from a class: `vadd sample --label`."""
     shape: ClassVar[tuple[int, int, int]]
     classes: ClassVar[tuple[str, ...]] = tuple(map(str, range(10)))
 

@@ -10,7 +10,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 from vadd.errors import UserError
-from vadd.files import whole_path, writing
+from vadd.files import reading, whole_path, writing
 from vadd.progress import Progress, silent
 
 CHUNK = 1 << 18
@@ -35,10 +35,8 @@ def download(
     An existing file stays as it is; one with another checksum is refused rather than replaced.
     """
     if target.exists():
-        try:
+        with reading(target):
             actual = md5_of(target)
-        except OSError as error:
-            raise UserError(f"cannot read {target}: {error.strerror}") from None
         if md5 not in (None, actual):
             raise UserError(f"{target} is not the official file (md5 {actual}, not {md5}); move it away and try again")
         return target

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from vadd.data.dataset import LABELS, DataSettings, DiscreteDataset, Labels, TestFraction, random_split
+from vadd.data.dataset import DataSettings, DiscreteDataset, Labels, TestFraction, random_split
 from vadd.errors import UserError
 from vadd.files import visible_files
 from vadd.kinds import Kind, kind_of
@@ -24,10 +24,12 @@ class FolderData(DataSettings):
 
     kind: Literal["folder"] = "folder"
     path: str
-    labels: bool = Field(False, description=f"{LABELS}; the folders in it are the classes")
+    labels: bool = False
+    """Whether the model is given the class of each image, to draw from a class: the folder that it is in."""
     size: int = Field(32, ge=1, le=1024)
     channels: Literal[1, 3] = 3
-    levels: int = Field(256, ge=2, le=256, description="values per channel")
+    levels: int = Field(256, ge=2, le=256)
+    """Values per channel."""
     test_fraction: TestFraction = 0.1
 
     def read(self, seed: int) -> DiscreteDataset:
@@ -75,6 +77,11 @@ class Look:
     channels: Literal[1, 3]
     levels: int
     count: int = field(default=0, compare=False)
+
+    @property
+    def described(self) -> str:
+        colour = "grey" if self.channels == 1 else "colour"
+        return f"{self.side} x {self.side} in {colour}, {self.levels} values per channel"
 
 
 def look_at(folder: Path) -> Look:

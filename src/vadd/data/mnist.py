@@ -60,9 +60,8 @@ class MnistData(ClassifiedImages):
 
     shape = (SIDE + 2 * FRAME, SIDE + 2 * FRAME, 1)
     kind: Literal["mnist"] = "mnist"
-    directory: str | None = Field(
-        None, description="where the four idx files lie; by default where `vadd data mnist` puts them"
-    )
+    directory: str | None = None
+    """Where the four idx files lie; by default where `vadd data mnist` puts them."""
 
     def parts(self, seed: int) -> Sequence[tuple[Array, Array]]:
         place = Path(self.directory) if self.directory else data_directory("mnist")

@@ -22,28 +22,26 @@ class TableData(DataSettings):
     """Rows of a table: categories, numbers, dates, with cells missing."""
 
     kind: Literal["table"] = "table"
-    path: str | None = Field(None, description="a .csv, .tsv or .parquet file")
-    name: Literal["fair", "randhie"] | None = Field(
-        None, description="instead of a path: a table that ships with statsmodels"
-    )
-    schema_path: str | None = Field(
-        None, description="what the columns are, as `vadd data inspect FILE --schema` writes it; else it is inferred"
-    )
-    skip: tuple[ColumnName, ...] = Field((), description="columns to leave out")
-    dependent: bool = Field(
-        True, description="a column that is a function of another one is looked up in rows that are drawn, not modelled"
-    )
-    labels: bool = Field(False, description="never: a label of a table is one of its columns")
-    bins: int = Field(BINS, ge=2, le=MOST_CATEGORIES, description="most bins of a number, unless the schema says")
-    draw: Draw = Field(
-        "values",
-        description="how numbers come back, unless the schema says: from the training values of their bin; with tails "
-        "in the first and last bin from between them; or uniformly within it",
-    )
-    missing: Literal["value", "unknown"] = Field(
-        "value",
-        description="missing cells without a schema: a value of their own, drawn like others, or unknown: never scored",
-    )
+    path: str | None = None
+    """A .csv, .tsv or .parquet file."""
+    name: Literal["fair", "randhie"] | None = None
+    """Instead of a path: a table that ships with statsmodels."""
+    schema_path: str | None = None
+    """What the columns are, as `vadd data inspect FILE --schema` writes it; else it is inferred."""
+    skip: tuple[ColumnName, ...] = ()
+    """Columns to leave out."""
+    dependent: bool = True
+    """A column that is a function of another one is looked up in rows that are drawn, not modelled."""
+    labels: bool = False
+    """Never: a label of a table is one of its columns."""
+    bins: int = Field(BINS, ge=2, le=MOST_CATEGORIES)
+    """Most bins of a number, unless the schema says."""
+    draw: Draw = "values"
+    """How numbers come back, unless the schema says: from the training values of their bin; with tails in the first and
+    last bin from between them; or uniformly within it.
+    """
+    missing: Literal["value", "unknown"] = "value"
+    """Missing cells without a schema: a value of their own, drawn like others, or unknown: never scored."""
     test_fraction: TestFraction = 0.1
 
     @model_validator(mode="after")

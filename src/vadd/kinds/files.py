@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vadd.errors import UserError
+from vadd.errors import UserError, optional
 from vadd.files import PARTIAL, whole_file, whole_path, writing
 from vadd.kinds.arrays import Array
 from vadd.progress import warn
@@ -91,8 +91,4 @@ def check_target(out: Path, n: int, positions: int) -> None:
 
 def parquet_library(file: Path) -> Any:
     """What reads and writes such a file."""
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise UserError(f"for {file.name} pyarrow is needed: pip install 'vadd[tables]'") from None
-    return pyarrow.parquet
+    return optional("pyarrow.parquet", f"for {file.name} pyarrow is needed", "tables")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from vadd.errors import UserError, check_range
+from vadd.errors import UserError, check_range, optional
 from vadd.kinds.arrays import TO_FILL, Array, quantize, read_examples, read_integers
 from vadd.kinds.files import numbers_as_csv, parquet_library
 
@@ -140,10 +140,9 @@ def _check_size(path: Path, size: Sequence[int], needed: tuple[int, int]) -> Non
 
 def open_image(path: Path, channels: int) -> "Image":
     """Upright, opaque and in its own size, in grey (1 channel) or colour (3)."""
-    try:
-        from PIL import Image, ImageOps
-    except ImportError:
-        raise UserError("reading images needs Pillow; install it with: pip install 'vadd[images]'") from None
+    optional("PIL", "reading images needs Pillow", "images")
+    from PIL import Image, ImageOps
+
     try:
         # Pillow warns of files that are odd but readable, and of pictures that take gigabytes: those are refused.
         with warnings.catch_warnings(action="ignore"), Image.open(path) as opened:

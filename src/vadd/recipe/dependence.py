@@ -1,8 +1,7 @@
 """How much the positions of examples say about each other, estimated in a second."""
 
-import math
-
 import numpy as np
+from scipy.sparse.csgraph import minimum_spanning_tree
 from torch import Tensor
 
 EXAMPLES, POSITIONS, VALUES = 4_000, 96, 64
@@ -21,7 +20,8 @@ def dependence(array: np.ndarray | Tensor) -> float:
     first = max(0, positions - POSITIONS) // 2
     codes = codes[:, first : first + POSITIONS]
     information = _pairwise(np.stack([_few_values(column) for column in codes.T]))
-    return _best_tree(information) * max(1, positions - 1) / max(1, codes.shape[1] - 1)
+    best_tree = -minimum_spanning_tree(-information).sum()
+    return float(best_tree) * max(1, positions - 1) / max(1, codes.shape[1] - 1)
 
 
 def _few_values(column: np.ndarray) -> np.ndarray:
@@ -46,16 +46,3 @@ def _pairwise(columns: np.ndarray) -> np.ndarray:
             nats = float((joint[seen] * np.log(joint[seen] / product[seen])).sum()) - bias
             information[row, other] = information[other, row] = max(0.0, nats)
     return information
-
-
-def _best_tree(weights: np.ndarray) -> float:
-    """The weight of the heaviest spanning tree (Prim)."""
-    best = weights[0].copy()
-    best[0] = -math.inf
-    total = 0.0
-    for _ in range(len(weights) - 1):
-        chosen = int(best.argmax())
-        total += float(best[chosen])
-        best = np.where(np.isneginf(best), best, np.maximum(best, weights[chosen]))
-        best[chosen] = -math.inf
-    return total

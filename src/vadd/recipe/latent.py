@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import nn
 
 from vadd.core import CodedLatent, FlowPrior, GaussianLatent, Latent, NoLatent, SharedLatent
@@ -18,16 +18,18 @@ from vadd.settings import Layers, Section
 class FlowSection(Section):
     """A learned prior and how it is fitted; of no meaning for N(0, I)."""
 
-    transforms: Layers = Field(16, description="affine couplings")
-    width: PositiveInt = Field(128, description="of the two hidden layers in each coupling")
-    components: PositiveInt = Field(
-        128, description="Gaussians in the mixture that the couplings transform; 1: N(0, I) alone"
-    )
-    context: PositiveInt = Field(64, description="numbers that a conditional prior reads off a state")
-    steps: PositiveInt = Field(2000, description="of `vadd fit-prior`")
-    examples: PositiveInt = Field(
-        200_000, description="training examples that the fit reads before it begins, the first ones of more"
-    )
+    transforms: Layers = 16
+    """Affine couplings."""
+    width: PositiveInt = 128
+    """Of the two hidden layers in each coupling."""
+    components: PositiveInt = 128
+    """Gaussians in the mixture that the couplings transform; 1: N(0, I) alone."""
+    context: PositiveInt = 64
+    """Numbers that a conditional prior reads off a state."""
+    steps: PositiveInt = 2000
+    """Of `vadd fit-prior`."""
+    examples: PositiveInt = 200_000
+    """Training examples that the fit reads before it begins, the first ones of more."""
     batch: PositiveInt = 512
     learning_rate: PositiveFloat = 5e-3
 
@@ -39,33 +41,29 @@ class AutoregressiveSection(Section):
 
     width: PositiveInt = 256
     blocks: Layers = 2
-    components: PositiveInt = Field(16, description="Gaussians in the mixture of each number, or position, of z")
+    components: PositiveInt = 16
+    """Gaussians in the mixture of each number, or position, of z."""
 
 
 class LatentSection(Section):
-    kind: Literal["per-state", "shared"] = Field(
-        "per-state",
-        description="per-state: z may mean something else in each state, as in the paper; shared: one z for all "
-        "states, with a recognition model that does not see the state",
-    )
-    dim: NonNegativeInt = Field(2, description="numbers in z; 0 with codes alone")
-    per: Literal["example", "position"] = Field(
-        "example", description="whether z has dim numbers in all, as in the paper, or for each position"
-    )
-    codes: NonNegativeInt = Field(
-        0,
-        description="values of a categorical latent beside z, with learned probabilities, summed exactly: training "
-        "and evaluation read every example so many times; 0: none",
-    )
-    particles: PositiveInt = Field(
-        1, description="importance samples in the training bound; 1 is the paper's objective"
-    )
-    prior: Literal["normal", "autoregressive", "flow", "conditional"] = Field(
-        "normal",
-        description="normal: N(0, I), as in the paper; autoregressive: p(z) trained with the model; flow: p(z), fitted "
-        "when the training has ended; conditional: also p(z | x_t), for completions. `vadd fit-prior` fits a flow for "
-        "any run",
-    )
+    kind: Literal["per-state", "shared"] = "per-state"
+    """per-state: z may mean something else in each state, as in the paper; shared: one z for all states, with a
+    recognition model that does not see the state.
+    """
+    dim: NonNegativeInt = 2
+    """Numbers in z; 0 with codes alone."""
+    per: Literal["example", "position"] = "example"
+    """Whether z has dim numbers in all, as in the paper, or for each position."""
+    codes: NonNegativeInt = 0
+    """Values of a categorical latent beside z, with learned probabilities, summed exactly: training and evaluation read
+    every example so many times; 0: none.
+    """
+    particles: PositiveInt = 1
+    """Importance samples in the training bound; 1 is the paper's objective."""
+    prior: Literal["normal", "autoregressive", "flow", "conditional"] = "normal"
+    """normal: N(0, I), as in the paper; autoregressive: p(z) trained with the model; flow: p(z), fitted when the
+    training has ended; conditional: also p(z | x_t), for completions. `vadd fit-prior` fits a flow for any run.
+    """
     flow: FlowSection = FlowSection()
     autoregressive: AutoregressiveSection = AutoregressiveSection()
 

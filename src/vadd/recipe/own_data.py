@@ -20,13 +20,10 @@ from vadd.kinds import Kind, kind_of
 from vadd.kinds.table.reading import TABLE_SUFFIXES, RawTable, header_of, read_table
 from vadd.kinds.table.schema import identifiers, infer, usual_bins
 from vadd.kinds.text.tokenizers import WORDS, count_tokens
-from vadd.networks import NetworkSettings
+from vadd.networks import NetworkSettings, short_transformer
 from vadd.networks.perceptrons import ResidualSettings
 from vadd.networks.pyramid import PyramidSettings
-from vadd.networks.short_transformer import (
-    ShortTransformerDenoiserSettings,
-    ShortTransformerSettings,
-)
+from vadd.networks.short_transformer import ShortTransformerSettings
 from vadd.networks.tables import TableSettings
 from vadd.progress import note
 from vadd.recipe.counting import model_on_meta, training_cost
@@ -87,10 +84,7 @@ def recipe_for(path: Path, *, field: str | None = None, labels: bool = False, to
     if kind is TableData:
         return recipe_for_table(path, read_table(path))
     images = look_at(path)
-    note(
-        f"{path}: {images.side} x {images.side} pixels in {'grey' if images.channels == 1 else 'colour'}, "
-        f"{images.levels} values per channel; data.size, data.channels and data.levels change that"
-    )
+    note(f"{path}: {images.described}; data.size, data.channels and data.levels change that")
     if not labels:
         _mention_folders(path)
     return recipe_for_folder(path, images)
@@ -129,42 +123,38 @@ def recipe_for_examples(data: Data, name: str, array: np.ndarray | Tensor, vocab
     """For an array of examples, (n, ...), of values in 0..vocab_size-1."""
     kind = kind_of(tuple(array.shape[1:]), vocab_size)
     about = f"{len(array)} examples of {kind.positions} values in 0..{vocab_size - 1}"
-    network = network_for(kind, len(array))
-    return _fitted(name, about, data, kind, network, len(array), dependence(array))
+    return _fitted(name, about, data, kind, network_for(kind), len(array), dependence(array))
 
 
 def recipe_for_folder(path: Path, images: Look) -> Recipe:
     """For images of a folder."""
     kind = kind_of((images.side, images.side, images.channels), images.levels)
-    colour = "grey" if images.channels == 1 else "colour"
     return _fitted(
         path.resolve().name,
-        f"images of a folder, {images.side} x {images.side} in {colour}, {images.levels} values per channel",
+        f"images of a folder, {images.described}",
         FolderData(path=str(path.resolve()), size=images.side, channels=images.channels, levels=images.levels),
         kind,
-        network_for(kind, images.count),
+        network_for(kind),
         images.count,
     )
 
 
-def network_for(kind: Kind, examples: int) -> NetworkSettings:
+def network_for(kind: Kind) -> NetworkSettings:
     """Pyramids for images that can be halved twice, perceptrons for other images and for what is short, very long or
     has too many values, transformers for all else.
     """
-    few = 0.1 if examples < FEW_EXAMPLES else 0.0
     if kind.name == "image" and kind.positions >= 256 and all(side % 4 == 0 for side in kind.shape[:2]):
-        return PyramidSettings(dropout=few)
+        return PyramidSettings()
     if kind.name != "image" and SHORT < kind.positions <= LONGEST_ITEM + 2 and kind.vocab_size <= MOST_VALUES:
-        return transformer(few)
+        return transformer()
     width, features = fitting_size(kind.positions, kind.vocab_size, 256, readings=3)
-    return ResidualSettings(width=width, value_embedding=features, dropout=few)
+    return ResidualSettings(width=width, value_embedding=features)
 
 
-def transformer(dropout: float = 0.0) -> ShortTransformerSettings:
+def transformer() -> ShortTransformerSettings:
     """Small: z has a share for each position, which says nearly all, and the prior knows how they go together."""
-    return ShortTransformerSettings(
-        dropout=dropout, denoiser=ShortTransformerDenoiserSettings(width=96, blocks=2, latent_everywhere=True)
-    )
+    denoiser = short_transformer.ShortTransformerDenoiserSettings(width=96, blocks=2, latent_everywhere=True)
+    return ShortTransformerSettings(denoiser=denoiser)
 
 
 def latent_for(kind: Kind, network: NetworkSettings, nats: float) -> LatentSection:
@@ -199,7 +189,7 @@ def _fitted(
         name=name_from(name),
         about=about,
         data=data,
-        network=network,
+        network=network.model_copy(update={"dropout": 0.1 if few else 0.0}),  # which all of them have
         latent=latent_for(kind, network, nats),
         diffusion=Diffusion(steps=steps),
         training=Training(
@@ -292,8 +282,7 @@ def recipe_for_items(path: Path, count: int, longest: int, documents: Literal["l
     about = f"{count:,} texts of at most {longest} tokens, one a sequence"
     # How many values there are is known when the text has been read; a hundred cost about the same.
     kind = kind_of((data.length,), 100)
-    few = 0.1 if count < FEW_EXAMPLES else 0.0
-    return _fitted(path.resolve().stem, about, data, kind, transformer(few), count)
+    return _fitted(path.resolve().stem, about, data, kind, transformer(), count)
 
 
 def recipe_for_table(path: Path, table: RawTable) -> Recipe:
@@ -303,8 +292,7 @@ def recipe_for_table(path: Path, table: RawTable) -> Recipe:
         names = ", ".join(named)
         note(f"{table.source}: {names}: another integer in every row, which names it: left out; data.skip=[] keeps it")
     width = 128 if rows < 1_000 else 256 if rows < 50_000 else 384
-    dropout = 0.1 if rows < FEW_EXAMPLES else 0.0
-    network = TableSettings(width=width, dropout=dropout, rank_functions=RANK_FUNCTIONS)
+    network = TableSettings(width=width, rank_functions=RANK_FUNCTIONS)
     columns, bins = len(table.columns) - len(named), usual_bins(rows)
     about = f"a table of {rows:,} rows and {columns} columns"
     data = TableData(path=str(path.resolve()), skip=tuple(named), bins=bins, draw="tails")

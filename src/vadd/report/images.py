@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from vadd.errors import UserError, check_range
+from vadd.errors import UserError, check_range, optional
 from vadd.kinds.arrays import Array
 from vadd.report.figures import panel_rows, save_figure
 
@@ -187,11 +187,9 @@ def enlarged(image: Array, scale: int) -> Array:
 
 
 def as_pillow(image: Array) -> Any:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise UserError("writing pictures needs Pillow: pip install 'vadd[images]'") from None
-    return Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
+    return optional("PIL.Image", "writing pictures needs Pillow", "images").fromarray(
+        image[..., 0] if image.shape[-1] == 1 else image
+    )
 
 
 def as_trajectory(trajectory: Array) -> Array:

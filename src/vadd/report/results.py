@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from vadd.errors import UserError
+from vadd.errors import UserError, optional
 from vadd.evaluation.reports import NegativeLogLikelihood, RunReport
 from vadd.parsing import read_json
 from vadd.report.table import Table
@@ -58,11 +58,7 @@ class Results:
 
 def frame_of(rows: Sequence[Mapping[str, Any]]) -> Any:
     """A pandas DataFrame with a row for each of these."""
-    try:
-        import pandas
-    except ImportError:
-        raise UserError("a DataFrame needs pandas: pip install 'vadd[pandas]'") from None
-    return pandas.DataFrame.from_records(list(rows))
+    return optional("pandas", "a DataFrame needs pandas", "pandas").DataFrame.from_records(list(rows))
 
 
 def card_results(file: Path) -> CardResults:

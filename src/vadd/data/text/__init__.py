@@ -12,7 +12,7 @@ from filelock import FileLock
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
-from vadd.data.dataset import LABELS, ColumnName, DataSettings, DiscreteDataset, Labels, TestFraction
+from vadd.data.dataset import ColumnName, DataSettings, DiscreteDataset, Labels, TestFraction
 from vadd.data.download import data_directory
 from vadd.data.text.corpora import LABEL_FIELD, ChosenDocuments, Corpus, CorpusName, LastDocuments, Part, RandomShare
 from vadd.data.text.documents import ROW_SUFFIXES, Documents, TextFiles, text_files
@@ -35,42 +35,35 @@ class TextData(DataSettings):
     """Text in sequences of ``length`` tokens."""
 
     kind: Literal["text"] = "text"
-    corpus: CorpusName = Field(
-        "files", description="files: your own text; pydocs: the documentation that every Python carries"
-    )
-    path: str | None = Field(
-        None,
-        description="a text file, .jsonl, .csv, or a folder of .txt; for a named corpus a local copy of it, else it is "
-        "fetched",
-    )
-    documents: Documents | None = Field(
-        None,
-        description="what a document is in plain text; by default a file, in local copies of named corpora a line. A "
-        "single file as one document is split by position",
-    )
-    field: ColumnName | None = Field(
-        None, description="the key in .jsonl or column in .csv that holds the text; by default 'text'"
-    )
-    labels: bool = Field(False, description=f"{LABELS}; one for each document, with wrap: padded")
-    label_field: ColumnName = Field(LABEL_FIELD, description="the key in .jsonl or column in .csv that holds the label")
-    tokenizer: Literal["characters", "words", "symbols", "bytes", "bpe", "gpt2", "bert", "file"] = Field(
-        "characters",
-        description="the first three and bpe are learnt from the text; symbols: what stands between blanks, chords or "
-        "codes; file: any tokenizer.json",
-    )
-    tokenizer_path: str | None = Field(
-        None, description="where the files of gpt2, bert or file lie; by default gpt2 and bert come from the hub"
-    )
-    vocabulary: PositiveInt = Field(4096, description="entries of the bpe")
+    corpus: CorpusName = "files"
+    """files: your own text; pydocs: the documentation that every Python carries."""
+    path: str | None = None
+    """A text file, .jsonl, .csv, or a folder of .txt; for a named corpus a local copy of it, else it is fetched."""
+    documents: Documents | None = None
+    """What a document is in plain text; by default a file, in local copies of named corpora a line. A single file as
+    one document is split by position.
+    """
+    field: ColumnName | None = None
+    """The key in .jsonl or column in .csv that holds the text; by default 'text'."""
+    labels: bool = False
+    """Whether the model is given the label of each document, to draw from one: with wrap: padded."""
+    label_field: ColumnName = LABEL_FIELD
+    """The key in .jsonl or column in .csv that holds the label."""
+    tokenizer: Literal["characters", "words", "symbols", "bytes", "bpe", "gpt2", "bert", "file"] = "characters"
+    """The first three and bpe are learnt from the text; symbols: what stands between blanks, chords or codes; file: any
+    tokenizer.json.
+    """
+    tokenizer_path: str | None = None
+    """Where the files of gpt2, bert or file lie; by default gpt2 and bert come from the hub."""
+    vocabulary: PositiveInt = 4096
+    """Entries of the bpe."""
     length: PositiveInt = 128
-    wrap: Wrap = Field(
-        "packed",
-        description="packed: documents in a row, EOS after each; wrapped: the same, each sequence between BOS and EOS; "
-        "padded: one document a sequence, filled up with pads, which are masked and seen but not scored",
-    )
-    test_fraction: TestFraction = Field(
-        0.1, description="of the documents; the published corpora have splits of their own"
-    )
+    wrap: Wrap = "packed"
+    """packed: documents in a row, EOS after each; wrapped: the same, each sequence between BOS and EOS; padded: one
+    document a sequence, filled up with pads, which are masked and seen but not scored.
+    """
+    test_fraction: TestFraction = 0.1
+    """Of the documents; the published corpora have splits of their own."""
 
     @model_validator(mode="after")
     def _one_label_a_sequence(self) -> "TextData":

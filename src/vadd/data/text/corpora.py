@@ -15,6 +15,7 @@ import numpy as np
 
 from vadd.data.text.documents import read_running
 from vadd.errors import UserError
+from vadd.files import reading
 from vadd.kinds.arrays import Array
 
 Part = Literal["train", "test"]
@@ -181,10 +182,8 @@ class Corpus:
     @classmethod
     def of_file(cls, name: str, file: Path, shares: Mapping[Part, tuple[float, float]]) -> "Corpus":
         """A file as one running text; ``shares`` says between which bytes each part lies, in fractions of the file."""
-        try:
+        with reading(file):
             size = file.stat().st_size
-        except OSError as error:
-            raise UserError(f"cannot read {file}: {error.strerror}") from None
         if size == 0:
             raise UserError(f"{file} is empty")
         ends = {part: (round(start * size), round(stop * size)) for part, (start, stop) in shares.items()}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from vadd.errors import UserError
-from vadd.files import visible_files
+from vadd.files import reading, visible_files
 from vadd.kinds.text.tokenizers import count_tokens
 from vadd.words import shortened
 
@@ -98,7 +98,7 @@ def text_files(path: Path) -> tuple[Path, ...]:
 def read_lines(file: Path) -> Iterator[str]:
     """The lines with their ends, as one newline each."""
     offset = 0
-    with _opened(file) as stream:
+    with reading(file), file.open("rb") as stream:
         for line in stream:
             yield _decoded(line, file, offset)
             offset += len(line)
@@ -206,7 +206,7 @@ def _by_number(field: str) -> bool:
 
 def read_running(file: Path, start: int, stop: int) -> Iterator[str]:
     """The text between two byte offsets in pieces of about a megabyte. Offsets within a character mean its end."""
-    with _opened(file) as stream:
+    with reading(file), file.open("rb") as stream:
         offset, stop = character_border(stream, start), character_border(stream, stop)
         stream.seek(offset)
         while offset < stop:
@@ -247,10 +247,3 @@ def _decoded(content: bytes, file: Path, offset: int) -> str:
         where = offset + error.start
         raise UserError(f"{file} is not text in UTF-8: byte {where} is 0x{content[error.start]:02x}") from None
     return text.removeprefix(BYTE_ORDER_MARK) if offset == 0 else text
-
-
-def _opened(file: Path) -> BinaryIO:
-    try:
-        return file.open("rb")
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror}") from None

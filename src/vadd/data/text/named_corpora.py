@@ -13,15 +13,18 @@ import hashlib
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property, partial
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from vadd.data.download import data_directory, fetch
 from vadd.data.text.corpora import TEXT_FIELD, Corpus, Detokenizer, LastDocuments, Part, Source
-from vadd.errors import UserError
+from vadd.errors import UserError, optional
 from vadd.files import whole_file
 from vadd.progress import Progress, silent
 
@@ -78,12 +81,12 @@ def wikitext(text: str) -> str:
     """``guest @-@ starring`` -> ``guest-starring``, ``film , television`` -> ``film, television``, ``= = A = =`` ->
     ``== A ==`` and its kin.
     """
-    return _in_turn(_WIKITEXT, text)
+    return _in_turn("wikitext", text)
 
 
 def lm1b(text: str) -> str:
     """``we 're , " he said .`` -> ``we're, " he said.`` and its kin."""
-    return _in_turn(_LM1B, text)
+    return _in_turn("lm1b", text)
 
 
 def lambada(text: str) -> str:
@@ -96,49 +99,14 @@ def scientific_papers(text: str) -> str:
     return lm1b(wikitext(text))
 
 
-Step = tuple[str, str]
-"""A pattern and what replaces it."""
-
-
-def _in_turn(steps: Iterable[Step], text: str) -> str:
-    for pattern, new in steps:
+def _in_turn(name: str, text: str) -> str:
+    for pattern, new in _WRITTEN["patterns"][name]:
         text = re.sub(pattern, new, text)
     return text
 
 
-def _stripped_inside(opening: str, closing: str) -> Step:
-    """Whatever stands between the two loses the white space at its ends."""
-    return rf"\{opening}\s*([^\{closing}]*?)\s*\{closing}", rf"{opening}\1{closing}"
-
-
-def _tight(opening: str, closing: str) -> Step:
-    """The same for one blank on either side, around something that has neither of the two in it."""
-    return rf"\{opening} ([^\{opening}\{closing}]+) \{closing}", rf"{opening}\1{closing}"
-
-
-_WIKITEXT: tuple[Step, ...] = (
-    ("s '", "s'"),  # the genitive of plurals
-    *((f" @[{mark}]@ ", mark) for mark in "-,."),  # inside words and numbers
-    *((f" [{mark}] ", f"{mark} ") for mark in ":;.!?,"),
-    *(_stripped_inside(*pair) for pair in ("()", "[]", "{}", '""', "''")),
-    *((" ".join("=" * level), "=" * level) for level in (4, 3, 2)),  # headings
-    (" ° ", "°"),
-    (" \n", "\n"),
-    ("\n ", "\n"),
-    (" N ", " 1 "),  # meant for the Penn Treebank's numbers, but part of every published result
-    (" 's", "'s"),
-)
-
-_LM1B: tuple[Step, ...] = (
-    *((f"{scheme} : / / ", f"{scheme}://") for scheme in ("http", "https")),
-    (r" (?='\w)", ""),  # ``Walton 's`` and ``we 're``
-    (r"( \w+) \.( |$)", r"\1.\2"),  # only after a plain word: ``U.S. .`` stays as it is
-    *((f" [{mark}]( |$)", rf"{mark}\1") for mark in "?!"),
-    *((f" {mark} ", f"{mark} ") for mark in ",:;"),
-    (" / ", "/"),
-    *(_tight(*pair) for pair in ('""', "''", "()", "[]")),
-    *((f"[{currency}] ", currency) for currency in "$£"),
-)
+_WRITTEN = yaml.safe_load(resources.files("vadd").joinpath("data", "text", "corpora.yaml").read_text("utf-8"))
+_STEPS: dict[str, Detokenizer] = {step.__name__: step for step in (wikitext, lm1b, lambada, scientific_papers)}
 
 
 class PythonTopics:
@@ -187,9 +155,7 @@ class HubCorpus:
 
     def open(self, name: str) -> Corpus:
         splits: dict[Part, str | None] = {"train": self.train, "test": self.test}
-        sources: dict[Part, Source] = {
-            part: HubRows(self, split) for part, split in splits.items() if split is not None
-        }
+        sources: dict[Part, Source] = {part: HubRows(self, split) for part, split in splits.items() if split}
         if "test" not in sources:
             return Corpus.divided(name, sources["train"], LastDocuments(), self.steps)
         return Corpus(name, sources, self.steps)
@@ -211,17 +177,13 @@ class HubRows:
     @cached_property
     def _rows(self) -> Any:
         corpus, name = self.corpus, self.corpus.repository
-        otherwise = "or name a local copy with data.path"
+        otherwise = "name a local copy with data.path"
+        hub = optional("datasets", f"{name} comes from the hub, by the package datasets; {otherwise}, or", "text")
         try:
-            import datasets
-        except ImportError:
-            needed = "comes from the hub, which needs the package datasets: pip install 'vadd[text]'"
-            raise UserError(f"{name} {needed}; {otherwise}") from None
-        try:
-            rows = datasets.load_dataset(name, corpus.config, split=self.split, revision=corpus.revision)
+            rows = hub.load_dataset(name, corpus.config, split=self.split, revision=corpus.revision)
         except Exception as error:  # no network, no such set, a full disk: the library has an exception for each
             reason = " ".join(str(error).split())[:200]
-            raise UserError(f"could not fetch {name} from the hub ({reason}); {otherwise}") from None
+            raise UserError(f"could not fetch {name} from the hub ({reason}); or {otherwise}") from None
         if corpus.field not in rows.column_names:
             raise UserError(f"{name} has no column {corpus.field!r}; it has {', '.join(rows.column_names)}")
         return rows
@@ -235,20 +197,7 @@ class HubRows:
             yield from batch[field]
 
 
-_PUBMED = HubCorpus(
-    "armanc/scientific_papers",
-    (scientific_papers,),
-    "pubmed",
-    test="validation",
-    field="article",
-    revision="refs/convert/parquet",  # the main branch is a program, the hub's conversion is data
-)
 HUB_CORPORA = {
-    "lm1b": HubCorpus("dvruette/lm1b", (lm1b,)),
-    "openwebtext": HubCorpus("Skylion007/openwebtext", test=None),
-    "lambada": HubCorpus("EleutherAI/lambada_openai", (lambada,), train=None),
-    "wikitext": HubCorpus("Salesforce/wikitext", (wikitext,), "wikitext-103-raw-v1", test="validation"),
-    "ag_news": HubCorpus("fancyzhx/ag_news", csv_field="2+3"),
-    "pubmed": _PUBMED,
-    "arxiv": replace(_PUBMED, config="arxiv"),
+    name: HubCorpus(**{**entry, "steps": tuple(_STEPS[step] for step in entry.get("steps", ()))})
+    for name, entry in _WRITTEN["hub"].items()
 }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from vadd.errors import UserError
+from vadd.errors import UserError, optional
 from vadd.files import write_json
 from vadd.kinds.arrays import TO_FILL, Array
 from vadd.kinds.table.columns import NOTHING, Condition, parse_condition
@@ -229,10 +229,7 @@ def _uniforms(seed: int, first: int, rows: int, columns: int) -> Array:
 
 def data_frame(columns: Columns) -> Any:
     """A pandas DataFrame."""
-    try:
-        import pandas
-    except ImportError:
-        raise UserError("a DataFrame needs pandas: pip install 'vadd[tables]'") from None
+    pandas = optional("pandas", "a DataFrame needs pandas", "tables")
     return pandas.DataFrame({name: pandas.Series(cells, dtype=_dtype(cells)) for name, cells in columns.items()})
 
 

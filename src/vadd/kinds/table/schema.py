@@ -44,14 +44,16 @@ class ColumnSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     kind: Kind
-    values: int = Field(BINS, ge=1, le=MOST_CATEGORIES, description="most values; rarer categories go together")
-    draw: Draw = Field(
-        "values",
-        description="numbers come back from the training values of their bin, in the first and last bin from between "
-        "them, or uniformly within it",
-    )
-    missing: Missing = Field("value", description="a value of its own, or unknown: never scored and never drawn")
-    format: str | None = Field(None, description="of dates in a CSV, as strptime has it")
+    values: int = Field(BINS, ge=1, le=MOST_CATEGORIES)
+    """Most values; rarer categories go together."""
+    draw: Draw = "values"
+    """Numbers come back from the training values of their bin, in the first and last bin from between them, or
+    uniformly within it.
+    """
+    missing: Missing = "value"
+    """A value of its own, or unknown: never scored and never drawn."""
+    format: str | None = None
+    """Of dates in a CSV, as strptime has it."""
 
 
 @dataclass(frozen=True)

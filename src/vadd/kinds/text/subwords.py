@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from vadd.errors import UserError
+from vadd.errors import UserError, optional
+from vadd.files import reading
 from vadd.kinds.text.tokenizers import ABOUT, CONTENT, Special, Specials, Tokenizer, own_tokenizer
 from vadd.parsing import read_json
 
@@ -31,11 +32,7 @@ KNOWN_SPECIALS = {
 
 
 def _library() -> Any:
-    try:
-        import tokenizers
-    except ImportError:
-        raise UserError("this tokenizer needs the package tokenizers: pip install 'vadd[text]'") from None
-    return tokenizers
+    return optional("tokenizers", "this tokenizer needs the package tokenizers", "text")
 
 
 class SubwordTokenizer(Tokenizer):
@@ -120,10 +117,10 @@ def read_tokenizer_json(path: Path, name: str = "file") -> SubwordTokenizer:
 
 def _parse(path: Path) -> "tokenizers.Tokenizer":
     library = _library()
+    with reading(path, "the tokenizer "):
+        content = path.read_bytes()
     try:
-        parsed: tokenizers.Tokenizer = library.Tokenizer.from_str(path.read_bytes().decode())
-    except OSError as error:
-        raise UserError(f"cannot read the tokenizer {path}: {error.strerror}") from None
+        parsed: tokenizers.Tokenizer = library.Tokenizer.from_str(content.decode())
     except Exception as error:  # the library raises plain ones
         raise UserError(f"{path} is not a tokenizer: {' '.join(str(error).split())}") from None
     return parsed
@@ -158,12 +155,9 @@ def _with_specials(name: str, inner: "tokenizers.Tokenizer", names: dict[str, st
 
 
 def _from_hub(repository: str) -> Path:
+    hub = optional("huggingface_hub", "the hub needs the package huggingface_hub", "text")
     try:
-        from huggingface_hub import hf_hub_download
-
-        return Path(hf_hub_download(repository, FILE))
-    except ImportError:
-        raise UserError("the hub needs the package huggingface_hub: pip install 'vadd[text]'") from None
+        return Path(hub.hf_hub_download(repository, FILE))
     except Exception as error:  # no network, no such file, a full disk: the library has an exception for each
         what = f"could not fetch the tokenizer {repository} from the hub ({' '.join(str(error).split())[:200]})"
         raise UserError(f"{what}; name its local files with data.tokenizer_path") from None
