@@ -16,12 +16,19 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+# What trainings, samplings and studies import when they need it: here, once for all children.
+import accelerate  # noqa: F401
+import sklearn.datasets
+import sklearn.decomposition  # noqa: F401
 import torch
-import torch._dynamo  # optimisers import it when they are made; here, once for all children
+import torch._dynamo
 import torch.distributed as dist
+import torch.distributed.fsdp
+import torch.utils.tensorboard  # noqa: F401
 
 import vadd.report.samples
-import vadd.report.trajectory  # noqa: F401  # with matplotlib
+import vadd.report.trajectory  # with matplotlib
+import vadd.studies.engine  # noqa: F401
 from tests.helpers.files import do_not_wait_for_the_disk
 from vadd import progress
 from vadd.core import Objective, Samples
