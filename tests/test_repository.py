@@ -51,7 +51,7 @@ def test_pages_are_short_and_the_front_page_names_them(folder: str) -> None:
 def test_tables_are_those_of_the_numbers_in_the_repository() -> None:
     pages = {path: path.read_text(encoding="utf-8") for path in PAGES.glob("*.md")}
     written = {path.name for path, text in pages.items() if "<!-- table " in text}
-    assert written == {"best-baselines.md", "images.md", "own-data.md", "published.md"}
+    assert written >= {"best-baselines.md", "images.md", "own-data.md", "published.md", "sequences.md"}
     for text in pages.values():
         assert rendered(text) == text
 

@@ -1,7 +1,7 @@
 """Write the tables and the figure of docs/results that come from JSON: `python tools/render_results.py` after a study.
 
-A page has blocks <!-- table NUMBERS TABLE --> ... <!-- end -->; docs/results/numbers/NUMBERS.json is the results.json
-of a study or of `vadd compare`, or the entries of several such commands one after the other.
+A page has blocks <!-- table NUMBERS TABLE [SET ...] --> ... <!-- end -->; docs/results/numbers/NUMBERS.json is the
+results.json of a study or of `vadd compare`, or the entries of several such commands one after the other.
 """
 
 import json
@@ -21,7 +21,7 @@ from vadd.studies.league import SetRow, measure_table, nats_table, score_tables,
 from vadd.studies.study import study_named
 
 PAGES = Path(__file__).parent.parent / "docs" / "results"
-BLOCK = re.compile(r"<!-- table (\w+) (\w+) -->\n.*?<!-- end -->", re.DOTALL)
+BLOCK = re.compile(r"<!-- table ((\w+) (\w+)((?: [\w-]+)*)) -->\n.*?<!-- end -->", re.DOTALL)
 STEPS = (1, 2, 4)
 TABLES: dict[str, Callable[[Any, str], Table]] = {
     "samples": lambda rows, study: summary_table(rows, {}),
@@ -56,11 +56,12 @@ def rendered(page: str) -> str:
     """The page with its tables written anew."""
 
     def block(found: re.Match[str]) -> str:
-        study, name = found.groups()
-        table = TABLES[name](rows_of(study), study)
+        heading, study, name, sets = found.groups()
+        rows = [row for row in rows_of(study) if not sets or row.name in sets.split()]
+        table = TABLES[name](rows, study)
         text = Table(table.title, table.columns, table.rows).to_markdown().partition("\n\n")[2]
         note = "\n".join(textwrap.wrap(table.note, 120))
-        return f"<!-- table {study} {name} -->\n{text}\n{note}\n<!-- end -->"
+        return f"<!-- table {heading} -->\n{text}\n{note}\n<!-- end -->"
 
     return BLOCK.sub(block, page)
 
