@@ -64,10 +64,10 @@ def check_half_precision(device: torch.device) -> None:
     Some virtual machines announce AMX and then refuse its instructions: a process that uses them ends by a signal,
     without a word. So another process tries first.
     """
-    if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        raise UserError(f"the device {device} has no bfloat16; leave training.precision=bfloat16 out")
     if device.type != "cpu":
         try:
+            if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+                raise TypeError("it would be emulated")
             square = torch.ones(8, 8, dtype=torch.bfloat16, device=device)
             float((square @ square).sum())
         except (RuntimeError, TypeError, NotImplementedError) as error:
