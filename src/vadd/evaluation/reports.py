@@ -299,8 +299,8 @@ class ImputationReport(Report):
     cells: int
 
 
-class OfSampler(Report):
-    """What is said of any number about the likelihood of some examples under a sampler."""
+class NegativeLogLikelihood(Report):
+    """A step bound, the ELBO or the paper's DELBO of some examples, in every unit that people use."""
 
     steps: int | None = None
     """The number of steps of the sampler that a step bound is for."""
@@ -308,23 +308,6 @@ class OfSampler(Report):
     """Whether that sampler keeps one z for all its steps; None where it draws a new one at each, or has no latent."""
     given_label: bool | None = None
     """Whether it is the likelihood of each example given its label; None where it is that of the example alone."""
-    examples: int
-    scored: int | None = None
-    """How many positions count, in all examples together: all but the pads."""
-    valid: bool
-    """Whether it bounds the negative log-likelihood of the examples from above, or from both sides."""
-    kind: Literal["exact", "bound"] | None = None
-    """Whether a step bound is the likelihood itself."""
-    sampler: str | None = None
-    """That it is the likelihood of; None for the model's own, ancestral."""
-    convention: str | None = None
-    """What was not scored, if anything."""
-    particles: int | None = None
-
-
-class NegativeLogLikelihood(OfSampler):
-    """A step bound, the ELBO or the paper's DELBO of some examples, in every unit that people use."""
-
     nats: MaybeInfinite
     """Per example; infinite if an example has probability 0."""
     stderr: float | None
@@ -334,6 +317,15 @@ class NegativeLogLikelihood(OfSampler):
     perplexity: float | None
     """exp(nats per scored position); None where that is beyond a float."""
     perplexity_stderr: float | None = None
+    examples: int
+    scored: int | None = None
+    """How many positions count, in all examples together: all but the pads."""
+    valid: bool
+    """Whether it bounds the negative log-likelihood of the examples from above."""
+    kind: Literal["exact", "bound"] | None = None
+    """Whether a step bound is the likelihood itself."""
+    sampler: str | None = None
+    """That it is the likelihood of; None for the model's own, ancestral."""
     impossible: int = 0
     """Examples that have probability 0, or that no drawn path led to."""
     nats_of_possible: float | None = None
@@ -343,6 +335,9 @@ class NegativeLogLikelihood(OfSampler):
     excess: float | None = None
     """Nats above the true distribution's score on the same examples, where that is known."""
     excess_stderr: float | None = None
+    convention: str | None = None
+    """What was not scored, if anything."""
+    particles: int | None = None
     proposals: tuple[str, ...] | None = None
     """Where the particles came from."""
     draws: int | None = None
@@ -419,22 +414,32 @@ class NamedLikelihood(Report):
     number: NegativeLogLikelihood
 
 
-class Bracket(OfSampler):
+class Bracket(Report):
     """Both sides of the negative log-likelihood of some examples, per example: its expectation lies between the
-    expectations of ``low`` and ``high``. The errors are over examples, which both sides share.
+    expectations of ``low`` and ``high``.
     """
 
     steps: int
-    scored: int
+    one_latent: bool | None = None
+    given_label: bool | None = None
     low: MaybeInfinite
     low_stderr: float | None
     high: MaybeInfinite
     high_stderr: float | None
+    """The errors are over examples, which both sides share."""
+    scored: int
+    """How many positions count, in all examples together."""
+    examples: int
+    valid: bool
+    kind: Literal["exact", "bound"] | None = None
+    sampler: str | None = None
+    convention: str | None = None
+    particles: int | None = None
     paths: int
     """Draws of the bound for each example."""
 
 
-def kind_of_sampler(bound: OfSampler) -> str:
+def kind_of_sampler(bound: NegativeLogLikelihood | Bracket) -> str:
     return (f", {bound.sampler}" if bound.sampler else "") + ", one z" * bool(bound.one_latent)
 
 

@@ -46,6 +46,7 @@ from vadd.run.priors import PRIORS_LOCK, prior_records, read_prior, write_prior
 from vadd.run.status import latent_verdict
 from vadd.settings import Section
 from vadd.version import __version__
+from vadd.words import first_line
 
 FORMAT = 1
 READ_FROM_HUB = ("*.safetensors", "*.json", RECIPE)
@@ -128,7 +129,7 @@ def fetch_from_hub(name: str) -> Path:
         return Path(snapshot_download(repo_id=name, allow_patterns=list(READ_FROM_HUB)))
     except Exception as error:  # no network, no such name, no permission, a full disk: the client's own, and many
         problem = f"there is no directory {name}, and the Hugging Face Hub did not give it"
-        raise UserError(f"{problem}: {_first_line(error)}") from None
+        raise UserError(f"{problem}: {first_line(error)}") from None
 
 
 def push(folder: Path, name: str, *, private: bool = False) -> str:
@@ -142,12 +143,8 @@ def push(folder: Path, name: str, *, private: bool = False) -> str:
         HfApi().upload_folder(repo_id=name, folder_path=folder, commit_message=f"vadd {__version__}")
     except Exception as error:  # no network, no token, no permission, a full disk: the client's own, and many
         hint = "log in with `hf auth login` or set HF_TOKEN"
-        raise UserError(f"the Hugging Face Hub did not take {name}: {_first_line(error)}; {hint}") from None
+        raise UserError(f"the Hugging Face Hub did not take {name}: {first_line(error)}; {hint}") from None
     return str(page)
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def read_exported(path: Path) -> StoredModel:
