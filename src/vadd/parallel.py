@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from vadd.errors import UserError
+from vadd.words import first_line
 
 
 def process_count() -> int:
@@ -43,8 +44,7 @@ def chosen_device(device: "str | torch.device | None") -> torch.device:
         chosen = torch.device(device)
         torch.zeros(1, device=chosen).sum().item()  # a name is always possible: only use tells
     except (RuntimeError, AssertionError, TypeError, ImportError, AttributeError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise UserError(f"the device {str(device)!r} cannot be used here: {reason}") from None
+        raise UserError(f"the device {str(device)!r} cannot be used here: {first_line(error)}") from None
     return chosen
 
 
@@ -64,17 +64,15 @@ def check_half_precision(device: torch.device) -> None:
     Some virtual machines announce AMX and then refuse its instructions: a process that uses them ends by a signal,
     without a word. So another process tries first.
     """
-    if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        raise UserError(f"the device {device} has no bfloat16; leave training.precision=bfloat16 out")
     if device.type != "cpu":
         try:
+            if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+                raise TypeError("it would be emulated")
             square = torch.ones(8, 8, dtype=torch.bfloat16, device=device)
             float((square @ square).sum())
         except (RuntimeError, TypeError, NotImplementedError) as error:
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            raise UserError(
-                f"the device {device} has no bfloat16; leave training.precision=bfloat16 out ({reason})"
-            ) from None
+            why = f"leave training.precision=bfloat16 out ({first_line(error)})"
+            raise UserError(f"the device {device} has no bfloat16; {why}") from None
     if device.type == "cpu" and subprocess.run([sys.executable, "-c", HALF_PRECISION]).returncode < 0:
         raise UserError(
             "this processor announces instructions for bfloat16 that it does not have; leave "
@@ -220,7 +218,7 @@ class Processes:
         in all others.
         """
         if tensors is None:
-            tensors = [torch.zeros(*shape, dtype=torch.int64) for shape in shapes]
+            tensors = [torch.zeros(tuple(shape), dtype=torch.int64) for shape in shapes]
         for tensor in tensors if owner > 0 and self.index in (0, owner) else ():
             if self.is_main:
                 dist.recv(tensor, src=owner, group=self._hosts)

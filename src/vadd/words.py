@@ -102,6 +102,11 @@ def why_too_large(error: Exception) -> str | None:
     return f"{size_in_memory(int(wanted[1]))} at once" if wanted else said or "the system gave none"
 
 
+def first_line(error: Exception) -> str:
+    """Of what it says, or its type where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """ ", did you mean ...?" with the nearest of the known names, or nothing."""
     candidates = list(known)

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_a
 from torch.utils._pytree import tree_leaves, tree_map
 
 import vadd
-from vadd.core import places
+from vadd.core import host
 
 NAME = "pretend"
 aten = torch.ops.aten
@@ -322,12 +322,12 @@ def pretend_device(limit: int | None = None, *, float64: bool = True) -> Iterato
     module = _module()
     device = Pretend(limit, float64=float64)
     module.available, module.device = True, device
-    missing = places.WITHOUT_FLOAT64
-    places.WITHOUT_FLOAT64 = missing if float64 else missing | {NAME}
+    missing = host.WITHOUT_FLOAT64
+    host.WITHOUT_FLOAT64 = missing if float64 else missing | {NAME}
     try:
         # Backward passes in this thread: so lines that ask are found there as well.
         with torch.autograd.set_multithreading_enabled(False), device:
             yield device
     finally:
         module.available, module.device = False, None
-        places.WITHOUT_FLOAT64 = missing
+        host.WITHOUT_FLOAT64 = missing

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.helpers.exact import chi_square_p_value, properties, seeded
-from vadd.core import TokenSampler, token_sampler
+from vadd.core import TokenSampler, sampling
 from vadd.core.sampling import DrawPrecision
 from vadd.errors import UserError
 
@@ -195,7 +195,7 @@ def test_drawing_part_by_part_changes_nothing(precision: DrawPrecision, rows: in
     uniforms = uniforms_for(draw, logits)
     whole = draw(logits, uniforms)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(token_sampler, "ELEMENTS_AT_ONCE", elements)
+        patch.setattr(sampling, "ELEMENTS_AT_ONCE", elements)
         assert draw(logits, uniforms).equal(whole)
 
 

@@ -153,7 +153,9 @@ class Places:
     def of(cls, where: "Where", group: int = 1) -> "Places":
         """The true entries of ``where`` (B, N), if it is not known yet which they are."""
         if isinstance(where, Places):
-            return where if where.group == group or group == 1 else where._grouped(group)
+            if where.group != group and group > 1:
+                return replace(where, group=group, groups=torch.unique_consecutive(where.numbers // group))
+            return where
         groups = None if group == 1 else where.reshape(-1, group).any(dim=1).nonzero()[:, 0]
         batch, positions = where.shape
         return cls(where.flatten().nonzero()[:, 0], batch, positions, group, groups)
@@ -200,9 +202,6 @@ class Places:
     def to(self, device: torch.device) -> "Places":
         numbers, groups = upload([self.numbers, self.groups], device)
         return replace(self, numbers=numbers, groups=groups)
-
-    def _grouped(self, group: int) -> "Places":
-        return replace(self, group=group, groups=torch.unique_consecutive(self.numbers // group))
 
 
 Where = Tensor | Places

@@ -77,16 +77,13 @@ class EnergyWeighted(Sampler):
         for candidate in draws:
             complete = asked.places.written(x, candidate)
             proposal = log_mu.new_zeros(len(x)).index_add(0, owners, log_mu.gather(1, candidate[:, None])[:, 0])
-            weights.append(_log_weights(cast(EnergyDiffusion, walk.model), complete, x, walk.t[asked.rows], proposal))
+            parts = (torch.split(tensor, ROWS_AT_ONCE) for tensor in (complete, x, walk.t[asked.rows], proposal))
+            model = cast(EnergyDiffusion, walk.model)
+            weights.append(torch.cat([model.log_weights(*part) for part in zip(*parts, strict=True)]))
         cumulative = torch.stack(weights).softmax(dim=0).cumsum(dim=0)
         level = levels.to(cumulative) * cumulative[-1]
         chosen = (cumulative <= level).sum(dim=0).clamp(max=self.candidates - 1)
         return torch.stack(draws).gather(0, chosen[owners][None])[0]
-
-
-def _log_weights(model: "EnergyDiffusion", x: Tensor, xt: Tensor, t: Tensor, proposal: Tensor) -> Tensor:
-    parts = (torch.split(tensor, ROWS_AT_ONCE) for tensor in (x, xt, t, proposal))
-    return torch.cat([model.log_weights(*part) for part in zip(*parts, strict=True)])
 
 
 class EnergyDiffusion(MaskedDiffusion):

@@ -12,7 +12,6 @@ It may also lie on the Hugging Face Hub under a name "owner/name".
 """
 
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +22,6 @@ import yaml
 from jinja2 import Environment
 from torch import Tensor
 
-from vadd.data import TextData
 from vadd.errors import UserError
 from vadd.files import checksum, whole_path, write_json, writing
 from vadd.kinds import Kind, check_facts, read_kind
@@ -36,7 +34,6 @@ from vadd.run.directory import (
     EXPORTED_CARD,
     EXPORTED_CONFIG,
     EXPORTED_WEIGHTS,
-    PRIORS,
     RECIPE,
     CheckpointName,
     RunDirectory,
@@ -45,23 +42,15 @@ from vadd.run.directory import (
     shipped,
     step_of,
 )
-from vadd.run.priors import PRIORS_LOCK, prior_path, prior_records, read_prior, write_prior
+from vadd.run.priors import PRIORS_LOCK, prior_records, read_prior, write_prior
 from vadd.run.status import latent_verdict
+from vadd.settings import Section
 from vadd.version import __version__
+from vadd.words import first_line
 
 FORMAT = 1
 READ_FROM_HUB = ("*.safetensors", "*.json", RECIPE)
 """Nothing else is downloaded: there is nothing to execute and nothing to unpickle in it."""
-
-
-OBJECTIVES = {
-    "shared": "The objective is measured on held-out examples, at full KL weight to N(0, I), paid once for an example. "
-    "As a loss it is at least the negative log-likelihood under the sampler with one z and many steps, up to the noise "
-    "of the estimate.",
-    "padded": "The objective is measured on held-out examples, at full KL weight. Pads count as positions but are not "
-    "scored: it is **not** a bound of the likelihood of the padded sequences. Nor has the model learnt to draw pads: a "
-    "sample ends at its first EOS.",
-}
 
 
 @dataclass(frozen=True)
@@ -140,7 +129,7 @@ def fetch_from_hub(name: str) -> Path:
         return Path(snapshot_download(repo_id=name, allow_patterns=list(READ_FROM_HUB)))
     except Exception as error:  # no network, no such name, no permission, a full disk: the client's own, and many
         problem = f"there is no directory {name}, and the Hugging Face Hub did not give it"
-        raise UserError(f"{problem}: {_first_line(error)}") from None
+        raise UserError(f"{problem}: {first_line(error)}") from None
 
 
 def push(folder: Path, name: str, *, private: bool = False) -> str:
@@ -154,12 +143,8 @@ def push(folder: Path, name: str, *, private: bool = False) -> str:
         HfApi().upload_folder(repo_id=name, folder_path=folder, commit_message=f"vadd {__version__}")
     except Exception as error:  # no network, no token, no permission, a full disk: the client's own, and many
         hint = "log in with `hf auth login` or set HF_TOKEN"
-        raise UserError(f"the Hugging Face Hub did not take {name}: {_first_line(error)}; {hint}") from None
+        raise UserError(f"the Hugging Face Hub did not take {name}: {first_line(error)}; {hint}") from None
     return str(page)
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def read_exported(path: Path) -> StoredModel:
@@ -231,17 +216,10 @@ def export(
         measured = {record["split"]: record for record in lines}
         card = model_card(published, kind, step, parameters, measured, results)
         (folder / EXPORTED_CARD).write_text(card)
-        if fitted := prior_records(chosen):
-            for record in fitted.values():
-                tensors = read_prior(chosen, record.name)  # verified before it is passed on
-                if half:
-                    write_prior(folder, halved(tensors), record)
-                else:
-                    shutil.copy(prior_path(chosen, record.name), folder)
-            if half:
-                (folder / PRIORS_LOCK).unlink()
-            else:
-                shutil.copy(chosen / PRIORS, folder)
+        for record in prior_records(chosen).values():
+            tensors = read_prior(chosen, record.name)  # verified before it is passed on
+            write_prior(folder, halved(tensors) if half else tensors, record)
+        (folder / PRIORS_LOCK).unlink(missing_ok=True)
         kind.copy_files(directory.path, folder)
         if out.exists():
             # It is empty, and a folder cannot be renamed over it on every system.
@@ -273,61 +251,32 @@ def model_card(
     results: CardResults | None = None,
 ) -> str:
     """``measured`` are lines of the training's metrics, by their split."""
-    facts, size, network = MODELS[recipe.model], " x ".join(map(str, kind.shape)), recipe.network
+    size, network = " x ".join(map(str, kind.shape)), recipe.network
     tags = ["vadd", "masked-diffusion", "discrete-diffusion", "few-step-generation", recipe.model, recipe.data.kind]
     custom = network.arguments() if isinstance(network, CustomSettings) else {}
     environment = Environment(trim_blocks=True, autoescape=False)  # Markdown, not HTML
-    environment.filters["cell"] = _cell
+    environment.filters |= {"cell": _cell, "listed": _listed}
     card = environment.from_string(Path(__file__).with_name("model_card.md").read_text()).render(
         recipe=recipe,
         kind=kind,
-        facts=facts,
+        facts=MODELS[recipe.model],
         front_matter=yaml.safe_dump({"library_name": "vadd", "tags": list(dict.fromkeys(tags))}, sort_keys=False),
         what=f"images of {size}" if kind.name == "image" else f"arrays of {size} integers",
         networks="".join(f", {name}={of}(...)" for name, of in custom.items()),
-        training=_training(recipe, step, parameters),
+        step=step,
+        parameters=parameters,
         test=measured.get("test"),
-        numbers=_numbers(recipe, measured),
-        objective=_objective(recipe),
+        latent=measured.get("latent"),
+        verdict=latent_verdict(measured.get("latent", {})),
         results=results,
     )
     return card.strip() + "\n"
 
 
-def _training(recipe: Recipe, step: int, parameters: int) -> dict[str, str]:
-    def listed(section: Mapping[str, Any]) -> str:
-        return ", ".join(f"{key} {value}" for key, value in flatten(section) if value not in (None, (), [], "", {}))
-
-    settings = recipe.training
-    return {
-        "data": listed(recipe.data.model_dump()),
-        "network": f"{listed(recipe.network.model_dump())}; {parameters:,} weights",
-        **({"latent": listed(recipe.latent.model_dump())} if recipe.has_latent else {}),
-        "steps": f"{step:,} of {settings.steps:,}, batch {settings.batch}",
-        "optimiser": f"{settings.optimizer}, learning rate {settings.learning_rate:g}",
-        "averaging of the weights": f"decay {settings.ema:g}",
-    }
-
-
-def _numbers(recipe: Recipe, measured: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    test, latent = measured.get("test", {}), measured.get("latent")
-    numbers = {
-        "held-out objective, nats per position": test.get("loss"),
-        "reconstruction, nats per example": test.get("reconstruction"),
-    }
-    if recipe.has_latent:
-        numbers["KL, nats per example"] = test.get("kl")
-    if latent is not None:
-        numbers["latent"] = latent_verdict(latent)
-        numbers["KL of the latent when everything is masked, nats"] = latent.get("kl_all_masked")
-    return numbers
-
-
-def _objective(recipe: Recipe) -> str:
-    if isinstance(recipe.data, TextData) and recipe.data.wrap == "padded":
-        return OBJECTIVES["padded"]
-    shared = recipe.has_latent and recipe.latent.kind == "shared"
-    return OBJECTIVES["shared"] if shared else MODELS[recipe.model].objective
+def _listed(section: Section) -> str:
+    """The settings of a section that say something."""
+    settings = flatten(section.model_dump())
+    return _cell(", ".join(f"{key} {value}" for key, value in settings if value not in (None, (), [], "", {})))
 
 
 def _cell(value: Any) -> str:

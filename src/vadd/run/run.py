@@ -1,7 +1,7 @@
 """A trained run, and what can be done with it."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,6 +35,7 @@ from vadd.settings import Count, CountOrZero, Counts, Place, checked
 from vadd.words import size_in_memory
 
 if TYPE_CHECKING:
+    from vadd.evaluation import BoundSettings
     from vadd.report.results import Results
     from vadd.report.samples import ShownFigure
 
@@ -346,15 +347,11 @@ class Run:
         ``particles`` are the latents drawn for each estimate, ``limit`` the number of examples. With ``delbo``
         masks for each example also the paper's DELBO, which is not a bound (for a model without a latent the ELBO).
         """
-        from vadd.evaluation.likelihood import BoundSettings, basic_report, measure_bounds
-        from vadd.report.results import Results
+        from vadd.evaluation import BoundSettings
 
         counts = (steps,) if isinstance(steps, int) else tuple(steps)
         settings = BoundSettings(Particles(particles), counts, delbo_draws=delbo, limit=limit, seed=seed)
-        chosen = self.data.test if examples is None else as_sequences(examples, "examples")
-        run = self.with_sampling(**options) if options else self
-        likelihood = measure_bounds(run, chosen, settings, progress)
-        return Results(basic_report(run).changed(likelihood=likelihood))
+        return self._bounded(settings, examples, progress, options)
 
     @checked
     def bracket(
@@ -371,11 +368,18 @@ class Run:
         """The negative log-likelihood from both sides: ``results.report.likelihood.brackets``, an interval for each
         number of ``steps``, from so many ``paths``, draws of what :meth:`bound` gives.
         """
-        from vadd.evaluation.likelihood import BoundSettings, basic_report, measure_bounds
-        from vadd.report.results import Results
+        from vadd.evaluation import BoundSettings
 
         counts = (steps,) if isinstance(steps, int) else tuple(steps)
         settings = BoundSettings(Particles(particles), (), brackets=counts, paths=paths, limit=limit)
+        return self._bounded(settings, examples, progress, options)
+
+    def _bounded(
+        self, settings: "BoundSettings", examples: Any, progress: Progress, options: Mapping[str, Any]
+    ) -> "Results":
+        from vadd.evaluation.likelihood import basic_report, measure_bounds
+        from vadd.report.results import Results
+
         chosen = self.data.test if examples is None else as_sequences(examples, "examples")
         run = self.with_sampling(**options) if options else self
         return Results(basic_report(run).changed(likelihood=measure_bounds(run, chosen, settings, progress)))

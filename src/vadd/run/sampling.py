@@ -113,14 +113,8 @@ class SamplingOptions(Sampling):
     @property
     def drawing(self) -> Drawing:
         """As the model takes them."""
-        of_values, of_samples = (
-            {name: getattr(self, name) for name in names}
-            for names in (
-                ("temperature", "top_k", "top_p", "precision"),
-                ("sampler", "grid", "latent_policy", "z"),
-            )
-        )
-        return Drawing(**of_samples, token_sampler=TokenSampler(**of_values))
+        of_values = {name: getattr(self, name) for name in ("temperature", "top_k", "top_p", "precision")}
+        return Drawing(self.sampler, self.grid, self.latent_policy, self.z, TokenSampler(**of_values))
 
     @property
     def inexact(self) -> list[str]:

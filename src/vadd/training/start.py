@@ -18,6 +18,7 @@ from vadd.recipe import Recipe
 from vadd.run.checkpoint import Archive, TrainingState, check_shapes, read_checkpoint
 from vadd.run.loading import load
 from vadd.training.metrics import check_trackers
+from vadd.words import first_line
 
 
 def check_trainable(recipe: Recipe) -> None:
@@ -130,7 +131,7 @@ def compile_networks(model: Model, trial: Callable[[], object], processes: Proce
     try:
         trial()
     except Exception as error:  # compilers fail in many ways
-        failure = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+        failure = f"{type(error).__name__}: {first_line(error)}"
     (failed,) = processes.any(bool(failure))
     if failed:
         for network in networks:
