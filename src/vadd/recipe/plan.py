@@ -137,9 +137,8 @@ def check_memory(recipe: Recipe, kind: Kind) -> None:
     else:
         least = held_bytes(model, recipe, processes, 0)
         if least <= available:
-            activations = rows_of(recipe, processes.count) * counting.training_cost(model, recipe, EXAMPLES).remembered
-            drawn = drawn_bytes(recipe, kind) if processes.device.type == "cpu" else 0
-            least = held_bytes(model, recipe, processes, activations) + drawn
+            each = counting.training_cost(model, recipe, EXAMPLES).remembered
+            least = needed_bytes(recipe, kind, processes, each)
             smaller = "lower training.batch or the sizes of the network, or raise training.accumulate"
         needed = f"at least {size_in_memory(least)}"
     if least > available:
@@ -199,3 +198,10 @@ def held_bytes(model: Model, recipe: Recipe, processes: Processes, remembered: f
     activations = round(remembered / (2 if settings.compile else 1))
     memory = counting.training_memory(model, activations, devices, layout, settings.precision)
     return memory.total - min(memory.gradients, memory.activations)
+
+
+def needed_bytes(recipe: Recipe, kind: Kind, processes: Processes, each: float) -> int:
+    """The same where the backward pass needs ``each`` of one example; what is drawn for a batch lies on the host."""
+    drawn = drawn_bytes(recipe, kind) if processes.device.type == "cpu" else 0
+    activations = rows_of(recipe, processes.count) * each
+    return held_bytes(counting.model_on_meta(recipe, kind), recipe, processes, activations) + drawn

@@ -16,7 +16,7 @@ from typing import BinaryIO, Literal
 from vadd.errors import UserError
 from vadd.files import reading, visible_files
 from vadd.kinds.text.tokenizers import count_tokens
-from vadd.words import shortened
+from vadd.words import check_known, shortened
 
 Documents = Literal["file", "line", "paragraph"]
 
@@ -185,9 +185,7 @@ def read_csv(file: Path, field: str) -> Iterator[str]:
             columns = [int(part) - 1 for part in field.split("+")]
         else:
             header = next(rows, [])
-            if field not in header:
-                names = shortened(", ".join(map(repr, header))) or "nothing"
-                raise UserError(f"{file} has no column {field!r}; it has {names}")
+            check_known(f"{file} has no column", [field], header)
             columns = [header.index(field)]
         for row in rows:
             if not row:
