@@ -158,17 +158,12 @@ def show_list(asked: bool) -> None:
 reproduce = typer.Typer(help="Repeat the paper's experiments and put the results beside its own.", no_args_is_help=True)
 
 
+LIST_HELP = "Show every table and figure of the paper, and what it takes."
+
+
 @reproduce.callback()
 def options(
-    listed: Annotated[
-        bool,
-        typer.Option(
-            "--list",
-            callback=show_list,
-            is_eager=True,
-            help="Show every table and figure of the paper, and what it takes.",
-        ),
-    ] = False,
+    listed: Annotated[bool, typer.Option("--list", callback=show_list, is_eager=True, help=LIST_HELP)] = False,
 ) -> None:
     """Options of all studies."""
 

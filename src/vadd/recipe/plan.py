@@ -8,6 +8,7 @@ import math
 import os
 import time
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, ki
     model = counting.model_on_meta(recipe, kind)
     cost = counting.training_cost(model, recipe)
     rows = settings.batch / (devices * settings.accumulate)
+    remembered = round(cost.remembered * rows)
     layouts: tuple[counting.Layout, ...] = ("one device",) if devices == 1 else ("DDP", "full sharding")
     precisions: tuple[counting.Precision, ...] = ("float32", "bfloat16")
     return Plan(
@@ -98,11 +100,8 @@ def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, ki
         flops_per_step=cost.flops * settings.batch,
         flops_per_sample=counting.sampling_flops(model),
         memory=tuple(
-            counting.training_memory(
-                model, round(cost.remembered * rows), devices, layout, precision, cost.largest * rows
-            )
-            for layout in layouts
-            for precision in precisions
+            counting.training_memory(model, remembered, devices, *how, cost.largest * rows)
+            for how in product(layouts, precisions)
         ),
         checkpoint_bytes=counting.checkpoint_bytes(model),
         checkpoints_kept=settings.keep_checkpoints + 1,

@@ -64,8 +64,7 @@ class TextFiles:
             if file.suffix not in ROW_SUFFIXES:
                 raise UserError(f"{file} has no labels: they are read from .jsonl and .csv, one for each document")
             if file.suffix == ".csv" and _by_number(field) != _by_number(self.field):
-                fields = f"data.field={self.field} and data.label_field={field}"
-                raise UserError(f"{file}: {fields} are both names or both numbers")
+                raise UserError(f"{file}: data.field and data.label_field are both names or both numbers")
             read = partial(read_jsonl, spelled=True) if file.suffix == ".jsonl" else read_csv
             for document, label in zip(self._read(file), read(file, field), strict=True):
                 if document.strip():
