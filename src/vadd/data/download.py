@@ -57,7 +57,8 @@ def download(
             reasons.append(f"{urlsplit(url).netloc}: {' '.join(reason.split())}")
         else:
             return target
-    raise UserError(f"could not fetch {target.name} ({'; '.join(reasons)}); put it into {target.parent} yourself")
+    otherwise = f"check the network, or put the file into {target.parent} yourself"
+    raise UserError(f"could not fetch {target.name} ({'; '.join(reasons)}); {otherwise}")
 
 
 def md5_of(file: Path) -> str:
