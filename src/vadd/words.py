@@ -9,6 +9,7 @@ from pathlib import Path
 
 from vadd.errors import LONGEST_ECHO, UserError
 
+LONGEST_CHOICE = 500
 UNITS = {"TB": 10**12, "GB": 10**9, "MB": 10**6, "kB": 10**3}
 
 
@@ -114,3 +115,12 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     near = near or difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
     near = near or [key for key in candidates if key.rsplit(".", 1)[-1] == name]
     return f", did you mean {near[0]!r}?" if near else ""
+
+
+def check_known(said: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse names that do not exist; ``said`` begins the error, "unknown label" say."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            choices = shortened(", ".join(known), LONGEST_CHOICE) or "nothing"
+            raise UserError(f"{said} {name!r}{suggestion(name, known) or ';'} choose from {choices}")

@@ -131,7 +131,7 @@ def test_an_export_is_judged_by_its_own_data_only(place: Path, vadd_command: Com
     [
         (("sample", "RUN", "-n", 10**18), "1,000,000,000,000,000,000 samples in 1 steps would take at least"),
         (("sample", "RUN", "-n", 10**20), "n must be at most"),
-        (("sample", "RUN", "-n", 10**14, "--out", "big.npy"), "samples take at least 1,600 TB in big.npy, and"),
+        (("sample", "RUN", "-n", 10**14, "--out", "big.npy"), "big.npy would take at least 1,600 TB, and"),
         (("sample", "RUN", "-n", 10**400), "n must be at most"),
         (("sample", "RUN", "-n", 5, "--steps", 10**9), "steps must be at most"),
         (("sample", "RUN", "-n", 1, "--steps", 10**30), "steps must be at most"),

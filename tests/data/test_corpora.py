@@ -255,7 +255,7 @@ def test_what_is_judged_can_be_one_running_text(tmp_path: Path) -> None:
 
 def test_without_the_package_or_the_network_the_user_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UserError, match=r"pip install 'vadd\[text\]'; or name a local copy with data\.path"):
+    with pytest.raises(UserError, match=r"name a local copy with data\.path, or: pip install 'vadd\[text\]'"):
         training_corpus("lm1b").total("train")
 
     def unreachable(*arguments: object, **options: object) -> None:
@@ -269,7 +269,7 @@ def test_without_the_package_or_the_network_the_user_is_told_what_to_do(monkeypa
         return Rows({"body": ["a"]})
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=other_columns))
-    with pytest.raises(UserError, match="dvruette/lm1b has no column 'text'; it has body"):
+    with pytest.raises(UserError, match="dvruette/lm1b has no column 'text'; choose from body"):
         training_corpus("lm1b").total("train")
 
 

@@ -1,6 +1,5 @@
 """A folder of images as a data set."""
 
-import builtins
 import re
 import sys
 from collections.abc import Callable
@@ -202,16 +201,7 @@ def test_impossible_options_are_refused(option: str, value: int) -> None:
 
 def test_without_pillow_the_user_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder_of(tmp_path, 3, 4, 4)
-    real_import = builtins.__import__
-
-    def without_pillow(name: str, *rest: object) -> object:
-        if name.partition(".")[0] == "PIL":
-            raise ModuleNotFoundError(f"No module named {name!r}")
-        return real_import(name, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(builtins, "__import__", without_pillow)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "PIL"]:
-        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(UserError, match=re.escape("pip install 'vadd[images]'")):
         FolderData(path=str(tmp_path)).load()
 

@@ -8,9 +8,10 @@ from tests.helpers.tiny import tiny_recipe
 from vadd.errors import UserError
 from vadd.parallel import Processes
 from vadd.recipe import Recipe, build_dataset, differences, load_recipe
+from vadd.recipe.plan import needed_bytes
 from vadd.recipe.recipe import same_learning
 from vadd.studies import trainings
-from vadd.studies.trainings import RESERVE, bytes_of_example, choices, finished_run, fitted, needed_bytes
+from vadd.studies.trainings import RESERVE, bytes_of_example, choices, finished_run, fitted
 
 
 @pytest.fixture

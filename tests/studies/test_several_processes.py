@@ -14,10 +14,11 @@ from tests.helpers.text_runs import TINY_NETWORK
 from tests.helpers.tiny import tiny_recipe
 from vadd.parallel import Processes
 from vadd.recipe import Recipe, build_dataset
+from vadd.recipe.plan import needed_bytes
 from vadd.run.directory import RunDirectory
 from vadd.studies import trainings
 from vadd.studies.study import study_named
-from vadd.studies.trainings import RESERVE, bytes_of_example, finished_run, needed_bytes
+from vadd.studies.trainings import RESERVE, bytes_of_example, finished_run
 from vadd.training.loop import Trainer
 
 RECIPE = tiny_recipe("training.batch=512", "training.steps=2")

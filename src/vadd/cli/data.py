@@ -1,8 +1,11 @@
 """``vadd data``."""
 
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
+
+import yaml
 
 from vadd.cli.console import out_console, print_columns
 from vadd.cli.syntax import Data
@@ -30,13 +33,13 @@ def data(options: Data) -> None:
     elif directory is not None and name not in DOWNLOADS:
         raise UserError(f"--dir says where to put a download: {', '.join(DOWNLOADS)}")
     elif name is None:
-        print_columns([[known, about, _state(known)] for known, (about, _) in KNOWN.items()])
-    elif isinstance(how := KNOWN[name][1], Download):
+        print_columns([[known, about, *(how or [_state(known)])] for known, (about, *how) in KNOWN.items()])
+    elif name in DOWNLOADS:
         with progress_bar() as progress:
-            place = how.fetch(directory, progress=progress)
+            place = DOWNLOADS[name].fetch(directory, progress=progress)
         out_console.out(f"{name}: in {place}")
     else:
-        out_console.out(f"{name}: {how}; nothing to fetch")
+        out_console.out(f"{name}: {KNOWN[name][1]}; nothing to fetch")
 
 
 def _inspect(file: Path | None, schema: Path | None) -> None:
@@ -78,35 +81,16 @@ class Download(NamedTuple):
     size: str = ""
 
 
-BUILT_IN, HUB = "built in", "fetched from the hub when used, or data.path=FILE"
-STATSMODELS = "use with: vadd train table data.name=NAME; needs pip install 'vadd[tables]'"
-KNOWN: dict[str, tuple[str, str | Download]] = {
-    "checkerboard": ("two coordinates, half of the cells of a board", BUILT_IN),
-    "swissroll": ("two coordinates, a spiral", BUILT_IN),
-    "circles": ("two coordinates, two rings", BUILT_IN),
-    "copies": ("noisy copies of one hidden symbol", BUILT_IN),
-    "digits": ("1,797 handwritten digits, 8 x 8, from scikit-learn", BUILT_IN),
-    "mnist": ("70,000 handwritten digits, binarized, 32 x 32", Download(fetch_mnist, list(MD5)[-1])),
-    "cifar10": ("60,000 colour images of ten classes, 32 x 32", Download(fetch_cifar10, TEST_BATCH, "170 MB")),
-    "pydocs": ("text: the documentation that every Python carries", BUILT_IN),
-    "text8": ("text: 100 MB of Wikipedia in 27 characters", Download(fetch_text8, "text8", "31 MB")),
-    "lm1b": ("text: 30 million sentences of news", HUB),
-    "openwebtext": ("text: 8 million web pages", HUB),
-    "fair": ("a table: 6,366 answers to a survey, 9 columns, from statsmodels", STATSMODELS),
-    "randhie": ("a table: 20,190 insured people, 10 columns, from statsmodels", STATSMODELS),
-    "inception": ("the network behind the FID of colour images", Download(_fetch_inception, "inception.pt", "87 MB")),
-    "images": ("your own folder of images", "use with: vadd train --data DIR"),
-    "text": ("your own text", "use with: vadd train --data FILE.txt (.jsonl, .csv, or a folder of .txt)"),
-    "table": ("your own table", "use with: vadd train --data FILE.csv (.tsv, .parquet)"),
-    "array": ("your own integers, an .npy file", "use with: vadd train --data FILE.npy"),
+DOWNLOADS = {
+    "mnist": Download(fetch_mnist, list(MD5)[-1]),
+    "cifar10": Download(fetch_cifar10, TEST_BATCH, "170 MB"),
+    "text8": Download(fetch_text8, "text8", "31 MB"),
+    "inception": Download(_fetch_inception, "inception.pt", "87 MB"),
 }
-"""What each is, and how it is had."""
-DOWNLOADS = [name for name, (_, how) in KNOWN.items() if isinstance(how, Download)]
+KNOWN: dict[str, list[str]] = yaml.safe_load(resources.files("vadd").joinpath("cli", "data.yaml").read_text("utf-8"))
 
 
 def _state(name: str) -> str:
-    _, how = KNOWN[name]
-    if isinstance(how, str):
-        return how
-    place, size = data_directory(name), f" ({how.size})" if how.size else ""
-    return f"present in {place}" if any(place.rglob(how.last)) else f"fetch with: vadd data {name}{size}"
+    place, download = data_directory(name), DOWNLOADS[name]
+    size = f" ({download.size})" if download.size else ""
+    return f"present in {place}" if any(place.rglob(download.last)) else f"fetch with: vadd data {name}{size}"

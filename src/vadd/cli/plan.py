@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from vadd.cli.console import out_console, print_columns
 from vadd.cli.syntax import Plan as Options
 from vadd.cli.syntax import Zoo
-from vadd.errors import UserError, refuse_if
+from vadd.errors import refuse_if
 from vadd.parsing import read_json
 from vadd.recipe import COMPARED_ONLY, EVERY_MODEL, differences, load_recipe
 from vadd.recipe.plan import Plan, make_plan
 from vadd.run.directory import EXPORTED_CONFIG, RECIPE, shipped_models
-from vadd.words import size_in_memory, suggestion
+from vadd.words import check_known, size_in_memory
 
 
 def plan(options: Options) -> None:
@@ -83,10 +83,10 @@ def zoo(options: Zoo) -> None:
         refuse_if((name is not None, "--pretrained lists all models of the package; leave the name out"))
         _show_pretrained(options)
         return
-    if name is not None and name not in EVERY_MODEL:
-        raise UserError(f"unknown model {name!r}{suggestion(name, EVERY_MODEL)}; choose from {', '.join(EVERY_MODEL)}")
+    names = list(EVERY_MODEL) if name is None else [name]
+    check_known("unknown model", names, EVERY_MODEL)
     shown = []
-    for key in EVERY_MODEL if name is None else [name]:
+    for key in names:
         facts = {field: getattr(EVERY_MODEL[key], field) for field in ("label", "about", "paper", "latent")}
         shown.append({"model": key, "recipe": SMALLEST_IMAGES if key in COMPARED_ONLY else SMALLEST, **facts})
     options.write(shown)

@@ -19,7 +19,8 @@ from vadd.cli.syntax_sampling import JudgeOptions
 from vadd.errors import Interrupted, UserError
 from vadd.files import write_json, write_whole
 from vadd.parsing import read_json
-from vadd.studies.study import OF_THE_PAPER, STUDIES, Measuring, Request, Study, check_known, listing, study_named
+from vadd.studies.study import OF_THE_PAPER, STUDIES, Measuring, Request, Study, listing, study_named
+from vadd.words import check_known
 
 DONE = "done.txt"
 """In the folder of a study that is finished: the command that it was made by."""
@@ -157,17 +158,12 @@ def show_list(asked: bool) -> None:
 reproduce = typer.Typer(help="Repeat the paper's experiments and put the results beside its own.", no_args_is_help=True)
 
 
+LIST_HELP = "Show every table and figure of the paper, and what it takes."
+
+
 @reproduce.callback()
 def options(
-    listed: Annotated[
-        bool,
-        typer.Option(
-            "--list",
-            callback=show_list,
-            is_eager=True,
-            help="Show every table and figure of the paper, and what it takes.",
-        ),
-    ] = False,
+    listed: Annotated[bool, typer.Option("--list", callback=show_list, is_eager=True, help=LIST_HELP)] = False,
 ) -> None:
     """Options of all studies."""
 
@@ -201,7 +197,7 @@ class Paper(Numbers):
 
 def paper(options: Paper) -> None:
     chosen = OF_THE_PAPER if options.only is None else [name.strip() for name in options.only.split(",")]
-    check_known("study", chosen, OF_THE_PAPER)
+    check_known("unknown study", chosen, OF_THE_PAPER)
     from vadd.studies.trainings import check_overrides
 
     check_overrides(options.overrides or [])  # what is wrong for every study is one error

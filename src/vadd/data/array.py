@@ -123,12 +123,10 @@ def read_array(path: Path, vocab_size: int | None = None) -> tuple[Array, int]:
 def values_of(array: Array, vocab_size: int | None, source: str) -> int:
     """The V of an array of integers that can be learnt from; see :func:`read_array`."""
     if array.ndim < 2 or array.size == 0:
-        needed = "(examples, positions) or (examples, height, width, ...)"
-        raise UserError(f"{source} has shape {array.shape}; needed is {needed}")
+        raise UserError(f"{source} has shape {array.shape}; needed is (examples, positions) or more axes")
     low, high = extremes(array, source)
     if high > LARGEST_VALUE:
-        advice = "number the values from 0 on, without gaps (np.unique does it)"
-        raise UserError(f"{source} holds the value {high}; {advice}")
+        raise UserError(f"{source} holds the value {high}; number the values from 0 on (np.unique does it)")
     known = high + 1 if vocab_size is None else vocab_size
     check_range(low, high, known, f"{source} holds the value")
     return max(known, 2)

@@ -218,8 +218,7 @@ def read_labels(array: Path, given: str | None, examples: int) -> Labels:
     try:
         labels = read_npy(path)
     except FileNotFoundError:
-        where = f"data.labels=true reads {LABELS_FILE} in the folder of the array, or the file data.labels_path"
-        raise UserError(f"there are no labels in {path}: {where}") from None
+        raise UserError(f"there are no labels in {path}; data.labels_path names another file") from None
     return Labels.of(given_labels(labels, examples, str(path)), str(path))
 
 

@@ -85,8 +85,7 @@ def check_target(out: Path, n: int, positions: int) -> None:
     value, sample = LEAST_BYTES.get(out.suffix, (0, 0))
     least, free = n * (value * positions + sample), shutil.disk_usage(out.absolute().parent).free
     if least > free:
-        needed = f"{n:,} samples take at least {size_in_memory(least)} in {out}"
-        raise UserError(f"{needed}, and {size_in_memory(free)} are free")
+        raise UserError(f"{out} would take at least {size_in_memory(least)}, and {size_in_memory(free)} are free")
 
 
 def parquet_library(file: Path) -> Any:

@@ -18,7 +18,7 @@ from vadd.files import write_json
 from vadd.kinds.arrays import TO_FILL, Array, read_examples
 from vadd.kinds.files import SampleFile, Write, check_target, collected_file, encoded_file, npy_file, numbers_as_csv
 from vadd.kinds.gaps import Gaps, PictureGaps, half_mask, picture_shape, read_mask, read_pictures
-from vadd.words import listed, suggestion
+from vadd.words import check_known, listed
 
 if TYPE_CHECKING:
     from vadd.kinds.table.columns import Condition
@@ -115,8 +115,7 @@ class Kind:
     def check_file(self, out: Path, n: int) -> None:
         """Refuse, before anything is drawn, a file that n samples cannot be written to."""
         if out.suffix == ".png" and self.name == "array":
-            drawn = f"a picture is drawn of images and of examples with 2 positions; these have {self.positions}"
-            raise UserError(f"{drawn}: write them as .npy")
+            raise UserError(f"pictures show images, or 2 positions; these have {self.positions}: write them as .npy")
         if out.suffix not in self.suffixes:
             raise UserError(f"the samples of this run can be written as {listed(self.suffixes)}, not to {out}")
         if out.suffix == ".png" and self.name == "image" and n > MOST_PICTURED:
@@ -192,9 +191,7 @@ class Kind:
         """Of a label by its name; None for none, and for models without labels."""
         if label is None or not self.labels:
             return None
-        if str(label) not in self.labels:
-            known = f"known are {', '.join(self.labels)}"
-            raise UserError(f"unknown label {str(label)!r}{suggestion(str(label), self.labels)}; {known}")
+        check_known("unknown label", [str(label)], self.labels)
         return self.labels.index(str(label))
 
     def check_same_coding(self, other: "Kind", source: str) -> None:

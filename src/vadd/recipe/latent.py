@@ -106,10 +106,8 @@ class LatentSection(Section):
         classes = len(examples.labels or ())
         sizes = {"context": classes + 1 if classes else 0, **self.autoregressive.model_dump()}
         if self.per == "position":
-            positions = examples.positions
-            return FlowPrior(
-                AutoregressiveTransformer(positions, self.dim, **sizes), classes=classes, positions=positions
-            )
+            along = AutoregressiveTransformer(examples.positions, self.dim, **sizes)
+            return FlowPrior(along, classes=classes, positions=examples.positions)
         return FlowPrior(AutoregressiveMixture(self.size(examples.shape), **sizes), classes=classes)
 
     def build_prior(self, network: NetworkSettings, examples: Examples, *, conditional: bool) -> FlowPrior:
@@ -117,24 +115,16 @@ class LatentSection(Section):
         flow, dim = self.flow, self.size(examples.shape)
         # Labels are read as one more value each, with a value for no label.
         classes = len(examples.labels or ())
-        labels = classes + 1 if classes else 0
+        labels, sizes = classes + 1 if classes else 0, flow.model_dump(include={"transforms", "width"})
 
         def reader(numbers: int, share: int | None = None) -> StateReader | None:
             """It writes twice the ``numbers``, as a recognition model writes means and log-stds."""
             return StateReader(network.build_recognizer(examples, numbers), share) if conditional else None
 
         if self.per == "position":
-            context = 2 * self.dim * conditional + labels
-            along = SequenceFlow(
-                examples.positions, self.dim, context=context, transforms=flow.transforms, width=flow.width
-            )
+            along = SequenceFlow(examples.positions, self.dim, context=2 * self.dim * conditional + labels, **sizes)
             return FlowPrior(along, reader(dim, self.dim), classes, positions=examples.positions)
         half = -(-flow.context // 2)
-        coupling = CouplingFlow(
-            dim,
-            context=2 * half * conditional + labels,
-            transforms=flow.transforms,
-            width=flow.width,
-            components=flow.components,
-        )
+        context = 2 * half * conditional + labels
+        coupling = CouplingFlow(dim, context=context, components=flow.components, **sizes)
         return FlowPrior(coupling, reader(half), classes)

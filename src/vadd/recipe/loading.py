@@ -49,16 +49,8 @@ def read_content(name_or_path: str, seen: tuple[str, ...] = ()) -> dict[str, Any
     return merged(below, upgraded(content))  # each separately: whatever the version, what extends wins
 
 
-PUBLISHED = (
-    "checkerboard-paper",
-    "swissroll-paper",
-    "circles-paper",
-    "mnist",
-    "cifar10",
-    "cifar10-2m",
-    "lm1b",
-    "openwebtext",
-)
+TOYS = ("checkerboard-paper", "swissroll-paper", "circles-paper")
+PUBLISHED = (*TOYS, "mnist", "cifar10", "cifar10-2m", "lm1b", "openwebtext")
 WHERE_DATA_LIE = {"directory", "path", "documents", "field", "tokenizer_path", "test_fraction"}
 """Of a named data set: a copy of it somewhere is the same data."""
 NO_DIFFERENCE = frozenset({"name", "seed", "model"})

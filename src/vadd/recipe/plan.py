@@ -8,6 +8,7 @@ import math
 import os
 import time
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, ki
     model = counting.model_on_meta(recipe, kind)
     cost = counting.training_cost(model, recipe)
     rows = settings.batch / (devices * settings.accumulate)
+    remembered = round(cost.remembered * rows)
     layouts: tuple[counting.Layout, ...] = ("one device",) if devices == 1 else ("DDP", "full sharding")
     precisions: tuple[counting.Precision, ...] = ("float32", "bfloat16")
     return Plan(
@@ -98,11 +100,8 @@ def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, ki
         flops_per_step=cost.flops * settings.batch,
         flops_per_sample=counting.sampling_flops(model),
         memory=tuple(
-            counting.training_memory(
-                model, round(cost.remembered * rows), devices, layout, precision, cost.largest * rows
-            )
-            for layout in layouts
-            for precision in precisions
+            counting.training_memory(model, remembered, devices, *how, cost.largest * rows)
+            for how in product(layouts, precisions)
         ),
         checkpoint_bytes=counting.checkpoint_bytes(model),
         checkpoints_kept=settings.keep_checkpoints + 1,
@@ -137,9 +136,8 @@ def check_memory(recipe: Recipe, kind: Kind) -> None:
     else:
         least = held_bytes(model, recipe, processes, 0)
         if least <= available:
-            activations = rows_of(recipe, processes.count) * counting.training_cost(model, recipe, EXAMPLES).remembered
-            drawn = drawn_bytes(recipe, kind) if processes.device.type == "cpu" else 0
-            least = held_bytes(model, recipe, processes, activations) + drawn
+            each = counting.training_cost(model, recipe, EXAMPLES).remembered
+            least = needed_bytes(recipe, kind, processes, each)
             smaller = "lower training.batch or the sizes of the network, or raise training.accumulate"
         needed = f"at least {size_in_memory(least)}"
     if least > available:
@@ -199,3 +197,10 @@ def held_bytes(model: Model, recipe: Recipe, processes: Processes, remembered: f
     activations = round(remembered / (2 if settings.compile else 1))
     memory = counting.training_memory(model, activations, devices, layout, settings.precision)
     return memory.total - min(memory.gradients, memory.activations)
+
+
+def needed_bytes(recipe: Recipe, kind: Kind, processes: Processes, each: float) -> int:
+    """The same where the backward pass needs ``each`` of one example; what is drawn for a batch lies on the host."""
+    drawn = drawn_bytes(recipe, kind) if processes.device.type == "cpu" else 0
+    activations = rows_of(recipe, processes.count) * each
+    return held_bytes(counting.model_on_meta(recipe, kind), recipe, processes, activations) + drawn

@@ -4,6 +4,7 @@ On the command line any key can be overridden by its dotted name, ``training.bat
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, get_origin
 
 import yaml
@@ -296,13 +297,10 @@ def may_change_on_resume(key: str) -> bool:
 
 def parse_value(text: str) -> Any:
     """A value as written on the command line: YAML, except that 1e-3 is a number."""
-    try:
-        return float(text) if "e" in text.lower() else parse_yaml(text)
-    except ValueError:
-        try:
-            return parse_yaml(text)
-        except ValueError:
-            return text
+    for read in (float, parse_yaml) if "e" in text.lower() else (parse_yaml,):
+        with suppress(ValueError):
+            return read(text)
+    return text
 
 
 def name_from(text: str) -> str:

@@ -104,20 +104,9 @@ MOST_STEPS = 1 << 24
 """The plan of a sample takes 16 bytes for each step: 268 MB."""
 MOST_CANDIDATES = 1 << 20
 
-SamplerName = Literal[
-    "ancestral",
-    "parallel",
-    "first-hitting",
-    "left-to-right",
-    "confidence",
-    "margin",
-    "entropy",
-    "entropy-bounded",
-    "remask",
-    "remask-rescaled",
-    "euler",
-    "proposal",
-]
+OwnDistribution = Literal["ancestral", "parallel", "first-hitting", "left-to-right"]
+LookingAhead = Literal["confidence", "margin", "entropy", "entropy-bounded"]
+SamplerName = Literal[OwnDistribution, LookingAhead, "remask", "remask-rescaled", "euler", "proposal"]
 SAMPLERS: Mapping[str, core.Sampler] = core.MaskedDiffusion.samplers
 """Those of masked models, with their default settings."""
 

@@ -27,8 +27,9 @@ from vadd.run.run import Run
 from vadd.studies.comparison import Result, Row, RowsOfStudy, absent_notes, checksum
 from vadd.studies.ddpm import Ddpm, check_installed, ddpm_trained_for, weights_of
 from vadd.studies.equal_time import FIT_SHARE, chosen_words, trained_for
-from vadd.studies.study import Request, Study, check_known
+from vadd.studies.study import Request, Study
 from vadd.studies.trainings import bound_settings, check_judges, check_overrides, of_seed, processor_seconds
+from vadd.words import check_known
 
 FIRST = ("mdlm", "vadd")
 POSITIONS_AT_ONCE, FEWEST_AT_ONCE = 4096, 4
@@ -100,7 +101,7 @@ def recipes_of(study: Study, request: Request) -> tuple[dict[str, Recipe], dict[
     """
     check_overrides(request.overrides, study.fixed)
     labels = labels_of(study, request.setting)
-    check_known("model", request.models, labels)
+    check_known("unknown model", request.models, labels)
     recipes: dict[str, Recipe] = {}
     absent: dict[str, str] = {}
     for key in dict.fromkeys(request.models or labels):
@@ -250,10 +251,9 @@ class _Zoo(RowsOfStudy[ModelRow]):
             scored = [row for row in rows if row.nats is not None and row.bound_valid]
             label = "nats of a held-out example (bound)"
         points: dict[str, list[CostPoint]] = {}
-        for name, by_steps in by_model(scored).items():
-            for members in by_steps.values():
-                value = fmean((row.nats or 0.0) if row.quality is None else row.quality for row in members)
-                points.setdefault(name, []).append((members[0].evaluations, members[0].sequences, value))
+        for (name, _), members in grouped(scored, lambda row: (row.name, row.steps)).items():
+            value = fmean((row.nats or 0.0) if row.quality is None else row.quality for row in members)
+            points.setdefault(name, []).append((members[0].evaluations, members[0].sequences, value))
         figure = quality_by_cost(points, label, references)
         shown = [("Quality against cost", save_figure(figure, self.request.out / "figures" / "quality.png"))]
         tables = [summary_table(rows, self.absent), likelihood_table(rows), cost_table(rows)]
@@ -365,8 +365,7 @@ def cost_table(rows: Rows) -> Table:
             "nats": nats_of(members),
             "which is": row.kind,
         }
-        for by_steps in by_model(rows).values()
-        for members in by_steps.values()
+        for members in grouped(rows, lambda row: (row.name, row.steps)).values()
         for row in members[:1]
     ]
     about = {"distance": NOTES["unread"], "judge's bits": NOTES["judge_bits"]}.get(measure, NOTES["distance"])

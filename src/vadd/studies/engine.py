@@ -33,18 +33,11 @@ from vadd.studies.baselines import compare_zoo
 from vadd.studies.comparison import Measurements, Page, Result, compare, publish
 from vadd.studies.equal_time import chosen_recipe
 from vadd.studies.league import compare_sets
-from vadd.studies.study import Published, Request, Study, View, check_known
+from vadd.studies.study import Published, Request, Study, View
 from vadd.studies.tables import TABLES, Reports, difference_notes
-from vadd.studies.trainings import (
-    bound_settings,
-    check_judges,
-    finished_run,
-    fitted,
-    measuring_of,
-    trainings_of,
-    trial_trainer,
-)
+from vadd.studies.trainings import bound_settings, finished_run, fitted, measuring_of, trainings_of, trial_trainer
 from vadd.training.start import check_trainable
+from vadd.words import check_known
 
 ROUNDS = 4
 """Turns of the study of speed: what else the machine does falls on both models alike."""
@@ -59,7 +52,6 @@ def compare_entries(study: Study, request: Request) -> Result:
     """Train every entry and compare the runs, each sampled in the ways of ``study.views``."""
     trainings, measuring = trainings_of(study, request), measuring_of(study, request)
     first = trainings[0][0]
-    check_judges(request, first)
     inception = request.inception
     if study.needs_inception:
         inception = inception or fetch_inception()
@@ -108,7 +100,7 @@ def evaluate_corpora(study: Study, request: Request) -> Result:
     assert request.corpora is not None
     if request.runs and request.overrides:
         raise UserError("changes to a recipe are for runs that the study trains, not for --run")
-    check_known("corpus", request.only or (), study.published.columns)
+    check_known("unknown corpus", request.only or (), study.published.columns)
     paths = copies_of(request.corpora, request.only or study.published.columns)
     settings = bound_settings(measuring_of(study, request))
     trainings = [] if request.runs else trainings_of(study, request)

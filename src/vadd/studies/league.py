@@ -26,10 +26,10 @@ from vadd.run.run import Run
 from vadd.studies.comparison import Result, Row, RowsOfStudy, absent_notes, checksum
 from vadd.studies.equal_time import default_run, trained_for
 from vadd.studies.league_sets import SETS
-from vadd.studies.study import Published, Request, Study, check_known
+from vadd.studies.study import Published, Request, Study
 from vadd.studies.trainings import bound_settings, check_overrides, of_seed, processor_seconds
 from vadd.training.data import source_of
-from vadd.words import one_line
+from vadd.words import check_known, one_line
 
 BY_STEPS = dict[int, float]
 LABELS = {"vadd": "default", "mdlm": "MDLM"}
@@ -80,7 +80,7 @@ class SetRow(Row):
 def compare_sets(study: Study, request: Request) -> Result:
     """Train what is missing of both models on every set, then measure them."""
     check_overrides(request.overrides, study.fixed, compared=("model", "name"))
-    check_known("set", request.sets, SETS)
+    check_known("unknown set", request.sets, SETS)
     recipes, absent = {}, {}
     for name in request.sets or study.settings[request.setting].sets:
         if (lacking := SETS[name].lacking) is None:

@@ -3,7 +3,7 @@ trainings that each compares, how their runs are sampled, what is measured, whic
 the paper published. Nothing here needs torch.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from vadd.errors import UserError
 from vadd.progress import Progress, silent
 from vadd.report.notes import NOTES
-from vadd.words import duration, suggestion
+from vadd.words import duration
 
 if TYPE_CHECKING:
     from vadd.evaluation.language_models import LanguageJudge
@@ -246,14 +245,6 @@ class Request:
     minutes: float | None = None
     timed_steps: int = 20
     progress: Progress = silent
-
-
-def check_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse names that the user gave and that do not exist."""
-    known = list(known)
-    for name in names:
-        if name not in known:
-            raise UserError(f"unknown {what} {name!r}{suggestion(name, known)}; choose from {', '.join(known)}")
 
 
 RATE = 50e12

@@ -26,7 +26,7 @@ from vadd.progress import warn
 from vadd.recipe import Recipe, build_dataset, differences, load_recipe
 from vadd.recipe.counting import model_on_meta, training_cost
 from vadd.recipe.loading import how_computed
-from vadd.recipe.plan import available_memory, drawn_bytes, held_bytes, rows_of
+from vadd.recipe.plan import available_memory, held_bytes, needed_bytes
 from vadd.recipe.recipe import COMPUTING, same_learning
 from vadd.run.directory import RunDirectory, step_of
 from vadd.run.loading import load
@@ -81,6 +81,7 @@ def trainings_of(study: Study, request: Request) -> list[tuple[Recipe, Path]]:
         key = "data.path" if text else "data.directory"
         place = [] if request.data is None else [f"{key}={request.data.resolve()}"]
         recipe = recipe.with_overrides([*entry.changes, *place, *request.overrides])
+        check_judges(request, recipe)
         if entry.time_ratio != 1 and recipe.network.kind == "short-transformer":
             recipe = recipe.with_values([("training.steps", round(entry.time_ratio * recipe.training.steps))])
         folder = entry.folder.format(name=recipe.name.removesuffix("-paper"), model=recipe.model)
@@ -210,12 +211,6 @@ def choices(recipe: Recipe, processes: Processes) -> Iterator[Recipe]:
 def bytes_of_example(recipe: Recipe, kind: Kind) -> float:
     """What the backward pass needs of one example, in float32."""
     return training_cost(model_on_meta(recipe, kind), recipe, COUNTED).remembered
-
-
-def needed_bytes(recipe: Recipe, kind: Kind, processes: Processes, each: float) -> int:
-    """On one device, as ``vadd plan`` counts; what is drawn for the whole batch lies on the host."""
-    drawn = drawn_bytes(recipe, kind) if processes.device.type == "cpu" else 0
-    return held_bytes(model_on_meta(recipe, kind), recipe, processes, rows_of(recipe, processes.count) * each) + drawn
 
 
 def trial_step(recipe: Recipe, data: DiscreteDataset) -> bool:

@@ -201,7 +201,7 @@ def test_rows_are_drawn_back_alike_in_any_portions() -> None:
 def test_a_table_with_other_columns_is_refused() -> None:
     codec = TableCodec.fit(small_table(), infer(small_table()), range(60))
     for columns, said in (
-        ({"sex": ["F"], "agee": ["1"]}, "a column 'agee' that the run does not know, did you mean 'age'"),
+        ({"sex": ["F"], "agee": ["1"]}, "the run does not know the column 'agee', did you mean 'age'"),
         ({"sex": ["F"]}, "has no column 'age'"),
         ({"sex": ["X"], "age": ["1"]}, "row 1, column 'sex': 'X' is not among"),
         ({"sex": ["F"], "age": ["old"]}, "row 1, column 'age': 'old' is not an integer"),

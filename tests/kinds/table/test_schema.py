@@ -82,7 +82,7 @@ def test_a_kind_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     table = spelled(age=["1", "x"])
     file = tmp_path / "s.yaml"
     file.write_text("columns: {age: {kind: integer}}")
-    with pytest.raises(UserError, match="'age' is to be an integer, and not every cell is one"):
+    with pytest.raises(UserError, match="not every cell of the column 'age' is an integer"):
         TableData(schema_path=str(file)).split(table, name="t")
 
 

@@ -16,7 +16,7 @@ from typing import BinaryIO, Literal
 from vadd.errors import UserError
 from vadd.files import reading, visible_files
 from vadd.kinds.text.tokenizers import count_tokens
-from vadd.words import shortened
+from vadd.words import check_known, shortened
 
 Documents = Literal["file", "line", "paragraph"]
 
@@ -64,8 +64,7 @@ class TextFiles:
             if file.suffix not in ROW_SUFFIXES:
                 raise UserError(f"{file} has no labels: they are read from .jsonl and .csv, one for each document")
             if file.suffix == ".csv" and _by_number(field) != _by_number(self.field):
-                fields = f"data.field={self.field} and data.label_field={field}"
-                raise UserError(f"{file}: {fields} are both names or both numbers")
+                raise UserError(f"{file}: data.field and data.label_field are both names or both numbers")
             read = partial(read_jsonl, spelled=True) if file.suffix == ".jsonl" else read_csv
             for document, label in zip(self._read(file), read(file, field), strict=True):
                 if document.strip():
@@ -185,9 +184,7 @@ def read_csv(file: Path, field: str) -> Iterator[str]:
             columns = [int(part) - 1 for part in field.split("+")]
         else:
             header = next(rows, [])
-            if field not in header:
-                names = shortened(", ".join(map(repr, header))) or "nothing"
-                raise UserError(f"{file} has no column {field!r}; it has {names}")
+            check_known(f"{file} has no column", [field], header)
             columns = [header.index(field)]
         for row in rows:
             if not row:

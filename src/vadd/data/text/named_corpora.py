@@ -27,6 +27,7 @@ from vadd.data.text.corpora import TEXT_FIELD, Corpus, Detokenizer, LastDocument
 from vadd.errors import UserError, optional
 from vadd.files import whole_file
 from vadd.progress import Progress, silent
+from vadd.words import check_known
 
 NAME = "text8"
 ARCHIVE = "text8.zip"
@@ -178,14 +179,14 @@ class HubRows:
     def _rows(self) -> Any:
         corpus, name = self.corpus, self.corpus.repository
         otherwise = "name a local copy with data.path"
-        hub = optional("datasets", f"{name} comes from the hub, by the package datasets; {otherwise}, or", "text")
+        needed = f"{name} comes from the hub, which needs the package datasets; {otherwise}, or"
+        hub = optional("datasets", needed, "text")
         try:
             rows = hub.load_dataset(name, corpus.config, split=self.split, revision=corpus.revision)
         except Exception as error:  # no network, no such set, a full disk: the library has an exception for each
             reason = " ".join(str(error).split())[:200]
             raise UserError(f"could not fetch {name} from the hub ({reason}); or {otherwise}") from None
-        if corpus.field not in rows.column_names:
-            raise UserError(f"{name} has no column {corpus.field!r}; it has {', '.join(rows.column_names)}")
+        check_known(f"{name} has no column", [corpus.field], rows.column_names)
         return rows
 
     def count(self) -> int:

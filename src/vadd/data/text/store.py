@@ -141,8 +141,7 @@ def _make_parts(request: Request, workers: int, progress: Progress) -> None:
             done += size
             progress(what, done, total)
     except BrokenProcessPool:
-        ended = "a process that was tokenising ended unexpectedly, for want of memory perhaps"
-        raise UserError(f"{ended}; finished parts are kept, run the same again to go on") from None
+        raise UserError("a process that was tokenising ended, for want of memory perhaps; run the same again") from None
 
 
 def _make_part(target: Path, pieces: list[Piece], tokenizer: Tokenizer, wrap: Wrap, length: int) -> int:

@@ -17,7 +17,7 @@ from vadd.kinds.table.dependences import Dependent, find_dependents
 from vadd.kinds.table.numbers import AnyColumn, NumberColumn, fit_column
 from vadd.kinds.table.reading import Cell, RawTable
 from vadd.kinds.table.schema import Schema
-from vadd.words import suggestion
+from vadd.words import check_known
 
 FORMAT = 1
 BLOCK = 64
@@ -111,10 +111,8 @@ class TableCodec:
     def check_columns(self, table: RawTable) -> None:
         """Refuse a table whose columns are not those of the run."""
         known = [*self.names, *self.left_out]
-        for name in (name for name in table.columns if name not in known):
-            raise UserError(f"{table.source} has a column {name!r} that the run does not know{suggestion(name, known)}")
-        for name in (name for name in self.names if name not in table.columns):
-            raise UserError(f"{table.source} has no column {name!r}{suggestion(name, table.columns)}; the run has it")
+        check_known(f"{table.source}: the run does not know the column", table.columns, known)
+        check_known(f"{table.source} has no column", self.names, table.columns)
 
     def _codes(self, table: RawTable) -> Array:
         self.check_columns(table)
@@ -191,9 +189,7 @@ class TableCodec:
         conditions: dict[int, Condition] = {}
         for text in where:
             condition = parse_condition(text, self.names)
-            if condition.column not in self.names:
-                nearest = suggestion(condition.column, self.names)
-                raise UserError(f"--where {condition.text}: there is no column {condition.column!r}{nearest}")
+            check_known(f"--where {condition.text}: there is no column", [condition.column], self.names)
             for each in self.dependents:
                 if each.column.name == condition.column:
                     condition = each.translated(condition, self._source(each))

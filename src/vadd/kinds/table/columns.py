@@ -14,7 +14,7 @@ from vadd.errors import UserError
 from vadd.kinds.arrays import Array
 from vadd.kinds.table.reading import Cell
 from vadd.kinds.table.schema import ColumnSpec, Kind
-from vadd.words import shortened, suggestion
+from vadd.words import check_known, shortened, suggestion
 
 NOTHING = -1
 """The code of a missing cell in a column that has no value for it."""
@@ -189,9 +189,8 @@ class CategoryColumn(Column):
         # A value may hold the sign that stands between values.
         whole = self.key(condition.value)
         wanted = {whole} if whole in self._codes else {self.key(word) for word in condition.value.split("|")}
-        for word in wanted - self._codes.keys():
-            nearest = suggestion(str(word), map(str, self._codes))
-            raise UserError(f"--where {condition.text}: the column {self.name!r} has no value {word!r}{nearest}")
+        said = f"--where {condition.text}: the column {self.name!r} has no value"
+        check_known(said, map(str, wanted - self._codes.keys()), map(str, self._codes))
         return wanted
 
     def _labels(self) -> list[str]:

@@ -214,8 +214,7 @@ def fit_column(
         numbers = [to_number(cell, spec.kind, spec.format) for cell in cells if cell is not None]
         learnt = [to_number(cell, spec.kind, spec.format) for cell in training if cell is not None]
     except ValueError:
-        wanted = f"the column {name!r} is to be {KIND_NAMES[spec.kind]}"
-        raise UserError(f"{source}: {wanted}, and not every cell is one") from None
+        raise UserError(f"{source}: not every cell of the column {name!r} is {KIND_NAMES[spec.kind]}") from None
     counts, training_counts = Counter(numbers), Counter(learnt)
     ordered = sorted(counts)
     groups = _quantile_groups(ordered, counts, spec.values) if len(ordered) > spec.values else [[n] for n in ordered]

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from vadd.errors import UserError
 from vadd.kinds.table.reading import RawTable
 from vadd.settings import explained, unknown_option
-from vadd.words import suggestion
+from vadd.words import check_known
 
 Kind = Literal["category", "boolean", "integer", "real", "date", "datetime", "skip"]
 LONGEST_EXAMPLE = 20
@@ -185,8 +185,7 @@ def refuse_problems(table: RawTable, schema: Schema) -> None:
 
 def with_skipped(schema: Schema, names: Sequence[str], source: str) -> Schema:
     """The columns ``names`` are left out."""
-    for name in (name for name in names if name not in schema):
-        raise UserError(f"{source} has no column {name!r}{suggestion(name, schema)}")
+    check_known(f"{source} has no column", names, schema)
     return {name: spec.model_copy(update={"kind": "skip"}) if name in names else spec for name, spec in schema.items()}
 
 
@@ -208,9 +207,8 @@ def read_schema(path: Path, table: RawTable, bins: int = BINS, draw: Draw = "val
     if not isinstance(stated, dict):
         raise UserError(f"{path} is not a schema: it should have a mapping 'columns'")
     schema = infer(table, bins=bins, draw=draw)
+    check_known(f"{path}: {table.source} has no column", map(str, stated), schema)
     for name, entry in stated.items():
-        if name not in schema:
-            raise UserError(f"{path}: {table.source} has no column {name!r}{suggestion(str(name), schema)}")
         what = f"{path}: the column {name!r}"
         if not isinstance(entry, dict):
             raise UserError(f"{what} should have settings, like kind: category")

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -157,18 +158,16 @@ class TextGaps(Gaps):
             yield []
 
     def write(self, filled: Array, out: Path, draw: DrawRows | None = None) -> None:
-        tokenizer, padded = self.kind.tokenizer, self.kind.pad is not None
-        texts, records = [], []
-        for name, template, row in self._completions(filled):
-            values = row[template.extent]
-            text = tokenizer.text(values, padded=padded)
-            known = (template.values[template.extent] != TO_FILL).tolist()
-            texts.append(f"--- {name} ---\n{text}\n")
-            records.append(
-                {"prompt": template.prompt, "text": text, "ids": tokenizer.to_ids(values).tolist(), "known": known}
-            )
-        lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-        out.write_text("\n".join(texts) if out.suffix == ".txt" else lines, encoding="utf-8")
+        records = [(name, self._record(template, row)) for name, template, row in self._completions(filled)]
+        texts = "\n".join(f"--- {name} ---\n{record['text']}\n" for name, record in records)
+        lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for _, record in records)
+        out.write_text(texts if out.suffix == ".txt" else lines, encoding="utf-8")
+
+    def _record(self, template: Template, row: Array) -> dict[str, Any]:
+        tokenizer, values = self.kind.tokenizer, row[template.extent]
+        text, ids = tokenizer.text(values, padded=self.kind.pad is not None), tokenizer.to_ids(values).tolist()
+        known = (template.values[template.extent] != TO_FILL).tolist()
+        return {"prompt": template.prompt, "text": text, "ids": ids, "known": known}
 
     def _completions(self, filled: Array) -> Iterator[tuple[str, Template, Array]]:
         for prompt, (template, rows) in enumerate(zip(self.templates, filled, strict=True), start=1):

@@ -176,8 +176,7 @@ class WordTokenizer(_WithNamedSpecials):
     def __init__(self, name: str, vocabulary: Iterable[str], specials: Sequence[Special] = ()) -> None:
         self.name, self.vocabulary = name, sorted(set(vocabulary))
         if len(self.vocabulary) > MOST_WORDS:
-            count = f"{len(self.vocabulary):,} different {name}, more than {MOST_WORDS:,}"
-            raise UserError(f"the text has {count}: data.tokenizer=bpe learns parts of words")
+            raise UserError(f"the text has more than {MOST_WORDS:,} different {name}: take data.tokenizer=bpe")
         super().__init__(len(self.vocabulary), specials)
         self._ids = {word: number for number, word in enumerate(self.vocabulary)}
 
