@@ -10,9 +10,6 @@ from tests.helpers.commands import Command
 from tests.helpers.files import write
 from vadd.errors import UserError
 from vadd.evaluation.diversity import (
-    PERIODIC,
-    REAL,
-    TRIGRAM,
     against,
     copied,
     periodic_texts,
@@ -20,6 +17,7 @@ from vadd.evaluation.diversity import (
     trigram_texts,
     with_controls,
 )
+from vadd.evaluation.reports import PERIODIC, REAL, TRIGRAM
 
 NOUNS, VERBS = ["cat", "dog", "fox", "owl", "hen"], ["sees", "hears", "likes", "fears"]
 PLACES = ["here", "there", "inside"]

@@ -94,6 +94,14 @@ def parse_steps(text: str | None, option: str = "--steps") -> list[int]:
     return sorted(set(steps))
 
 
+def parse_temperatures(text: str | None) -> list[float]:
+    """ "0.7,1" -> [0.7, 1.0]; none where the option is not given."""
+    try:
+        return [] if text is None else [float(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"--temperatures takes numbers separated by commas, like 0.7,0.85,1; not {text!r}") from None
+
+
 def parse_checkpoint(text: str) -> CheckpointName:
     """ "latest", "best" or a step, as :func:`vadd.load` takes them."""
     match text:
