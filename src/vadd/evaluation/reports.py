@@ -32,6 +32,7 @@ UNKNOWN_LEFT_OUT = "unknown cells left out"
 """Of the known cells, for a sampler that leaves the others masked; the model's own sampler draws them too."""
 OF_THE_PROPOSAL = "of the proposal, whose samples are re-weighed"
 PERIODIC, TRIGRAM, REAL = "control: periodic list", "control: 3-gram model", "real: of the source"
+CONTROLS = (PERIODIC, TRIGRAM)
 """Beside files of texts."""
 
 MaybeInfinite = Annotated[

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from vadd.evaluation.reports import (
-    PERIODIC,
+    CONTROLS,
     REAL,
-    TRIGRAM,
     FileOfTexts,
     Metrics,
     RunReport,
@@ -170,7 +169,7 @@ def text_table(reports: Reports) -> Table:
         for name, result in _results(reports)
         if isinstance(result.metrics, TextMetrics)
     ]
-    for control in (each for report in reports for each in report.texts if each.file in (PERIODIC, TRIGRAM)):
+    for control in (each for report in reports for each in report.texts if each.file in CONTROLS):
         row = {"run": control.file, "steps": None, **_text_cells(control.metrics, judged=judged)}
         rows += [] if row in rows else [row]
     real_texts = [(report, report.real_text) for report in reports if report.real_text is not None]
@@ -218,13 +217,13 @@ def files_table(files: Sequence[FileOfTexts]) -> Table:
 def source_table(files: Mapping[str, Sequence[FileOfTexts]]) -> Table:
     """Files, or samples by the name of their run, as distributions beside the text that was learned from."""
     found = [
-        (", ".join([name] * bool(name and file.file not in (PERIODIC, TRIGRAM, REAL)) + [file.file]), file.against)
+        (", ".join([name] * bool(name and file.file not in (*CONTROLS, REAL)) + [file.file]), file.against)
         for name, several in files.items()
         for file in several
         if file.against is not None
     ]
     rows: list[dict[str, Cell]] = []
-    for name, against in sorted(found, key=lambda each: each[0] in (PERIODIC, TRIGRAM, REAL)):
+    for name, against in sorted(found, key=lambda each: each[0] in (*CONTROLS, REAL)):
         row: dict[str, Cell] = {
             "texts": name,
             "energy distance": f"{against.energy:.4f}",
