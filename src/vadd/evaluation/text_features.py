@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -35,6 +34,8 @@ ReadBatch = Callable[[Tensor, Tensor], Tensor]
 
 def word_features(parts: Sequence[Sequence[str]], source: Sequence[str]) -> list[Array]:
     """Without a model: words and pairs of words by hashing, weighed by how rare they are in the source."""
+    from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
+
     counted = HashingVectorizer(
         n_features=WORD_FEATURES, ngram_range=(1, 2), alternate_sign=False, norm=None, token_pattern=r"\S+"
     )
