@@ -32,31 +32,32 @@ def by_loops(points: Tensor, balls: Tensor, k: int) -> float:
 def test_it_is_what_loops_give(seed: int, k: int, shift: float) -> None:
     real, drawn = normal(9, seed), 100 + normal(9, seed + 1) + shift
     found = coverage(FeatureStatistics.of(100 + real), FeatureStatistics.of(drawn), k)
-    assert found == pytest.approx((by_loops(drawn, 100 + real, k), by_loops(100 + real, drawn, k)))
+    assert found["precision"] == pytest.approx(by_loops(drawn, 100 + real, k))
+    assert found["recall"] == pytest.approx(by_loops(100 + real, drawn, k))
 
 
 def test_how_distances_are_divided_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    sets = [FeatureStatistics.of(normal(60, seed) + seed) for seed in range(2)]
-    whole = coverage(*sets)
+    first, second = (FeatureStatistics.of(normal(60, seed) + seed) for seed in range(2))
+    whole = coverage(first, second)
     monkeypatch.setattr(frechet, "ROWS", 7)
-    assert coverage(*sets) == whole
+    assert coverage(first, second) == whole
 
 
 def test_where_it_is_known() -> None:
     real = FeatureStatistics.of(normal(50, 0))
-    assert coverage(real, real) == (1, 1)
-    assert coverage(real, FeatureStatistics.of(normal(50, 1) + 100)) == (0, 0)
+    assert coverage(real, real) == {"precision": 1, "recall": 1}
+    assert coverage(real, FeatureStatistics.of(normal(50, 1) + 100)) == {"precision": 0, "recall": 0}
     one_point = FeatureStatistics.of(normal(50, 0)[:1].expand(50, 3))
-    assert coverage(real, one_point) == (1, 1 / 50)  # all samples are good, and only one example is among them
-    assert coverage(real, FeatureStatistics.of(normal(3, 1))) is None
+    # All samples are good, and only one example is among them.
+    assert coverage(real, one_point) == {"precision": 1, "recall": 1 / 50}
+    assert coverage(real, FeatureStatistics.of(normal(3, 1))) == {}
 
 
 def test_both_sides_have_equally_many_and_batches_are_kept_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frechet, "COMPARED", 30)
     features = normal(40, 2)
-    parts = [FeatureStatistics.of(part) for part in features.split(16)]
+    parts = [FeatureStatistics.of(part) for part in torch.split(features, 16)]
     total = parts[0] + parts[1] + parts[2]
-    assert total.features is not None
     assert total.features.equal(features[:30])
     few = FeatureStatistics.of(normal(10, 3))
     first = FeatureStatistics.of(features[:10])

