@@ -128,9 +128,14 @@ def _judging(options: Eval | Compare, runs: Sequence[Run], progress: Progress) -
 
 
 def judge(options: Judge) -> None:
+    refuse_if((options.features and options.source is None, "--features compares texts with those of --source: add it"))
+    names = [path.name for path in options.files]
     with progress_bar() as progress:
         read = partial(read_texts, documents=options.documents, field=options.field)
-        texts = [(path.name, read(path, limit=options.limit)) for path in options.files]
+        texts = [
+            (path.name if names.count(path.name) == 1 else str(path), read(path, limit=options.limit))
+            for path in options.files
+        ]
         source = None if options.source is None else read(options.source, limit=None)
         language = options.open((), progress)
         if source is None:

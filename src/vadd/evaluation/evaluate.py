@@ -94,12 +94,12 @@ class EvaluationOptions:
     """The file of an Inception network: images are compared by FID."""
     language: LanguageJudge | None = None
     """A judge model: texts are also compared by generative perplexity."""
+    nearest: bool = False
+    """Also how close samples come to training examples, see :mod:`vadd.evaluation.divergence`."""
     features: TextFeatures | None = None
     """Texts and controls are compared with training texts by these; by default by words, where there is a judge."""
     temperatures: Sequence[float] = ()
     """Texts are also judged at these, beside the temperature of the run."""
-    nearest: bool = False
-    """Also how close samples come to training examples, see :mod:`vadd.evaluation.divergence`."""
 
 
 @checked
