@@ -103,7 +103,7 @@ def kept_statistics(file: Path, compute: Callable[[], FeatureStatistics]) -> Fea
         return {**vars(found), "count": torch.tensor(found.count)}
 
     kept = kept_tensors(file, tensors)
-    return FeatureStatistics(**{**kept, "count": int(kept["count"])})
+    return FeatureStatistics(kept["mean"], kept["covariance"], int(kept["count"]), kept["features"])
 
 
 def frechet_distance(a: FeatureStatistics, b: FeatureStatistics) -> float:
