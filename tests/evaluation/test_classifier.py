@@ -18,7 +18,7 @@ from vadd.evaluation import classifier, evaluators
 from vadd.evaluation.cache import data_checksum
 from vadd.evaluation.classifier import ClassifierFeatures, ConvolutionalClassifier, classifier_features
 from vadd.evaluation.evaluators import Reference
-from vadd.evaluation.frechet import FeatureStatistics, feature_statistics, frechet_distance
+from vadd.evaluation.frechet import FeatureStatistics, coverage, feature_statistics, frechet_distance
 
 SHAPE, VALUES = (4, 4, 1), 3
 Split = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -236,6 +236,11 @@ def test_samples_and_floor_have_equal_numbers_of_images(monkeypatch: pytest.Monk
     found = evaluator(drawn.numpy(), 1)
     together = frechet_distance(evaluator.truth, FeatureStatistics.of(drawn.float()))
     assert found.frechet_count == 30
+    shares = coverage(evaluator.truth, FeatureStatistics.of(data.test.float()))
+    assert (found.precision_floor, found.recall_floor) == (shares["precision"], shares["recall"])
+    assert found.precision is not None
+    assert found.recall is not None
+    assert min(found.precision, found.recall) > 0
     assert abs(found.frechet / found.frechet_floor - 1) < 0.25
     assert together < 0.2 * found.frechet_floor
     few = evaluators.FrechetEvaluator(Reference(data, 10))

@@ -10,9 +10,6 @@ from tests.helpers.commands import Command
 from tests.helpers.files import write
 from vadd.errors import UserError
 from vadd.evaluation.diversity import (
-    PERIODIC,
-    REAL,
-    TRIGRAM,
     against,
     copied,
     periodic_texts,
@@ -20,6 +17,8 @@ from vadd.evaluation.diversity import (
     trigram_texts,
     with_controls,
 )
+from vadd.evaluation.reports import PERIODIC, REAL, TRIGRAM
+from vadd.evaluation.text_features import WORDS
 
 NOUNS, VERBS = ["cat", "dog", "fox", "owl", "hen"], ["sees", "hears", "likes", "fears"]
 PLACES = ["here", "there", "inside"]
@@ -100,6 +99,14 @@ def test_the_command_shows_controls_beside_the_files(vadd_command: Command, tmp_
     assert list(written) == ["ours.txt", PERIODIC, TRIGRAM, REAL]
     assert written["ours.txt"]["against"]["compared"] == 40
     assert written["ours.txt"]["against"]["energy_p"] > written[PERIODIC]["against"]["energy_p"]
+    assert {one["against"]["features"] for one in written.values()} == {WORDS.name}
+    (tmp_path / "other").mkdir()
+    theirs = write(tmp_path / "other" / "ours.txt", "\n".join(sentences(30, seed=5)))
+    both = vadd_command("judge", ours, theirs, "--source", source, "--json", file, "--overwrite")
+    assert both.code == 0, both.err
+    assert [one["texts"] for one in json.loads(file.read_text())][:2] == [40, 30], "of equal names none is lost"
+    without = vadd_command("judge", ours, "--features", "words")
+    assert (without.code, "add it" in without.err) == (2, True)
     refused = vadd_command("judge", ours, "--source", ours, "--limit", "5")
     assert refused.code == 2
     assert "at least 10 texts" in refused.err.splitlines()[-1]

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from tests.helpers.exact import properties
 from tests.helpers.judges import BOS, CONTEXT, VALUES, WORDS, nats_by_hand, tiny_network, tiny_tokenizer
 from vadd.errors import UserError
-from vadd.evaluation.language_models import CausalModel, LanguageJudge, Scores
+from vadd.evaluation.language_models import LanguageJudge, Scores
+from vadd.evaluation.text_features import LanguageModel
 
 TEXTS = ["the cat sat on the mat .", "a dog", "", "zebra and <s> log", "cat", "on on on on on on on on on on"]
 
 
 def judge(bos: bool = True, **settings: Any) -> LanguageJudge:
-    return LanguageJudge(CausalModel("tiny", tiny_network(), tiny_tokenizer(bos)), **settings)
+    return LanguageJudge(LanguageModel("tiny", tiny_network(), tiny_tokenizer(bos)), **settings)
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +106,7 @@ def test_scores_are_kept_and_another_judge_has_its_own(monkeypatch: pytest.Monke
     again = judge()
     monkeypatch.setattr(again.network, "forward", lambda **_: pytest.fail("what was read already was read again"))
     assert np.array_equal(again.score(TEXTS).nats, found.nats)
-    other = LanguageJudge(CausalModel("tiny", tiny_network(seed=1), tiny_tokenizer()))
+    other = LanguageJudge(LanguageModel("tiny", tiny_network(seed=1), tiny_tokenizer()))
     assert other.identity != first.identity
     assert not np.allclose(other.score(TEXTS).nats, found.nats)
 

@@ -24,7 +24,7 @@ import torch
 import torch._dynamo
 import torch.distributed as dist
 import torch.distributed.fsdp
-import torch.utils.tensorboard  # noqa: F401
+import torch.utils.tensorboard
 
 import vadd.report.samples
 import vadd.report.trajectory  # with matplotlib

@@ -1,15 +1,16 @@
 """Tables and figures about texts, from reports made by hand."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.helpers.reports import run_report, toy_distance, toy_report
-from vadd.evaluation.reports import JudgeReport, RealText, RunReport, StepResult, TextMetrics
+from vadd.evaluation.reports import AtEntropy, AtTemperature, JudgeReport, RealText, RunReport, StepResult, TextMetrics
 from vadd.report.figures import save_figure, text_by_steps
 from vadd.report.table import Table
-from vadd.report.tables import SHOWN_CHARACTERS, quality_table, side_by_side, text_table
+from vadd.report.tables import SHOWN_CHARACTERS, matched_table, quality_table, side_by_side, text_table
 
 JUDGE = JudgeReport(name="gpt", convention="corpus: all together", first_token="context only", max_length=9)
 STATISTICS = TextMetrics(sample_entropy=2.5, distinct_1=0.5, distinct_2=0.75, distinct_3=None)
@@ -61,6 +62,41 @@ def test_without_a_judge_there_is_no_perplexity_and_it_is_said_why() -> None:
 def test_text_and_other_data_have_tables_of_their_own() -> None:
     assert quality_table([unjudged("vadd")]).columns[2] == "entropy"
     assert quality_table([toy_report("vadd", toy_distance())]).columns[2] == "jsd"
+
+
+def at(temperature: float, entropy: float, gen_ppl: float | None, bits: float | None = None) -> AtTemperature:
+    metrics = JUDGED.changed(gen_ppl=gen_ppl, judge_bits=bits, sample_entropy=entropy)
+    return AtTemperature(temperature=temperature, steps=4, metrics=metrics)
+
+
+def test_between_temperatures_the_logarithm_of_the_perplexity_is_linear() -> None:
+    """A power law of the entropy in nats is met exactly; where no point was measured nothing is guessed."""
+    curve = (at(1, 3.0, math.exp(6), 5.0), at(0.5, 1.0, math.exp(2), 1.0), at(0.7, 2.0, math.exp(4)), at(2, 4.0, None))
+    made = report("mdlm", 1.0, temperatures=curve)
+    assert made.at_entropy(4, 2.5).gen_ppl == pytest.approx(math.exp(5))
+    assert made.at_entropy(4, 2.5).judge_bits == pytest.approx(4.0), "between those that are known"
+    assert made.at_entropy(4, 1.0).gen_ppl == pytest.approx(math.exp(2))
+    for steps, entropy in ((4, 0.9), (4, 3.5), (2, 2.0)):
+        assert made.at_entropy(steps, entropy).gen_ppl is None
+
+
+def test_runs_are_compared_at_the_entropy_of_real_text_and_of_each_other() -> None:
+    first, second = (
+        report(
+            model,
+            temperatures=(at(0.5, 1.0, 10.0 * scale, 1.0), at(1, 3.0, 1000.0 * scale, 3.0)),
+            results=(StepResult(steps=4, metrics=at(1, 3.0, 1000.0 * scale, 3.0).metrics),),
+            at_real_entropy=(AtEntropy(steps=4, entropy=2.0, gen_ppl=None, judge_bits=None),),
+        )
+        for model, scale in (("mdlm", 1), ("vadd", 2))
+    )
+    assert [list(row) for row in matched_table([first, second]).rows] == [
+        ["book MDLM", 4, "real text", "2.000", "100.0", "2.000"],
+        ["book MDLM", 4, "book VADD", "3.000", "1000.0", "3.000"],
+        ["book VADD", 4, "real text", "2.000", "200.0", "2.000"],
+        ["book VADD", 4, "book MDLM", "3.000", "2000.0", "3.000"],
+    ]
+    assert len(matched_table([first]).rows) == 1
 
 
 def test_samples_stand_side_by_side_on_a_line_each() -> None:

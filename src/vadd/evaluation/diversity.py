@@ -1,23 +1,20 @@
 """Whether texts repeat themselves or copy, and two controls that a good number must not be fooled by."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
 from vadd.errors import UserError
-from vadd.evaluation.reports import AgainstSource
+from vadd.evaluation.language_models import LanguageJudge
+from vadd.evaluation.reports import PERIODIC, REAL, TRIGRAM, AgainstSource, FileOfTexts
+from vadd.evaluation.text_features import WORDS, TextFeatures
 from vadd.evaluation.two_samples import energy_test, mauve
-from vadd.kinds.arrays import Array
+from vadd.evaluation.zero_shot import Tokens, evaluate_texts, ngrams
+from vadd.progress import Progress, silent
 
 REPEATED, COPIED, FEWEST = 4, 8, 10
-FEATURES = 512
 Words = tuple[str, ...]
-
-
-def ngrams(words: Sequence[str], n: int) -> Iterator[Words]:
-    return (tuple(words[first : first + n]) for first in range(len(words) - n + 1))
 
 
 def repetition(texts: Sequence[str], n: int = REPEATED) -> float | None:
@@ -81,20 +78,6 @@ def trigram_texts(source: Sequence[str], count: int, seed: int = 0) -> list[str]
     return found
 
 
-def word_features(parts: Sequence[Sequence[str]], source: Sequence[str]) -> list[Array]:
-    """Feature vectors (n, d) of the texts of every part without a model: words and pairs of words by hashing, weighed
-    by how rare they are in the source.
-    """
-    counted = HashingVectorizer(
-        n_features=FEATURES, ngram_range=(1, 2), alternate_sign=False, norm=None, token_pattern=r"\S+"
-    )
-    weighed = TfidfTransformer().fit(counted.transform(source))
-    return [weighed.transform(counted.transform(part)).toarray() for part in parts]
-
-
-PERIODIC, TRIGRAM, REAL = "control: periodic list", "control: 3-gram model", "real: of the source"
-
-
 def with_controls(files: Mapping[str, Sequence[str]], source: Sequence[str], seed: int = 0) -> dict[str, list[str]]:
     """The files, two controls made of the source, and source texts, which say what to expect."""
     count = max(len(texts) for texts in files.values())
@@ -103,7 +86,9 @@ def with_controls(files: Mapping[str, Sequence[str]], source: Sequence[str], see
     return {name: list(texts) for name, texts in files.items()} | added | {REAL: real}
 
 
-def against(parts: Mapping[str, Sequence[str]], source: Sequence[str], seed: int = 0) -> dict[str, AgainstSource]:
+def against(
+    parts: Mapping[str, Sequence[str]], source: Sequence[str], features: TextFeatures = WORDS, seed: int = 0
+) -> dict[str, AgainstSource]:
     """Every part of :func:`with_controls` beside other source texts, equally many on each side: so the real texts have
     the floor.
     """
@@ -112,19 +97,37 @@ def against(parts: Mapping[str, Sequence[str]], source: Sequence[str], seed: int
     if count < FEWEST:
         raise UserError(f"a comparison takes at least {FEWEST} texts of each file and twice as many of the source")
     chosen = {name: _shuffled(texts, seed)[:count] for name, texts in parts.items()}
-    reference, *features = word_features([left[:count], *chosen.values()], left)
+    reference, *vectors = features.of([left[:count], *chosen.values()], left)
     found = {}
-    for (name, texts), vectors in zip(parts.items(), features, strict=True):
-        energy = energy_test(vectors, reference, seed=seed)
+    for (name, texts), those in zip(parts.items(), vectors, strict=True):
+        energy = energy_test(those, reference, seed=seed)
         found[name] = AgainstSource(
+            features=features.name,
             compared=count,
             repeated=repetition(texts),
             copied=copied(texts, left if name == REAL else source),
             energy=energy.distance,
             energy_p=energy.p_value,
-            mauve=mauve(vectors, reference, seed=seed),
+            mauve=mauve(those, reference, seed=seed),
         )
     return found
+
+
+def beside_source(
+    files: Mapping[str, Sequence[str]],
+    source: Sequence[str],
+    language: LanguageJudge | None,
+    features: TextFeatures = WORDS,
+    progress: Progress = silent,
+    tokens: Tokens = str.split,
+) -> list[FileOfTexts]:
+    """Every number about the files, the controls and the texts of the source."""
+    parts = with_controls(files, source)
+    found = against(parts, source, features)
+    return [
+        evaluate_texts(name, texts, language, progress, tokens).changed(against=found[name])
+        for name, texts in parts.items()
+    ]
 
 
 def _shuffled(texts: Sequence[str], seed: int) -> list[str]:

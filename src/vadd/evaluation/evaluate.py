@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vadd.errors import UserError
 from vadd.evaluation.divergence import COMPARED, entropy, histogram, nearest_report
+from vadd.evaluation.diversity import FEWEST, beside_source
 from vadd.evaluation.evaluators import (
     DistributionEvaluator,
     Evaluator,
@@ -22,9 +23,17 @@ from vadd.evaluation.evaluators import (
     TextEvaluator,
 )
 from vadd.evaluation.language_models import LanguageJudge
-from vadd.evaluation.likelihood import BoundSettings, basic_report, measure_bounds, measure_latent, true_distribution
-from vadd.evaluation.reports import RunReport, StepResult
+from vadd.evaluation.likelihood import (
+    BoundSettings,
+    basic_report,
+    measure_bounds,
+    measure_latent,
+    some_of,
+    true_distribution,
+)
+from vadd.evaluation.reports import AtTemperature, FileOfTexts, RunReport, StepResult, TextMetrics
 from vadd.evaluation.tables import RowComparison, measure_imputation
+from vadd.evaluation.text_features import WORDS, TextFeatures
 from vadd.kinds.arrays import Array
 from vadd.parallel import Processes, process_count
 from vadd.progress import Progress, named, silent, warn
@@ -37,6 +46,8 @@ from vadd.words import plural
 DEFAULT_SAMPLES, MOST_SAMPLES = 100_000, 1_000_000_000
 TEXT_SAMPLES = 256
 """For text: as many as the field uses; a judge model takes long to read them."""
+COMPARED_TEXTS, SOURCE_TEXTS = 2_000, 50_000
+"""Samples of each number of steps that are compared with training texts, and how many of these, at most."""
 SHOWN_IMAGES = 64
 SHOWN_LABELS = 16
 SHOWN_TEXTS = 4
@@ -85,6 +96,10 @@ class EvaluationOptions:
     """A judge model: texts are also compared by generative perplexity."""
     nearest: bool = False
     """Also how close samples come to training examples, see :mod:`vadd.evaluation.divergence`."""
+    features: TextFeatures | None = None
+    """Texts and controls are compared with training texts by these; by default by words, where there is a judge."""
+    temperatures: Sequence[float] = ()
+    """Texts are also judged at these, beside the temperature of the run."""
 
 
 @checked
@@ -105,6 +120,7 @@ def evaluate(
     report = report_of(run)
     shown: dict[int, Any] = {}
     compared: dict[int, Tensor] = {}
+    texts: dict[str, list[str]] = {}
     if steps:
         wanted = samples or (TEXT_SAMPLES if run.kind.name == "text" else DEFAULT_SAMPLES)
         reference = Reference(run.data, wanted, seed, run, options.inception, options.language, progress)
@@ -117,11 +133,19 @@ def evaluate(
             # Those of a run with labels come one label after the other.
             mixed = np.random.default_rng(0).permutation(drawn) if evaluator.of_labels else drawn
             compared[count] = torch.from_numpy(mixed[:COMPARED])
+            if run.kind.name == "text":
+                texts[plural(count, "step")] = run.kind.texts(mixed[:COMPARED_TEXTS])
             result = StepResult(steps=count, metrics=evaluator(drawn, count))
             report = report.changed(results=(*report.results, result))
             grown(report)
             if (picture := shown_samples(run, drawn, mixed, evaluator.of_labels)) is not None:
                 shown[count] = picture
+        if texts and (options.features or options.language):
+            report = report.changed(texts=texts_beside_source(run, texts, options, seed, progress))
+            grown(report)
+        if options.temperatures:
+            report = temperature_curve(run, evaluator, options.temperatures, seed, report, progress)
+            grown(report)
         if run.kind.name == "table":
             report = report.changed(imputation=measure_imputation(run, seed, progress))
             grown(report)
@@ -137,6 +161,39 @@ def evaluate(
     report = report.changed(latent=measure_latent(run, examples))
     grown(report)
     return Evaluation(report, shown)
+
+
+def texts_beside_source(
+    run: Run, texts: dict[str, list[str]], options: EvaluationOptions, seed: int, progress: Progress
+) -> tuple[FileOfTexts, ...]:
+    """Samples as a distribution; nothing where they are too few for that."""
+    train, tokenizer = run.data.train, run.tokenizer
+    assert tokenizer is not None
+    if min(len(train) // 2, *map(len, texts.values())) < FEWEST:
+        return ()
+    source = run.kind.texts(train[some_of(len(train), SOURCE_TEXTS, seed)].numpy())
+    # What a control is made of may be no word of the vocabulary.
+    tokens = getattr(tokenizer, "words", lambda text: tokenizer.encode([text])[0])
+    return tuple(beside_source(texts, source, options.language, options.features or WORDS, progress, tokens))
+
+
+def temperature_curve(
+    run: Run, evaluator: Evaluator, wanted: Sequence[float], seed: int, report: RunReport, progress: Progress
+) -> RunReport:
+    """The report with the metrics of texts at every temperature, the run's own too, and at the entropy of real text."""
+    for steps, own in report.by_steps(TextMetrics).items():
+        for temperature in sorted({*wanted, run.sampling.temperature}):
+            metrics: Any = own
+            if temperature != run.sampling.temperature:
+                named_so = named(progress, f"{plural(steps, 'step')}, temperature {temperature:g}")
+                sampled = run.with_sampling(temperature=temperature)
+                metrics = evaluator(drawn_samples(sampled, evaluator, steps, seed, named_so).numpy(), steps)
+            point = AtTemperature(temperature=temperature, steps=steps, metrics=metrics)
+            report = report.changed(temperatures=(*report.temperatures, point))
+        if report.real_text is not None:
+            matched = report.at_entropy(steps, report.real_text.metrics.sample_entropy)
+            report = report.changed(at_real_entropy=(*report.at_real_entropy, matched))
+    return report
 
 
 def drawn_samples(run: Run, evaluator: Evaluator, steps: int, seed: int, progress: Progress) -> Tensor:

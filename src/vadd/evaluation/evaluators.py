@@ -28,8 +28,10 @@ from vadd.evaluation.divergence import (
     sampling_floor,
 )
 from vadd.evaluation.frechet import (
+    COMPARED,
     FeatureStatistics,
     InceptionFeatures,
+    coverage,
     feature_statistics,
     frechet_distance,
     kept_statistics,
@@ -187,26 +189,32 @@ class FrechetEvaluator(Evaluator):
             parts = [data.train[data.train_labels == label] for label in range(len(self.of_labels))]
             self.truths = [self._statistics(part) if len(part) > 1 else None for part in parts]
         self.count = min(self.samples, len(data.test))
-        self.floor = self._distance(data.test)
+        self.floor, held_out = self._distance(data.test)
+        self.floors = {f"{name}_floor": share for name, share in coverage(self.truth, held_out).items()}
 
-    def _distance(self, tokens: Tensor) -> float:
+    def _distance(self, tokens: Tensor) -> tuple[float, FeatureStatistics]:
+        """Also the statistics of the first part."""
         # Samples of labels come one label after the other: every part has some of each.
         order = torch.arange(len(tokens))
         if len(tokens) > self.count:
             order = torch.from_numpy(np.random.default_rng(0).permutation(len(tokens)))
         parts = torch.split(order[: len(order) // self.count * self.count], self.count)
-        return float(np.mean([frechet_distance(self.truth, self._statistics(tokens[part])) for part in parts]))
+        statistics = [self._statistics(tokens[part]) for part in parts]
+        return float(np.mean([frechet_distance(self.truth, each) for each in statistics])), statistics[0]
 
     def _statistics(self, tokens: Tensor, progress: Progress = silent) -> FeatureStatistics:
         return feature_statistics(self.features, tokens, batch=FEATURE_BATCH, progress=progress)
 
     def __call__(self, drawn: Array, steps: int) -> FrechetDistance:
         tokens = torch.from_numpy(drawn)
+        frechet, of_samples = self._distance(tokens)
         distance = FrechetDistance(
-            frechet=self._distance(tokens),
+            frechet=frechet,
             frechet_floor=self.floor,
             frechet_count=self.count,
             classifier_accuracy=self.features.accuracy,
+            **coverage(self.truth, of_samples),
+            **self.floors,
         )
         if not self.of_labels:
             return distance
@@ -235,11 +243,12 @@ class InceptionEvaluator(Evaluator):
         self.truth = self._statistics_of_data(self.data.train[: self.samples], "training images")
         held_out = self._statistics_of_data(self.data.test[: self.samples], "test images")
         self.floor = frechet_distance(self.truth, held_out)
+        self.floors = {f"{name}_floor": share for name, share in coverage(self.truth, held_out).items()}
 
     def _statistics_of_data(self, tokens: Tensor, name: str) -> FeatureStatistics:
         """Computing them takes long and the data do not change, so the statistics are kept."""
         images = self._images(tokens)
-        key = hashlib.sha256((self.features.checksum + data_checksum(images)).encode()).hexdigest()
+        key = hashlib.sha256((f"{self.features.checksum}, {COMPARED}" + data_checksum(images)).encode()).hexdigest()
         file = data_directory("inception") / f"statistics-{len(images)}-{key[:16]}.cache"
         return kept_statistics(file, partial(self._statistics, images, f"features of the {name}"))
 
@@ -263,6 +272,8 @@ class InceptionEvaluator(Evaluator):
             fid_floor=self.floor,
             fid_at_floor=at_floor,
             fid_reference=self.truth.count,
+            **coverage(self.truth, statistics),
+            **self.floors,
         )
 
 

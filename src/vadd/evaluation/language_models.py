@@ -6,26 +6,24 @@ the judge model's own tokenizer. Two conventions are in use and give different n
 exp(sum of nats / sum of tokens) over all texts, ``sedd`` the mean of the texts' own perplexities.
 """
 
-import hashlib
 import io
-import json
 import math
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, redirect_stderr
+from collections.abc import Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from filelock import FileLock
+from torch import Tensor
 
 from vadd.data.download import data_directory
 from vadd.errors import UserError
-from vadd.evaluation.cache import kept_tensors
 from vadd.evaluation.reports import LARGEST_EXPONENT, JudgeReport, mean_and_error, perplexity_of
+from vadd.evaluation.text_features import LOGIT_BYTES, LanguageModel, TextReader, library, read_model
 from vadd.files import checksum, whole_path
 from vadd.kinds.arrays import Array
 from vadd.networks.pretrained import reading
@@ -37,25 +35,13 @@ CONVENTIONS: dict[Convention, str] = {
     "sedd": "sedd: the mean of the texts' own perplexities, as SEDD counts",
 }
 MAX_LENGTH = 1024
-LOGIT_BYTES = 1 << 28
-"""The logits of the texts that are read at once take at most so much, except those of a single text."""
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 CAUSALITY_TOLERANCE = 1e-4
 """How much the logits of earlier tokens may change with a later one, relative to the largest: rounding."""
 
 
-@dataclass(frozen=True)
-class CausalModel:
-    name: str
-    """The name of the folder or file, or the name on the hub."""
-    network: Any
-    """A transformers model in float32: token ids (B, L) and their attention mask to logits (B, L, V)."""
-    tokenizer: Any
-
-
-def load_causal_model(source: str, progress: Progress = silent) -> CausalModel:
+def load_causal_model(source: str, progress: Progress = silent) -> LanguageModel:
     """The model in the folder or GGUF file ``source``; where there is neither, of that name on the hub."""
-    transformers = _library()
     path = Path(source).expanduser()
     is_gguf = path.suffix.lower() == ".gguf"
     progress(f"the judge {path.name}")
@@ -63,15 +49,15 @@ def load_causal_model(source: str, progress: Progress = silent) -> CausalModel:
         raise UserError(f"a judge is a folder, a .gguf file or a name on the hub; {path} is another kind of file")
     if path.exists():
         name, place = (path.stem, converted(path, progress)) if path.is_file() else (path.resolve().name, path)
-        return _read(transformers, name, str(place), local_files_only=True)
+        return _read(name, str(place), local_files_only=True)
     if HUB_NAME.fullmatch(source) is None or is_gguf or (path.parent.name and path.parent.exists()):
         raise UserError(f"there is no judge {source}: no such file or folder")
-    return _read(transformers, source, source)
+    return _read(source, source)
 
 
 def converted(file: Path, progress: Progress = silent) -> Path:
     """A GGUF file as a folder of safetensors in float32, made once: unpacking takes much longer than loading."""
-    transformers = _library()
+    transformers = library()
     try:
         import gguf  # noqa: F401  # transformers reads these files with it
     except ImportError:
@@ -81,8 +67,9 @@ def converted(file: Path, progress: Progress = silent) -> Path:
     with FileLock(kept.with_name(f"{kept.name}.lock")):
         if not kept.is_dir():
             progress(f"unpacking {file.name}, once")
+            problem = f"the judge {file.name} cannot be loaded"
             # The library counts the tensors on the terminal.
-            with whole_path(kept) as folder, _reading(transformers, file.name), redirect_stderr(io.StringIO()):
+            with whole_path(kept) as folder, reading(transformers, problem), redirect_stderr(io.StringIO()):
                 _unpack(transformers, file, folder)
     return kept
 
@@ -104,34 +91,11 @@ def _unpack(transformers: Any, file: Path, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def _library() -> Any:
-    try:
-        import transformers
-    except ImportError:
-        raise UserError("a judge of text needs the package transformers: pip install 'vadd[text]'") from None
-    return transformers
-
-
-def _read(transformers: Any, name: str, source: str, **settings: Any) -> CausalModel:
-    with _reading(transformers, name):
-        network, loaded = transformers.AutoModelForCausalLM.from_pretrained(
-            source, use_safetensors=True, trust_remote_code=False, output_loading_info=True, **settings
-        )
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False, **settings)
-    if loaded["missing_keys"]:
-        # The library would go on with random numbers in their place.
-        missing = sorted(loaded["missing_keys"])
-        raise UserError(f"the judge {name} lacks {len(missing)} of its weights, the first is {missing[0]}")
-    if not tokenizer.encode("text", add_special_tokens=False):  # it makes an empty one where there are no files
-        raise UserError(f"the judge {name} has no tokenizer")
-    network = network.float().eval().requires_grad_(False)
-    if looks_ahead(network):
+def _read(name: str, source: str, **settings: Any) -> LanguageModel:
+    model = read_model("AutoModelForCausalLM", f"the judge {name}", name, source, **settings)
+    if looks_ahead(model.network):
         raise UserError(f"the judge {name} is not a causal language model: its predictions depend on later text")
-    return CausalModel(name, network, tokenizer)
-
-
-def _reading(transformers: Any, name: str) -> AbstractContextManager[None]:
-    return reading(transformers, f"the judge {name} cannot be loaded")
+    return model
 
 
 @torch.no_grad()
@@ -176,8 +140,8 @@ class Scores:
         return None if self.cut or not characters else float(self.nats.sum()) / (characters * math.log(2))
 
 
-class LanguageJudge:
-    """Scores texts by a causal language model, in float32; loaded once, for all numbers of steps and all runs.
+class LanguageJudge(TextReader):
+    """Scores texts by a causal language model, in float32.
 
     Each text is read after the model's BOS where its tokenizer has one, and then all its tokens are scored; else its
     first token is context only. Texts longer than ``max_length`` tokens or than the model's context are cut.
@@ -185,7 +149,7 @@ class LanguageJudge:
 
     def __init__(
         self,
-        model: CausalModel,
+        model: LanguageModel,
         *,
         convention: Convention = "corpus",
         max_length: int = MAX_LENGTH,
@@ -194,16 +158,12 @@ class LanguageJudge:
     ) -> None:
         if convention not in CONVENTIONS:
             raise UserError(f"the convention of a generative perplexity is corpus or sedd, not {convention!r}")
-        self.name, self.tokenizer = model.name, model.tokenizer
+        super().__init__(model, max_length, device, logit_bytes)
         self.convention: Convention = convention
-        self.device = torch.device(device)
-        self.network = model.network.to(self.device)
-        context = getattr(self.network.config, "max_position_embeddings", None) or max_length
-        self.max_length = min(max_length, context)
         if self.max_length < 2:
             raise UserError(f"a judge must read at least 2 tokens of a text, not {self.max_length}")
         self.bos: int | None = self.tokenizer.bos_token_id
-        self.logit_bytes = logit_bytes
+        self.described = f"the last hidden state of {self.name}"
 
     @classmethod
     def open(
@@ -229,22 +189,13 @@ class LanguageJudge:
         )
 
     def score(self, texts: Sequence[str], *, what: str = "the judge reads", progress: Progress = silent) -> Scores:
-        """Reading takes long and depends on nothing but the model and the texts: the scores are kept on disk."""
         ids, cut = self._encode(texts)
-        key = hashlib.sha256(json.dumps([self.identity, ids]).encode()).hexdigest()
-        file = data_directory("judges") / "scores" / f"{key[:32]}.cache"
-        kept = kept_tensors(file, lambda: {"nats": torch.from_numpy(self._nats(ids, what, progress))})
-        return Scores(kept["nats"].numpy(), np.array([max(0, len(row) - 1) for row in ids]), cut)
+        nats = self.read(ids, "scores", self._nats, 2, what, progress)
+        return Scores(nats, np.array([max(0, len(row) - 1) for row in ids]), cut)
 
-    @cached_property
-    def identity(self) -> str:
-        """A checksum of the architecture and the weights."""
-        config = {key: value for key, value in self.network.config.to_dict().items() if key != "_name_or_path"}
-        digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
-        for name, weight in self.network.state_dict().items():
-            digest.update(name.encode())
-            digest.update(weight.cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
+    def vectors(self, texts: Sequence[str], progress: Progress = silent) -> Array:
+        """(n, D): the last hidden state at the last token of each text, the features of MAUVE."""
+        return self.read(self._encode(texts)[0], "states", self._last_state, 1, "the judge's states", progress)
 
     def _encode(self, texts: Sequence[str]) -> tuple[list[list[int]], int]:
         """Each text's ids after the BOS, and how many texts were cut."""
@@ -254,38 +205,17 @@ class LanguageJudge:
         whole = [[*bos, *self.tokenizer.encode(text, **settings)] for text in texts]
         return [ids[: self.max_length] for ids in whole], sum(len(ids) > self.max_length for ids in whole)
 
-    def _nats(self, ids: Sequence[list[int]], what: str, progress: Progress) -> Array:
-        """The nats (n,) of every token but the first, given those before it, summed over each text."""
-        nats, done = np.zeros(len(ids)), 0
-        progress(what, 0, len(ids))
-        for rows in self._batches([len(row) for row in ids]):
-            nats[rows] = self._batch_nats([ids[row] for row in rows])
-            done += len(rows)
-            progress(what, done, len(ids))
-        return nats
-
-    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Rows of about the same length together, as many as the memory for their logits allows."""
-        bytes_per_token = 4 * int(self.network.config.vocab_size)
-        batch: list[int] = []
-        for row in sorted((row for row, length in enumerate(lengths) if length > 1), key=lambda row: lengths[row]):
-            # The newest is the longest, and all are padded to it.
-            if batch and (len(batch) + 1) * lengths[row] * bytes_per_token > self.logit_bytes:
-                yield batch
-                batch = []
-            batch.append(row)
-        if batch:
-            yield batch
-
-    @torch.no_grad()
-    def _batch_nats(self, ids: Sequence[list[int]]) -> list[float]:
-        tokens = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in ids], batch_first=True)
-        lengths = torch.tensor([len(row) for row in ids])
-        attended = (torch.arange(tokens.shape[1]) < lengths[:, None]).long()
-        logits = self.network(input_ids=tokens.to(self.device), attention_mask=attended.to(self.device)).logits
+    def _nats(self, tokens: Tensor, attended: Tensor) -> Tensor:
+        """The nats (B,) of every token but the first, given those before it, summed over each text."""
+        logits = self.network(input_ids=tokens, attention_mask=attended).logits
         nats = []
-        for row, known in enumerate(ids):  # row by row: no second copy of all logits
-            predicted = logits[row, : len(known) - 1].float()
-            right = predicted.gather(1, tokens[row, 1 : len(known), None].to(self.device))[:, 0]
-            nats.append(float((predicted.logsumexp(-1) - right).double().sum()))
-        return nats
+        for row, known in enumerate(attended.sum(dim=1).tolist()):  # row by row: no second copy of all logits
+            predicted = logits[row, : known - 1].float()
+            right = predicted.gather(1, tokens[row, 1:known, None])[:, 0]
+            nats.append((predicted.logsumexp(-1) - right).cpu().double().sum())
+        return torch.stack(nats)
+
+    def _last_state(self, tokens: Tensor, attended: Tensor) -> Tensor:
+        states = self.network.base_model(input_ids=tokens, attention_mask=attended).last_hidden_state
+        last: Tensor = states[torch.arange(len(tokens)), attended.sum(dim=1) - 1]
+        return last

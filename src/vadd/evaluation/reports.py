@@ -5,10 +5,11 @@ for and does not exist.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
+import numpy as np
 import torch
 from pydantic import (
     BaseModel,
@@ -33,7 +34,9 @@ PADS_NOT_SCORED = "pads not scored"
 UNKNOWN_LEFT_OUT = "unknown cells left out"
 """Of the known cells, for a sampler that leaves the others masked; the model's own sampler draws them too."""
 OF_THE_PROPOSAL = "of the proposal, whose samples are re-weighed"
-
+PERIODIC, TRIGRAM, REAL = "control: periodic list", "control: 3-gram model", "real: of the source"
+CONTROLS = (PERIODIC, TRIGRAM)
+"""Beside files of texts."""
 
 MaybeInfinite = Annotated[
     float,
@@ -106,7 +109,18 @@ class DistributionDistance(Distance):
     """``jsd`` without sampling noise; None where there is no formula for it."""
 
 
-class FrechetDistance(Distance):
+class ImageDistance(Distance):
+    """Also the shares of samples that lie among training images and of training images that lie among samples, both by
+    nearest neighbours in the features; None where the images are too few. The floors are those of test images.
+    """
+
+    precision: float | None = None
+    recall: float | None = None
+    precision_floor: float | None = None
+    recall_floor: float | None = None
+
+
+class FrechetDistance(ImageDistance):
     """The distance from the training images, in the features of a small classifier."""
 
     name = "frechet"
@@ -121,7 +135,7 @@ class FrechetDistance(Distance):
     """The distance of each label's samples from its training images; None for a label with a single image."""
 
 
-class InceptionDistance(Distance):
+class InceptionDistance(ImageDistance):
     """FID: the distance from the training images, in the features of the Inception network."""
 
     name = "fid"
@@ -243,6 +257,8 @@ class JudgeReport(Report):
 class AgainstSource(Report):
     """Texts beside the text that a model learned from, as a distribution."""
 
+    features: str
+    """What both are compared by."""
     compared: int
     """Texts on each side."""
     repeated: float | None
@@ -250,7 +266,7 @@ class AgainstSource(Report):
     copied: float | None
     """The share of 8-grams of words that stand in the source."""
     energy: float
-    """The energy distance of word features from those of source texts."""
+    """The energy distance of the features from those of source texts."""
     energy_p: float
     """How often as many texts of one distribution are at least as far apart."""
     mauve: float
@@ -265,6 +281,24 @@ class FileOfTexts(Report):
     judge: JudgeReport | None = None
     against: AgainstSource | None = None
     metrics: TextMetrics
+
+
+class AtTemperature(Report):
+    """A point of the curve over temperature."""
+
+    flat = ("metrics", "temperature")
+    temperature: float
+    steps: int
+    metrics: TextMetrics
+
+
+class AtEntropy(Report):
+    """What the curve over temperature gives between its points; None beyond its ends."""
+
+    steps: int
+    entropy: float
+    gen_ppl: float | None
+    judge_bits: float | None
 
 
 class NearestSamples(Report):
@@ -503,6 +537,14 @@ class SkippedCorpus(Report):
 CorpusReport = ScoredCorpus | SkippedCorpus
 
 
+def _between(points: Sequence[tuple[float, float | None]], place: float) -> float | None:
+    known = sorted((x, y) for x, y in points if y is not None)
+    if not known or not known[0][0] <= place <= known[-1][0]:
+        return None
+    entropies, values = zip(*known, strict=True)
+    return float(np.interp(place, entropies, values))
+
+
 def _with_verdict(health: LatentHealth | None) -> Json | None:
     return None if health is None else {**asdict(health), "verdict": health.verdict}
 
@@ -551,6 +593,11 @@ class RunReport(Report):
     nearest: NearestReport | None = None
     judge: JudgeReport | None = None
     real_text: RealText | None = None
+    texts: tuple[FileOfTexts, ...] = ()
+    """Samples by number of steps and two controls, beside training texts; the entropy is of the run's own tokens."""
+    temperatures: tuple[AtTemperature, ...] = ()
+    at_real_entropy: tuple[AtEntropy, ...] = ()
+    """By number of steps, at the entropy of real text."""
     entropy: float | None = None
     """The entropy of the data's own distribution in nats, where that is known."""
     likelihood: LikelihoodReport | None = None
@@ -569,6 +616,14 @@ class RunReport(Report):
     def one_latent(self) -> bool:
         """Whether one latent was kept for all steps."""
         return self.latent_policy == "fixed"
+
+    def at_entropy(self, steps: int, entropy: float) -> AtEntropy:
+        """Linear in the logarithm of the perplexity and in bits, between neighbouring entropies."""
+        points = [point.metrics for point in self.temperatures if point.steps == steps]
+        nats = _between([(each.sample_entropy, each.gen_ppl and math.log(each.gen_ppl)) for each in points], entropy)
+        bits = _between([(each.sample_entropy, each.judge_bits) for each in points], entropy)
+        gen_ppl = None if nats is None else math.exp(nats)
+        return AtEntropy(steps=steps, entropy=entropy, gen_ppl=gen_ppl, judge_bits=bits)
 
     def by_steps(self, kind: type[M]) -> dict[int, M]:
         """The metrics of this kind by number of steps."""

@@ -11,9 +11,6 @@ n.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial.distance import cdist
-from sklearn.cluster import KMeans
-from sklearn.decomposition import PCA
 
 from vadd.errors import UserError
 from vadd.kinds.arrays import Array
@@ -33,6 +30,8 @@ def energy_test(first: Array, second: Array, permutations: int = PERMUTATIONS, s
     >>> energy_test(*same).p_value > 0.05, energy_test(same[0], same[1] + 1).p_value
     (True, 0.001)
     """
+    from scipy.spatial.distance import cdist
+
     _check(first, second)
     together = np.concatenate([first, second]).astype(np.float64)
     distances = cdist(together, together)
@@ -53,6 +52,9 @@ def mauve(first: Array, second: Array, clusters: int | None = None, seed: int = 
     >>> mauve(*same) > 0.9, mauve(same[0], -5 - same[1]) < 0.05
     (True, True)
     """
+    from sklearn.cluster import KMeans
+    from sklearn.decomposition import PCA
+
     _check(first, second)
     together = np.concatenate([first, second]).astype(np.float64)
     lengths = np.linalg.norm(together, axis=1, keepdims=True)

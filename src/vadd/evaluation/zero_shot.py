@@ -1,6 +1,6 @@
 """Text that a run was not trained on, in the sequences that the run knows; zero-shot likelihoods of whole corpora."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import get_args
@@ -24,6 +24,9 @@ from vadd.settings import Count, checked
 
 SUFFIXES = frozenset({".txt", ".jsonl", ".csv"})
 NAMED: tuple[CorpusName, ...] = tuple(name for name in get_args(CorpusName) if name not in ("files", "pydocs"))
+
+Tokens = Callable[[str], Iterable[object]]
+"""Of a text."""
 
 
 def recognise(path: Path) -> CorpusName:
@@ -110,15 +113,18 @@ def sample_entropy(samples: Sequence[Array]) -> float:
     return float(np.mean([entropy(count / count.sum()) for count in counts]))
 
 
+def ngrams(words: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:
+    return (tuple(words[first : first + n]) for first in range(len(words) - n + 1))
+
+
 def distinct_n(texts: Sequence[str], n: int) -> float | None:
     """Distinct n-grams of words over all n-grams of words in all texts; None where no text has n words.
 
     Words are separated by white space, and no n-gram crosses the end of a text. It falls with the amount of text, so
     it compares only between equal amounts.
     """
-    split = [text.split() for text in texts]
-    ngrams = [tuple(words[first : first + n]) for words in split for first in range(len(words) - n + 1)]
-    return len(set(ngrams)) / len(ngrams) if ngrams else None
+    found = [gram for text in texts for gram in ngrams(text.split(), n)]
+    return len(set(found)) / len(found) if found else None
 
 
 def text_metrics(
@@ -160,11 +166,15 @@ def read_texts(path: Path, documents: Documents, field: str, limit: Count | None
 
 
 def evaluate_texts(
-    name: str, texts: Sequence[str], language: LanguageJudge | None, progress: Progress = silent
+    name: str,
+    texts: Sequence[str],
+    language: LanguageJudge | None,
+    progress: Progress = silent,
+    tokens: Tokens = str.split,
 ) -> FileOfTexts:
-    """The entropy is of the counts of words: the tokens of texts from elsewhere are not known."""
-    known: dict[str, int] = {}
-    words = [np.array([known.setdefault(word, len(known)) for word in text.split()]) for text in texts]
-    metrics = text_metrics(words, texts, language, what=f"the judge reads {name}", progress=progress)
+    """The entropy is of the counts of words, where the ``tokens`` of texts are not known."""
+    known: dict[object, int] = {}
+    numbers = [np.array([known.setdefault(token, len(known)) for token in tokens(text)]) for text in texts]
+    metrics = text_metrics(numbers, texts, language, what=f"the judge reads {name}", progress=progress)
     judge = None if language is None else language.about()
     return FileOfTexts(file=name, texts=len(texts), judge=judge, metrics=metrics)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, StrMethodFormatter
 
-from vadd.evaluation.reports import Distance, LikelihoodReport, RunReport, TextMetrics
+from vadd.evaluation.reports import CONTROLS, Distance, LikelihoodReport, RunReport, TextMetrics
 from vadd.kinds.arrays import Array
 from vadd.report.table import grouped
 
@@ -200,6 +200,34 @@ def text_by_steps(reports: Sequence[RunReport], names: Sequence[str]) -> Figure:
             axis.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
             axis.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     return figure
+
+
+def text_by_entropy(reports: Sequence[RunReport], names: Sequence[str]) -> Figure:
+    """The judge's numbers against the entropy: a line over temperature for each run and number of steps, real text and
+    the controls as points.
+    """
+    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+    for axis, (title, field) in zip(figure.subplots(1, 2), JUDGED_PANELS.items(), strict=True):
+        for number, (name, report) in enumerate(zip(names, reports, strict=True)):
+            for line, (steps, points) in enumerate(grouped(report.temperatures, lambda point: point.steps).items()):
+                style = {"color": f"C{number}", "marker": MARKERS[line % len(MARKERS)], "label": f"{name}, T = {steps}"}
+                place = [point.metrics.sample_entropy for point in points]
+                axis.plot(place, [_or_nan(getattr(point.metrics, field)) for point in points], **style)
+        known = {text.file: text.metrics for report in reports for text in report.texts if text.file in CONTROLS}
+        known.update(("real text", report.real_text.metrics) for report in reports if report.real_text is not None)
+        for number, (name, metrics) in enumerate(known.items()):
+            value = _or_nan(getattr(metrics, field))
+            axis.plot(metrics.sample_entropy, value, "x+*"[number % 3], color="0.3", ms=9, label=name)
+        axis.set_xlabel("entropy of a sample's tokens, nats")
+        axis.set_ylabel(title)
+        axis.set_yscale("log" if title == PERPLEXITY else "linear")
+        axis.grid(alpha=0.25, which="both")
+    figure.legend(*axis.get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right center")
+    return figure
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else value
 
 
 def _text_style(reports: Sequence[RunReport], number: int) -> dict[str, Any]:

@@ -2,7 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from vadd.evaluation.reports import FileOfTexts, RunReport, StepResult, TableDistance, TextMetrics, WorstColumns
+from vadd.evaluation.reports import (
+    CONTROLS,
+    REAL,
+    FileOfTexts,
+    Metrics,
+    RunReport,
+    StepResult,
+    TableDistance,
+    TextMetrics,
+    WorstColumns,
+)
 from vadd.report.likelihood_tables import bound_table, bracket_table, convention_table, latent_table, zero_shot_table
 from vadd.report.notes import NOTES
 from vadd.report.table import Cell, Table, named_reports, rounded
@@ -25,8 +35,15 @@ def report_tables(reports: Reports) -> list[Table]:
 
 def sample_tables(reports: Reports) -> list[Table]:
     """How good the samples are: on the whole, of each label, by the columns of a table, and as completions."""
-    tables = [quality_table, label_table, worst_table, imputation_table]
-    return [made for table in tables if (made := table(reports)).rows]
+    tables = [label_table, worst_table, imputation_table]
+    return [*samples_and_texts(reports), *(made for table in tables if (made := table(reports)).rows)]
+
+
+def samples_and_texts(reports: Reports) -> list[Table]:
+    """How good the samples are on the whole, of texts also as distributions and by temperature."""
+    of_source = source_table({name: report.texts for name, report in named_reports(reports)})
+    tables = [quality_table(reports), of_source, temperature_table(reports), matched_table(reports)]
+    return [table for table in tables if table.rows]
 
 
 def quality_table(reports: Reports) -> Table:
@@ -56,6 +73,8 @@ COLUMN_TITLES = {
     "frechet": "Frechet distance",
     "frechet_floor": "its floor",
     "frechet_count": "images at once",
+    "precision": "precision",
+    "recall": "recall",
     "classifier_accuracy": "classifier accuracy",
     "labels_obeyed": "labels obeyed",
 }
@@ -69,11 +88,15 @@ def divergence_table(reports: Reports) -> Table:
     ]
     notes = [f"{counts} samples for each number of steps."] if (counts := sample_counts(reports)) else []
     notes += [NOTES[number] for number in numbers if number in NOTES]
-    rows = [
-        [name, result.steps, *(getattr(result.metrics, number, None) for number in numbers)] for name, result in results
-    ]
+    rows = [[name, result.steps, *(_number(result.metrics, number) for number in numbers)] for name, result in results]
     columns = ["run", "steps", *(COLUMN_TITLES[number] for number in numbers)]
     return Table("Distance of the samples from the data", columns, rows, " ".join(notes))
+
+
+def _number(metrics: Metrics, name: str) -> Cell:
+    value: float | None = getattr(metrics, name, None)
+    floor = getattr(metrics, f"{name}_floor", None) if name in ("precision", "recall") else None
+    return value if floor is None else both(value, floor)
 
 
 def sample_counts(reports: Reports) -> str:
@@ -146,6 +169,9 @@ def text_table(reports: Reports) -> Table:
         for name, result in _results(reports)
         if isinstance(result.metrics, TextMetrics)
     ]
+    for control in (each for report in reports for each in report.texts if each.file in CONTROLS):
+        row = {"run": control.file, "steps": None, **_text_cells(control.metrics, judged=judged)}
+        rows += [] if row in rows else [row]
     real_texts = [(report, report.real_text) for report in reports if report.real_text is not None]
     several = len({report.recipe for report in reports}) > 1
     for report, real in real_texts:
@@ -188,22 +214,65 @@ def files_table(files: Sequence[FileOfTexts]) -> Table:
     return Table.of("Texts", rows, f"{judge_note(files)} {NOTES['files']}")
 
 
-def source_table(files: Sequence[FileOfTexts]) -> Table:
-    """The same files as distributions, beside the text that was learned from."""
-    rows: list[dict[str, Cell]] = [
-        {
-            "file": file.file,
-            "energy distance": f"{file.against.energy:.4f}",
-            "p": f"{file.against.energy_p:.3f}",
-            "MAUVE": rounded(file.against.mauve, 3),
-            "repeated 4-grams": rounded(file.against.repeated, 3),
-            "copied 8-grams": rounded(file.against.copied, 3),
-        }
-        for file in files
+def source_table(files: Mapping[str, Sequence[FileOfTexts]]) -> Table:
+    """Files, or samples by the name of their run, as distributions beside the text that was learned from."""
+    found = [
+        (", ".join([name] * bool(name and file.file not in (*CONTROLS, REAL)) + [file.file]), file.against)
+        for name, several in files.items()
+        for file in several
         if file.against is not None
     ]
-    count = next((file.against.compared for file in files if file.against is not None), 0)
-    return Table.of("Texts as a distribution", rows, NOTES["against_source"].format(count=count))
+    rows: list[dict[str, Cell]] = []
+    for name, against in sorted(found, key=lambda each: each[0] in (*CONTROLS, REAL)):
+        row: dict[str, Cell] = {
+            "texts": name,
+            "energy distance": f"{against.energy:.4f}",
+            "p": f"{against.energy_p:.3f}",
+            "MAUVE": rounded(against.mauve, 3),
+            "repeated 4-grams": rounded(against.repeated, 3),
+            "copied 8-grams": rounded(against.copied, 3),
+        }
+        rows += [] if row in rows else [row]
+    about = {} if not found else found[0][1].model_dump()
+    return Table.of("Texts as a distribution", rows, NOTES["against_source"].format(**about) if rows else "")
+
+
+def temperature_table(reports: Reports) -> Table:
+    """The curve over temperature, a row for each point."""
+    rows: list[dict[str, Cell]] = [
+        {
+            "run": name,
+            "steps": point.steps,
+            "temperature": f"{point.temperature:g}",
+            **_text_cells(point.metrics, judged=True),
+        }
+        for name, report in named_reports(reports)
+        for point in report.temperatures
+    ]
+    return Table.of("Texts by temperature", rows, NOTES["temperatures"])
+
+
+def matched_table(reports: Reports) -> Table:
+    """The curves at the entropy of real text, and at that of each run's own samples, where there are several."""
+    curves = [(name, report) for name, report in named_reports(reports) if report.temperatures]
+    rows: list[dict[str, Cell]] = []
+    for name, report in curves:
+        for real in report.at_real_entropy:
+            others = {other: its.by_steps(TextMetrics).get(real.steps) for other, its in curves if other != name}
+            targets = {other: each.sample_entropy for other, each in others.items() if each is not None}
+            for target, entropy in {"real text": real.entropy, **targets}.items():
+                found = report.at_entropy(real.steps, entropy)
+                rows.append(
+                    {
+                        "run": name,
+                        "steps": real.steps,
+                        "at the entropy of": target,
+                        "entropy": rounded(entropy, 3),
+                        "gen. PPL": rounded(found.gen_ppl, 1),
+                        "bits/char": rounded(found.judge_bits, 3),
+                    }
+                )
+    return Table.of("Texts at equal entropy", rows, NOTES["matched"])
 
 
 def side_by_side(texts: Mapping[str, Mapping[int, Sequence[str]]]) -> Table:

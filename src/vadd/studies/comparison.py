@@ -163,7 +163,7 @@ def _sections(
     padded = any(run.model.pad is not None for run in runs)
     trained = f"{NOTES['training']} {NOTES['padded_training' if padded else 'training_bounds']}"
     samples = shown("one-step", "by-steps", "marginals", "pairs", "grids", "denoising")
-    distances = shown("divergence", "texts")
+    distances = shown("divergence", "texts", "temperatures")
     return [
         PageSection("Samples", tables=[side_by_side(texts)] if texts else [], figures=samples),
         PageSection("Distance from the data", "", distances, sample_tables(reports), page.commands),

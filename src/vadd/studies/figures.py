@@ -36,6 +36,8 @@ def comparison_figures(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -
         figures["divergence"] = f"{kind.name} by number of steps", draw.divergence_by_steps(reports, names, kind)
     if all(report.real_text for report in reports):
         figures["texts"] = "Texts by number of steps, beside real text", draw.text_by_steps(reports, names)
+    if any(report.temperatures for report in reports):
+        figures["temperatures"] = "The judge's numbers by entropy", draw.text_by_entropy(reports, names)
     bounded = {name: report for name, report in zip(names, reports, strict=True) if report.draws is None}
     if all(report.likelihood is not None and report.likelihood.bounds for report in bounded.values()):
         figures["bounds"] = "Likelihood bound by number of steps", draw.bound_by_steps([*bounded.values()], [*bounded])
