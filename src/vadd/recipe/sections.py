@@ -144,6 +144,7 @@ class Sampling(Section):
         description="of the values given z: below 1 sharpens, 0 takes the likeliest; samples are then not exact, and "
         "bounds are those of what is drawn",
     )
+    compile: bool = Field(False, description="compile the denoiser with torch.compile, for a few sizes")
     candidates: int = Field(
         32,
         ge=1,

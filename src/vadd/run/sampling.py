@@ -10,6 +10,7 @@ the same bit for bit.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from vadd.core import Drawing, Model, Noise, Sampler, Samples, TokenSampler, step_grid
+from vadd.core.compiling import compiled_to_sample, power_of_two
 from vadd.core.randomness import BLOCK, SAMPLING, step_generator
 from vadd.errors import UserError
 from vadd.models import Autoregressive
@@ -252,7 +254,9 @@ def draw(
         record=max(0, min(record, rows.stop) - rows.start),
         on_step=lambda _: progress("samples", rows.start + len(rows) * next(steps) // (options.steps + 1), n),
     )
-    drawn = model.sample(begun, options.steps, noise, how)
+    assert isinstance(model.denoiser, nn.Module)
+    with compiled_to_sample(model.denoiser) if options.compile else nullcontext():
+        drawn = model.sample(begun, options.steps, noise, how)
     trajectory = None if drawn.trajectory is None else drawn.trajectory.cpu()
     return replace(drawn, tokens=drawn.tokens.cpu(), trajectory=trajectory)
 
@@ -271,6 +275,8 @@ def stream(
     chunks; they come out in the main one, trajectories only of those it drew itself.
     """
     n = start if isinstance(start, int) else len(start)
+    if options.compile:  # no rows are padded but the last ones
+        size = power_of_two(size + 1) // 2
     chunks = [range(first, min(first + size, n)) for first in range(0, n, size)]
     drawn = partial(draw, model, options, start, record=record, progress=progress)
     trajectories: dict[range, Tensor | None] = {}
