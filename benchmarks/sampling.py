@@ -1,6 +1,6 @@
 """What sampling costs: against the plain sampler, against sampling without the latent, and in memory.
 
-    python benchmarks/sampling.py [--parts plain latent prior memory] [--plain-steps 16 1024] [--json FILE]
+    python benchmarks/sampling.py [--parts plain latent prior compile memory] [--plain-steps 16 1024] [--json FILE]
 
 *plain*: the sampler as it is usually written (logits at all positions of all steps, one float64 draw of "value or mask"
 from V + 1 at each) over ours, for text of the paper's size: 1,024 positions, 50,257 values and the mask, a small
@@ -8,6 +8,7 @@ transformer. Of many steps the plain one is timed at 8, evenly spread, ours at t
 up.
 *latent*: VADD's time over MDLM's at equal numbers of steps.
 *prior*: that of VADD with a flow prior over that with N(0, I), one z for all steps.
+*compile*: that of VADD with sampling.compile over that without; what compilation takes is not part of it.
 *memory*: the peak of a process that writes 10,000 samples over that of one that writes 1,000.
 
 The weights do not matter for the time, so the models are untrained and no data set is needed. Times are those of the
@@ -27,9 +28,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vadd.core import Model, Noise, sample, step_grid
+from vadd.core.compiling import compile_network
 from vadd.core.sampling import LatentPolicy
 from vadd.kinds.files import npy_file
 from vadd.recipe import build_model, load_recipe
@@ -42,7 +44,7 @@ WHOLE = 16
 """Steps of which all are timed; of more, these:"""
 TIMED_PLAIN, TIMED_OURS = 8, 64
 Result = dict[str, object]
-PARTS = ["plain", "latent", "prior", "memory"]
+PARTS = ["plain", "latent", "prior", "compile", "memory"]
 
 
 def untrained(name: str, *overrides: str) -> Model:
@@ -128,10 +130,15 @@ def measure_plain(steps: int, repeats: int) -> Result:
 
 
 def with_and_without(part: str, name: str) -> tuple[Model, Model]:
-    """*latent*: MDLM and VADD; *prior*: VADD with N(0, I) and with a flow."""
+    """*latent*: MDLM and VADD; *prior*: VADD with N(0, I) and with a flow; *compile*: VADD as it is and compiled."""
     if part == "latent":
         return untrained(name, "model=mdlm"), untrained(name)
     recipe, model = load_recipe(name), untrained(name)
+    if part == "compile":
+        compiled = untrained(name)
+        assert isinstance(compiled.denoiser, nn.Module)
+        compile_network(compiled.denoiser, rows=True)
+        return model, compiled
     return model, model.with_prior(
         recipe.latent.build_prior(recipe.network, recipe.data.example_kind(), conditional=False).eval()
     )
@@ -219,7 +226,11 @@ def main() -> None:
                 f"{found['ratio']:12.1f}{note}",
                 flush=True,
             )
-    for part, names in (("latent", ("MDLM", "VADD")), ("prior", ("N(0, I)", "flow"))):
+    for part, names in (
+        ("latent", ("MDLM", "VADD")),
+        ("prior", ("N(0, I)", "flow")),
+        ("compile", ("plain", "compiled")),
+    ):
         if part not in results:
             continue
         print(f"{'recipe':14} {'T':>3} {'samples':>8} {names[0] + ', s':>10} {names[1] + ', s':>9} {'ratio':>6}")

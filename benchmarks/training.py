@@ -1,17 +1,21 @@
 """Where a training step's time goes, how much of the machine's matrix-product rate it reaches, and what saving costs.
 
-    python benchmarks/training.py [--recipes checkerboard] [--steps 100] [--json FILE]
+    python benchmarks/training.py [--recipes checkerboard] [--models mdlm vadd] [--steps 100] [--compile] [--json FILE]
 
 All figures come from one run: the steps of each recipe and model, and the rate of plain matrix products of the shape
 that most of the network's are of. The arithmetic counted is that of the linear layers (forward, and twice that
 backward), nothing else; the benchmark is for networks made of them, and says little of convolutions. Outside
 the network are the draws of examples and masks, the optimiser, the averaged weights and the sums for the log. The cost
 of a checkpoint every minute is the time of one, written and flushed to the temporary directory's disk, over a minute.
+
+*--compile*: instead, the time of a step over that of one with training.compile. The two take turns, and the medians
+count, of the processor's time: what else the machine does stays out of it. What compilation takes is not part of it.
 """
 
 import argparse
 import json
 import math
+import statistics
 import tempfile
 import time
 from collections import Counter
@@ -28,7 +32,8 @@ from vadd.run.directory import RunDirectory
 from vadd.training.loop import Trainer
 
 RECIPES = ("checkerboard", "checkerboard-paper", "digits", "pydocs")
-
+WARM_UP = 5
+"""Steps that do not count."""
 
 Shape = tuple[int, int, int]
 """Of a matrix product, (rows, inner) @ (inner, columns)."""
@@ -123,19 +128,56 @@ def measure(recipe: Recipe, steps: int) -> dict[str, Any]:
     }
 
 
+def measure_compiled(recipe: Recipe, steps: int) -> dict[str, Any]:
+    data, trainers = build_dataset(recipe), []
+    taken: list[list[float]] = [[], []]
+    with tempfile.TemporaryDirectory() as place:
+        began = time.perf_counter()
+        for setting in ("false", "true"):
+            directory = RunDirectory(Path(place) / setting)
+            directory.create(recipe)
+            changed = recipe.with_overrides([f"training.compile={setting}"])
+            trainers.append(Trainer(changed, directory, data))
+        compiling = time.perf_counter() - began
+        for step in range(-WARM_UP, steps):
+            for trainer, times in zip(trainers, taken, strict=True):
+                began = time.process_time()
+                trainer.step(step + WARM_UP)
+                times.append(time.process_time() - began)
+    plain, compiled = (statistics.median(times[WARM_UP:]) for times in taken)
+    return {
+        "recipe": recipe.name,
+        "model": recipe.model,
+        "seconds_plain": plain,
+        "seconds_compiled": compiled,
+        "ratio": plain / compiled,
+        "seconds_to_compile": compiling,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipes", default=",".join(RECIPES))
+    parser.add_argument("--models", nargs="+", default=["mdlm", "vadd"])
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     results = [
-        measure(load_recipe(name).with_overrides([f"model={model}"]), arguments.steps)
+        (measure_compiled if arguments.compile else measure)(
+            load_recipe(name).with_overrides([f"model={model}"]), arguments.steps
+        )
         for name in arguments.recipes.split(",")
-        for model in ("mdlm", "vadd")
+        for model in arguments.models
     ]
     print(f"{torch.get_num_threads()} threads")
     for r in results:
+        if arguments.compile:
+            print(
+                f"{r['recipe']:20} {r['model']}  {r['seconds_plain']:.3f} s a step, compiled "
+                f"{r['seconds_compiled']:.3f} s, ratio {r['ratio']:.2f}; {r['seconds_to_compile']:.0f} s to compile"
+            )
+            continue
         print(
             f"{r['recipe']:20} {r['model']}  {r['steps_per_second']:6.1f} it/s  {r['gflop_per_step']:.2f} GFLOP/step  "
             f"{r['gflops']:.0f} of {r['matmul_gflops']:.0f} GFLOP/s = {r['fraction_of_matmul_rate']:.0%}, "

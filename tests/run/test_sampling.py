@@ -104,6 +104,18 @@ def test_a_trajectory_shows_the_very_samples_of_its_seed(runs: dict[str, Run], s
     assert states[-1].equal(run.sample(70, steps=steps, seed=2, sampler=sampler)[:5])
 
 
+def test_compiled_networks_draw_the_same_and_are_left_as_they_were(
+    trained: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = nn.Module.compile
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **named: compiled(self, backend="eager", **named))
+    for steps in (1, 3):
+        assert torch.equal(trained.sample(70, steps=steps, compile=True), trained.sample(70, steps=steps))
+    assert isinstance(trained.model.denoiser, nn.Module)
+    assert trained.model.denoiser._compiled_call_impl is None
+    torch._dynamo.reset()
+
+
 def test_no_block_repeats_another(trained: Run) -> None:
     drawn = trained.sample(3 * BLOCK, steps=2).view(3, -1)
     assert len({tuple(block.tolist()) for block in drawn}) == 3

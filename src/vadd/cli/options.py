@@ -99,11 +99,13 @@ class DrawingOptions(LoadOptions):
     memory: Annotated[str | None, typer.Option(metavar="SIZE"), OUTPUT] = None
     """What the samples drawn at once may take, like 500MB or 2GB. [default: 268MB; on a GPU a quarter of what is
     free]"""
+    compile: Annotated[bool | None, SAMPLER] = None
+    """Compile the network with torch.compile: worth it for many samples. [default: the recipe's]"""
     precision: Annotated[Literal["float64", "float32"], RESEARCH] = "float64"
     """Of the draws; float32 as in the paper's text figure, which sharpens."""
 
     def sampling(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in ("steps", "seed", "candidates", "precision")}
+        own = {name: getattr(self, name) for name in ("steps", "seed", "candidates", "compile", "precision")}
         return {**super().sampling(), **own, "grid": checks.parse_grid(self.grid)}
 
     def drawing(self) -> dict[str, Any]:

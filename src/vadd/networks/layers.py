@@ -125,7 +125,7 @@ class TokenEmbedding(TokenReader):
             return summed_rows(tokens + self.offsets, self.table)
         # The sum of all rows 0, and differences to it: a value that does not occur needs no column, which for clean
         # binary images leaves a third of the product. On a GPU reading the largest value would wait for the device.
-        known = tokens.is_cpu and not exporting() and tokens.numel()
+        known = tokens.is_cpu and not torch.compiler.is_compiling() and tokens.numel()
         last = int(tokens.max()) if known else self.rows - 1
         # unbind, not slices: a slice's gradient is a whole table of zeros with the slice in it.
         base, *above = self.table.view(-1, self.rows, self.table.shape[1]).unbind(1)

@@ -25,7 +25,6 @@ from vadd.networks.layers import (
     DenoiserBase,
     Layer,
     ResidualBlocks,
-    exporting,
     latent_embedding,
     mean_and_log_std,
     time_embedding,
@@ -167,7 +166,7 @@ class PyramidDenoiser(DenoiserBase):
         of what few-step models learn from, and all that a sampler sees at its first step.
         """
         # What a tensor without content holds cannot be asked, and a GPU would make the host wait for it.
-        if not xt.is_cpu or exporting():
+        if not xt.is_cpu or torch.compiler.is_compiling():
             return self._logits(xt[:1] if xt.stride(0) == 0 else xt, z, t)
         nothing_known = (xt == self.vocab_size).all(dim=1)
         alike, others = nothing_known.nonzero()[:, 0], (~nothing_known).nonzero()[:, 0]

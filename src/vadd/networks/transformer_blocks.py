@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vadd.errors import UserError
-from vadd.networks.layers import attention, exporting, through, zeroed
+from vadd.networks.layers import attention, through, zeroed
 
 
 def rotation_table(positions: int, features: int) -> Tensor:
@@ -24,7 +24,7 @@ def rotate(tensor: Tensor, rotation: Tensor) -> Tensor:
     The pairs are multiplied as complex numbers: one pass over memory, half the time of any form in real ones. Half
     precision has no complex form and is widened for it.
     """
-    if exporting():  # ONNX has no complex numbers
+    if torch.compiler.is_compiling():  # neither ONNX nor torch.compile's own kernels have complex numbers
         (first, second), (cos, sin) = (
             tensor.view(*tensor.shape[:-1], -1, 2).unbind(-1),
             rotation[:, None, None].unbind(-1),

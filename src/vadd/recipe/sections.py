@@ -123,5 +123,7 @@ class Sampling(Section):
     """Of the values given z: below 1 sharpens, 0 takes the likeliest; samples are then not exact, and bounds are those
     of what is drawn.
     """
+    compile: bool = False
+    """Compile the denoiser with torch.compile, for a few sizes."""
     candidates: int = Field(32, ge=1, le=MOST_CANDIDATES)
     """For completions with one z: latents drawn for each, of which one is kept by the likelihood of what is known."""

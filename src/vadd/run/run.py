@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from vadd.core import Model, Particles, Prior, Samples
+from vadd.core.compiling import power_of_two
 from vadd.core.host import BLOCK
 from vadd.core.sampling import LikelihoodKind, given_latents
 from vadd.data import DiscreteDataset
@@ -224,6 +225,8 @@ class Run:
             size = min(max(1, memory // bytes_of_row), CPU_ROWS if device.type == "cpu" else count)
             # A generator draws for its whole block: a block cut in two would be drawn twice.
             size = size - size % BLOCK if size > BLOCK else size
+        if chosen.compile:  # no rows are padded but the last ones
+            size = power_of_two(size + 1) // 2
         chunks = [range(first, min(first + size, count)) for first in range(0, count, size)]
         drawn = partial(draw, model, chosen, n, record=record, progress=progress)
         return map(drawn, chunks) if processes is None else gathered(chunks, drawn, model.positions, processes)

@@ -10,6 +10,7 @@ the same bit for bit.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from vadd.core import Drawing, Model, Noise, Sampler, Samples, TokenSampler, step_grid
+from vadd.core.compiling import compiled_to_sample
 from vadd.core.host import BLOCK, SAMPLING, step_generator
 from vadd.errors import UserError
 from vadd.models import Autoregressive
@@ -220,7 +222,9 @@ def draw(
         record=max(0, min(record, rows.stop) - rows.start),
         on_step=lambda _: progress("samples", rows.start + len(rows) * next(steps) // (options.steps + 1), n),
     )
-    drawn = model.sample(begun, options.steps, noise, how)
+    assert isinstance(model.denoiser, nn.Module)
+    with compiled_to_sample(model.denoiser) if options.compile else nullcontext():
+        drawn = model.sample(begun, options.steps, noise, how)
     progress("samples", rows.stop, n)
     trajectory = None if drawn.trajectory is None else drawn.trajectory.cpu()
     return replace(drawn, tokens=drawn.tokens.cpu(), trajectory=trajectory)

@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from vadd.core import Latent, MaskedDiffusion, Model
+from vadd.core.compiling import compile_network, in_one_line
 from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.networks import PretrainedDenoiser, TransformersSettings
@@ -18,7 +19,6 @@ from vadd.recipe import Recipe
 from vadd.run.checkpoint import Archive, TrainingState, check_shapes, read_checkpoint
 from vadd.run.loading import load
 from vadd.training.metrics import check_trackers
-from vadd.words import first_line
 
 
 def check_trainable(recipe: Recipe) -> None:
@@ -125,13 +125,12 @@ def compile_networks(model: Model, trial: Callable[[], object], processes: Proce
     parts = [part for latent in latents for part in latent.children() if not isinstance(part, Latent)]
     networks = [model.denoiser, *parts]
     for network in networks:
-        # The number of masked positions differs from batch to batch: no fixed shapes.
-        network.compile(dynamic=True)
+        compile_network(network)
     failure = ""
     try:
         trial()
     except Exception as error:  # compilers fail in many ways
-        failure = f"{type(error).__name__}: {first_line(error)}"
+        failure = in_one_line(error)
     (failed,) = processes.any(bool(failure))
     if failed:
         for network in networks:
