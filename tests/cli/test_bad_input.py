@@ -131,6 +131,11 @@ BAD_INPUT: list[tuple[str, tuple[object, ...], str]] = [
     ("a run below a file", ("train", "checkerboard", *TINY, "--out", "points.npy/run"), "points.npy"),
     ("fewer steps than done", ("train", "--out", "run", "--resume", "training.steps=5"), "at step 30 already"),
     ("numbers into a directory", ("eval", "run", "--json", "thesis"), "--json"),
+    (
+        "one file for two",
+        ("sample", "run", "--out", "a.png", "--trajectory", "./a.png"),
+        "name the file a.png; name two",
+    ),
     ("no particles", ("eval", "run", "--bound", "1", "--particles", "0"), "particles must be at least 1"),
     ("unknown proposal", ("eval", "run", "--bound", "1", "--proposals", "guess"), "guess"),
     ("bound in no steps", ("eval", "run", "--bound", "0"), "--bound"),
