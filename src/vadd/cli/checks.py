@@ -55,6 +55,16 @@ def out(*suffixes: str) -> Callable[..., Path | None]:
     return check
 
 
+def report(context: typer.Context, place: Path) -> Path:
+    """For the files of a report: those of an earlier one are replaced, somebody's own are not."""
+    numbers = place / "results.json"
+    files = [file for file in (numbers, place / "tables.md", place / "report.html") if file.exists()]
+    ours = numbers.is_file() and numbers.read_bytes().startswith(b'[\n  {\n    "run": ')
+    if files and not ours and not context.params.get("overwrite"):
+        raise UserError(f"{files[0]} is of no earlier comparison; name another --out or add --overwrite")
+    return place
+
+
 def recipe(context: typer.Context, name: str | None) -> str | None:
     """A recipe by its name or file; the first word of ``vadd train`` may be a change, key=value, already."""
     if name is None or ("=" in name and not Path(name).exists()):
