@@ -36,15 +36,19 @@ OPTIONS: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {
     },
     "infill digits": {("--image", "--array", "--mask", "--keep", "--from-data"): (*WORDS, *PLACES)},
     "infill people": {("--table",): PLACES},
-    "eval points --bound none --samples 20": {
-        ("--steps", "--samples", "--limit", "--draws"): NUMBERS,
-        ("--latent-policy", "--prior", "--checkpoint", "--zero-shot", "--judge"): WORDS,
+    # Only what is refused: tables of numbers are longer than the limit.
+    "eval points --steps 1 --samples 20": {
+        ("--steps", "--samples", "--temperature", "--top-k", "--top-p"): NUMBERS[:-1],
+        ("--latent-policy", "--prior", "--checkpoint", "--zero-shot", "--judge", "--sampler", "--energy"): WORDS,
         ("--json", "--data"): PLACES,
     },
-    "eval points --steps none --limit 4": {
-        ("--bound", "--particles", "--delbo", "--delbo-particles"): NUMBERS,
-        ("--proposals", "--grid"): WORDS,
+    "eval points --bound 1 --limit 2": {
+        ("--bound", "--bracket", "--particles", "--delbo-particles", "--limit"): NUMBERS[:-1],
+        ("--proposals", "--grid", "--convention"): WORDS,
     },
+    "eval points --bracket 1 --limit 2": {("--paths", "--bracket"): NUMBERS[:-1]},
+    "eval points --conventions --limit 2": {("--particles",): NUMBERS[:-1]},
+    "eval points --delbo --limit 2": {("--draws",): NUMBERS[:-1]},
     "latent points": {
         ("--encode", "--interpolate", "--traverse", "--span", "--dimensions"): NUMBERS,
         ("--out",): PLACES,
@@ -57,14 +61,30 @@ OPTIONS: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {
     "compare points --bound 1 --limit 2 --steps 1 --samples 20": {("--particles",): NUMBERS[:-1]},
     "plan checkerboard": {("--devices", "--flops"): NUMBERS, ("--json",): PLACES},
     "status points": {("--json",): PLACES},
-    "export points new": {("--checkpoint",): (*WORDS, *NUMBERS)},
+    "export points new": {("--checkpoint",): (*WORDS, *NUMBERS), ("--push",): (*WORDS, "a/b/c", "a\nb/c", ".a/b")},
+    "export points new --onnx": {("--steps",): NUMBERS[:-1], ("--sampler",): (*WORDS, "margin", "remask")},
     "fit-prior points": {("--steps", "--checkpoint"): NUMBERS},
     "judge book.txt": {("--limit",): NUMBERS, ("--judge",): ("/dev/null", "points"), ("--field",): WORDS},
+    "judge book.txt book.txt": {("--source",): (*WORDS, *PLACES, "codes.npy")},
+    "sample points -n 2 --out new.csv": {
+        ("--grid",): ("0,1,0.5", "0,nan,1", "0,1e-320,1", "0,inf", ",", "0,0,1", "1,0")
+    },
+    "sample": {("",): ("nosuch-pretrained", "a\nb/c", "\udcff", "-pretrained", "points/../..")},
     "train training.steps=1 training.batch=4 latent.flow.steps=1": {("--data", "--start-from", "--out"): PLACES},
     f"train checkerboard {' '.join(TINY)} training.steps=2": {
         ("training.steps", "seed", "training.batch", "latent.dim", "training.learning_rate"): NUMBERS,
         ("name", "model", "network.kind", "data.kind"): WORDS,
     },
+    "train --data book.txt training.steps=1 training.batch=4 latent.flow.steps=1 --out new": {
+        ("data.length",): NUMBERS[:-1],
+        ("data.tokenizer", "data.documents", "data.wrap"): WORDS,
+    },
+    "train --data book.txt --out new network.kind=transformers": {("network.model",): WORDS},
+    "train --data table/people.csv training.steps=1 --out new": {
+        ("data.bins",): NUMBERS[:-1],
+        ("data.skip", "data.schema_path", "data.dependent"): (*WORDS[1:], "[nosuch]", "{a: b}", "book.txt"),
+    },
+    "doctor": {("--device",): WORDS, ("--json",): PLACES},
     "recipes": {("",): (*WORDS, *PLACES)},
     "runs": {("",): PLACES},
     "reproduce": {("",): WORDS},

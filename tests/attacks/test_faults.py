@@ -68,7 +68,7 @@ def special(request: pytest.FixtureRequest, arena: Path) -> Iterator[Path]:
     "command",
     [
         "status points --json",
-        "eval points --bound none --steps 1 --samples 20 --json",
+        "eval points --steps 1 --samples 20 --json",
         "plan checkerboard --json",
         "judge book.txt --json",
     ],

@@ -28,6 +28,8 @@ def place(tmp_path: Path, vadd_run: Path, array_run: Path, exported_run: Path, m
     shutil.rmtree("no-checkpoint/checkpoints")
     Path("thesis").mkdir()
     Path("thesis/chapter.tex").write_text("years of work")
+    Path("mine").mkdir()
+    Path("mine/tables.md").write_text("years of work")
     Path("points.npy").write_text("old points")
     rng = np.random.default_rng(0)
     np.save("good.npy", rng.integers(0, 5, (50, 3)))
@@ -131,6 +133,12 @@ BAD_INPUT: list[tuple[str, tuple[object, ...], str]] = [
     ("a run below a file", ("train", "checkerboard", *TINY, "--out", "points.npy/run"), "points.npy"),
     ("fewer steps than done", ("train", "--out", "run", "--resume", "training.steps=5"), "at step 30 already"),
     ("numbers into a directory", ("eval", "run", "--json", "thesis"), "--json"),
+    (
+        "one file for two",
+        ("sample", "run", "--out", "a.png", "--trajectory", "./a.png"),
+        "name the file a.png; name two",
+    ),
+    ("somebody's tables", ("compare", "run", "--out", "mine"), "tables.md is of no earlier comparison"),
     ("no particles", ("eval", "run", "--bound", "1", "--particles", "0"), "particles must be at least 1"),
     ("unknown proposal", ("eval", "run", "--bound", "1", "--proposals", "guess"), "guess"),
     ("bound in no steps", ("eval", "run", "--bound", "0"), "--bound"),

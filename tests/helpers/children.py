@@ -30,16 +30,16 @@ import vadd.report.samples
 import vadd.report.trajectory  # with matplotlib
 import vadd.studies.engine  # noqa: F401
 from tests.helpers.files import do_not_wait_for_the_disk
-from vadd import progress
+from tests.helpers.tiny import train_or_resume
 from vadd.core import Objective, Samples
 from vadd.kinds import kind_of
-from vadd.parallel import leave, on_main_process
-from vadd.recipe import Recipe, build_dataset, build_model
+from vadd.parallel import leave
+from vadd.recipe import Recipe, build_model
 from vadd.run import checkpoint
 from vadd.run import run as memory
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
-from vadd.training.loop import Trainer, train
+from vadd.training.loop import Trainer
 
 do_not_wait_for_the_disk()
 # The server starts in the working directory of the first test that needs it, and has to find this module from there.
@@ -47,19 +47,6 @@ root = str(Path(__file__).parents[2])
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([__name__])
-
-
-def train_or_resume(path: Path, recipe: Recipe) -> None:
-    torch.set_num_threads(1)
-    progress.console.quiet = True
-    directory = RunDirectory(path)
-
-    def create_once() -> None:
-        if not directory.is_run():
-            directory.create(recipe)
-
-    on_main_process(create_once)
-    train(recipe, directory, build_dataset(recipe), resume=True)
 
 
 def reporting_training(path: Path, recipe: Recipe, steps: Connection) -> None:
@@ -171,8 +158,11 @@ def together(processes: int, work: Callable[..., None], *arguments: Any, seconds
         assert [one.exitcode for one in members] == [0] * processes
 
 
-def command(arguments: Sequence[object], said: Path, limits: Mapping[int, int]) -> None:
+def command(
+    arguments: Sequence[object], said: Path, limits: Mapping[int, int], environment: Mapping[str, str] | None = None
+) -> None:
     """``vadd`` under limits of :mod:`resource`; what it prints goes into the file ``said``."""
+    os.environ |= environment or {}
     from vadd.cli import main  # as above
 
     torch.set_num_threads(1)

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.helpers.children import train_or_resume
+from tests.helpers.tiny import train_or_resume
 from vadd.core import Objective
 from vadd.errors import UserError
 from vadd.recipe import Recipe, load_recipe
@@ -15,12 +15,25 @@ from vadd.training.loop import Trainer
 
 
 def hosts_recipe(steps: int, sharding: str = "none") -> Recipe:
-    network = ("network.width=16", "network.denoiser.blocks=2", "network.recognizer.blocks=1", "network.dropout=0")
+    network = (
+        "network.kind=residual",
+        "network.width=16",
+        "network.denoiser.blocks=2",
+        "network.recognizer.blocks=1",
+        "network.dropout=0",
+    )
     every = max(1, steps // 4)
     training = {"steps": steps, "batch": 32, "log_every": 1, "evaluate_every": steps, "checkpoint_every": every}
     settings = [f"training.{key}={value}" for key, value in training.items()]
-    few = ("latent.dim=3", "latent.prior=normal", "training.trackers=[]", f"training.sharding={sharding}")
-    return load_recipe("digits").with_overrides([*network, *settings, *few])
+    few = (
+        "latent.dim=3",
+        "latent.kind=shared",
+        "latent.particles=1",
+        "training.trackers=[]",
+        f"training.sharding={sharding}",
+    )
+    # drawn data: to read others takes every process of every host a second
+    return load_recipe("copies").with_overrides([*network, "data.train_size=500", "data.test_size=60", *settings, *few])
 
 
 def main() -> None:

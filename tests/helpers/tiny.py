@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+import torch
+
+from vadd import progress
+from vadd.parallel import on_main_process
 from vadd.recipe import Recipe, build_dataset, load_recipe
 from vadd.run.directory import RunDirectory
 from vadd.training.loop import Outcome, train
@@ -37,6 +41,20 @@ def train_in(path: Path, recipe: Recipe) -> Outcome:
     directory = RunDirectory(path)
     directory.create(recipe)
     return train(recipe, directory, build_dataset(recipe))
+
+
+def train_or_resume(path: Path, recipe: Recipe) -> None:
+    """One of the processes that train as one; says nothing."""
+    torch.set_num_threads(1)
+    progress.console.quiet = True
+    directory = RunDirectory(path)
+
+    def create_once() -> None:
+        if not directory.is_run():
+            directory.create(recipe)
+
+    on_main_process(create_once)
+    train(recipe, directory, build_dataset(recipe), resume=True)
 
 
 TINY_FLOW = ("latent.flow.steps=2", "latent.flow.transforms=2", "latent.flow.components=2", "latent.flow.width=8")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import vadd
-from tests.helpers.children import CONTEXT, train_or_resume
+from tests.helpers.children import CONTEXT
 from tests.helpers.runs import assert_same_state, log_of, newest, some_state
-from tests.helpers.tiny import tiny_recipe, train_in
+from tests.helpers.tiny import tiny_recipe, train_in, train_or_resume
 from vadd.errors import UserError
 from vadd.files import checksum
 from vadd.recipe import build_dataset

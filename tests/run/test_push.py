@@ -48,6 +48,8 @@ def test_what_the_hub_refuses_is_one_line(
 ) -> None:
     with pytest.raises(UserError, match=r"is called owner/name, not 'checkers'"):
         vadd.load(vadd_run).push_to_hub("checkers")
+    misnamed = vadd_command("export", vadd_run, tmp_path / "new", "--push", "checkers")
+    assert (misnamed.code, (tmp_path / "new").exists()) == (2, False), "refused before anything is written"
     assert hub.files == {}
     monkeypatch.setenv("HF_TOKEN", "another")
     done = vadd_command("export", vadd_run, tmp_path / "new", "--push", "me/checkers")

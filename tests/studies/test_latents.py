@@ -25,6 +25,8 @@ TINY = (
     "training.batch=32",
 )
 
+LITTLE = {"samples": 200, "limit": 8, "particles": 4, "draws": 2}
+
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -33,7 +35,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def result(out: Path) -> Result:
-    request = Request(out=out, setting="digits", overrides=TINY, measuring={"samples": 200, "limit": 20}, choose=False)
+    request = Request(out=out, setting="digits", overrides=TINY, measuring=LITTLE, choose=False)
     return reproduce(study_named("latents"), request)
 
 

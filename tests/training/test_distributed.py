@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import vadd
-from tests.helpers.children import together, train_or_resume
+from tests.helpers.children import together
 from tests.helpers.runs import newest
-from tests.helpers.tiny import tiny_recipe, train_in
+from tests.helpers.tiny import tiny_recipe, train_in, train_or_resume
 from vadd.core import Objective
 from vadd.errors import UserError
 from vadd.recipe import Recipe, load_recipe

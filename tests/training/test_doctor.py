@@ -1,10 +1,7 @@
 """``vadd doctor``, and what is refused before a training on devices or with several processes begins."""
 
 import json
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +9,7 @@ import pytest
 import torch
 
 from tests.accelerator.pretend import NAME, pretend_device
-from tests.helpers.children import together
+from tests.helpers.children import CONTEXT, command, together
 from tests.helpers.commands import Command
 from tests.helpers.tiny import tiny_recipe
 from vadd import parallel
@@ -110,11 +107,14 @@ def test_a_host_that_never_comes_is_named(tmp_path: Path) -> None:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    command = [sys.executable, "-m", "vadd", "train", "checkerboard", "--out", str(tmp_path / "run")]
-    done = subprocess.run(command, env=os.environ | place | {"VADD_TIMEOUT": "1"}, capture_output=True, text=True)
-    assert done.returncode == 2, done.stderr
-    assert f"error: not all of 2 processes came to 127.0.0.1:{port} within 1 seconds (VADD_TIMEOUT)" in done.stderr
-    assert "Traceback" not in done.stderr
+    arguments = ("train", "checkerboard", "--out", tmp_path / "run")
+    child = CONTEXT.Process(target=command, args=(arguments, tmp_path / "said", {}, place | {"VADD_TIMEOUT": "1"}))
+    child.start()
+    child.join(300)
+    said = (tmp_path / "said").read_text()
+    assert child.exitcode == 2, said
+    assert f"error: not all of 2 processes came to 127.0.0.1:{port} within 1 seconds (VADD_TIMEOUT)" in said
+    assert "Traceback" not in said
 
 
 def test_the_patience_is_a_number_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.children import CONTEXT, dying_training, reporting_training, train_or_resume
+from tests.helpers.children import CONTEXT, dying_training, reporting_training
 from tests.helpers.runs import assert_same_state, log_of, newest
-from tests.helpers.tiny import tiny_recipe, train_in
+from tests.helpers.tiny import tiny_recipe, train_in, train_or_resume
 from vadd.errors import UserError
 from vadd.recipe import Recipe, build_dataset
 from vadd.run.directory import RunDirectory

@@ -3,6 +3,8 @@ training does the same.
 """
 
 import json
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -45,23 +47,35 @@ def lines(path: Path, split: str) -> list[dict[str, float]]:
     return [entry for entry in entries if entry["split"] == split]
 
 
-def test_a_collapsed_latent_is_revived(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture(scope="module")
+def revived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run whose warm-up started again, and what the training said."""
+    path, said = tmp_path_factory.mktemp("revived") / "run", StringIO()
+    with redirect_stderr(said):
+        trained(path, remedies=True)
+    return path, said.getvalue()
+
+
+def test_a_collapsed_latent_is_revived(
+    revived: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     trained(tmp_path / "without", remedies=False)
     assert lines(tmp_path / "without", "latent")[-1]["active_units"] == 0
     assert "Try: latent.kind=shared" in capsys.readouterr().err
 
-    trained(tmp_path / "with", remedies=True)
-    assert lines(tmp_path / "with", "latent")[-1]["active_units"] > 0
-    said = capsys.readouterr().err
+    path, said = revived
+    assert lines(path, "latent")[-1]["active_units"] > 0
     assert f"The KL warm-up starts again, up to a weight of {RESTARTED_WEIGHTS[0]:g}" in said
-    weights = [entry["kl_weight"] for entry in lines(tmp_path / "with", "train")]
+    weights = [entry["kl_weight"] for entry in lines(path, "train")]
     assert max(weights) == 1.0
     assert weights[-1] == pytest.approx(RESTARTED_WEIGHTS[0])
 
 
-def test_a_resumed_training_keeps_its_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained(tmp_path / "whole", remedies=True)
-    assert newest(tmp_path / "whole").kl_restarts
+def test_a_resumed_training_keeps_its_restart(
+    revived: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, _ = revived
+    assert newest(whole).kl_restarts
     undisturbed = Trainer.step
 
     def crash(self: Trainer, number: int) -> object:
@@ -74,8 +88,8 @@ def test_a_resumed_training_keeps_its_restart(tmp_path: Path, monkeypatch: pytes
         with pytest.raises(KeyboardInterrupt):
             trained(tmp_path / "parts", remedies=True)
     vadd.train(out=tmp_path / "parts", resume=True, progress=False)
-    assert newest(tmp_path / "parts").kl_restarts == newest(tmp_path / "whole").kl_restarts
-    assert_same_state(newest(tmp_path / "whole"), newest(tmp_path / "parts"))
+    assert newest(tmp_path / "parts").kl_restarts == newest(whole).kl_restarts
+    assert_same_state(newest(whole), newest(tmp_path / "parts"))
 
 
 def test_there_are_two_restarts_at_most(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,11 +12,13 @@ import typer
 from vadd.errors import UserError, refuse_if
 from vadd.files import check_replaceable
 from vadd.presets import check_recipe_name
-from vadd.run.directory import CheckpointName, RunDirectory, check_model
+from vadd.run.directory import CheckpointName, RunDirectory, check_hub_name, check_model
 from vadd.words import listed
 
 Paths = Path | list[Path] | None
 N = TypeVar("N", int, float)
+WRITTEN = ("out", "json", "trajectory", "probabilities")
+"""Options that name files to write."""
 
 
 def run(given: Paths) -> Paths:
@@ -41,7 +43,9 @@ def out(*suffixes: str) -> Callable[..., Path | None]:
         if file is None:
             return None
         takes, kept = f"{option.opts[0]} takes a file", not context.params.get("overwrite")
+        others = {context.params.get(name) for name in WRITTEN if name != option.name}
         refuse_if(
+            (file in others, f"two options name the file {file}; name two"),
             (suffixes and file.suffix not in suffixes, f"{takes} that ends in {listed(suffixes)}, not {file}"),
             (file.is_dir(), f"{takes}; {file} is a folder"),
             (file.is_file() and kept, f"{file} exists; name another file or add --overwrite"),
@@ -51,6 +55,16 @@ def out(*suffixes: str) -> Callable[..., Path | None]:
         return file
 
     return check
+
+
+def report(context: typer.Context, place: Path) -> Path:
+    """For the files of a report: those of an earlier one are replaced, somebody's own are not."""
+    numbers = place / "results.json"
+    files = [file for file in (numbers, place / "tables.md", place / "report.html") if file.exists()]
+    ours = numbers.is_file() and numbers.read_bytes().startswith(b'[\n  {\n    "run": ')
+    if files and not ours and not context.params.get("overwrite"):
+        raise UserError(f"{files[0]} is of no earlier comparison; name another --out or add --overwrite")
+    return place
 
 
 def recipe(context: typer.Context, name: str | None) -> str | None:
@@ -77,6 +91,10 @@ def start(source: str | None) -> str | None:
     if source is not None:
         (there if Path(source).suffix == ".safetensors" else run)(Path(source))
     return source
+
+
+def hub_name(name: str | None) -> str | None:
+    return None if name is None else check_hub_name(name)
 
 
 def _each(given: Paths) -> list[Path]:

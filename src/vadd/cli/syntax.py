@@ -219,7 +219,7 @@ class Export(Weights):
     """Weights in float16: half of the space, numbers to three digits."""
     sampler: str | None = None
     """ancestral, parallel or first-hitting. [default: the recipe's]"""
-    push: Annotated[str | None, typer.Option(metavar="OWNER/NAME")] = None
+    push: Annotated[str | None, typer.Option(metavar="OWNER/NAME"), checks.hub_name] = None
     """Also put the folder on the Hugging Face Hub under this name."""
     private: bool = False
     """With --push: for yourself alone."""

@@ -282,7 +282,7 @@ class Compare(SampledTexts, Numbers):
 
     runs: Annotated[list[Path], typer.Argument(), checks.run]
     """Run directories."""
-    out: Path = Path("runs/comparison")
+    out: Annotated[Path, checks.report] = Path("runs/comparison")
     """Where the report goes."""
     steps: Annotated[str, typer.Option(metavar="T,T,...")] = "1,2,5,20"
     """Numbers of sampling steps, separated by commas."""

@@ -100,7 +100,7 @@ def prior_name(run: Run) -> str | None:
 class BoundSettings:
     particles: Particles
     steps: Sequence[int] = BOUND_STEPS
-    delbo_draws: int = 0
+    delbo_draws: Annotated[int, Field(ge=0, le=MOST_PATHS)] = 0
     """Masks per example for the paper's DELBO; 0 leaves it out."""
     limit: Count | None = None
     """How many examples to score, chosen at random by the seed; all by default."""

@@ -260,8 +260,17 @@ def parse_record(line: bytes) -> Record | None:
     return record if all(value is None or type(value) in (int, float) for value in numbers) else None
 
 
+HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+
+
 def is_hub_name(path: Path) -> bool:
-    return re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", path.as_posix()) is not None and not path.parent.exists()
+    return HUB_NAME.fullmatch(path.as_posix()) is not None and not path.parent.exists()
+
+
+def check_hub_name(name: str) -> str:
+    if HUB_NAME.fullmatch(name) is None:
+        raise UserError(f"a model on the Hugging Face Hub is called owner/name, not {name!r}")
+    return name
 
 
 def shipped_models() -> dict[str, Path]:

@@ -11,7 +11,6 @@ mine/
 It may also lie on the Hugging Face Hub under a name "owner/name".
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +36,7 @@ from vadd.run.directory import (
     RECIPE,
     CheckpointName,
     RunDirectory,
+    check_hub_name,
     is_hub_name,
     read_records,
     shipped,
@@ -136,8 +136,7 @@ def push(folder: Path, name: str, *, private: bool = False) -> str:
     """Put an exported model on the Hugging Face Hub as "owner/name"; the address of its page."""
     from huggingface_hub import HfApi  # heavy; accelerate brings it
 
-    if re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name) is None:
-        raise UserError(f"a model on the Hugging Face Hub is called owner/name, not {name!r}")
+    check_hub_name(name)
     try:
         page = HfApi().create_repo(name, private=private, exist_ok=True)
         HfApi().upload_folder(repo_id=name, folder_path=folder, commit_message=f"vadd {__version__}")
