@@ -29,16 +29,30 @@ MODELS: dict[str, tuple[str, ...]] = {
     "fair": ("table",),
     "mnist": (
         "mnist-small",
+        "data.labels=true",
+        "network.width=320",
         "diffusion.weighting=integral",
         "latent.flow.steps=2632",
-        "training.steps=1738",
-        "training.evaluate_every=1738",
-        "training.checkpoint_every=347",
+        "training.steps=3000",
+        "training.evaluate_every=3000",
+        "training.checkpoint_every=600",
         "training.keep_checkpoints=1",
     ),
+    "mnist-mdlm": (
+        "mnist-small",
+        "model=mdlm",
+        "network.channels=6",
+        "network.width=128",
+        "diffusion.weighting=integral",
+        "training.steps=3000",
+        "training.evaluate_every=3000",
+        "training.checkpoint_every=600",
+        "training.keep_checkpoints=1",
+    ),
+    "pydocs": ("pydocs", "training.steps=3000", "latent.flow.steps=1500"),
 }
 """The preset of each, and what is changed."""
-CONDITIONAL = ("fair",)
+CONDITIONAL = ("fair", "mnist")
 """Those with a prior p(z | what is known), for completions."""
 MOST_BYTES = 12_000_000
 """Of all together."""
@@ -59,7 +73,7 @@ def finished(name: str, runs: Path) -> Path:
     if run.recipe != recipe or run.step != recipe.training.steps:
         raise SystemExit(f"{place} is not a finished run of the recipe of {name}")
     fitted = run.directory.checkpoint(recipe.training.steps)
-    wanted = [kind for kind in ("flow", "conditional") if kind == "conditional" or recipe.latent.prior == "flow"]
+    wanted = ("flow", "conditional") if recipe.has_latent and recipe.latent.prior == "flow" else ()
     for kind in wanted:
         if not (fitted / f"prior-{kind}.safetensors").exists() and (kind == "flow" or name in CONDITIONAL):
             fit_prior(vadd.load(place, prior="trained"), kind)  # type: ignore[arg-type]

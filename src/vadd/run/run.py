@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 EVALUATED_STEPS, BOUND_STEPS = (1, 2, 5, 20), (1, 2, 4, 8, 16)
 PARTICLES = 64
+OWN_EXAMPLES = 100
 
 
 class Run:
@@ -107,6 +108,11 @@ class Run:
                 "likelihood of other data"
             )
         return data
+
+    @cached_property
+    def examples(self) -> Tensor:
+        """(n, N): held-out ones; of an exported model, whose data may not be here, samples of its own."""
+        return self.sample(OWN_EXAMPLES, seed=0) if self.is_exported else self.data.test
 
     def texts(self, tokens: Tensor | Array) -> list[str]:
         """Samples (n, N) of a run on text as text.
