@@ -11,7 +11,7 @@ from vadd.errors import UserError
 from vadd.run.directory import shipped_models
 from vadd.studio.server import build_app, check_host, free_port, private_folder, serve
 
-SHOWN_FIRST = ("mnist-mdlm-pretrained", "mnist-pretrained")
+SHOWN_FIRST = ("mnist-pretrained", "mnist-mdlm-pretrained")
 """Of the models of the package, side by side when the page opens."""
 
 
