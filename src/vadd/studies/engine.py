@@ -24,6 +24,7 @@ from vadd.parallel import Processes
 from vadd.progress import named, note
 from vadd.recipe import differences
 from vadd.recipe.loading import how_computed
+from vadd.report.figures import save_figure
 from vadd.report.images import grids_by_steps, tokens_to_images
 from vadd.report.likelihood_tables import perplexity_cell, scored_corpora, zero_shot_notes
 from vadd.report.notes import NOTES
