@@ -1,10 +1,9 @@
-"""How fast the studio is: until the demonstration has learnt, until the page opens, for a draw, and under a slider.
+"""How fast the studio is: until the page opens, for a draw, and under a slider.
 
     python benchmarks/studio.py [RUN ...] [--chromium PATH] [--starts 5] [--clicks 10] [--seconds 5] [--json FILE]
 
-`vadd studio` is started as somebody would, without a run, and watched until both models have learnt; then it is started
-again with the two runs, and a browser clicks and drags. With runs of one's own the first part is left out. Needs
-Playwright and Chromium. The load average stands beside the numbers: on a machine that has other work they are worse.
+`vadd studio` is started, without a run on the models of the package, and a browser clicks and drags. Needs Playwright
+and Chromium. The load average stands beside the numbers: on a machine that has other work they are worse.
 """
 
 import argparse
@@ -25,12 +24,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from vadd.run.directory import RunDirectory
-from vadd.run.status import read_status
-from vadd.studio.runs import awaits_prior
-
 PATIENCE = 600
-MODELS = ("mdlm", "vadd")
 NEXT_PICTURE = """before => new Promise(done => {
     const began = performance.now();
     document.querySelector('#draw-button').click();
@@ -87,23 +81,6 @@ def studio(*arguments: object) -> Iterator[tuple[str, float]]:
             process.wait(60)
 
 
-def until_learnt(place: Path) -> dict[str, float]:
-    began = time.perf_counter()
-    learnt: dict[str, float] = {}
-    with studio("--out", place):
-        while len(learnt) < len(MODELS):
-            for model in MODELS:
-                run = place / f"digits-{model}"
-                if model in learnt or not RunDirectory(run).is_run():
-                    continue
-                if read_status(run).state == "finished" and not awaits_prior(run):
-                    learnt[model] = time.perf_counter() - began
-            if time.perf_counter() - began > PATIENCE:
-                sys.exit(f"after {PATIENCE} s the digits are not learnt")
-            time.sleep(0.2)
-    return learnt
-
-
 def opened(page: Page, address: str, served: float) -> dict[str, float]:
     """Seconds from the start of the studio until the page can be used, and until it shows samples."""
     began = time.perf_counter()
@@ -154,9 +131,6 @@ def main() -> None:
     result: dict[str, object] = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         place = Path(folder)
-        runs = options.runs or [place / f"digits-{model}" for model in MODELS]
-        if not options.runs:
-            result["learnt_after_seconds"] = until_learnt(place)
         browser = driver.chromium.launch(executable_path=options.chromium, args=["--no-sandbox", "--disable-gpu"])
         starts: list[dict[str, float]] = []
         for last in [False] * (options.starts - 1) + [True]:
@@ -164,7 +138,7 @@ def main() -> None:
             # A new one each time, which has fetched nothing before.
             page = browser.new_page(viewport={"width": 1200, "height": 900})
             page.set_default_timeout(1000 * PATIENCE)
-            with studio(*runs, "--out", place) as (address, served):
+            with studio(*options.runs, "--out", place) as (address, served):
                 starts.append({"imports": imports, "served": served} | opened(page, address, served))
                 if last:
                     clicks = drawn(page, options.clicks)

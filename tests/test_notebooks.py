@@ -17,8 +17,8 @@ def opened(path: Path) -> Any:
     return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
 
 
-def test_there_are_three_notebooks_whose_outputs_are_there_to_be_read() -> None:
-    assert len(NOTEBOOKS) == 3
+def test_there_are_four_notebooks_whose_outputs_are_there_to_be_read() -> None:
+    assert len(NOTEBOOKS) == 4
     for path in NOTEBOOKS:
         book = opened(path)
         outputs = [output for cell in book.cells for output in cell.get("outputs", ())]

@@ -261,7 +261,7 @@ BAD = [
     (("digits", "--image", "wide.png", "--keep", "left", "--out", "x.png"), "the model's images are 8 x 8"),
     (("digits", "--image", "white.png", "--keep", "left"), "need a file: --out FILE.png or .npy"),
     (("digits", "--from-data", "0", "--keep", "left", "--mask", "white.png"), "exclude each other"),
-    (("digits", "--from-data", "297", "--keep", "left", "--out", "x.png"), "no held-out example 297; there are 297"),
+    (("digits", "--from-data", "297", "--keep", "left", "--out", "x.png"), "no example 297; there are 297"),
     (("digits", "--from-data", "a", "--keep", "left", "--out", "x.png"), "like 0,5,7; not 'a'"),
 ]
 

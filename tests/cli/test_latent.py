@@ -143,7 +143,7 @@ BAD = [
     (("codes",), "give one of --encode, --interpolate and --traverse"),
     (("codes", "--traverse", "--encode", "0"), "give one of"),
     (("codes", "--encode", "0", "--around", "0"), "--around is for --traverse"),
-    (("codes", "--interpolate", 0, 99), "there is no held-out example 99; there are 30"),
+    (("codes", "--interpolate", 0, 99), "there is no example 99; there are 30"),
     (("codes", "--interpolate", 0, "two.npy"), "two.npy holds 2 examples; name one of them"),
     (("codes", "--interpolate", 0, "two.npy:2"), "two.npy has no row 2; it has 2"),
     (("codes", "--interpolate", 0, "long.npy:0"), "has the shape (2, 7); the model's examples need (n, 2, 3)"),

@@ -24,7 +24,7 @@ def test_the_picture_is_that_of_the_z_that_the_sliders_say(visitor: TestClient, 
         ({"run": "digits-mdlm"}, "has no latent"),
         ({"run": "../secrets"}, "no run of the name"),
         ({"run": "<script>"}, "&lt;script&gt;"),
-        ({"example": 10**6}, "there is no held-out example 1000000"),
+        ({"example": 10**6}, "there is no example 1000000"),
     ],
 )
 def test_what_cannot_be_shown_is_told(visitor: TestClient, changes: dict[str, object], told: str) -> None:

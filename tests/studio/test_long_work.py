@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.helpers.studio import PATIENCE, Studio, studio
+from vadd.cli.studio import SHOWN_FIRST
 from vadd.errors import UserError
 from vadd.progress import silent
 from vadd.run.status import read_status
@@ -150,18 +151,27 @@ def test_digits_are_learnt_on_the_page_and_a_bad_file_is_a_message(page: "Page",
     assert open_studio.process.poll() is None
 
 
-def test_without_a_run_both_models_learn_digits_until_the_studio_is_stopped(browser: "Browser", tmp_path: Path) -> None:
+def test_without_a_run_the_models_of_the_package_are_shown_and_a_training_is_one_click_away(
+    browser: "Browser", tmp_path: Path
+) -> None:
     with studio("--port", 7960, "--out", tmp_path / "place", log=tmp_path / "log") as running:
         page = browser.new_page()
         page.set_default_timeout(1000 * PATIENCE)
         page.goto(running.url)
+        page.locator("#draw-shown img.pixels").nth(1).wait_for()
+        captions = page.locator("#draw-shown figcaption").all_inner_texts()
+        assert [caption.split(" ")[0] for caption in captions] == list(SHOWN_FIRST)
+        page.get_by_role("tab", name="Infill").click()
+        page.locator("#infill-button").click()
+        page.locator("#infill-shown .note", has_text="512 of 1024 values filled").nth(1).wait_for()
+        page.get_by_role("tab", name="Train").click()
+        page.locator("#train-start").click()
         # Beyond step 0: what is stopped before its first step has nothing to save.
-        page.locator("#train-shown .note", has_text=re.compile("running: step [1-9]")).nth(1).wait_for()
-        captions = page.locator("#train-shown figcaption").all_inner_texts()
-        assert [caption.split(" ")[0] for caption in captions] == ["digits-mdlm", "digits-vadd"]
+        page.locator("#train-shown .note", has_text=re.compile("running: step [1-9]")).wait_for()
         assert running.interrupt() == 0
         page.close()
-    assert "saved and stopped: digits-mdlm, digits-vadd" in running.said()
-    statuses = [read_status(tmp_path / "place" / f"digits-{model}") for model in ("mdlm", "vadd")]
-    assert [status.state for status in statuses] == ["stopped", "stopped"]
-    assert all(status.latest is not None and status.latest.step == status.step > 0 for status in statuses)
+    assert "saved and stopped: digits-vadd" in running.said()
+    status = read_status(tmp_path / "place" / "digits-vadd")
+    assert status.state == "stopped"
+    assert status.latest is not None
+    assert status.latest.step == status.step > 0

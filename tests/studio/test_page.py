@@ -187,13 +187,13 @@ def test_what_is_painted_over_is_filled_in_with_the_mouse_and_with_the_keyboard(
     page.wait_for_function("document.querySelector('#painter canvas')?.width === 320")
     box = canvas.bounding_box()
     assert box is not None
-    row = box["y"] + 4.5 * box["height"] / 8
+    row = box["y"] + 1.5 * box["height"] / 8  # the lower half is to be filled anyway
     page.mouse.move(box["x"] + 2, row)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] - 2, row, steps=16)
     page.mouse.up()
     page.locator("#infill-button").click()
-    page.locator("#infill-shown .note", has_text="8 of 64 values filled").nth(1).wait_for()
+    page.locator("#infill-shown .note", has_text="40 of 64 values filled").nth(1).wait_for()
     assert page.locator("#infill-shown img").count() == 4  # what is given, and completions, of both runs
     # And with the keyboard: everything is forgotten, one pixel is drawn.
     page.locator("#infill-blank").click()

@@ -18,6 +18,7 @@ from tests.helpers.people import train_people
 from tests.helpers.studio import PATIENCE
 from vadd.errors import UserError
 from vadd.run.loading import load
+from vadd.run.run import OWN_EXAMPLES
 from vadd.studio.draw import draw, draw_all, show, write_files
 from vadd.studio.infill import (
     Known,
@@ -31,7 +32,17 @@ from vadd.studio.infill import (
     painting_of,
     words_with_gaps,
 )
-from vadd.studio.latent import SPAN, How, dimensions_of, map_of, moved, point_of_example, show_path, show_points
+from vadd.studio.latent import (
+    SLIDERS,
+    SPAN,
+    How,
+    dimensions_of,
+    map_of,
+    moved,
+    point_of_example,
+    show_path,
+    show_points,
+)
 from vadd.studio.runs import OpenRuns
 from vadd.studio.views import ImageView, NumberView, PointView, TableView, TextView, view_of
 
@@ -148,6 +159,20 @@ def test_what_is_known_of_a_picture_stays(digits_runs: list[Path], monkeypatch: 
     assert (seen[0][0, :, 32:] == torch.from_numpy(held_out(run, 2))[32:]).all()
 
 
+def test_an_exported_model_begins_with_samples_of_its_own(
+    digits_runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = load(load(digits_runs[1]).export(tmp_path / "exported"))
+    monkeypatch.setattr("vadd.run.run.build_dataset", None)
+    own = run.sample(OWN_EXAMPLES, seed=0)
+    assert torch.equal(torch.from_numpy(held_out(run, 2)), own[2])
+    assert painting_of(run, 2, kept=0.5)["cells"] == [*own[2, :32].tolist(), *[-1] * 32]
+    assert painting_of(run, None)["cells"] == [-1] * 64
+    assert len(dimensions_of(run).numbers) == SLIDERS
+    with pytest.raises(UserError, match="no example 100; there are 100"):
+        held_out(run, 100)
+
+
 @pytest.mark.parametrize(
     ("cells", "told"),
     [
@@ -172,7 +197,7 @@ def test_texts_points_and_numbers_are_filled(script_run: Path, vadd_run: Path, a
     for wrong in ("0 1", "a b c d e f", "1" * 40 + " 0 0 0 0 0"):
         with pytest.raises(UserError, match="numbers"):
             fill_numbers(load(array_run), Known(text=wrong))
-    with pytest.raises(UserError, match="no held-out example 999999"):
+    with pytest.raises(UserError, match="no example 999999"):
         held_out(load(vadd_run), 999999)
 
 

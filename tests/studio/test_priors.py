@@ -55,18 +55,3 @@ def test_what_was_compared_without_it_is_not_taken_for_what_it_is_with_it(unfitt
     assert comparisons.folder(["digits-vadd"], [1], 200, 20) == before
     fit_prior(load(unfitted), steps=2)
     assert comparisons.folder(["digits-vadd"], [1], 200, 20) != before
-
-
-def test_the_demonstration_goes_on_with_what_has_none_yet(
-    unfitted: Path, digits_runs: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(digits_runs[0], unfitted.parent / "digits-mdlm")
-    trainings = Trainings(OpenRuns(), unfitted.parent)
-    begun: list[str] = []
-    monkeypatch.setattr(trainings, "_run", lambda name, arguments: begun.append(f"{name} {arguments[-1]}"))
-    trainings.start_demo()
-    assert (begun, trainings.runs.names()) == (["digits-vadd --resume"], ["digits-mdlm"])
-    fit_prior(load(unfitted), steps=2)
-    begun.clear()
-    trainings.start_demo()
-    assert (begun, trainings.runs.names()) == ([], ["digits-mdlm", "digits-vadd"])

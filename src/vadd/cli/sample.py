@@ -13,6 +13,7 @@ from torch import Tensor
 
 from vadd.cli.console import err_console, out_console
 from vadd.cli.syntax_sampling import Infill, Sample
+from vadd.data.dataset import chosen_examples
 from vadd.errors import UserError
 from vadd.files import write_whole, writing
 from vadd.kinds import How
@@ -202,7 +203,10 @@ def _gaps(run: Run, options: Infill) -> Gaps:
     if options.table is not None:
         return kind.fill_table(options.table, options.seed)
     kind.check_images()
-    images = kind.read_images(options.image) if options.image is not None else run.data.held_out(str(options.from_data))
+    if options.image is not None:
+        images = kind.read_images(options.image)
+    else:
+        images = chosen_examples(run.data.test, str(options.from_data))
     return kind.fill_images(images, options.mask, options.keep)
 
 

@@ -3,11 +3,16 @@
 import os
 import sys
 import webbrowser
+from pathlib import Path
 
 from vadd.cli.console import err_console, out_console
 from vadd.cli.syntax import Studio
 from vadd.errors import UserError
+from vadd.run.directory import shipped_models
 from vadd.studio.server import build_app, check_host, free_port, private_folder, serve
+
+SHOWN_FIRST = ("mnist-pretrained", "mnist-mdlm-pretrained")
+"""Of the models of the package, side by side when the page opens."""
 
 
 def studio(options: Studio) -> None:
@@ -33,11 +38,9 @@ def studio(options: Studio) -> None:
             if error.name != "gradio":
                 raise
             raise UserError("the studio needs Gradio: pip install 'vadd[studio]'") from None
-        opened = OpenRuns(options.runs or [])
+        opened = OpenRuns(options.runs or [Path(name) for name in dict.fromkeys((*SHOWN_FIRST, *shipped_models()))])
         trainings = Trainings(opened, options.out)
         try:
-            if not options.runs:
-                trainings.start_demo()
             app = build_app(build_page(opened, trainings), opened, folder, host=host, token=token)
             serve(app, listening, ready)
         except KeyboardInterrupt:

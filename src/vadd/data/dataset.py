@@ -96,16 +96,17 @@ class DiscreteDataset:
                 digest.update(part[rows].cpu().numpy().astype("<i4").tobytes())
         return digest.hexdigest()
 
-    def held_out(self, numbers: str) -> Array:
-        """ "0,5" -> these held-out examples, (n, N) int64."""
-        try:
-            chosen = [int(number) for number in numbers.split(",")]
-        except ValueError:
-            raise UserError(f"held-out examples are named by numbers, like 0,5,7; not {numbers!r}") from None
-        for number in chosen:
-            if not 0 <= number < len(self.test):
-                raise UserError(f"there is no held-out example {number}; there are {len(self.test)}, the first is 0")
-        return self.test[chosen].long().numpy()
+
+def chosen_examples(examples: Tensor, numbers: str) -> Array:
+    """ "0,5" -> these examples, (n, N) int64."""
+    try:
+        chosen = [int(number) for number in numbers.split(",")]
+    except ValueError:
+        raise UserError(f"held-out examples are named by numbers, like 0,5,7; not {numbers!r}") from None
+    for number in chosen:
+        if not 0 <= number < len(examples):
+            raise UserError(f"there is no example {number}; there are {len(examples)}, the first is 0")
+    return examples[chosen].long().numpy()
 
 
 def _spread(total: int, most: int) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from vadd.core import Drawing, MaskedBatch, MaskedDiffusion, Model, Noise, TokenSampler
 from vadd.core.host import SAMPLING, step_generator
+from vadd.data.dataset import chosen_examples
 from vadd.errors import UserError, check_range
 from vadd.kinds import TextKind
 from vadd.kinds.arrays import TO_FILL, Array
@@ -48,7 +49,7 @@ def check_latent(run: Run) -> None:
 def informative_dimensions(run: Run, count: int) -> list[int]:
     """The dimensions of z that say most about held-out examples, by the KL of the recognition model, largest first."""
     check_latent(run)
-    posterior = run.model.encode(run.data.test[:JUDGED])
+    posterior = run.model.encode(run.examples[:JUDGED])
     if posterior is None:
         raise UserError(f"{run.directory.path} has codes alone: there is no dimension to move along")
     chosen: list[int] = posterior.kl_to_standard_normal().mean(0).argsort(descending=True)[:count].tolist()
@@ -76,7 +77,7 @@ def examples(run: Run, name: str) -> Tensor:
     """
     array = re.fullmatch(r"(.+\.npy)(?::(\d+))?", name)
     if re.fullmatch(r"\d+(,\d+)*", name):
-        values = run.data.held_out(name)
+        values = chosen_examples(run.examples, name)
     elif array is not None:
         values = run.kind.read_examples(Path(array[1]))
         if array[2] is not None:

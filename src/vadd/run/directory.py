@@ -41,6 +41,7 @@ MODEL, EMA, OPTIMIZER, MANIFEST = "model.safetensors", "ema.safetensors", "optim
 PRIORS, EXAMPLES, LABELS = "priors.json", "examples", "labels.npy"
 EXPORTED_WEIGHTS, EXPORTED_CONFIG, EXPORTED_CARD = "model.safetensors", "config.json", "README.md"
 SHIPPED = "-pretrained"
+PRETRAINED = Path(__file__).parents[1] / "pretrained"
 """How the names of models end that are part of the package."""
 
 CheckpointName = Literal["latest", "best"] | int
@@ -275,7 +276,7 @@ def check_hub_name(name: str) -> str:
 
 def shipped_models() -> dict[str, Path]:
     """The exported models that are part of the package, by the names that they are opened with."""
-    configs = sorted((Path(__file__).parents[1] / "pretrained").glob(f"*/{EXPORTED_CONFIG}"))
+    configs = sorted(PRETRAINED.glob(f"*/{EXPORTED_CONFIG}"))
     return {f"{config.parent.name}{SHIPPED}": config.parent for config in configs}
 
 

@@ -18,7 +18,6 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import yaml
-from jinja2 import Environment
 from torch import Tensor
 
 from vadd.errors import UserError
@@ -33,6 +32,7 @@ from vadd.run.directory import (
     EXPORTED_CARD,
     EXPORTED_CONFIG,
     EXPORTED_WEIGHTS,
+    PRETRAINED,
     RECIPE,
     CheckpointName,
     RunDirectory,
@@ -90,7 +90,8 @@ class StoredModel:
 
     def check(self, problem: str) -> None:
         """Refuse weights that do not fit the recipe, before a network takes memory for them."""
-        if isinstance(self.recipe.network, CustomSettings):  # of these only their owner knows the shapes
+        # Of custom networks only their owner knows the shapes; what is part of the package fits.
+        if isinstance(self.recipe.network, CustomSettings) or self.path.parent == PRETRAINED:
             return
         # Every position and every value has some weight: absurd sizes need not even be built on the meta device.
         if max(self.kind.positions, self.kind.vocab_size) > sum(tensor.numel() for tensor in self.weights.values()):
@@ -250,6 +251,8 @@ def model_card(
     results: CardResults | None = None,
 ) -> str:
     """``measured`` are lines of the training's metrics, by their split."""
+    from jinja2 import Environment  # heavy, and no sampling needs it
+
     size, network = " x ".join(map(str, kind.shape)), recipe.network
     tags = ["vadd", "masked-diffusion", "discrete-diffusion", "few-step-generation", recipe.model, recipe.data.kind]
     custom = network.arguments() if isinstance(network, CustomSettings) else {}

@@ -14,7 +14,7 @@ from vadd.networks import CustomNetworks, CustomSettings
 from vadd.parallel import chosen_device
 from vadd.recipe import build_model
 from vadd.run.checkpoint import check_fit
-from vadd.run.directory import CheckpointName, PriorChoice, RunDirectory
+from vadd.run.directory import PRETRAINED, CheckpointName, PriorChoice, RunDirectory
 from vadd.run.export import find_exported, stored_in
 from vadd.run.priors import prior_records, read_prior
 from vadd.run.run import Run
@@ -91,7 +91,8 @@ def _use_priors(run: Run, place: Path, choice: PriorChoice) -> None:
             continue
         weights = read_prior(place, name)
         build = partial(run.recipe.latent.build_prior, run.recipe.network, run.kind, conditional=name == "conditional")
-        check_fit(weights, build, f"the {name} prior in {place} does not fit the recipe of its run: fit it anew")
+        if place.parent != PRETRAINED:
+            check_fit(weights, build, f"the {name} prior in {place} does not fit the recipe of its run: fit it anew")
         fitted = build()
         fitted.load_state_dict(weights)
         if name == "conditional":

@@ -49,6 +49,7 @@ CPU_ROWS = 2048
 GPU_SHARE = 0.25
 """Of the memory that is free on a GPU."""
 LARGEST_CHUNK = 1 << 20
+OWN_EXAMPLES = 100
 
 
 class Run:
@@ -117,6 +118,11 @@ class Run:
                 "likelihood of other data"
             )
         return data
+
+    @cached_property
+    def examples(self) -> Tensor:
+        """(n, N): held-out ones; of an exported model, whose data may not be here, samples of its own."""
+        return self.sample(OWN_EXAMPLES, seed=0) if self.is_exported else self.data.test
 
     def texts(self, tokens: Tensor | Array) -> list[str]:
         """Samples (n, N) of a run on text as text.

@@ -59,6 +59,8 @@ class Page:
     introduction: str
     command: str = ""
     """That makes the report again, unless the process is a ``vadd`` command itself."""
+    heading: tuple[PageSection, ...] = ()
+    """What stands before the results."""
 
     @classmethod
     def of(cls, study: Study, **names: str) -> "Page":
@@ -75,7 +77,7 @@ class Page:
             write_json(out / "results.json", numbers)
             tables = [table.to_markdown() for section in sections for table in section.tables]
             (out / "tables.md").write_text("\n".join(tables))
-            write_page(out / "report.html", self.title, self.introduction, sections)
+            write_page(out / "report.html", self.title, self.introduction, [*self.heading, *sections])
         return out / "report.html"
 
 

@@ -6,6 +6,7 @@ OUT/report.html, OUT/results.json, OUT/tables.md, OUT/figures/, and a run for ea
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,11 @@ from vadd.evaluation.evaluate import report_of
 from vadd.evaluation.frechet import fetch_inception, load_network
 from vadd.evaluation.zero_shot import corpora_in, recognise, zero_shot
 from vadd.parallel import Processes
-from vadd.progress import named
+from vadd.progress import named, note
 from vadd.recipe import differences
 from vadd.recipe.loading import how_computed
+from vadd.report.figures import save_figure
+from vadd.report.images import grids_by_steps, tokens_to_images
 from vadd.report.likelihood_tables import perplexity_cell, scored_corpora, zero_shot_notes
 from vadd.report.notes import NOTES
 from vadd.report.page import PageSection
@@ -39,6 +42,8 @@ from vadd.studies.trainings import bound_settings, finished_run, fitted, measuri
 from vadd.training.start import check_trainable
 from vadd.words import check_known
 
+SHOWN = 36
+"""Images of each model of the package."""
 ROUNDS = 4
 """Turns of the study of speed: what else the machine does falls on both models alike."""
 
@@ -52,6 +57,9 @@ def compare_entries(study: Study, request: Request) -> Result:
     """Train every entry and compare the runs, each sampled in the ways of ``study.views``."""
     trainings, measuring = trainings_of(study, request), measuring_of(study, request)
     first = trainings[0][0]
+    page = Page.of(study, recipe=first.name, setting=request.setting)
+    if study.shipped:
+        page = replace(page, heading=(shipped_samples(study.shipped, request.out),))
     inception = request.inception
     if study.needs_inception:
         inception = inception or fetch_inception()
@@ -70,9 +78,19 @@ def compare_entries(study: Study, request: Request) -> Result:
 
     options = EvaluationOptions(inception=inception, language=language)
     measurements = Measurements(measuring.steps, measuring.samples, bound_settings(measuring), options)
-    page = Page.of(study, recipe=first.name, setting=request.setting)
     reports, path = compare(rows, request.out, measurements, page, tables, request.progress)
     return Result(tables(reports, study.terminal or study.tables), [report.to_json() for report in reports], path)
+
+
+def shipped_samples(names: Sequence[str], out: Path) -> PageSection:
+    """Images that models of the package draw in one step."""
+    grids = {}
+    for run in map(load, names):
+        images = tokens_to_images(run.sample(SHOWN, steps=1).numpy(), run.shape, run.kind.vocab_size)
+        grids[model_label(run.recipe.model)] = [("1 step", images)]
+    picture = save_figure(grids_by_steps(grids), out / "figures" / "shipped.png")
+    note(f"{' and '.join(names)} in one step: {picture}")
+    return PageSection("Models of the package", NOTES["shipped"], [("Images drawn in one step", picture)])
 
 
 def viewed(run: Run, view: View) -> Run | None:

@@ -169,6 +169,8 @@ class Study(_Data):
     """Keys of the recipe in which its rows differ, besides those of all studies."""
     choose: Choice | None = None
     """What is chosen for every model instead of being taken from its recipe."""
+    shipped: tuple[str, ...] = ()
+    """Models of the package, whose samples in one step are drawn before anything is trained, and head the page."""
     needs_inception: bool = False
     only_text: bool = False
     engine: Literal["comparison", "zero-shot", "speed", "baselines", "league"] = "comparison"

@@ -4,6 +4,7 @@ import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any
 
 import gradio as gr
@@ -11,6 +12,7 @@ import numpy as np
 from markupsafe import Markup
 from pydantic import Field
 
+from vadd.data.dataset import chosen_examples
 from vadd.errors import UserError
 from vadd.kinds import TableKind, TextKind
 from vadd.kinds.arrays import TO_FILL, Array
@@ -65,14 +67,16 @@ class Known:
 
 def held_out(run: Run, index: int) -> Array:
     """(N,)"""
-    example: Array = run.data.held_out(str(index))[0]
+    example: Array = chosen_examples(run.examples, str(index))[0]
     return example
 
 
-def painting_of(run: Run, example: int | None) -> dict[str, Any]:
-    """The value of the painter: a held-out example, or nothing but pixels to fill."""
+def painting_of(run: Run, example: int | None, *, kept: float = 1.0) -> dict[str, Any]:
+    """The value of the painter: the upper part of an example, or nothing but pixels to fill."""
     height, width, channels = picture_shape(run.shape)
+    below = run.model.positions - round(kept * height) * width * channels
     cells = [TO_FILL] * run.model.positions if example is None else held_out(run, example).tolist()
+    cells[len(cells) - below :] = [TO_FILL] * below
     return {"height": height, "width": width, "channels": channels, "levels": run.model.vocab_size, "cells": cells}
 
 
@@ -183,12 +187,14 @@ def fill_all(runs: OpenRuns, names: Sequence[str], known: Known) -> str:
 
 
 def _image_controls() -> ui.Answer:
-    example = ui.number("Held-out example", "The picture to begin with, by number.")
+    example = ui.number("Example", "The picture to begin with, by number: held-out, or drawn by an exported model.")
     painter = gr.HTML(html_template=PAINTER, js_on_load=ui.asset("painter.js"), elem_id="painter")
     ui.hint("Paint over what is to be forgotten (grey), or pixels light and dark; or arrow keys and space.")
-    blank = ui.button("Forget everything", "infill-blank", size="sm")
+    with gr.Row():
+        half = ui.button("Forget the lower half", "infill-half", size="sm")
+        blank = ui.button("Forget everything", "infill-blank", size="sm")
     ui.hint("Then draw a few pixels: the model adds the rest.")
-    return example, painter, blank
+    return example, painter, half, blank
 
 
 def infill_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
@@ -196,7 +202,7 @@ def infill_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
     with gr.Row():
         with ui.controls():
             with gr.Group(visible=False, elem_id="infill-images") as images:
-                example, painter, blank = _image_controls()
+                example, painter, half, blank = _image_controls()
             with gr.Group(visible=False, elem_id="infill-points") as points:
                 about = "The model draws the other."
                 coordinate = gr.Radio(["first", "second"], value="first", label="Known coordinate", info=about)
@@ -220,14 +226,14 @@ def infill_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
         run = runs.get(name)
         is_image, is_point = run.kind.name == "image", run.kind.name == "points"
         visible = [gr.Group(visible=each) for each in (is_image, is_point, not (is_image or is_point))]
-        painting = painting_of(run, 0) if is_image else None
+        painting = painting_of(run, 0, kept=0.5) if is_image else None
         line = "" if is_image or is_point else words_with_gaps(run)
         return "", *visible, painting, line, gr.Slider(maximum=run.kind.vocab_size - 1, value=0)
 
-    def painted(turn: ui.Turn, names: list[str], example: int | None = None) -> ui.Answer:
+    def painted(turn: ui.Turn, names: list[str], example: int | None = None, *, kept: float = 1.0) -> ui.Answer:
         if not names:
             raise UserError("choose a run above")
-        return "", painting_of(runs.get(names[0]), None if example is None else int(example))
+        return "", painting_of(runs.get(names[0]), None if example is None else int(example), kept=kept)
 
     def on_fill(turn: ui.Turn, names: list[str], *given: Any) -> str:
         painting, text, coordinate, *numbers = given
@@ -237,6 +243,7 @@ def infill_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
     building, outputs = ui.Turns(), [shown, images, points, words, painter, text, value]
     building.follow(tab, chosen, lambda names: names[0], build, [], outputs)
     building.on([example.change], painted, [chosen, example], [shown, painter])
+    building.on([half.click], partial(painted, kept=0.5), [chosen, example], [shown, painter])
     building.on([blank.click], painted, [chosen], [shown, painter])
     given = [chosen, painter, text, coordinate, value, steps, seed]
     ui.Turns().on([start.click, text.submit, value.release], on_fill, given, [shown])

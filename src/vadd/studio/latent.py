@@ -44,7 +44,7 @@ PAD = """<div class="pad"><canvas tabindex="0" width="320" height="320" role="ap
 
 @dataclass(frozen=True)
 class Dimensions:
-    """Those that carry most, by the KL of the recognition model on held-out examples."""
+    """Those that carry most, by the KL of the recognition model on examples."""
 
     numbers: list[int]
     nats: list[float]
@@ -74,7 +74,7 @@ class How:
 @lru_cache(maxsize=4)
 def dimensions_of(run: Run) -> Dimensions:
     numbers = informative_dimensions(run, SLIDERS)
-    posterior = run.model.encode(run.data.test[:JUDGED])
+    posterior = run.model.encode(run.examples[:JUDGED])
     assert posterior is not None
     nats = posterior.kl_to_standard_normal().mean(0)
     return Dimensions(numbers, [float(nats[place]) for place in numbers], len(nats))
@@ -133,13 +133,13 @@ def with_latent(runs: OpenRuns, name: str) -> Run:
 
 
 def walked(run: Run, source: int | None, target: int | None, steps: int, temperature: float) -> str:
-    """From the z of one held-out example to that of another."""
+    """From the z of one example to that of another."""
     first, last = (point_of_example(run, int(end or 0)) for end in (source, target))
     return show_path(run, line(first, last, PATH), How(int(steps), temperature))
 
 
 def varied_one(run: Run, example: int | None, dimension: int, steps: int, temperature: float) -> str:
-    """The z of a held-out example with one dimension at several values."""
+    """The z of an example with one dimension at several values."""
     if not 0 <= dimension < (among := dimensions_of(run).among):
         raise UserError(f"the latent has {among} dimensions, the first is 0")
     values = torch.linspace(-SPAN, SPAN, PATH + 1).tolist()
@@ -183,9 +183,7 @@ def _path_controls() -> ui.Answer:
     with gr.Column(min_width=280):
         gr.Markdown("### From one example to another")
         with gr.Row():
-            ends = [
-                ui.number(label, "A held-out example.", at, min_width=100) for at, label in enumerate(("From", "To"))
-            ]
+            ends = [ui.number(label, "An example.", at, min_width=100) for at, label in enumerate(("From", "To"))]
         walk = ui.button("Walk", "latent-walk")
         ui.hint("In even steps from the z of the one to that of the other.")
         path = gr.HTML(elem_id="latent-path")
@@ -204,7 +202,7 @@ def latent_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
     with gr.Row():
         with ui.controls():
             about = "Where to begin: the z that the recognition model gives it."
-            example = ui.number("Held-out example", about, elem_id="latent-example")
+            example = ui.number("Example", about, elem_id="latent-example")
             steps = ui.slider("Steps T", "With one z for all steps.", (1, MOST_STEPS), 1, "latent-steps")
             about = "0 shows the likeliest that z says, 1 what it leaves open too."
             temperature = ui.slider("Temperature", about, (0, 1.5), 0, "latent-temperature", step=0.05)

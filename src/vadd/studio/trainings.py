@@ -21,7 +21,6 @@ QUIET_ENDS = (None, 0, 130, 143, -signal.SIGINT, -signal.SIGTERM)
 """Exit codes of a training that runs, is done or was stopped, the last before Python had begun."""
 WATCHED = ("training.checkpoint_every=100", "training.evaluate_every=100", "training.log_every=20")
 """The page shows something new every few seconds."""
-DEMO = ("digits", "training.steps=2000", *WATCHED)
 
 
 class Trainings:
@@ -73,19 +72,6 @@ class Trainings:
         if process.poll() is not None:
             raise UserError(f"{name} is not running")
         process.terminate()  # not SIGINT, which children of a background job ignore
-
-    def start_demo(self) -> None:
-        """Both models on the digits; finished ones are opened, others resumed."""
-        recipe, *changes = DEMO
-        for model in ("mdlm", "vadd"):
-            name = f"digits-{model}"
-            path = self.place / name
-            if not RunDirectory(path).is_run():
-                self._begin(name, [recipe, f"model={model}", *changes])
-            elif _is_done(path):
-                self.runs.add(path)
-            else:
-                self._run(name, ["--out", str(path), "--resume"])
 
     def status(self, name: str) -> tuple[RunStatus | None, str]:
         """Of the run, once there is one, and what went wrong, if something did."""

@@ -30,7 +30,6 @@ from typing import Any
 
 import numpy as np
 from filelock import FileLock
-from joblib import Parallel, delayed
 
 from vadd.data.download import data_directory
 from vadd.data.text.corpora import Corpus, Part, Piece
@@ -126,6 +125,8 @@ def batches(pieces: Iterable[Piece], characters: int) -> Iterator[list[Piece]]:
 
 
 def _make_parts(request: Request, workers: int, progress: Progress) -> None:
+    from joblib import Parallel, delayed  # heavy, and no sampling needs it
+
     what, total, done = f"tokenising {request.corpus.name}, {request.part}", request.corpus.total(request.part), 0
     progress(what, done, total)
     parts = enumerate(batches(request.corpus.pieces(request.part), PART_CHARACTERS))

@@ -1,0 +1,12 @@
+# docker build -t vadd . && docker run --rm -v "$PWD/runs:/work/runs" vadd sample mnist-pretrained -n 64 --out runs/a.png
+# The studio: docker run --rm -p 7860:7860 vadd studio --host 0.0.0.0 --token CHOOSE-ONE
+FROM python:3.11-slim
+WORKDIR /opt/vadd
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY src src
+RUN pip install --no-cache-dir torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu \
+ && pip install --no-cache-dir --constraint constraints.txt '.[studio,tables,text]'
+WORKDIR /work
+EXPOSE 7860
+ENTRYPOINT ["vadd"]
+CMD ["--help"]
