@@ -1,17 +1,14 @@
-"""Models by name: what each is, who described it, the settings that it brings to a recipe (``models.yaml``), and how
-it is built.
+"""Models by name: what each is, who described it, the settings that it brings to a recipe, and how it is built.
 
 ``model=NAME`` on the command line brings the settings along; other keys given there win over them. A recipe in a file
 states all of its settings itself.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
-import yaml
 from pydantic import AfterValidator
 from torch import nn
 
@@ -105,7 +102,7 @@ class ModelEntry:
     about: str
     """One line."""
     paper: str
-    build: Builder
+    build: Builder = masked_diffusion
     latent: bool = False
     """Whether the section ``latent`` of the recipe is used."""
     objective: str = "The objective is the training loss on held-out examples."
@@ -116,30 +113,138 @@ class ModelEntry:
     """Whether the number of sampling steps is a choice."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Sections and what they hold, laid over those of a recipe."""
-    needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Keys of the section ``diffusion`` that must have one of these values."""
     sees_time: bool | None = None
     """Whether the denoiser is to see t; None: what the recipe says."""
     networks: Mapping[str, Any] | None = None
     """The section ``network`` to use where the recipe's is not one of ``network_kinds``."""
-    network_kinds: Sequence[str] = ()
+    network_kinds: tuple[str, ...] = ()
     """Empty: all."""
 
 
-BUILDERS: Mapping[str, Builder] = {
-    "genmd4": _value_rates,
-    "sedd": _score_entropy,
-    "edlm": _learned_energy,
-    "ar": _autoregressive,
-}
-_WRITTEN = yaml.safe_load(resources.files("vadd").joinpath("recipe", "models.yaml").read_text("utf-8"))
-EVERY_MODEL = {
-    name: ModelEntry(build=BUILDERS.get(name, masked_diffusion), **entry) for name, entry in _WRITTEN["models"].items()
+ELBO = (
+    "The objective is an estimate of the ELBO on held-out examples, as a loss: the negative log-likelihood is at most "
+    "that, up to the noise of the estimate."
+)
+DELBO = (
+    "The objective is the paper's DELBO on held-out examples, at full KL weight; with several particles its "
+    "importance-weighted form. It is **not** a bound of the likelihood and does not compare with likelihoods of other "
+    "models."
+)
+MD4 = {"schedule": "cosine", "mask_draw": "stratified", "weighting": "integral"}
+LEVELS = {"schedule": "linear", "mask_draw": "levels", "levels": 1000, "weighting": "integral"}
+SMALL_TRANSFORMER = {"kind": "short-transformer", "heads": 4, "convolution": 7, "denoiser": {"width": 64, "blocks": 3}}
+
+MODELS: dict[str, ModelEntry] = {
+    "vadd": ModelEntry(
+        label="VADD",
+        about="masked diffusion whose denoiser has a latent variable",
+        paper="Variational Autoencoding Discrete Diffusion",
+        latent=True,
+        objective=DELBO,
+    ),
+    "mdlm": ModelEntry(
+        label="MDLM",
+        about="masked diffusion: positions that are revealed together are drawn independently",
+        paper="Sahoo et al. 2024, arXiv 2406.07524",
+        objective=ELBO,
+    ),
+    "md4": ModelEntry(
+        label="MD4",
+        about="MDLM with a cosine schedule, evenly spread times and time input",
+        paper="Shi et al. 2024, arXiv 2406.04329",
+        objective=ELBO,
+        settings={"diffusion": MD4},
+        sees_time=True,
+    ),
+    "genmd4": ModelEntry(
+        label="GenMD4",
+        about="MD4 with a schedule learned for each value: 1 - t^w with a w of its own",
+        paper="Shi et al. 2024, arXiv 2406.04329",
+        build=_value_rates,
+        objective=ELBO,
+        settings={"diffusion": MD4 | {"schedule": "polynomial", "power": 1.0}},
+        needs={"mask_draw": ("iid", "stratified"), "weighting": ("integral",)},
+        sees_time=True,
+    ),
+    "radd": ModelEntry(
+        label="RADD",
+        about="MDLM without time input, trained on all orders: the number of masked positions is drawn, not the time",
+        paper="Ou et al. 2024, arXiv 2406.03736",
+        objective=ELBO,
+        settings={"diffusion": {"schedule": "linear", "mask_draw": "exact-count", "weighting": "integral"}},
+        sees_time=False,
+    ),
+    "d3pm": ModelEntry(
+        label="D3PM",
+        about="absorbing D3PM: 1000 discrete levels, their bound and an auxiliary cross-entropy, time input",
+        paper="Austin et al. 2021, arXiv 2107.03006",
+        objective="The objective is D3PM's on held-out examples: its bound and an auxiliary cross-entropy of x0.",
+        settings={"diffusion": LEVELS | {"auxiliary": 0.01}},
+        sees_time=True,
+    ),
+    "sedd": ModelEntry(
+        label="SEDD",
+        about="absorbing SEDD: scores instead of probabilities, score entropy, analytic and Euler samplers",
+        paper="Lou et al. 2024, arXiv 2310.16834",
+        build=_score_entropy,
+        objective="The objective is the denoising score entropy on held-out examples.",
+        settings={"diffusion": {"schedule": "linear", "mask_draw": "stratified", "weighting": "integral"}},
+        sees_time=True,
+    ),
+    "edlm": ModelEntry(
+        label="EDLM",
+        about="an energy over whole sequences re-weighs candidates of a finished masked run; not exact",
+        paper="Xu et al. 2024, arXiv 2410.21357, whose own likelihoods were withdrawn in 2026",
+        build=_learned_energy,
+        objective="The objective is the noise-contrastive loss of the energy on held-out examples, **not** a "
+        "likelihood.",
+        options=" --start-from RUN, or without a training: vadd sample RUN --energy AR_RUN",
+    ),
+    "udlm": ModelEntry(
+        label="UDLM",
+        about="uniform noise in the mask's place: 1000 levels, every position may change at every step",
+        paper="Schiff et al. 2024, arXiv 2412.10193; the uniform rows of D3PM and SEDD",
+        settings={"diffusion": {"noise": "uniform"} | LEVELS | {"auxiliary": 0.0}},
+        sees_time=True,
+    ),
+    "vadd-uniform": ModelEntry(
+        label="VADD, uniform noise",
+        about="VADD with uniform noise in the mask's place, trained on the states of few-step samplers",
+        paper="the future work of VADD",
+        latent=True,
+        settings={
+            "diffusion": {"noise": "uniform", "schedule": "linear", "mask_draw": "steps", "weighting": "integral"},
+            "latent": {"kind": "per-state", "prior": "normal"},
+            "sampling": {"latent_policy": "resample"},
+        },
+        sees_time=True,
+    ),
+    "ar": ModelEntry(
+        label="AR",
+        about="autoregressive transformer: one position after the other, exact likelihood",
+        paper="the autoregressive rows of the tables of masked diffusion papers",
+        build=_autoregressive,
+        objective="The objective is the exact negative log-likelihood of held-out examples.",
+        chosen_steps=False,
+        networks=SMALL_TRANSFORMER,
+        network_kinds=("transformer", "short-transformer"),
+    ),
 }
 """In the order in which they are listed."""
-COMPARED_ONLY = {name: EVERY_MODEL[name] for name in _WRITTEN["compared only"]}
-"""Not models of discrete data, so no recipe trains them; tables compare them with those that are."""
-MODELS = {name: entry for name, entry in EVERY_MODEL.items() if name not in COMPARED_ONLY}
+
+COMPARED_ONLY: dict[str, ModelEntry] = {
+    "ddpm": ModelEntry(
+        label="DDPM",
+        about="continuous images, rounded to the data's values: a UNet of diffusers; trained by `vadd reproduce "
+        "baselines` alone",
+        paper="Ho et al. 2020, arXiv 2006.11239; with few steps DDIM, Song et al. 2020, arXiv 2010.02502",
+    )
+}
+"""Not a model of discrete data, so no recipe trains it; tables compare it with those that are."""
+
+EVERY_MODEL = MODELS | COMPARED_ONLY
 
 
 def _known(name: str) -> str:
