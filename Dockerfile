@@ -4,8 +4,7 @@ FROM python:3.11-slim
 WORKDIR /opt/vadd
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src src
-RUN pip install --no-cache-dir torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu \
- && pip install --no-cache-dir --constraint constraints.txt '.[studio,tables,text]'
+RUN pip install --no-cache-dir --constraint constraints.txt ".[studio,tables,text]"
 WORKDIR /work
 EXPOSE 7860
 ENTRYPOINT ["vadd"]
