@@ -46,6 +46,7 @@ def test_pages_are_short_and_the_front_page_names_them(folder: str) -> None:
     pages = [page for page in (ROOT / folder).glob("*.md") if page.name != "index.md"]
     assert [page.name for page in pages if len(page.read_text(encoding="utf-8").split()) > 1500] == []
     assert [page.name for page in pages if f"({page.name})" not in front] == []
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 600
 
 
 def test_tables_are_those_of_the_numbers_in_the_repository() -> None:

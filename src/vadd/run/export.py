@@ -217,6 +217,8 @@ def export(
         card = model_card(published, kind, step, parameters, measured, results)
         (folder / EXPORTED_CARD).write_text(card)
         for record in prior_records(chosen).values():
+            if half and record.name == "flow" and not record.helps:
+                continue  # it is not used, and this export is to be small
             tensors = read_prior(chosen, record.name)  # verified before it is passed on
             write_prior(folder, halved(tensors) if half else tensors, record)
         (folder / PRIORS_LOCK).unlink(missing_ok=True)
