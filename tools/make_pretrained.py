@@ -52,7 +52,11 @@ MODELS: dict[str, tuple[str, ...]] = {
         "training.checkpoint_every=600",
         "training.keep_checkpoints=1",
     ),
-    "qm9": (MOLECULES, "training.steps=4500"),
+    "qm9": (
+        MOLECULES,
+        "about=Molecules of QM9 as SMILES, at most 28 symbols; z is drawn position after position",
+        "training.steps=4500",
+    ),
     "pydocs": ("pydocs", "network.denoiser.width=64", "training.steps=1200"),
 }
 """The preset of each, and what is changed."""
