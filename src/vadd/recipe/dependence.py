@@ -1,7 +1,6 @@
 """How much the positions of examples say about each other, estimated in a second."""
 
 import numpy as np
-from scipy.sparse.csgraph import minimum_spanning_tree
 from torch import Tensor
 
 EXAMPLES, POSITIONS, VALUES = 4_000, 96, 64
@@ -12,6 +11,8 @@ def dependence(array: np.ndarray | Tensor) -> float:
     """The nats of the best tree of pairwise dependences (Chow and Liu), scaled up from the positions looked at: a part
     of what all positions say about each other, since dependences among three or more are not seen.
     """
+    from scipy.sparse.csgraph import minimum_spanning_tree  # sampling does not wait for SciPy
+
     rng = np.random.default_rng(0)
     rows = np.sort(rng.choice(len(array), min(EXAMPLES, len(array)), replace=False))
     codes = np.asarray(array[rows]).reshape(len(rows), -1)

@@ -187,9 +187,10 @@ def enlarged(image: Array, scale: int) -> Array:
 
 
 def as_pillow(image: Array) -> Any:
-    return optional("PIL.Image", "writing pictures needs Pillow", "images").fromarray(
-        image[..., 0] if image.shape[-1] == 1 else image
-    )
+    optional("PIL", "writing pictures needs Pillow", "images")
+    from PIL import Image
+
+    return Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
 
 
 def as_trajectory(trajectory: Array) -> Array:

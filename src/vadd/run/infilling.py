@@ -41,7 +41,7 @@ def as_sequences(x: Any, what: str, *, booleans: bool = True) -> Tensor:
     given = as_tensor(x, what)
     if given.is_floating_point() or given.is_complex() or (given.dtype == torch.bool and not booleans):
         raise UserError(f"{what} are integers; these are {_described(given)}")
-    return given.flatten(1) if given.ndim > 1 else given
+    return given.flatten(1) if given.ndim > 1 else given.flatten()
 
 
 def masked_starts(model: Model, shape: Sequence[int], x: Any, known: Any, count: int) -> Tensor:
