@@ -162,7 +162,8 @@ def test_without_a_run_the_models_of_the_package_are_shown_and_a_training_is_one
         captions = page.locator("#draw-shown figcaption").all_inner_texts()
         assert [caption.split(" ")[0] for caption in captions] == list(SHOWN_FIRST)
         page.get_by_role("tab", name="Infill").click()
-        page.locator("#painter canvas").wait_for()  # with the example whose lower half is to be filled
+        # The example whose lower half is to be filled; an empty canvas is 300 wide.
+        page.wait_for_function("document.querySelector('#painter canvas')?.width === 320")
         page.locator("#infill-button").click()
         page.locator("#infill-shown .note", has_text="512 of 1024 values filled").nth(1).wait_for()
         page.get_by_role("tab", name="Train").click()
