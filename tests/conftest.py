@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ from vadd.cli import main
 from vadd.recipe import recipe_for
 
 do_not_wait_for_the_disk()
+# Shells start what runs in the background with Ctrl-C ignored; the children of tests would ignore it too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
