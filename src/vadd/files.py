@@ -99,6 +99,32 @@ def remove(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+HUB_PATIENCE = 3.0
+"""Seconds that the Hugging Face Hub has to answer. Its client tries again for half a minute."""
+
+
+def from_hub(repository: str, file: str) -> Path:
+    """A file of the Hub, or what its client has kept of it. Errors are those of the client: it has many kinds."""
+    from huggingface_hub import hf_hub_download  # heavy
+
+    if hub_answers():
+        return Path(hf_hub_download(repository, file))
+    try:
+        return Path(hf_hub_download(repository, file, local_files_only=True))
+    except Exception:
+        raise OSError("it does not answer") from None
+
+
+def hub_answers() -> bool:
+    from huggingface_hub import constants, get_session
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=HUB_PATIENCE)
+    except Exception:  # of whatever library the client uses
+        return False
+    return not constants.HF_HUB_OFFLINE
+
+
 def visible_files(folder: Path, suffixes: Collection[str]) -> list[Path]:
     """The files of these suffixes in ``folder`` and below, sorted; hidden ones are left out."""
     return sorted(

@@ -18,6 +18,7 @@ from vadd.data import array as arrays_on_disk
 from vadd.data.array import read_array
 from vadd.errors import UserError
 from vadd.kinds import arrays
+from vadd.recipe.dependence import dependence
 
 
 def saved(path: Path, array: np.ndarray) -> Path:
@@ -196,9 +197,9 @@ class PeakHeap(threading.Thread):
         self.join()
 
     @staticmethod
-    def now() -> int:
+    def now(kind: str = "RssAnon") -> int:
         status = Path("/proc/self/status").read_text()
-        return 1024 * int(status.split("RssAnon:")[1].split()[0])
+        return 1024 * int(status.split(f"{kind}:")[1].split()[0])
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
@@ -218,6 +219,18 @@ def test_a_large_array_is_mapped_and_not_read(tmp_path: Path) -> None:
     assert len(fingerprint) == 64
     # The hash reads 33 million of the values, some at a time; all of them would be 150 MB, and 1.2 GB as int64.
     assert heap.peak - heap.before < 90e6
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+def test_rows_that_were_read_do_not_stay_in_memory(tmp_path: Path) -> None:
+    path = saved(tmp_path / "large.npy", np.zeros((150_000, 1000), np.uint8))
+    array, before = arrays.read_integers(path), PeakHeap.now("RssFile")
+    dependence(array)
+    train = ArrayData(path=str(path)).load(seed=1).train
+    for first in range(0, 1000, 50):
+        train[torch.arange(first, first + 50)]
+    # 5,000 rows in random places: with the pages around them most of the file's 150 MB.
+    assert PeakHeap.now("RssFile") - before < 50e6
 
 
 def test_a_mapped_array_is_what_an_array_in_memory_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

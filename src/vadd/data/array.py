@@ -14,7 +14,7 @@ from vadd.data.dataset import DataSettings, DiscreteDataset, Labels, TestFractio
 from vadd.errors import UserError, check_range, refuse_if
 from vadd.files import write_json
 from vadd.kinds import Kind, check_facts, kind_of
-from vadd.kinds.arrays import LARGE, Array, MappedFile, extremes, read_integers, value_type
+from vadd.kinds.arrays import LARGE, Array, extremes, read_integers, take, value_type
 from vadd.kinds.text.tokenizers import Tokenizer
 from vadd.parsing import read_json
 from vadd.progress import Progress, silent
@@ -61,9 +61,6 @@ class ArrayData(DataSettings):
         return read_labels(Path(self.path), self.labels_path, examples) if self.labels else None
 
 
-MOST_IN_MEMORY = 1 << 10
-
-
 class MappedRows(Tensor):
     """Rows of a large array in an order of their own, (n, N): as a tensor of which only those are read that are
     indexed. Whatever needs the content of all reads all.
@@ -72,8 +69,6 @@ class MappedRows(Tensor):
     array: Array
     order: Array
     kind: np.dtype[Any]
-    in_memory: int
-    """Rows of a file that were read and still count as memory."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -89,12 +84,9 @@ class MappedRows(Tensor):
         return func(*whole[0], **whole[1])
 
     def read(self, rows: Array | slice) -> Tensor:
-        content = torch.from_numpy(self.array[self.order[rows]].astype(self.kind))
-        self.in_memory += len(content)
-        if isinstance(self.array, MappedFile) and self.in_memory > MOST_IN_MEMORY:
-            self.array.forget()
-            self.in_memory = 0
-        return content
+        numbers = self.order[rows]
+        content = take(self.array, numbers.reshape(-1)).astype(self.kind)
+        return torch.from_numpy(content.reshape(*numbers.shape, self.array.shape[1]))
 
 
 _ABOUT_SHAPE = (Tensor.shape.__get__, Tensor.ndim.__get__, Tensor.dtype.__get__, Tensor.__len__)  # type: ignore[attr-defined]
@@ -103,7 +95,7 @@ _ABOUT_SHAPE = (Tensor.shape.__get__, Tensor.ndim.__get__, Tensor.dtype.__get__,
 def mapped_rows(array: Array, order: Array, kind: np.dtype[Any]) -> MappedRows:
     dtype = torch.from_numpy(np.zeros(0, kind)).dtype
     rows = torch.empty(len(order), array.shape[1], dtype=dtype, device="meta").as_subclass(MappedRows)
-    rows.array, rows.order, rows.kind, rows.in_memory = array, order, kind, 0
+    rows.array, rows.order, rows.kind = array, order, kind
     return rows
 
 

@@ -24,7 +24,7 @@ from vadd.data.download import data_directory
 from vadd.errors import UserError
 from vadd.evaluation.reports import LARGEST_EXPONENT, JudgeReport, mean_and_error, perplexity_of
 from vadd.evaluation.text_features import LOGIT_BYTES, LanguageModel, TextReader, library, read_model
-from vadd.files import checksum, whole_path
+from vadd.files import checksum, hub_answers, whole_path
 from vadd.kinds.arrays import Array
 from vadd.networks.pretrained import reading
 from vadd.progress import Progress, silent
@@ -52,7 +52,7 @@ def load_causal_model(source: str, progress: Progress = silent) -> LanguageModel
         return _read(name, str(place), local_files_only=True)
     if HUB_NAME.fullmatch(source) is None or is_gguf or (path.parent.name and path.parent.exists()):
         raise UserError(f"there is no judge {source}: no such file or folder")
-    return _read(source, source)
+    return _read(source, source, local_files_only=not hub_answers())
 
 
 def converted(file: Path, progress: Progress = silent) -> Path:

@@ -23,6 +23,8 @@ LARGE = 1 << 26
 """Bytes from which a file is mapped into memory instead of read."""
 SCANNED = 1 << 24
 """Bytes at a time: between them an interrupt is answered."""
+TAKEN = 64
+"""Rows of a mapped file at a time."""
 
 
 class MappedFile(np.memmap[Any, Any]):
@@ -78,6 +80,18 @@ def read_examples(path: Path, shape: tuple[int, ...]) -> Array:
         wanted = f"(n, {', '.join(map(str, shape))})"
         raise UserError(f"{path} has the shape {array.shape}; the model's examples need {wanted}")
     return several.reshape(len(several), -1)
+
+
+def take(array: Array, rows: Array) -> Array:
+    """These rows of an array, (n, ...). Of a file that is mapped a few at a time: to read one may map 2 MB around it."""
+    if not isinstance(array, MappedFile):
+        return np.asarray(array[rows])
+    taken = np.empty((len(rows), *array.shape[1:]), array.dtype)
+    for first in range(0, len(rows), TAKEN):
+        some = slice(first, first + TAKEN)
+        taken[some] = array[rows[some]]
+        array.forget()
+    return taken
 
 
 def value_type(values: int) -> np.dtype[np.generic]:

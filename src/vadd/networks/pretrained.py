@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from vadd.core.host import Places, Where
 from vadd.errors import UserError
+from vadd.files import from_hub
 from vadd.networks.layers import DenoiserBase, zeroed
 from vadd.networks.settings import Examples, NetworkSettings
 from vadd.networks.transformer import TransformerRecognizer, TransformerSettings
@@ -160,9 +161,7 @@ def model_file(model: str, name: str) -> Path:
             raise UserError(f"network.model: there is no {name} in {folder}")
         return folder / name
     try:
-        from huggingface_hub import hf_hub_download
-
-        return Path(hf_hub_download(model, name))
+        return from_hub(model, name)
     except Exception as error:  # no network, no such name: the client has an exception for each
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         problem = f"there is no folder {model}, and the Hugging Face Hub did not give it ({reason})"

@@ -3,6 +3,8 @@
 import numpy as np
 from torch import Tensor
 
+from vadd.kinds.arrays import take
+
 EXAMPLES, POSITIONS, VALUES = 4_000, 96, 64
 """Looked at, at most: examples, positions, and values of each; rarer values count as one."""
 
@@ -15,7 +17,7 @@ def dependence(array: np.ndarray | Tensor) -> float:
 
     rng = np.random.default_rng(0)
     rows = np.sort(rng.choice(len(array), min(EXAMPLES, len(array)), replace=False))
-    codes = np.asarray(array[rows]).reshape(len(rows), -1)
+    codes = (np.asarray(array[rows]) if isinstance(array, Tensor) else take(array, rows)).reshape(len(rows), -1)
     positions = codes.shape[1]
     # Neighbours stay neighbours: a run of positions, not some of all.
     first = max(0, positions - POSITIONS) // 2

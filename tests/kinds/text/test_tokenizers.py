@@ -15,6 +15,7 @@ from tests.helpers.exact import properties
 from tests.helpers.texts import LINES
 from tests.helpers.tokenizers import official_tokenizer, small_tokenizer
 from vadd.errors import UserError
+from vadd.files import from_hub
 from vadd.kinds.text.subwords import SubwordTokenizer, load_tokenizer, published, read_tokenizer_json, train_bpe
 from vadd.kinds.text.tokenizers import (
     WORDS,
@@ -238,10 +239,29 @@ def test_offline_the_hub_is_named_and_local_files_proposed(monkeypatch: pytest.M
         raise OSError("no route\nto host")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", unreachable)
+    monkeypatch.setattr("vadd.files.hub_answers", lambda: True)
     told = refusal(lambda: published("gpt2"))
     assert "openai-community/gpt2" in told
     assert "no route to host" in told
     assert "data.tokenizer_path" in told
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client would try six times, in half a minute, before it looks at what it has kept."""
+    huggingface_hub = pytest.importorskip("huggingface_hub")
+    asked = []
+
+    def kept(repository: str, file: str, **options: object) -> str:
+        asked.append(options)
+        if repository != "kept/here":
+            raise OSError("Cannot find the requested files in the disk cache")
+        return f"cache/{file}"
+
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", kept)
+    assert "gpt2 from the hub (it does not answer)" in refusal(lambda: published("gpt2"))
+    assert from_hub("kept/here", "config.json") == Path("cache/config.json")
+    assert asked == 2 * [{"local_files_only": True}]
 
 
 @given(text=st.text(st.sampled_from("ab é.,!\n\t'0_"), max_size=60))

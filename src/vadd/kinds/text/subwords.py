@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vadd.errors import UserError, optional
-from vadd.files import reading
+from vadd.files import from_hub, reading
 from vadd.kinds.text.tokenizers import ABOUT, CONTENT, Special, Specials, Tokenizer, own_tokenizer
 from vadd.parsing import read_json
 
@@ -155,9 +155,8 @@ def _with_specials(name: str, inner: "tokenizers.Tokenizer", names: dict[str, st
 
 
 def _from_hub(repository: str) -> Path:
-    hub = optional("huggingface_hub", "the hub needs the package huggingface_hub", "text")
     try:
-        return Path(hub.hf_hub_download(repository, FILE))
+        return from_hub(repository, FILE)
     except Exception as error:  # no network, no such file, a full disk: the library has an exception for each
         what = f"could not fetch the tokenizer {repository} from the hub ({' '.join(str(error).split())[:200]})"
         raise UserError(f"{what}; name its local files with data.tokenizer_path") from None
