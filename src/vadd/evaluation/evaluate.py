@@ -48,6 +48,8 @@ TEXT_SAMPLES = 256
 """For text: as many as the field uses; a judge model takes long to read them."""
 COMPARED_TEXTS, SOURCE_TEXTS = 2_000, 50_000
 """Samples of each number of steps that are compared with training texts, and how many of these, at most."""
+CURVE_STREAMS = 10_000_000
+"""Seeds that are apart so much: labels take a thousand each."""
 SHOWN_IMAGES = 64
 SHOWN_LABELS = 16
 SHOWN_TEXTS = 4
@@ -187,11 +189,13 @@ def temperature_curve(
             if temperature != run.sampling.temperature:
                 named_so = named(progress, f"{plural(steps, 'step')}, temperature {temperature:g}")
                 sampled = run.with_sampling(temperature=temperature)
-                metrics = evaluator(drawn_samples(sampled, evaluator, steps, seed, named_so).numpy(), steps)
+                # A stream of its own: what stands between two temperatures has the error of independent texts.
+                own_seed = seed + CURVE_STREAMS * round(1000 * temperature)
+                metrics = evaluator(drawn_samples(sampled, evaluator, steps, own_seed, named_so).numpy(), steps)
             point = AtTemperature(temperature=temperature, steps=steps, metrics=metrics)
             report = report.changed(temperatures=(*report.temperatures, point))
         if report.real_text is not None:
-            matched = report.at_entropy(steps, report.real_text.metrics.sample_entropy)
+            matched = report.at_entropy(steps, report.real_text.metrics)
             report = report.changed(at_real_entropy=(*report.at_real_entropy, matched))
     return report
 
