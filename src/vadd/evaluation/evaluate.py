@@ -169,14 +169,20 @@ def texts_beside_source(
     run: Run, texts: dict[str, list[str]], options: EvaluationOptions, seed: int, progress: Progress
 ) -> tuple[FileOfTexts, ...]:
     """Samples as a distribution; nothing where they are too few for that."""
-    train, tokenizer = run.data.train, run.tokenizer
+    tokenizer = run.tokenizer
     assert tokenizer is not None
-    if min(len(train) // 2, *map(len, texts.values())) < FEWEST:
+    if min(len(run.data.train) // 2, *map(len, texts.values())) < FEWEST:
         return ()
-    source = run.kind.texts(train[some_of(len(train), SOURCE_TEXTS, seed)].numpy())
+    source = source_texts(run, seed)
     # What a control is made of may be no word of the vocabulary.
     tokens = getattr(tokenizer, "words", lambda text: tokenizer.encode([text])[0])
     return tuple(beside_source(texts, source, options.language, options.features or WORDS, progress, tokens))
+
+
+def source_texts(run: Run, seed: int) -> list[str]:
+    """Training texts, at most :data:`SOURCE_TEXTS`."""
+    train = run.data.train
+    return run.kind.texts(train[some_of(len(train), SOURCE_TEXTS, seed)].numpy())
 
 
 def temperature_curve(
