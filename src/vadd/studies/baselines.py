@@ -173,8 +173,8 @@ class _Zoo(RowsOfStudy[ModelRow]):
         super().__init__(study, request, recipes)
         self.labels = labels_of(study, request.setting)
         self.judges: dict[int, Evaluator] = {}
-        self.controls: dict[str, float | None] = {}
         """By number of samples."""
+        self.controls: dict[str, float | None] = {}
 
     def parts(self, seed: int) -> Iterator[tuple[str, Iterator[ModelRow]]]:
         """All models, and those that need two of them."""
