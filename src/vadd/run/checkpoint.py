@@ -11,6 +11,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -56,7 +57,8 @@ def write_checkpoint(directory: Path, state: TrainingState) -> None:
     """Whole or not at all: whatever goes wrong (OSError), nothing is left behind and nothing older is touched."""
     partial = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}.partial")
     try:
-        partial.mkdir(parents=True)
+        directory.parent.mkdir(exist_ok=True)  # and not what it is in: a run that was removed stays removed
+        partial.mkdir()
         # Asked first: else gigabytes would be written in vain, and the full disk would stop everything else.
         needed = sum(tensor.nbytes for tensors in state.files.values() for tensor in tensors.values())
         if shutil.disk_usage(partial).free < needed + SPARE_BYTES:
@@ -185,10 +187,13 @@ def remove_checkpoint(directory: Path) -> None:
 
 
 class Archive:
-    """What is read from and written to the checkpoints of a run."""
+    """What is read from and written to the checkpoints of a run, by one thread at a time."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
+        # A thread is enough: the disk and the checksums let others run meanwhile.
+        self._writer = ThreadPoolExecutor(1)
+        self._written: Future[bool] | None = None
 
     def newest(self, read: Callable[[Path], Content]) -> tuple[Path, Content] | None:
         """The newest from which ``read`` can read, with what it gave; damaged ones are passed over with a warning.
@@ -226,8 +231,30 @@ class Archive:
 
     def improves(self, step: int, loss: float) -> bool:
         """Whether the held-out objective at ``step`` is the best yet."""
+        self.wait()
         best = self.directory.best(step - 1)
         return best is None or best.test_loss is None or loss < best.test_loss
+
+    def begin(self, state: TrainingState, keep: int) -> None:
+        """As :meth:`save`, while the caller goes on; tensors of the ``state`` must not change. One at a time: the one
+        before is awaited.
+        """
+        self.wait()
+        self._written = self._writer.submit(self.save, state, keep)
+
+    def check(self) -> None:
+        """Raise what went wrong in the background, the disk's refusals apart."""
+        if self._written is not None and self._written.done():
+            self.wait()
+
+    def wait(self) -> bool:
+        """Until nothing is being written; False where the disk refused it."""
+        written, self._written = self._written, None
+        return written is None or written.result()
+
+    def close(self) -> None:
+        """Let go of the directory, whatever happened."""
+        self._writer.shutdown()
 
     def save(self, state: TrainingState, keep: int) -> bool:
         """Write a checkpoint and remove what is no longer wanted: all but the newest ``keep`` and the best.

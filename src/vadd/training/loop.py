@@ -23,6 +23,7 @@ from vadd.parallel import Processes, check_half_precision, held_by_main_process,
 from vadd.progress import warn
 from vadd.recipe import Recipe, build_model
 from vadd.recipe.counting import checkpoint_bytes
+from vadd.recipe.plan import available_memory
 from vadd.run.checkpoint import Archive, TrainingState
 from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
@@ -147,6 +148,7 @@ class Trainer:
             with self.stop_request as stop, display:
                 step, stopped = self._steps(stop, display)
         finally:
+            self.archive.close()
             self.log.finish()
         return Outcome(step, step >= self.settings.steps, time.perf_counter() - started, stopped, self.collapsed)
 
@@ -177,10 +179,12 @@ class Trainer:
             evaluated = None
             if step % self.settings.evaluate_every == 0 or last:
                 evaluated = self._evaluate(step, display)
+            self.archive.check()
             # All processes must stop or save at the same step: saving puts tensors together from all of them.
             stopping, due = self.processes.any(stop.asked, self._save_is_due(step, evaluated))
             if due or stopping or last:
-                saved = self.save(step, evaluated)
+                told = self.callbacks.on_checkpoint is not None  # of a checkpoint that is there, at its step
+                saved = self.save(step, evaluated, wait=stopping or last or told)
                 if saved and self.callbacks.on_checkpoint is not None:
                     path, loss = self.directory.checkpoint(step), None if evaluated is None else evaluated.loss
                     self.callbacks.on_checkpoint(CheckpointEvent(**self._moment(step), path=path, loss=loss))
@@ -271,8 +275,10 @@ class Trainer:
             or (evaluated is not None and self.archive.improves(step, evaluated.loss))
         )
 
-    def save(self, step: int, evaluated: HeldOutResult | None = None) -> bool:
-        """Write a checkpoint, with the evaluation of this step; False where the disk refused it."""
+    def save(self, step: int, evaluated: HeldOutResult | None = None, *, wait: bool = True) -> bool:
+        """Write a checkpoint, with the evaluation of this step; False where the disk refused it. If not to ``wait``,
+        from a copy while the training goes on, where the host has the memory for one.
+        """
         # Before anything is written: a checkpoint full of NaN would push a good one out.
         # Asked once, not of every tensor.
         finite = bool(torch.stack([parameter.isfinite().all() for parameter in self.stepper.parts()]).all())
@@ -280,8 +286,9 @@ class Trainer:
             raise UserError(f"the weights are not finite at step {step}; {self._advice()}")
         # All processes take part in putting whole tensors together; only the main one keeps them.
         keep = self.processes.is_main
+        wait = wait or available_memory(torch.device("cpu")) < 2 * checkpoint_bytes(self.model)
         model, ema, optimizer = (
-            {name: tensor for name, tensor in tensors if keep}
+            {name: tensor if wait else tensor.detach().to("cpu", copy=True) for name, tensor in tensors if keep}
             for tensors in (whole_state(self.model), whole_state(self.ema.averaged), self.stepper.tensors())
         )
         unlogged = self.means.unlogged()
@@ -291,11 +298,13 @@ class Trainer:
             self.log.metrics.flush_to_disk()
             test_loss = None if evaluated is None else evaluated.loss
             state = TrainingState(step, model, ema, optimizer, unlogged, test_loss, self.kl_restarts)
-            saved = self.archive.save(state, self.settings.keep_checkpoints)
+            self.archive.begin(state, self.settings.keep_checkpoints)
+            saved = not wait or self.archive.wait()
         self._saved_at = time.perf_counter()
         return not self.processes.any(not saved)[0]
 
     def _advice(self) -> str:
+        self.archive.wait()
         kept = self.directory.checkpoints()
         where = f"the last good checkpoint is {kept[-1]}" if kept else "there is no checkpoint yet"
         return f"lower training.learning_rate or set training.clip; {where}"
