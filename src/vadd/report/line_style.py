@@ -59,21 +59,18 @@ def name_lines(axis: Axes) -> None:
     ends.sort(key=lambda end: end[1])
     height = 72 * axis.get_window_extent().height / axis.get_figure(root=True).dpi
     for (x, y, line), level in zip(ends, apart([y for _, y, _ in ends], SPACING * SMALL / height), strict=True):
-        words: dict[str, Any] = {"color": line.get_color(), "fontsize": SMALL, "va": "center", "annotation_clip": False}
-        pointer: dict[str, Any] = {
-            "arrowstyle": "-",
-            "color": line.get_color(),
-            "linewidth": 0.5,
-            "shrinkA": 1,
-            "shrinkB": 3,
-        }
-        places: dict[str, Any] = {
-            "xy": (x, y),
-            "xytext": (1.04, level),
-            "xycoords": axis.transAxes,
-            "textcoords": axis.transAxes,
-        }
-        axis.annotate(str(line.get_label()), **places, **words, arrowprops=pointer)
+        axis.annotate(
+            str(line.get_label()),
+            xy=(x, y),
+            xytext=(1.04, level),
+            xycoords=axis.transAxes,
+            textcoords=axis.transAxes,
+            color=line.get_color(),
+            fontsize=SMALL,
+            va="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.5, "shrinkA": 1, "shrinkB": 3},
+        )
 
 
 def apart(levels: Iterable[float], least: float) -> list[float]:
