@@ -2,27 +2,33 @@
 matplotlib figures out.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, StrMethodFormatter
 
 from vadd.evaluation.reports import CONTROLS, Distance, LikelihoodReport, RunReport, TextMetrics
 from vadd.kinds.arrays import Array
+from vadd.report.line_style import (
+    COLOURS,
+    SMALL,
+    draw_floor,
+    label_step_axis,
+    line_style,
+    log_values,
+    model_style,
+    name_lines,
+)
 from vadd.report.table import grouped
+from vadd.report.tables import COLUMN_TITLES
 
-MODEL_COLOURS = {"mdlm": "#c1543a", "vadd": "#2a6f97"}
 DATA_COLOUR = "#bbbbbb"
 TRUTH_LABEL = "data"
-MOST_INSIDE = 5
-"""Runs whose names have space between the lines of a panel."""
 MOST_COLUMNS, MOST_LABELS = 12, 12
 """Of a table that are shown, and of the values of a column that are named."""
-MARKERS, COLOURS = "osD^v<>PX*hdp", 10
 Panel = tuple[str, Array]
 """A title and what it shows."""
 
@@ -72,7 +78,7 @@ def training_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     axes = figure.subplots(1, 2)
     draw_training(axes[0], runs, "loss", "objective, as a loss", "nats per position")
     draw_training(axes[1], runs, "kl", "its KL, what the latent carries", "nats per example")
-    axes[0].legend(frameon=False, fontsize=8)
+    axes[0].legend(frameon=False, fontsize=SMALL)
     return figure
 
 
@@ -82,59 +88,45 @@ def draw_training(axis: Axes, runs: Mapping[str, Sequence[Mapping[str, Any]]], k
         for split, style in styles.items():
             points = [(record["step"], record[key]) for record in records if record["split"] == split]
             label = f"{name}, {'held out' if split == 'test' else 'training'}"
-            axis.plot(*np.array(points).reshape(-1, 2).T, color=f"C{number}", label=label, **style)
+            axis.plot(*np.array(points).reshape(-1, 2).T, color=COLOURS[number % len(COLOURS)], label=label, **style)
     axis.set_title(title, fontsize=10)
     axis.set_ylabel(unit)
     axis.set_xlabel("training step")
     axis.grid(alpha=0.25)
 
 
-def _panels_by_data(
-    reports: Sequence[RunReport], names: Sequence[str]
-) -> tuple[Figure, list[tuple[Axes, list[tuple[str, str, RunReport]]]]]:
-    """An axis for each data set, with names, colours and reports of the runs that belong to it: one colour for each
-    model or, where a panel holds several runs of a model, for each run.
+Member = tuple[str, dict[str, Any], RunReport]
+"""A line: its name, its style and what it shows."""
+Panels = list[tuple[Axes, list[Member]]]
+
+
+def _panels_by_data(reports: Sequence[RunReport], names: Sequence[str]) -> tuple[Figure, Panels]:
+    """An axis for each data set, with the runs that belong to it: one style for each model or, where a panel holds
+    several runs of a model, for each run.
     """
     by_data = grouped(zip(names, reports, strict=True), lambda named: named[1].data or named[1].recipe)
-    legend = 4.2 if max(map(len, by_data.values())) > MOST_INSIDE else 0.0
-    figure = Figure(figsize=(1.2 + (4.2 + legend) * len(by_data), 3.7), layout="constrained")
-    axes = figure.subplots(1, len(by_data), squeeze=False)[0]
-    coloured = [
-        [
-            (name, MODEL_COLOURS.get(report.model, f"C{n}") if len(members) <= 2 else f"C{n}", report)
-            for n, (name, report) in enumerate(members)
-        ]
-        for members in by_data.values()
-    ]
-    return figure, list(zip(axes, coloured, strict=True))
-
-
-def label_step_axis(axis: Axes, steps: Iterable[int], y_label: str) -> None:
-    ticks = sorted(set(steps))
-    axis.set_xscale("log")
-    axis.set_xticks(ticks, [str(step) for step in ticks])
-    axis.minorticks_off()
-    axis.set_xlabel("sampling steps T")
-    axis.set_ylabel(y_label)
-    axis.grid(alpha=0.25)
-    outside = len(axis.get_lines()) > MOST_INSIDE + 1
-    where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if outside else {}
-    # White behind the words: lines across the whole panel pass below them.
-    axis.legend(framealpha=0.85, edgecolor="none", fontsize=8, **where)
+    panels: list[list[Member]] = []
+    for members in by_data.values():
+        alone = len({report.model for _, report in members}) == len(members)
+        styles = [model_style(report.model, number, alone) for number, (_, report) in enumerate(members)]
+        panels.append([(name, style, report) for (name, report), style in zip(members, styles, strict=True)])
+    longest = max(len(name) for name in names)
+    figure = Figure(figsize=((4.4 + 0.06 * longest) * len(by_data), 3.7), layout="constrained")
+    return figure, list(zip(figure.subplots(1, len(by_data), squeeze=False)[0], panels, strict=True))
 
 
 def divergence_by_steps(reports: Sequence[RunReport], names: Sequence[str], kind: type[Distance]) -> Figure:
-    """A kind of distance against the number of sampling steps, a line per run, the sampling floor dashed below."""
+    """A kind of distance against the number of sampling steps, a line per run, the sampling floor as a band below."""
     figure, panels = _panels_by_data(reports, names)
     for axis, members in panels:
         by_steps = [report.by_steps(kind) for _, _, report in members]
-        for (name, colour, _), distances in zip(members, by_steps, strict=True):
-            values = [distance.value for distance in distances.values()]
-            axis.plot(list(distances), values, marker="o", color=colour, label=name)
-        floor = next(iter(by_steps[0].values())).floor
-        axis.axhline(floor, linestyle="--", linewidth=1, color="grey", label="floor: data against data")
-        axis.set_yscale("log")
-        label_step_axis(axis, (steps for distances in by_steps for steps in distances), kind.name)
+        for (name, style, _), distances in zip(members, by_steps, strict=True):
+            axis.plot(list(distances), [distance.value for distance in distances.values()], label=name, **style)
+        log_values(axis)
+        title = COLUMN_TITLES.get(kind.name, kind.name)
+        label_step_axis(axis, (steps for distances in by_steps for steps in distances), title)
+        draw_floor(axis, next(iter(by_steps[0].values())).floor, "floor: data against data")
+        name_lines(axis)
     return figure
 
 
@@ -145,27 +137,28 @@ def bound_by_steps(reports: Sequence[RunReport], names: Sequence[str]) -> Figure
     """
     figure, panels = _panels_by_data(reports, names)
     for axis, members in panels:
-        measured = [(name, colour, report.likelihood) for name, colour, report in members if report.likelihood]
-        for name, colour, likelihood in measured:
-            _draw_bounds(axis, likelihood, name, colour)
+        measured = [(name, style, report.likelihood) for name, style, report in members if report.likelihood]
+        for name, style, likelihood in measured:
+            _draw_bounds(axis, likelihood, name, style)
         bounds = [bound for _, _, likelihood in measured for bound in likelihood.bounds]
-        entropy = members[0][2].entropy
-        if entropy is not None:
-            axis.axhline(entropy, linestyle="--", linewidth=1, color="grey", label="entropy of the data")
         what = "negative log-likelihood" + (" bound" if all(bound.valid for bound in bounds) else ", not a bound")
         label_step_axis(axis, (bound.steps for bound in bounds if bound.steps is not None), f"{what}, nats")
+        entropy = members[0][2].entropy
+        if entropy is not None:
+            draw_floor(axis, entropy, "entropy of the data")
+        name_lines(axis)
     return figure
 
 
-def _draw_bounds(axis: Axes, likelihood: LikelihoodReport, name: str, colour: str) -> None:
+def _draw_bounds(axis: Axes, likelihood: LikelihoodReport, name: str, style: dict[str, Any]) -> None:
     steps = [bound.steps for bound in likelihood.bounds if bound.steps is not None]
     nats = np.array([bound.nats for bound in likelihood.bounds])
     spread = 2 * np.array([bound.stderr or 0.0 for bound in likelihood.bounds])
-    axis.plot(steps, nats, marker="o", color=colour, label=name)
-    axis.fill_between(steps, nats - spread, nats + spread, color=colour, alpha=0.2, linewidth=0)
+    axis.plot(steps, nats, label=name, **style)
+    axis.fill_between(steps, nats - spread, nats + spread, color=style["color"], alpha=0.2, linewidth=0)
     if likelihood.delbo is not None:
         delbo = f"{name}, DELBO (not a bound)"
-        axis.axhline(likelihood.delbo.nats, linestyle=":", color=colour, label=delbo)
+        axis.axhline(likelihood.delbo.nats, linestyle=":", color=style["color"], label=delbo)
 
 
 PERPLEXITY = "generative perplexity"
@@ -186,7 +179,7 @@ def text_by_steps(reports: Sequence[RunReport], names: Sequence[str]) -> Figure:
             style = _text_style(reports, place)
             points = {steps: value for steps, each in by_steps.items() if (value := getattr(each, field)) is not None}
             steps, values = list(points), np.array(list(points.values()))
-            axis.plot(steps, values, marker="o", label=name, **style)
+            axis.plot(steps, values, label=name, **style)
             if title == PERPLEXITY:
                 spread = np.exp(2 * np.array([by_steps[count].gen_ppl_stderr or 0.0 for count in steps]) / values)
                 shade = {"color": style["color"], "alpha": 0.12, "linewidth": 0}
@@ -195,10 +188,9 @@ def text_by_steps(reports: Sequence[RunReport], names: Sequence[str]) -> Figure:
         for real in {getattr(metrics, field) for metrics in real_texts} - {None}:
             axis.axhline(real, linestyle="--", linewidth=1, color="grey", label="real text")
         label_step_axis(axis, (steps for by_steps in measured for steps in by_steps), title)
-        if title == PERPLEXITY:  # within one power of ten there would be no number on the axis
-            axis.set_yscale("log")
-            axis.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
-            axis.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        if title == PERPLEXITY:
+            log_values(axis)
+    name_lines(axis)  # at the last panel, for all
     return figure
 
 
@@ -210,7 +202,7 @@ def text_by_entropy(reports: Sequence[RunReport], names: Sequence[str]) -> Figur
     for axis, (title, field) in zip(figure.subplots(1, 2), JUDGED_PANELS.items(), strict=True):
         for number, (name, report) in enumerate(zip(names, reports, strict=True)):
             for line, (steps, points) in enumerate(grouped(report.temperatures, lambda point: point.steps).items()):
-                style = {"color": f"C{number}", "marker": MARKERS[line % len(MARKERS)], "label": f"{name}, T = {steps}"}
+                style = line_style(line) | {"color": COLOURS[number % len(COLOURS)], "label": f"{name}, T = {steps}"}
                 place = [point.metrics.sample_entropy for point in points]
                 axis.plot(place, [_or_nan(getattr(point.metrics, field)) for point in points], **style)
         known = {text.file: text.metrics for report in reports for text in report.texts if text.file in CONTROLS}
@@ -220,9 +212,10 @@ def text_by_entropy(reports: Sequence[RunReport], names: Sequence[str]) -> Figur
             axis.plot(metrics.sample_entropy, value, "x+*"[number % 3], color="0.3", ms=9, label=name)
         axis.set_xlabel("entropy of a sample's tokens, nats")
         axis.set_ylabel(title)
-        axis.set_yscale("log" if title == PERPLEXITY else "linear")
+        if title == PERPLEXITY:
+            log_values(axis)
         axis.grid(alpha=0.25, which="both")
-    figure.legend(*axis.get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right center")
+    figure.legend(*axis.get_legend_handles_labels(), frameon=False, fontsize=SMALL, loc="outside right center")
     return figure
 
 
@@ -235,10 +228,9 @@ def _text_style(reports: Sequence[RunReport], number: int) -> dict[str, Any]:
     enough to tell them apart.
     """
     kinds = [(report.model, report.one_latent) for report in reports]
-    if len(set(kinds)) < len(kinds):
-        return {"color": f"C{number}"}
     model, one_latent = kinds[number]
-    return {"color": MODEL_COLOURS.get(model, f"C{number}"), "linestyle": "-." if one_latent else "-"}
+    style = model_style(model, number, len(set(kinds)) == len(kinds))
+    return style | ({"linestyle": "-.", "marker": "D"} if one_latent else {})
 
 
 def marginals(labels: Mapping[str, Sequence[str]], data: Array, samples: Mapping[str, Array]) -> Figure:
@@ -263,7 +255,7 @@ def marginals(labels: Mapping[str, Sequence[str]], data: Array, samples: Mapping
         for number, (run, rows) in enumerate(samples.items()):
             shift = 0.25 * (number - (len(samples) - 1) / 2) / max(1, len(samples) - 1)
             heights = shares(rows, column, len(values))
-            axis.plot(places + shift, heights, "o", ms=3.5, color=f"C{number}", label=run)
+            axis.plot(places + shift, heights, "o", ms=3.5, color=COLOURS[number % len(COLOURS)], label=run)
         every = -(-len(values) // MOST_LABELS)
         axis.set_xticks(places[::every], [_short(values[place]) for place in places[::every]])
         axis.tick_params(axis="x", labelsize=6, rotation=45)
@@ -293,31 +285,24 @@ def _short(text: str) -> str:
 
 
 CostPoint = tuple[float, float, float]
-"""Calls of the network for a chunk of samples, sequences shown to networks for each sample, and the quality."""
+"""Calls of the network for a chunk of samples, the quality, and how far trainings are from their mean."""
 
 
 def quality_by_cost(points: Mapping[str, Sequence[CostPoint]], label: str, references: Sequence[float] = ()) -> Figure:
-    """Against evaluations and against sequences; a model with one number of steps is a point, the others are lines
-    from few steps to many. ``references`` is what held-out data score.
+    """Against evaluations of the network; a model with one number of steps is a point, the others are lines from few
+    steps to many, shaded as far as trainings are apart. ``references`` is what held-out data score.
     """
-    figure = Figure(figsize=(11, 4.6), layout="constrained")
-    axes = figure.subplots(1, 2, sharey=True)
-    titles = ("network evaluations", "sequences shown to networks, for each sample")
-    for cost, (axis, title) in enumerate(zip(axes, titles, strict=True)):
-        for number, (name, those) in enumerate(points.items()):
-            line = sorted(those, key=lambda point: point[1])
-            style = {"marker": MARKERS[number % len(MARKERS)], "linestyle": "--" if number >= COLOURS else "-"}
-            colour = f"C{number % COLOURS}"
-            axis.plot([point[cost] for point in line], [point[2] for point in line], color=colour, label=name, **style)
-        for number, reference in enumerate(references):
-            named = "held-out data" if number == 0 else None
-            axis.axhline(reference, color="0.4", linestyle=":", linewidth=1, zorder=0, label=named)
-        axis.set_xlabel(title)
-        axis.set_xscale("log")
-        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axis.grid(alpha=0.25, which="both")
-    axes[0].set_ylabel(label)
-    axes[0].set_yscale("log")
-    axes[0].yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right center")
+    figure = Figure(figsize=(8.2, 4.6), layout="constrained")
+    axis = figure.subplots()
+    for number, (name, those) in enumerate(points.items()):
+        calls, quality, spread = np.array(sorted(those)).T
+        style = line_style(number)
+        axis.plot(calls, quality, label=name, **style)
+        axis.fill_between(calls, quality - spread, quality + spread, color=style["color"], alpha=0.2, linewidth=0)
+    label_step_axis(axis, (round(calls) for those in points.values() for calls, *_ in those), label)
+    axis.set_xlabel("evaluations of the network")
+    log_values(axis)
+    for reference in references:
+        draw_floor(axis, reference, "held-out data")
+    name_lines(axis)
     return figure

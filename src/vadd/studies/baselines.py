@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from pydantic import Field, computed_field
 
 from vadd.core import Samples
@@ -260,17 +261,8 @@ class _Zoo(RowsOfStudy[ModelRow]):
 
     def section(self) -> PageSection:
         rows = self.rows
-        label, scored = f"{_measure(rows)}, smaller is better", [row for row in rows if row.quality is not None]
-        references = sorted({row.reference for row in scored if row.reference is not None})
-        if not scored:  # texts without a judge
-            scored = [row for row in rows if row.nats is not None and row.bound_valid]
-            label = "nats of a held-out example (bound)"
-        points: dict[str, list[CostPoint]] = {}
-        for (name, _), members in grouped(scored, lambda row: (row.name, row.steps)).items():
-            value = fmean((row.nats or 0.0) if row.quality is None else row.quality for row in members)
-            points.setdefault(name, []).append((members[0].evaluations, members[0].sequences, value))
-        figure = quality_by_cost(points, label, references)
-        shown = [("Quality against cost", save_figure(figure, self.request.out / "figures" / "quality.png"))]
+        figure = save_figure(quality_figure(rows), self.request.out / "figures" / "quality.png")
+        shown = [("Quality against cost", figure)]
         tables = [summary_table(rows, self.absent), likelihood_table(rows), cost_table(rows)]
         return PageSection("Side by side", figures=shown, tables=tables)
 
@@ -318,6 +310,21 @@ def nats_of(members: Rows) -> Cell:
     nats = [row.nats for row in members if row.nats is not None]
     error = max([(max(nats, default=0) - min(nats, default=0)) / 2, *(row.nats_stderr or 0.0 for row in members)])
     return f"{fmean(nats):.2f} ± {error:.2f}" if nats else None
+
+
+def quality_figure(rows: Rows) -> Figure:
+    """Quality, or of texts without a judge the bound, by evaluations of the network."""
+    label, scored = f"{_measure(rows)}, smaller is better", [row for row in rows if row.quality is not None]
+    references = sorted({row.reference for row in scored if row.reference is not None})
+    if not scored:
+        scored = [row for row in rows if row.nats is not None and row.bound_valid]
+        label = "nats of a held-out example (bound)"
+    points: dict[str, list[CostPoint]] = {}
+    for (name, _), members in grouped(scored, lambda row: (row.name, row.steps)).items():
+        values = [(row.nats or 0.0) if row.quality is None else row.quality for row in members]
+        spread = (max(values) - min(values)) / 2
+        points.setdefault(name, []).append((members[0].evaluations, fmean(values), spread))
+    return quality_by_cost(points, label, references)
 
 
 def summary_table(rows: Rows, absent: Mapping[str, str]) -> Table:

@@ -18,6 +18,7 @@ from vadd.parallel import on_main_process
 from vadd.progress import Progress, named
 from vadd.recipe import Recipe
 from vadd.report.figures import save_figure
+from vadd.report.line_style import line_style
 from vadd.report.notes import NOTES
 from vadd.report.page import PageSection
 from vadd.report.table import Cell, Table, at_steps, grouped, mean_and_spread, means_at_steps
@@ -284,9 +285,9 @@ def share_figure(rows: Rows, steps: Sequence[int]) -> Figure:
     sets = list(by_set(rows))
     figure = Figure(figsize=(7.0, 1.2 + 0.3 * len(sets)), layout="constrained")
     axis = figure.subplots()
-    for count in steps:
-        means = mean_shares(rows, count)
-        axis.plot(list(means.values()), [sets.index(name) for name in means], "o", label=f"T = {count}", alpha=0.8)
+    for number, count in enumerate(steps):
+        means, points = mean_shares(rows, count), line_style(number) | {"linestyle": "", "alpha": 0.8}
+        axis.plot(list(means.values()), [sets.index(name) for name in means], label=f"T = {count}", **points)
     for place, style in ((0, "-"), (1, "--")):
         axis.axvline(place, color="#888888", linewidth=0.8, linestyle=style)
     axis.set_yticks(range(len(sets)), sets)
