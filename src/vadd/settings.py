@@ -31,7 +31,7 @@ Place = Annotated[str | Path, Field()]
 class Section(BaseModel):
     """Frozen, and strict about names: an unknown key is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 LIMITS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
@@ -50,7 +50,7 @@ def checked(function: Callable[Parameters, Returned]) -> Callable[Parameters, Re
     """Refuse arguments that do not fit what ``Annotated`` says of them, and unknown names, with our own error."""
     signature = inspect.signature(function)
     adapters = {
-        name: TypeAdapter(parameter.annotation, config=ConfigDict(arbitrary_types_allowed=True))
+        name: TypeAdapter(parameter.annotation, config=ConfigDict(arbitrary_types_allowed=True, defer_build=True))
         for name, parameter in signature.parameters.items()
         if any(get_origin(part) is Annotated for part in (parameter.annotation, *get_args(parameter.annotation)))
     }

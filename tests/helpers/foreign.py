@@ -74,6 +74,46 @@ def radd_logits(state: State, tokens: Tensor, heads: int) -> Tensor:
     return last @ s["output_layer.linear.weight"].T + s["output_layer.linear.bias"]
 
 
+def random_smdm_state(seed: int, heads: int, groups: int) -> State:
+    """As the SMDM code names them, after lit-GPT: a row more of embeddings than of outputs, for the mask."""
+    generator, size = seeded(seed), WIDTH // heads
+
+    def normal(*shape: int, scale: float = 0.3) -> Tensor:
+        return scale * torch.randn(*shape, generator=generator)
+
+    state = {"transformer.wte": normal(VALUES + 1, WIDTH, scale=1.0), "lm_head": normal(VALUES, WIDTH)}
+    for name in ("ln_f", *(f"h.{block}.norm_{number}" for block in range(BLOCKS) for number in (1, 2))):
+        state[f"transformer.{name}"] = 1 + normal(WIDTH)
+    for block in (f"transformer.h.{block}" for block in range(BLOCKS)):
+        state[f"{block}.attn.attn"] = normal((heads + 2 * groups) * size, WIDTH)
+        state[f"{block}.attn.proj"] = normal(WIDTH, WIDTH)
+        state |= {f"{block}.mlp.swiglu.w{number}": normal(2 * WIDTH, WIDTH) for number in (1, 2)}
+        state[f"{block}.mlp.swiglu.w3"] = normal(WIDTH, 2 * WIDTH)
+    return {f"{name}.weight": tensor for name, tensor in state.items()}
+
+
+def smdm_logits(state: State, tokens: Tensor, heads: int, groups: int) -> Tensor:
+    """SMDM's transformer, (B, N, VALUES): each group of heads has queries, then one key and one value."""
+    s = {name.removesuffix(".weight"): tensor.double() for name, tensor in state.items()}
+    size, each = WIDTH // heads, heads // groups
+
+    def norm(h: Tensor, name: str) -> Tensor:
+        return h / (h.square().mean(-1, keepdim=True) + 1e-5).sqrt() * s[name]
+
+    h = s["transformer.wte"][tokens]
+    for block in (f"transformer.h.{block}" for block in range(BLOCKS)):
+        parts = (norm(h, f"{block}.norm_1") @ s[f"{block}.attn.attn"].T).unflatten(-1, (groups, each + 2, size))
+        queries = rotated(parts[:, :, :, :each].flatten(2, 3))
+        keys = rotated(parts[:, :, :, -2]).repeat_interleave(each, dim=2)
+        values = parts[:, :, :, -1].repeat_interleave(each, dim=2)
+        scores = torch.einsum("bnhd,bmhd->bhnm", queries, keys) / math.sqrt(size)
+        h = h + torch.einsum("bhnm,bmhd->bnhd", scores.softmax(-1), values).flatten(2) @ s[f"{block}.attn.proj"].T
+        one, two, three = (s[f"{block}.mlp.swiglu.w{number}"] for number in (1, 2, 3))
+        inner = norm(h, f"{block}.norm_2")
+        h = h + (silu(inner @ one.T) * (inner @ two.T)) @ three.T
+    return norm(h, "transformer.ln_f") @ s["lm_head"].T
+
+
 def layer_norm(h: Tensor, weight: Tensor) -> Tensor:
     """Without a bias."""
     centred = h - h.mean(-1, keepdim=True)

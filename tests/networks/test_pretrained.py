@@ -21,24 +21,25 @@ SHORT = ("training.steps=3", "training.batch=8", "training.evaluate_every=3", "t
 LATENT = ("latent.dim=2", "network.recognizer.width=8", "network.recognizer.blocks=1", "network.recognizer.heads=2")
 
 
-def denoiser_of(folder: Path, **settings: Any) -> PretrainedDenoiser:
+def denoiser_of(folder: Path, latent_dim: int = 2, **settings: Any) -> PretrainedDenoiser:
     tokenizer = read_tokenizer_json(folder / "tokenizer.json")
     kind = TextKind((LENGTH,), tokenizer.vocab_size, tokenizer=tokenizer)
-    built = TransformersSettings(model=str(folder), **settings).build_denoiser(kind, 2)
+    built = TransformersSettings(model=str(folder), **settings).build_denoiser(kind, latent_dim)
     assert isinstance(built, PretrainedDenoiser)
     assert built.read_pretrained(str(folder)) == []
     return built.eval()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("everywhere", [False, True])
-def test_at_step_0_it_is_the_model_of_the_library(family: str, everywhere: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("everywhere", "divided"), [(False, False), (True, False), (True, True)])
+def test_at_step_0_it_is_the_model_of_the_library(family: str, everywhere: bool, divided: bool, tmp_path: Path) -> None:
     """Logits to 1e-5: other kernels attend, and fewer positions reach the output layer."""
     theirs = language_model(tmp_path, family)
-    ours = denoiser_of(tmp_path, latent_everywhere=everywhere)
+    dim = 2 * LENGTH if divided else 2
+    ours = denoiser_of(tmp_path, dim, latent_everywhere=everywhere, latent_divided=divided)
     ids = torch.tensor([[5, 4, 8, 4, 4], [4, 4, 4, 4, 4], [7, 9, 4, 11, 6]])  # 4 is the mask
     values = torch.from_numpy(read_tokenizer_json(tmp_path / "tokenizer.json").to_values(ids.numpy()))
-    where, z = ids == 4, torch.randn(3, 2, generator=torch.Generator().manual_seed(0))
+    where, z = ids == 4, torch.randn(3, dim, generator=torch.Generator().manual_seed(0))
     assert torch.equal(values[where], torch.full((9,), ours.vocab_size)), "the mask is the last value"
     whole = {"attention_mask": torch.zeros(3, 1, LENGTH, LENGTH)} if FAMILIES[family] is DECODER else {}
     with torch.no_grad():
@@ -53,6 +54,24 @@ def test_at_step_0_it_is_the_model_of_the_library(family: str, everywhere: bool,
         assert torch.allclose(ours(values, 0 * z, torch.ones(3), where), logits, atol=1e-5) == (
             float(ours.latent.hidden[0].bias.abs().max()) == 0  # type: ignore[union-attr, index]
         )
+
+
+def test_a_latent_of_each_position_enters_at_that_position(tmp_path: Path) -> None:
+    """What is added to the embedding at a position depends on its own numbers of z alone."""
+    language_model(tmp_path, "bert")
+    denoiser = denoiser_of(tmp_path, 2 * LENGTH, latent_divided=True)
+    denoiser.latent_input_weights()[0].data.normal_(generator=torch.Generator().manual_seed(0))
+    z = torch.randn(3, 2 * LENGTH, generator=torch.Generator().manual_seed(1))
+    changed = z.clone()
+    changed[:, 2:4] += 1
+    assert denoiser.latent is not None
+    moved = (denoiser.latent(changed)[0] != denoiser.latent(z)[0]).any(-1)
+    assert moved.tolist() == [[False, True, False, False, False]] * 3
+    settings = TransformersSettings(model=str(tmp_path), latent_divided=True)
+    assert settings.divides_latent
+    assert not TransformersSettings(model=str(tmp_path)).divides_latent
+    with pytest.raises(UserError, match=r"choose latent\.per=position"):
+        denoiser_of(tmp_path, 2, latent_divided=True)
 
 
 @pytest.mark.parametrize("family", ["bert", "qwen3"])
@@ -77,7 +96,7 @@ def test_a_run_trains_samples_infills_bounds_and_exports(
     text = "\n".join(["red cat runs", "blue dog sleeps", "green cat sleeps"] * 20)
     Path("pets.txt").write_text(text)
     changes = ("data.documents=line", "data.wrap=padded", f"data.length={LENGTH}", "network.train_body=false")
-    network = ("network.kind=transformers", "network.model=lm")
+    network = ("network.kind=transformers", "network.model=lm", "network.latent_divided=true", "latent.per=position")
     done = vadd_command("train", "--data", "pets.txt", *network, *changes, *LATENT, *SHORT, "--out", "run")
     assert done.code == 0, done.err
     assert vadd_command("plan", "run/recipe.yaml", "--flops", "1e9").code == 0, "costs are counted without weights"

@@ -1,9 +1,11 @@
 """Checkpoints as the MDLM code writes them, against its forward pass; see :mod:`tests.helpers.foreign`."""
 
+import json
+
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.helpers.exact import seeded
 from tests.helpers.foreign import (
@@ -14,14 +16,18 @@ from tests.helpers.foreign import (
     State,
     radd_logits,
     random_radd_state,
+    random_smdm_state,
     random_state,
     reference_logits,
+    smdm_logits,
 )
 from tests.helpers.networks import flat_settings
 from vadd.errors import UserError
+from vadd.kinds import kind_of
+from vadd.networks import TransformersSettings
 from vadd.networks.transformer import TransformerDenoiser
 from vadd.networks.transformer_blocks import TransformerSize
-from vadd.networks.warm_start import take_over, transformer_weights
+from vadd.networks.warm_start import llama_weights, take_over, transformer_weights
 
 
 def denoiser(heads: int, latent_dim: int | None = None) -> TransformerDenoiser:
@@ -35,7 +41,7 @@ def states() -> Tensor:
     return torch.randint(VALUES + 1, (5, POSITIONS), generator=seeded(9))
 
 
-def logits_of(network: TransformerDenoiser, z: Tensor | None = None) -> Tensor:
+def logits_of(network: nn.Module, z: Tensor | None = None) -> Tensor:
     xt = states()
     with torch.no_grad():
         found: Tensor = network(xt, z, torch.ones(5), torch.ones_like(xt, dtype=torch.bool))
@@ -88,6 +94,43 @@ def test_the_logits_are_those_of_radd(latent_dim: int | None, heads: int) -> Non
     assert float(expected.std()) > 0.5
     del state["blocks.1.norm2.bias"]
     assert refusal(state) == f"{NOT_ONE.replace('MDLM', 'RADD')}missing: blocks.1.norm2.bias"
+
+
+@pytest.mark.parametrize(("heads", "groups"), [(2, 2), (4, 2), (2, 1)])
+@pytest.mark.parametrize("latent_dim", [None, 3])
+def test_the_logits_are_those_of_smdm(latent_dim: int | None, heads: int, groups: int) -> None:
+    """To 1e-5, with z and without, by the library's Llama; they spread over more than half a nat. The mask is the last
+    entry of the vocabulary.
+    """
+    pytest.importorskip("transformers")
+    config = {
+        "model_type": "llama",
+        "vocab_size": VALUES + 1,
+        "hidden_size": WIDTH,
+        "intermediate_size": 2 * WIDTH,
+        "num_hidden_layers": BLOCKS,
+        "num_attention_heads": heads,
+        "num_key_value_heads": groups,
+        "rms_norm_eps": 1e-5,
+        "_name_or_path": "smdm",
+    }
+    settings = TransformersSettings(model="smdm", config=json.dumps(config))
+    network = settings.build_denoiser(kind_of((POSITIONS,), VALUES), latent_dim).eval()
+    state = random_smdm_state(5, heads, groups)
+    take_over(network, llama_weights(state, **settings.groups()))
+    z = None if latent_dim is None else 5 * torch.randn(5, latent_dim, generator=seeded(1))
+    expected = smdm_logits(state, states(), heads, groups)
+    torch.testing.assert_close(logits_of(network, z), expected, rtol=0, atol=1e-5)
+    assert float(expected.std()) > 0.5
+    for change, said in (
+        ({"lm_head.weight": None}, "as the SMDM code writes it: missing: lm_head.weight"),
+        ({"lm_head.bias": torch.zeros(2)}, "unknown: lm_head.bias"),
+    ):
+        changed = {name: tensor for name, tensor in (state | change).items() if tensor is not None}
+        with pytest.raises(UserError, match=said):
+            llama_weights(changed, **settings.groups())
+    with pytest.raises(UserError, match="does not have 5 groups of heads of size 8"):
+        llama_weights(state, groups=5, head_size=8)
 
 
 def test_half_precision_and_other_buffers_do_not_matter() -> None:

@@ -25,6 +25,7 @@ from vadd.errors import UserError
 from vadd.files import from_hub
 from vadd.networks.layers import DenoiserBase, zeroed
 from vadd.networks.settings import Examples, NetworkSettings
+from vadd.networks.short_transformer import ShortTransformerRecognizer, ShortTransformerSettings, share_of_each
 from vadd.networks.transformer import TransformerRecognizer, TransformerSettings
 from vadd.settings import Layers, Section
 from vadd.words import listed
@@ -91,6 +92,7 @@ class TransformersSettings(NetworkSettings):
     config: str = Field("", description="the content of the model's config.json; read from the model where it is empty")
     train_body: bool = Field(True, description="false: the model's own weights stay as they are")
     latent_everywhere: bool = Field(False, description="add the latent before every block, not at the embeddings only")
+    latent_divided: bool = Field(False, description="each position has numbers of z of its own: latent.per=position")
     recognizer: LatentRecognizerSettings = LatentRecognizerSettings()
     rows_at_once: ClassVar[int] = 32
     time_key: ClassVar[str | None] = None
@@ -116,6 +118,10 @@ class TransformersSettings(NetworkSettings):
     def sees_time(self) -> bool:
         return False
 
+    @property
+    def divides_latent(self) -> bool:
+        return self.latent_divided
+
     def values_of(self, part: str) -> dict[str, Any]:
         if part == "recognizer":
             return self.recognizer.model_dump()
@@ -128,11 +134,22 @@ class TransformersSettings(NetworkSettings):
         }
         return {key: next(int(config[name]) for name in names if name in config) for key, names in keys.items()}
 
+    def groups(self) -> dict[str, int]:
+        """Of a decoder model: how many heads for keys, and the size of each."""
+        config = self.content()
+        heads = int(config["num_attention_heads"])
+        size = config.get("head_dim") or int(config["hidden_size"]) // heads
+        return {"groups": int(config.get("num_key_value_heads") or heads), "head_size": int(size)}
+
     def build_denoiser(self, examples: Examples, latent_dim: int | None) -> nn.Module:
         return PretrainedDenoiser(examples, self, latent_dim=latent_dim)
 
     def build_recognizer(self, examples: Examples, latent_dim: int) -> nn.Module:
-        sizes = TransformerSettings(size="tiny", condition=64, **self.recognizer.model_dump())
+        own = self.recognizer.model_dump()
+        if self.latent_divided:
+            short = ShortTransformerSettings(heads=own.pop("heads"), recognizer=own)
+            return ShortTransformerRecognizer(examples.positions, examples.vocab_size, short, latent_dim=latent_dim)
+        sizes = TransformerSettings(size="tiny", condition=64, **own)
         return TransformerRecognizer(examples.positions, examples.vocab_size, sizes, latent_dim=latent_dim)
 
 
@@ -211,6 +228,8 @@ class PretrainedDenoiser(DenoiserBase):
             parameter.requires_grad_(settings.train_body and name not in ("cls.predictions.bias", "lm_head.bias"))
         width = self.body.get_input_embeddings().embedding_dim
         blocks = len(self.blocks()) if settings.latent_everywhere else 0
+        if latent_dim is not None and settings.latent_divided:
+            latent_dim = share_of_each(latent_dim, self.positions)
         self.latent = None if latent_dim is None else LatentMaps(latent_dim, width, blocks)
         self.time = None
 
@@ -221,11 +240,11 @@ class PretrainedDenoiser(DenoiserBase):
 
     @contextmanager
     def added(self, vectors: Sequence[Tensor]) -> Iterator[None]:
-        """In here this thread's calls of the body add one of the ``vectors`` (B, width) before each block."""
+        """In here this thread's calls of the body add one of the ``vectors`` (B, N or 1, width) before each block."""
         thread = threading.get_ident()
 
         def add(vector: Tensor, _: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-            return (inputs[0] + vector[:, None], *inputs[1:]) if threading.get_ident() == thread else inputs
+            return (inputs[0] + vector, *inputs[1:]) if threading.get_ident() == thread else inputs
 
         pairs = zip(self.blocks(), vectors, strict=True) if vectors else ()
         # Not for good: copies of a network, its average for one, would share them.
@@ -241,7 +260,7 @@ class PretrainedDenoiser(DenoiserBase):
         embedded = self.body.get_input_embeddings()(ids[xt])
         vectors: list[Tensor] = [] if self.latent is None else self.latent(z)
         if vectors:
-            embedded = embedded + vectors[0][:, None]
+            embedded = embedded + vectors[0]
         rows, positions = xt.shape
         more: dict[str, Any] = {}
         if self.family in DECODERS:
@@ -270,16 +289,18 @@ class PretrainedDenoiser(DenoiserBase):
 
 
 class LatentMaps(nn.Module):
-    """z (B, d) -> one vector (B, width) for the embeddings and one for each block, all zero at the start."""
+    """z (B, d), or (B, N d) if divided -> vectors (B, 1 or N, width) for the embeddings and each block, zero at
+    the start.
+    """
 
     def __init__(self, dim: int, width: int, blocks: int) -> None:
         super().__init__()
         self.hidden = nn.Sequential(nn.Linear(dim, 4 * dim), nn.SiLU())
         self.writes = zeroed(nn.Linear(4 * dim, (1 + blocks) * width))
-        self.parts = 1 + blocks
+        self.dim, self.parts = dim, 1 + blocks
 
     def forward(self, z: Tensor) -> list[Tensor]:
-        return list(self.writes(self.hidden(z)).chunk(self.parts, dim=-1))
+        return list(self.writes(self.hidden(z.view(z.shape[0], -1, self.dim))).chunk(self.parts, dim=-1))
 
 
 def check_sizes(model: str, config: dict[str, Any], examples: Examples, tokenizer: Any) -> None:

@@ -47,13 +47,15 @@ class NetworkSettings(Section):
     """Which key says how many sinusoids of t the denoiser sees; None: it always sees t."""
     usual_time_features: ClassVar[int] = 32
     """Brought by models that need t."""
-    divides_latent: ClassVar[bool] = False
-    """Whether each position has numbers of z of its own."""
-
     networks: ClassVar[tuple[Callable[..., nn.Module], Callable[..., nn.Module]]]
     """Denoiser and recognition model; stated after them."""
     measure: ClassVar[str] = "positions"
     """Facts about the examples besides the number of values."""
+
+    @property
+    def divides_latent(self) -> bool:
+        """Whether each position has numbers of z of its own."""
+        return False
 
     def without_paths(self) -> "NetworkSettings":
         """For publication: without where something lies on this machine."""

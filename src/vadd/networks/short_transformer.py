@@ -53,7 +53,10 @@ class ShortTransformerSettings(NetworkSettings):
     denoiser: ShortTransformerDenoiserSettings = ShortTransformerDenoiserSettings()
     recognizer: ShortTransformerRecognizerSettings = ShortTransformerRecognizerSettings()
     rows_at_once: ClassVar[int] = 64
-    divides_latent: ClassVar[bool] = True
+
+    @property
+    def divides_latent(self) -> bool:
+        return True
 
     def size_of(self, part: str) -> TransformerSize:
         return TransformerSize.of(self.values_of(part))
@@ -152,7 +155,7 @@ def share_of_each(latent_dim: int, positions: int) -> int:
     """How many of the latent's dimensions belong to one position."""
     if latent_dim % positions:
         raise UserError(
-            f"the short transformer divides the latent among its {positions} positions, and {latent_dim} dimensions "
+            f"the network divides the latent among its {positions} positions, and {latent_dim} dimensions "
             "cannot be: choose latent.per=position"
         )
     return latent_dim // positions

@@ -62,9 +62,9 @@ def transformer_weights(foreign: Mapping[str, Tensor], *, vocab_size: int, heads
     """
     state = {name.removeprefix("backbone."): tensor.float() for name, tensor in foreign.items()}
     state = {name: tensor for name, tensor in state.items() if not name.startswith(("rotary_emb", "noise."))}
-    blocks = 1 + max((int(match[1]) for name in state if (match := re.match(r"blocks\.(\d+)\.", name))), default=-1)
+    blocks = _blocks(state, r"blocks\.(\d+)\.")
     adaptive = "output_layer.norm_final.bias" not in state
-    expected = _expected(max(blocks, 1), adaptive=adaptive)
+    expected = _expected(blocks, adaptive=adaptive)
     problems = {"missing": expected - state.keys(), "unknown": state.keys() - expected}
     code = "MDLM" if adaptive else "RADD"
     _refuse(f"not a masked diffusion transformer as the {code} code writes it", problems)
@@ -97,6 +97,48 @@ def transformer_weights(foreign: Mapping[str, Tensor], *, vocab_size: int, heads
         for name in ("0.weight", "0.bias", "2.weight", "2.bias"):
             own[f"{reflect}.inner.{name}"] = state[f"{block}.mlp.{name}"]
     return own
+
+
+LIT = {
+    "norm_1": "input_layernorm",
+    "norm_2": "post_attention_layernorm",
+    "attn.proj": "self_attn.o_proj",
+    "mlp.swiglu.w1": "mlp.gate_proj",
+    "mlp.swiglu.w2": "mlp.up_proj",
+    "mlp.swiglu.w3": "mlp.down_proj",
+}
+"""Names within a block: those of lit-GPT, which the SMDM code uses, and of Llama in the library transformers."""
+
+
+def llama_weights(foreign: Mapping[str, Tensor], *, groups: int, head_size: int) -> dict[str, Tensor]:
+    """The state of a Llama-shaped ``PretrainedDenoiser`` without a latent, from tensors as the SMDM code names them.
+
+    Queries, keys and values lie there group by group; the output layer has no row for the mask.
+    """
+    state = {name: tensor.float() for name, tensor in foreign.items()}
+    numbers = range(_blocks(state, r"transformer\.h\.(\d+)\."))
+    names = {"transformer.wte": "model.embed_tokens", "transformer.ln_f": "model.norm", "lm_head": "lm_head"}
+    for n in numbers:
+        names |= {f"transformer.h.{n}.{theirs}": f"model.layers.{n}.{ours}" for theirs, ours in LIT.items()}
+    expected = {f"{name}.weight" for name in (*names, *(f"transformer.h.{n}.attn.attn" for n in numbers))}
+    problems = {"missing": expected - state.keys(), "unknown": state.keys() - expected}
+    _refuse("not a masked diffusion transformer as the SMDM code writes it", problems)
+    own = {f"body.{ours}.weight": state[f"{theirs}.weight"] for theirs, ours in names.items()}
+    rows = len(own["body.model.embed_tokens.weight"]) - len(own["body.lm_head.weight"])
+    own["body.lm_head.weight"] = F.pad(own["body.lm_head.weight"], (0, 0, 0, max(rows, 0)))
+    for n in numbers:
+        joined = state[f"transformer.h.{n}.attn.attn.weight"]
+        if len(joined) % (groups * head_size) or len(joined) < 3 * groups * head_size:
+            raise UserError(f"the checkpoint does not have {groups} groups of heads of size {head_size}")
+        grouped = joined.view(groups, -1, head_size, joined.shape[1])
+        for kind, part in {"q": grouped[:, :-2], "k": grouped[:, -2], "v": grouped[:, -1]}.items():
+            own[f"body.model.layers.{n}.self_attn.{kind}_proj.weight"] = part.reshape(-1, joined.shape[1])
+    return own
+
+
+def _blocks(state: Mapping[str, Tensor], pattern: str) -> int:
+    """How many there are, at least one: that of which all is missing can be named."""
+    return 1 + max((int(match[1]) for name in state if (match := re.match(pattern, name))), default=0)
 
 
 def _constant(state: Mapping[str, Tensor], place: str, condition: Tensor | None) -> Tensor:

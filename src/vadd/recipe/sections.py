@@ -56,7 +56,7 @@ class Training(Section):
     accumulate: PositiveInt = 1
     """Parts in which a process works off its share, to save memory."""
     start_from: str | None = None
-    """Begin as this model, MDLM or the same: a run, an export, or a .safetensors file of the MDLM or RADD code."""
+    """Begin as this model, MDLM or the same: a run, an export, or .safetensors of the MDLM, RADD or SMDM code."""
     freeze: bool = False
     """Leave the weights that training starts from as they are."""
     optimizer: Literal["adam", "adamw"] = "adam"

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from vadd.data import DiscreteDataset
-from vadd.data.text.named_corpora import HUB_CORPORA
+from vadd.data.text.named_corpora import hub_corpora
 from vadd.errors import UserError
 from vadd.evaluation import EvaluationOptions, RunReport
 from vadd.evaluation.evaluate import report_of
@@ -136,7 +136,7 @@ def copies_of(folder: Path, names: Sequence[str]) -> list[Path]:
     copies: Mapping[str, Path] = {recognise(path): path for path in reversed(corpora_in(folder))}
     missing = [name for name in names if name not in copies]
     if missing:
-        places = ", ".join(f"{name} ({HUB_CORPORA[name].repository} on the hub)" for name in missing)
+        places = ", ".join(f"{name} ({hub_corpora()[name].repository} on the hub)" for name in missing)
         raise UserError(
             f"there is no copy of {places} in {folder}: put each there as a .txt with a document a line, a .jsonl or a "
             f".csv whose name begins like {missing[0]}, or name those that you have with --only"
@@ -164,7 +164,7 @@ def zero_shot_tables(reports: Reports, published: Published) -> list[Table]:
         if all(report.published_recipe == published.recipe for _, report in members):
             quoted_apart, rows, unit = False, rows | quoted, "token of GPT-2"
         files = ", ".join(f"{corpus.read_as} from {corpus.corpus}" for corpus in evaluated)
-        splits = ", ".join(f"{name} {HUB_CORPORA[name].test}" for name in published.columns)
+        splits = ", ".join(f"{name} {hub_corpora()[name].test}" for name in published.columns)
         notes = [NOTES["zero_shot"].format(files=files, splits=splits), *zero_shot_notes(members[0][1])]
         notes += difference_notes([report for _, report in members])
         tables.append(table(f"Zero-shot perplexity per {unit}", rows, " ".join(notes)))

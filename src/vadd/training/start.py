@@ -12,7 +12,8 @@ from vadd.core.compiling import compile_network, in_one_line
 from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.networks import PretrainedDenoiser, TransformersSettings
-from vadd.networks.warm_start import latents_own, take_over, transformer_weights
+from vadd.networks.pretrained import family
+from vadd.networks.warm_start import latents_own, llama_weights, take_over, transformer_weights
 from vadd.parallel import Processes
 from vadd.progress import warn
 from vadd.recipe import Recipe
@@ -57,7 +58,7 @@ def check_state(state: TrainingState, model: Model, place: Path) -> None:
 
 def start_from(model: Model, recipe: Recipe, format: Kind) -> None:
     """Begin as the model that ``training.start_from`` names, the same function at step 0: a run or an exported model,
-    of MDLM or of the model that is trained, or a .safetensors file as the MDLM or RADD code writes it.
+    of MDLM or of the model that is trained, or a .safetensors file as the MDLM, RADD or SMDM code writes it.
     """
     source = recipe.training.start_from
     assert source is not None
@@ -103,13 +104,18 @@ def freeze(model: Model) -> None:
 
 
 def _foreign(source: str, recipe: Recipe, format: Kind) -> dict[str, Tensor]:
-    if recipe.network.kind != "transformer":
-        raise UserError(f"{source} is for network.kind=transformer, not {recipe.network.kind}")
+    network = recipe.network
+    llama = isinstance(network, TransformersSettings) and family(network.content()) == "llama"
+    if network.kind != "transformer" and not llama:
+        what = "network.kind=transformer or, as SMDM, for network.kind=transformers with the configuration of a Llama"
+        raise UserError(f"{source} is for {what}, not {network.kind}")
     try:
         tensors = load_file(source)
     except (OSError, SafetensorError) as error:
         raise UserError(f"cannot read {source}: {error}") from None
-    heads = recipe.network.values_of("denoiser")["heads"]
+    if isinstance(network, TransformersSettings):
+        return llama_weights(tensors, **network.groups())
+    heads = network.values_of("denoiser")["heads"]
     return dict(transformer_weights(tensors, vocab_size=format.vocab_size, heads=heads))
 
 

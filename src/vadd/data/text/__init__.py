@@ -16,7 +16,7 @@ from vadd.data.dataset import ColumnName, DataSettings, DiscreteDataset, Labels,
 from vadd.data.download import data_directory
 from vadd.data.text.corpora import LABEL_FIELD, ChosenDocuments, Corpus, CorpusName, LastDocuments, Part, RandomShare
 from vadd.data.text.documents import ROW_SUFFIXES, Documents, TextFiles, text_files
-from vadd.data.text.named_corpora import HUB_CORPORA, HubCorpus, PythonTopics, letters_of_text8, text8_file
+from vadd.data.text.named_corpora import HubCorpus, PythonTopics, hub_corpora, letters_of_text8, text8_file
 from vadd.data.text.store import Request, check_wrapping, needed_specials, sequences
 from vadd.errors import UserError
 from vadd.kinds import Kind, kind_of
@@ -74,7 +74,7 @@ class TextData(DataSettings):
     @property
     def _published(self) -> HubCorpus:
         """As the corpus is published; one's own files have no repository."""
-        return HUB_CORPORA.get(self.corpus, HubCorpus(""))
+        return hub_corpora().get(self.corpus, HubCorpus(""))
 
     def training_corpus(self, seed: int = 0) -> Corpus:
         """Of local documents ``test_fraction`` is held out, chosen by ``seed``; of a running text its end. The
