@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from vadd.networks.transformer_blocks import AdaptiveNorm, Condition, SelfAttention, rotate, rotation_table
+from vadd.networks.transformer_blocks import AdaptiveNorm, Condition, Past, SelfAttention, rotate, rotation_table
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +41,9 @@ def attention_by_hand(layer: SelfAttention, h: Tensor) -> Tensor:
             keys = [rotated_by_hand((key @ x)[part], n) for n, x in enumerate(h[b])]
             for n in range(h.shape[1]):
                 scores = torch.stack([queries[n] @ k for k in keys]) / math.sqrt(features)
+                if layer.pairs is not None:
+                    scores = scores + 10 * layer.pairs[head, n]
+                scores[n + 1 if layer.causal else len(scores) :] = -math.inf
                 weights = scores.exp() / scores.exp().sum()
                 out[b, n, part] = sum(
                     (w * (value @ x)[part] for w, x in zip(weights, h[b], strict=True)), out[b, n, part]
@@ -64,6 +67,21 @@ def test_attention_is_a_softmax_of_rotated_queries_and_keys_beside_a_convolution
     rotation = rotation_table(5, 12 // heads).double()
     with torch.no_grad():
         assert_close(layer(h, rotation), attention_by_hand(layer, h), rtol=1e-5, atol=1e-6)  # a float32 table
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_learnt_number_for_each_pair_of_positions_is_added_to_their_score(causal: bool) -> None:
+    """Shown one new position after another the result is the same."""
+    layer = SelfAttention(12, 3, 0, causal=causal, pairs=5).double()
+    assert layer.pairs is not None
+    torch.nn.init.normal_(layer.pairs, std=0.2)
+    h, rotation = torch.randn(2, 5, 12, dtype=torch.float64), rotation_table(5, 4).double()
+    with torch.no_grad():
+        whole, past = layer(h, rotation), Past()
+        assert_close(whole, attention_by_hand(layer, h), rtol=1e-5, atol=1e-6)
+        if causal:
+            each = [layer(h[:, n : n + 1], rotation[n : n + 1], past) for n in range(5)]
+            assert_close(torch.cat(each, dim=1), whole)
 
 
 def test_scores_depend_on_relative_positions_only() -> None:

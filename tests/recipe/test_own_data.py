@@ -160,6 +160,8 @@ def test_arrays_longer_than_a_few_positions_have_a_share_of_z_for_each(shape: tu
     """Large enough to tell the values apart, with at least one component for each."""
     recipe = recipe_of(5000, shape, values)
     assert (recipe.network.kind, recipe.latent.per) == ("short-transformer", "position")
+    assert recipe.latent.autoregressive.pairs
+    assert recipe.network.values_of("denoiser")["pairs"]
     assert 2**recipe.latent.dim >= min(values, 256)
     assert recipe.latent.autoregressive.components >= min(values, 256)
     assert recipe_of(5000, (12,), values).network.kind == "residual"

@@ -3,6 +3,7 @@ Gaussians.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 from vadd.networks.transformer_blocks import Past, TransformerBody, TransformerSize
 
 SMALLEST_LOG_STD, LARGEST_LOG_STD = -7.0, 3.0
+UNEVEN = 0.5
+"""Particles are drawn anew where their effective number is a smaller share."""
 
 
 class MaskedLinear(nn.Linear):
@@ -97,10 +100,19 @@ class AutoregressiveTransformer(nn.Module):
     costs one pass, a draw one position after another, with keys and values kept.
 
     ``context`` is how many numbers each position reads besides: contexts (..., N * context), position after position.
+    ``pairs``: see :class:`~vadd.networks.transformer_blocks.SelfAttention`.
     """
 
     def __init__(
-        self, positions: int, share: int, *, context: int = 0, width: int = 128, blocks: int = 3, components: int = 64
+        self,
+        positions: int,
+        share: int,
+        *,
+        context: int = 0,
+        width: int = 128,
+        blocks: int = 3,
+        components: int = 64,
+        pairs: bool = False,
     ) -> None:
         super().__init__()
         self.positions, self.share = positions, share
@@ -109,10 +121,9 @@ class AutoregressiveTransformer(nn.Module):
         nn.init.normal_(self.reads.weight, std=share**-0.5)
         self.context = nn.Linear(context, width, bias=False) if context else None
         self.places = nn.Parameter(0.02 * torch.randn(positions, width))
+        size = TransformerSize(width=width, blocks=blocks, heads=4, pairs=pairs)
         # Two tokens: nothing stands before the first position, numbers before all others.
-        self.body = TransformerBody(
-            positions, 1, TransformerSize(width=width, blocks=blocks, heads=4), condition=None, zero=False, causal=True
-        )
+        self.body = TransformerBody(positions, 1, size, condition=None, zero=False, causal=True)
         self.writes = nn.Linear(width, components)
         self.means = nn.Parameter(torch.randn(components, share))
         self.log_stds = nn.Parameter(torch.full((components, share), -1.0))
@@ -133,22 +144,70 @@ class AutoregressiveTransformer(nn.Module):
         numbers that choose a component at each position.
         """
         flat = noise.reshape(-1, self.noise_dim)
-        deviations = flat[:, : self.dim].view(-1, self.positions, self.share)
-        stds = self.log_stds.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD).exp()
         past = [Past() for _ in self.body.attentions]
-        numbers = torch.zeros_like(deviations[:, 0])
-        drawn = []
+        drawn = [flat.new_zeros(len(flat), self.share)]
         for position in range(self.positions):
-            tokens = torch.full((flat.shape[0], 1), min(position, 1), device=noise.device)
-            added = self._read(numbers[:, None], context, slice(position, position + 1))
-            logits = self.writes(self.body(tokens, None, added=added, past=past)[:, 0])
-            chosen = chosen_component(logits, flat[:, self.dim + position, None])[:, 0]
-            numbers = self.means[chosen] + stds[chosen] * deviations[:, position]
-            drawn.append(numbers)
-        return torch.stack(drawn, dim=1).view(*noise.shape[:-1], self.dim)
+            logits = self._next(drawn[-1], position, context, past)
+            drawn.append(self._number(position, chosen_component(logits, flat[:, self.dim + position, None]), flat))
+        return torch.stack(drawn[1:], dim=1).view(*noise.shape[:-1], self.dim)
+
+    def steered(
+        self, noise: Tensor, levels: Tensor, log_gains: Tensor, context: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """A particle filter: draws (K, B, N * c) for B rows that lean towards the components that ``log_gains``
+        (B, N, C) name at each position, and log weights (K, B). For any f the mean over K of weight times f(z) has the
+        expectation of f under the prior.
+
+        Every choice of a component is weighed by exp(gain), which its weight takes back at the end. On the way, where
+        the weights of a row's particles have become uneven, they are drawn anew in proportion to them, at a level of
+        ``levels`` (B, N): what cannot go on as the gains want it ends there, and others go on in its place.
+        """
+        particles, rows = noise.shape[:2]
+        flat = noise.reshape(-1, self.noise_dim)
+        past = [Past() for _ in self.body.attentions]
+        z = flat.new_zeros(len(flat), self.positions, self.share)
+        log_weights, gained = noise.new_zeros(2, particles, rows)
+        for position in range(self.positions):
+            logits = self._next(z[:, position - 1], position, context, past)  # of the first, zeros
+            gains = log_gains[:, position].expand(particles, -1, -1)
+            leaning = logits.log_softmax(-1).view(particles, rows, -1) + gains
+            log_weights += leaning.logsumexp(-1)
+            chosen = chosen_component(leaning.flatten(0, 1), flat[:, self.dim + position, None])
+            z[:, position] = self._number(position, chosen, flat)
+            gained += gains.gather(-1, chosen.view(particles, rows, 1))[..., 0]
+            ancestors = _resampled(log_weights, levels[:, position])
+            if ancestors is not None:
+                kept = (ancestors * rows + torch.arange(rows, device=noise.device)).flatten()
+                z, gained = z[kept], gained.gather(0, ancestors)
+                for each in past:
+                    each.select(kept)
+        return z.view(particles, rows, self.dim), log_weights - gained
 
     def start_at(self, z: Tensor) -> None:
         """Its components are found in training."""
+
+    def component_shares(self, z: Tensor) -> Tensor:
+        """What each component has to do with the numbers at each position, z (..., N * c) -> (..., N, C): in the shares
+        of their densities.
+        """
+        log_stds = self.log_stds.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
+        numbers = z.unflatten(-1, (self.positions, self.share))[..., None, :]
+        return (-0.5 * ((numbers - self.means) / log_stds.exp()).square() - log_stds).sum(-1).softmax(-1)
+
+    def _next(self, before: Tensor, position: int, context: Tensor | None, past: Sequence[Past]) -> Tensor:
+        """The logits of the components at a position, (B, C), after the numbers (B, c) ``before`` it, zeros before the
+        first.
+        """
+        tokens = torch.full((len(before), 1), min(position, 1), device=before.device)
+        added = self._read(before[:, None], context, slice(position, position + 1))
+        logits: Tensor = self.writes(self.body(tokens, None, added=added, past=past)[:, 0])
+        return logits
+
+    def _number(self, position: int, chosen: Tensor, noise: Tensor) -> Tensor:
+        """The numbers at a position, (B, c), of components (B, 1) and all of a draw's noise (B, noise_dim)."""
+        deviations = noise[:, : self.dim].view(-1, self.positions, self.share)[:, position]
+        stds = self.log_stds.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD).exp()
+        return self.means[chosen[:, 0]] + stds[chosen[:, 0]] * deviations
 
     def _read(self, before: Tensor, context: Tensor | None, which: slice) -> Tensor:
         """What the positions ``which`` see besides their tokens: the numbers ``before`` them, (B, n, c), where they
@@ -177,6 +236,24 @@ def mixture_log_prob(u: Tensor, log_weights: Tensor, means: Tensor, log_stds: Te
     squares = squares + (means.square() * precisions).sum(-1)
     constants = log_stds.sum(-1) + 0.5 * u.shape[-1] * math.log(2 * math.pi)
     return (log_weights - 0.5 * squares - constants).logsumexp(-1)
+
+
+def _resampled(log_weights: Tensor, levels: Tensor) -> Tensor | None:
+    """Which particles (K, B) go on where those of a row have uneven log weights (K, B), which then become even; None
+    where no row has.
+    """
+    count = len(log_weights)
+    shares = log_weights.softmax(0)
+    uneven = shares.square().sum(0) * count > 1 / UNEVEN
+    if not uneven.any():
+        return None
+    # Evenly spaced levels, moved together: a particle goes on about as often as it weighs.
+    spaced = (torch.arange(count, device=levels.device)[:, None] + levels) / count
+    ends = shares.cumsum(0).T.contiguous()
+    ancestors = torch.searchsorted(ends, (spaced * ends[:, -1]).T.contiguous(), right=True).clamp(max=count - 1).T
+    log_mean = log_weights.logsumexp(0) - math.log(count)
+    log_weights.copy_(torch.where(uneven, log_mean, log_weights))
+    return torch.where(uneven, ancestors, torch.arange(count, device=levels.device)[:, None])
 
 
 def chosen_component(logits: Tensor, number: Tensor) -> Tensor:

@@ -271,7 +271,9 @@ def through(block: Callable[..., Tensor], *inputs: Any, recompute: bool) -> Tens
 
 
 Kernel = Callable[..., Tensor]
-"""Queries, keys and values -> what is attended to; for causal attention with the keyword ``is_causal``."""
+"""Queries, keys and values -> what is attended to; with keywords for causal attention and for what is added to the
+scores.
+"""
 
 
 class _ThisThread(threading.local):
@@ -283,9 +285,13 @@ class _ThisThread(threading.local):
 _this_thread = _ThisThread()
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor, *, causal: bool = False) -> Tensor:
-    """softmax(query key^T / sqrt(D)) value, all (..., N, D); ``causal``: the n-th query sees the first n keys only."""
+def attention(query: Tensor, key: Tensor, value: Tensor, *, causal: bool = False, bias: Tensor | None = None) -> Tensor:
+    """softmax(query key^T / sqrt(D) + bias) value, all (..., N, D); ``causal``: the n-th query sees the first n keys
+    only, which a ``bias`` (heads, N, N) says by itself.
+    """
     kernel = _this_thread.kernel
+    if bias is not None:
+        return kernel(query, key, value, attn_mask=bias)
     return kernel(query, key, value, is_causal=True) if causal else kernel(query, key, value)
 
 

@@ -25,7 +25,7 @@ from vadd.errors import UserError
 from vadd.networks.layers import DenoiserBase, mean_and_log_std, time_embedding
 from vadd.networks.settings import TIME_FEATURES, Examples, NetworkSettings
 from vadd.networks.transformer import CausalTransformer
-from vadd.networks.transformer_blocks import CONVOLUTION, TransformerBody, TransformerSize
+from vadd.networks.transformer_blocks import CONVOLUTION, PAIRS, TransformerBody, TransformerSize
 from vadd.settings import Fraction, Layers, Section
 
 
@@ -49,6 +49,7 @@ class ShortTransformerSettings(NetworkSettings):
     kind: Literal["short-transformer"] = "short-transformer"
     heads: PositiveInt = 4
     convolution: int = Field(7, ge=0, description=CONVOLUTION)
+    pairs: bool = Field(False, description=PAIRS)
     dropout: Fraction = 0.0
     denoiser: ShortTransformerDenoiserSettings = ShortTransformerDenoiserSettings()
     recognizer: ShortTransformerRecognizerSettings = ShortTransformerRecognizerSettings()

@@ -1,5 +1,6 @@
 """The body of the diffusion transformer, without its ends: see :mod:`vadd.networks.transformer`."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
@@ -51,6 +52,12 @@ class Past:
         self.keys, self.values = keys, values
         return keys, values
 
+    def select(self, rows: Tensor) -> None:
+        """Go on with these rows."""
+        self.keys, self.values, self.inputs = (
+            None if kept is None else kept.index_select(0, rows) for kept in (self.keys, self.values, self.inputs)
+        )
+
     @property
     def read(self) -> int:
         """The number of positions that it holds."""
@@ -64,15 +71,23 @@ class Past:
         return wide
 
 
+PAIR_SCALE = 10.0
+"""Steps of Adam are as large for a number that is added to scores as for any weight; here they should be larger."""
+
+
 class SelfAttention(nn.Module):
     """Every position attends to every other, queries and keys turned by their positions (rotary embedding).
 
     ``convolution`` > 0 adds a convolution of that odd width over the neighbours, each feature with a kernel of its own:
     a small model trains long before attention finds the neighbours by itself. If ``causal`` a position sees itself and
     what is to its left; with a ``past`` it may be shown new positions only.
+
+    With ``pairs``, the number of positions, each head learns a number for every pair of positions, which is added to
+    their score. Where the same positions depend on each other in all examples, as the cells of a grid do, that is
+    learnt at once; queries and keys would have to find it in what they know of where they are.
     """
 
-    def __init__(self, width: int, heads: int, convolution: int, *, causal: bool = False) -> None:
+    def __init__(self, width: int, heads: int, convolution: int, *, causal: bool = False, pairs: int = 0) -> None:
         super().__init__()
         self.heads = heads
         self.causal = causal
@@ -85,15 +100,20 @@ class SelfAttention(nn.Module):
             else None
         )
         self.out = nn.Linear(width, width, bias=False)
+        self.pairs = nn.Parameter(torch.zeros(heads, pairs, pairs)) if pairs else None
 
     def forward(self, h: Tensor, rotation: Tensor, past: Past | None = None) -> Tensor:
         tensors = self.queries_keys_values(h).unflatten(-1, (3, self.heads, -1))
         queries, keys = rotate(tensors[:, :, :2], rotation).permute(2, 0, 3, 1, 4)
         values = tensors[:, :, 2].transpose(1, 2)
+        read = 0 if past is None else past.read
         if past is not None:
             keys, values = past.joined(keys, values)
-        # A single new position sees all that there is.
-        seen = attention(queries, keys, values, causal=self.causal and h.shape[1] > 1)
+        if self.pairs is None:
+            # A single new position sees all that there is.
+            seen = attention(queries, keys, values, causal=self.causal and h.shape[1] > 1)
+        else:
+            seen = attention(queries, keys, values, bias=self._bias(self.pairs, read, keys.shape[2]).to(queries.dtype))
         out: Tensor = self.out(seen.transpose(1, 2).flatten(2))
         if self.neighbours is not None:
             if self.causal:
@@ -103,6 +123,14 @@ class SelfAttention(nn.Module):
             image = h[:, None].permute(0, 3, 1, 2)
             out = out + self.neighbours(image).permute(0, 2, 3, 1)[:, 0]
         return out
+
+    def _bias(self, pairs: Tensor, first: int, end: int) -> Tensor:
+        """What is added to the scores of the positions from ``first`` on with all before ``end``."""
+        bias = PAIR_SCALE * pairs[:, first:end, :end]
+        if not self.causal:
+            return bias
+        later = torch.ones(end - first, end, dtype=torch.bool, device=bias.device).triu(first + 1)
+        return bias.masked_fill(later, -math.inf)
 
 
 class Condition(NamedTuple):
@@ -173,6 +201,7 @@ def perceptron(width: int) -> nn.Sequential:
 
 
 CONVOLUTION = "odd width of a convolution beside each attention; 0: none"
+PAIRS = "learn a number for each pair of positions in each attention: for arrays, where places have a meaning"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +211,7 @@ class TransformerSize:
     heads: int
     dropout: float = 0.0
     convolution: int = 0
+    pairs: bool = False
     checkpointing: bool = False
 
     @classmethod
@@ -225,7 +255,8 @@ class TransformerBody(nn.Module):
         nn.init.uniform_(self.embedding.weight, -(width**-0.5), width**-0.5)
         self.register_buffer("rotation", rotation_table(positions, width // heads), persistent=False)
         self.attentions = nn.ModuleList(
-            branch(SelfAttention(width, heads, size.convolution, causal=causal)) for _ in range(size.blocks)
+            branch(SelfAttention(width, heads, size.convolution, causal=causal, pairs=size.pairs * positions))
+            for _ in range(size.blocks)
         )
         self.perceptrons = nn.ModuleList(branch(perceptron(width)) for _ in range(size.blocks))
         self.norm = AdaptiveNorm(width, condition, gated=False, zero=zero)

@@ -211,8 +211,14 @@ class _MixedDevices(TorchDispatchMode):
         return torch.ones(leaf.shape, dtype=torch.bool, device="cpu")
 
 
-def _fused_attention(query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool = False) -> Tensor:
-    """What a causal one could leave out is counted: not every kernel does."""
+def _fused_attention(
+    query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool = False, attn_mask: Tensor | None = None
+) -> Tensor:
+    """What a causal one could leave out is counted: not every kernel does. Where numbers that are learnt are added to
+    the scores, no kernel for training does without keeping the scores.
+    """
+    if attn_mask is not None:
+        return (query @ key.mT + attn_mask).softmax(-1) @ value
     attended: Tensor = _FusedAttention.apply(query, key, value)  # type: ignore[no-untyped-call]
     return attended
 

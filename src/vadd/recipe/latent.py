@@ -43,6 +43,8 @@ class AutoregressiveSection(Section):
     blocks: Layers = 2
     components: PositiveInt = 16
     """Gaussians in the mixture of each number, or position, of z."""
+    pairs: bool = False
+    """With latent.per=position: learn a number for each pair of positions in each attention, like network.pairs."""
 
 
 class LatentSection(Section):
@@ -108,6 +110,7 @@ class LatentSection(Section):
         if self.per == "position":
             along = AutoregressiveTransformer(examples.positions, self.dim, **sizes)
             return FlowPrior(along, classes=classes, positions=examples.positions)
+        del sizes["pairs"]
         return FlowPrior(AutoregressiveMixture(self.size(examples.shape), **sizes), classes=classes)
 
     def build_prior(self, network: NetworkSettings, examples: Examples, *, conditional: bool) -> FlowPrior:

@@ -146,15 +146,17 @@ def network_for(kind: Kind) -> NetworkSettings:
     if kind.name == "image" and kind.positions >= 256 and all(side % 4 == 0 for side in kind.shape[:2]):
         return PyramidSettings()
     if kind.name != "image" and SHORT < kind.positions <= LONGEST_ITEM + 2 and kind.vocab_size <= MOST_VALUES:
-        return transformer()
+        return transformer(pairs=True)
     width, features = fitting_size(kind.positions, kind.vocab_size, 256, readings=3)
     return ResidualSettings(width=width, value_embedding=features)
 
 
-def transformer() -> ShortTransformerSettings:
-    """Small: z has a share for each position, which says nearly all, and the prior knows how they go together."""
+def transformer(*, pairs: bool = False) -> ShortTransformerSettings:
+    """Small: z has a share for each position, which says nearly all, and the prior knows how they go together. In
+    arrays, unlike texts, it is the same positions that depend on each other in every example (``pairs``).
+    """
     denoiser = short_transformer.ShortTransformerDenoiserSettings(width=96, blocks=2, latent_everywhere=True)
-    return ShortTransformerSettings(denoiser=denoiser)
+    return ShortTransformerSettings(denoiser=denoiser, pairs=pairs)
 
 
 def latent_for(kind: Kind, network: NetworkSettings, nats: float) -> LatentSection:
@@ -163,7 +165,8 @@ def latent_for(kind: Kind, network: NetworkSettings, nats: float) -> LatentSecti
     """
     if network.divides_latent:
         share = max(2, min(8, math.ceil(math.log2(kind.vocab_size))))
-        prior = AutoregressiveSection(width=128, blocks=3, components=max(32, min(256, 2 * kind.vocab_size)))
+        components, pairs = max(32, min(256, 2 * kind.vocab_size)), network.values_of("denoiser")["pairs"]
+        prior = AutoregressiveSection(width=128, blocks=3, components=components, pairs=pairs)
         return LatentSection(kind="shared", dim=share, per="position", prior="autoregressive", autoregressive=prior)
     dim = max(min(8, 2 * kind.positions), min(LARGEST_LATENT, round(min(2 * nats, kind.positions))))
     return LatentSection(kind="shared", dim=dim, prior="autoregressive")

@@ -13,9 +13,12 @@ import torch
 from torch import Tensor
 
 from vadd.core import MaskedBatch, MaskedDiffusion, Model, Noise
+from vadd.core.gaussian import GaussianLatent
 from vadd.core.host import PREDICTIONS, precise, step_generator
+from vadd.core.shared import FlowPrior
 from vadd.errors import UserError
 from vadd.kinds.arrays import TO_FILL, Array
+from vadd.networks.autoregressive import AutoregressiveTransformer
 from vadd.settings import represented
 from vadd.words import plural
 
@@ -23,6 +26,8 @@ CANDIDATE_ROWS = 8192
 """Most sequences that are scored at once where latents are chosen."""
 CANDIDATES, CANDIDATE_VALUES = 8192, 50_000_000
 """Draws of z that are weighed by what is known, and most probabilities that are kept for it."""
+TYPICAL, STEERED_ROWS = 512, 2048
+"""Draws of z that tell what its components mean, and most draws at once that lean towards what is known."""
 MOST_VALUES = 2**36
 """Of the sequences to fill, all copies of them together."""
 
@@ -86,13 +91,17 @@ def latents_that_fit(model: Model, starts: Tensor, candidates: int, noise: Noise
     state = MaskedBatch.all_masked(x, model.mask_value)
     # Of a model that draws labels a row of which nothing is known draws its own, as it does without other rows.
     labels = model.latent.draw_labels((x == model.mask_value).all(dim=1), noise)
-    # One after the other, so that the first candidates are the same whatever their number.
-    drawn = [model.latent.draw(x, state.t, noise, labels) for _ in range(candidates)]
-    z = torch.stack([each for each in drawn if each is not None])
-    scores = z.new_zeros(z.shape[:2])  # where nothing is known any z will do
+    steered = isinstance(model.latent, GaussianLatent) and isinstance(model.latent.prior, FlowPrior)
+    if known.any() and steered and isinstance(model.latent.prior.flow, AutoregressiveTransformer):
+        z, scores = _steered(model, model.latent.prior, x, known, candidates, noise, labels)
+    else:
+        # One after the other, so that the first candidates are the same whatever their number.
+        drawn = [model.latent.draw(x, state.t, noise, labels) for _ in range(candidates)]
+        z = torch.stack([each for each in drawn if each is not None])
+        scores = z.new_zeros(z.shape[:2])  # where nothing is known any z will do
     if known.any():
         at_once = max(1, CANDIDATE_ROWS // len(x))
-        scores = torch.cat(
+        scores = scores + torch.cat(
             [
                 model.log_likelihood(state, part, known) + model.latent.log_correction(part, x, state.xt, labels)
                 for part in torch.split(z, at_once)
@@ -103,6 +112,40 @@ def latents_that_fit(model: Model, starts: Tensor, candidates: int, noise: Noise
     # By inversion of the distribution function: one uniform number for each sequence.
     chosen = (cumulative <= levels).sum(dim=0).clamp(max=candidates - 1)
     return z[chosen, torch.arange(len(x), device=x.device)]
+
+
+def _steered(
+    model: MaskedDiffusion,
+    prior: FlowPrior,
+    x: Tensor,
+    known: Tensor,
+    candidates: int,
+    noise: Noise,
+    labels: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Draws (K, B, d) of a prior of position after position that lean towards what is known, and log weights (K, B)
+    that make up for it. A component's gain is how probable the known value is where it was chosen, in a few draws.
+    """
+    flow = prior.flow
+    assert isinstance(flow, AutoregressiveTransformer)
+    blank = MaskedBatch.all_masked(x[:1].expand(TYPICAL, -1), model.mask_value)
+    some = model.latent.draw(blank.xt, blank.t, Noise.of(step_generator(0, PREDICTIONS), TYPICAL))
+    everywhere = torch.ones_like(blank.xt, dtype=torch.bool)
+    said = model.predict(blank.xt, some, blank.t, everywhere).float().softmax(-1)
+    shares = flow.component_shares(some).flatten(0, 1)
+    # A component that was seldom drawn may mean anything.
+    table = (shares.T @ said + said.mean(0)) / (shares.sum(0)[:, None] + 1)
+    values = x.clamp(max=model.vocab_size - 1)
+    log_gains = torch.where(known[..., None], table.log()[:, values].permute(1, 2, 0), 0.0)
+    drawn = torch.stack([noise.normal(prior.noise_dim) for _ in range(candidates)]).to(x.device)
+    levels = noise.uniform(model.positions).to(drawn)
+    at_once = max(1, STEERED_ROWS // candidates)
+    parts = []
+    for rows in torch.arange(len(x), device=x.device).split(at_once):
+        context = prior.context(x[rows], None if labels is None else labels[rows], candidates)
+        parts.append(flow.steered(drawn[:, rows], levels[rows], log_gains[rows], context))
+    z, log_weights = zip(*parts, strict=True)
+    return torch.cat(z, dim=1), torch.cat(log_weights, dim=1)
 
 
 @torch.no_grad()
