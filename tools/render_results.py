@@ -1,7 +1,8 @@
 """Write the tables and the figure of docs/results that come from JSON: `python tools/render_results.py` after a study.
 
 A page has blocks <!-- table NUMBERS TABLE [SET ...] --> ... <!-- end -->; docs/results/numbers/NUMBERS.json is the
-results.json of a study or of `vadd compare`, or the entries of several such commands one after the other.
+results.json of a study or of `vadd compare`, or the entries of several such commands one after the other, also the
+reports of `vadd eval --json`.
 """
 
 import json
@@ -12,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from vadd.evaluation import RunReport
-from vadd.report.figures import save_figure
-from vadd.report.likelihood_tables import bound_table
-from vadd.report.table import Table
-from vadd.report.tables import quality_table
+from vadd.report.figures import save_figure, text_by_entropy
+from vadd.report.likelihood_tables import bound_table, bracket_table
+from vadd.report.table import Table, named_reports, report_names
+from vadd.report.tables import matched_table, quality_table, source_table
 from vadd.studies.baselines import ModelRow, likelihood_table, summary_table
 from vadd.studies.league import SetRow, measure_table, nats_table, score_tables, share_figure, share_table
 from vadd.studies.study import study_named
@@ -31,8 +32,13 @@ TABLES: dict[str, Callable[[Any, str], Table]] = {
     "scores": lambda rows, study: _scores(rows, study, "tables"),
     "molecules": lambda rows, study: _scores(rows, study, "molecules"),
     "nats": lambda rows, study: nats_table(rows),
-    "quality": lambda reports, study: quality_table(reports),
-    "bounds": lambda reports, study: bound_table(reports),
+}
+OF_RUNS: dict[str, Callable[[Any], Table]] = {
+    "quality": quality_table,
+    "bounds": bound_table,
+    "brackets": bracket_table,
+    "matched": matched_table,
+    "source": lambda reports: source_table({name: report.texts for name, report in named_reports(reports)}),
 }
 
 
@@ -43,8 +49,13 @@ def _scores(rows: list[SetRow], study: str, what: str) -> Table:
 
 def rows_of(study: str) -> list[Any]:
     """Of a comparison of models, of sets, or of runs."""
-    entries = json.loads((PAGES / "numbers" / f"{study}.json").read_text(encoding="utf-8"))
+    found = json.loads((PAGES / "numbers" / f"{study}.json").read_text(encoding="utf-8"))
+    entries = found if isinstance(found, list) else [found]
     return [_row(entry) for entry in entries if "absent" not in entry]
+
+
+def runs_of(study: str) -> list[RunReport]:
+    return [row for row in rows_of(study) if isinstance(row, RunReport)]
 
 
 def _row(entry: dict[str, Any]) -> Any:
@@ -57,8 +68,11 @@ def rendered(page: str) -> str:
 
     def block(found: re.Match[str]) -> str:
         heading, study, name, sets = found.groups()
-        rows = [row for row in rows_of(study) if not sets or row.name in sets.split()]
-        table = TABLES[name](rows, study)
+        if name in OF_RUNS:
+            table = OF_RUNS[name](runs_of(study))
+        else:
+            rows = [row for row in rows_of(study) if not isinstance(row, RunReport)]
+            table = TABLES[name]([row for row in rows if not sets or row.name in sets.split()], study)
         text = Table(table.title, table.columns, table.rows).to_markdown().partition("\n\n")[2]
         note = "\n".join(textwrap.wrap(table.note, 120))
         return f"<!-- table {heading} -->\n{text}\n{note}\n<!-- end -->"
@@ -70,3 +84,5 @@ if __name__ == "__main__":
     for path in sorted(PAGES.glob("*.md")):
         path.write_text(rendered(path.read_text(encoding="utf-8")), encoding="utf-8")
     save_figure(share_figure(rows_of("league"), STEPS), PAGES.parent / "images" / "league.png")
+    texts = runs_of("text")
+    save_figure(text_by_entropy(texts, report_names(texts)), PAGES.parent / "images" / "text.png")

@@ -196,7 +196,7 @@ def temperature_curve(
                 named_so = named(progress, f"{plural(steps, 'step')}, temperature {temperature:g}")
                 sampled = run.with_sampling(temperature=temperature)
                 # A stream of its own: what stands between two temperatures has the error of independent texts.
-                own_seed = seed + CURVE_STREAMS * round(1000 * temperature)
+                own_seed = seed + CURVE_STREAMS * (round(1000 * temperature) % 100_000 or 100_000)
                 metrics = evaluator(drawn_samples(sampled, evaluator, steps, own_seed, named_so).numpy(), steps)
             point = AtTemperature(temperature=temperature, steps=steps, metrics=metrics)
             report = report.changed(temperatures=(*report.temperatures, point))
