@@ -39,12 +39,12 @@ BY_MODEL = {
 }
 OF_MOLECULES, DRAWN = "valid of 1,024", 1024
 FRONT = (
-    ("checkerboard, the paper's JS of 20,000 samples (floor {floor:.3f})", "checkerboard", "VADD", "", (1,)),
-    ("MNIST, Frechet distance in a classifier's features (test set {floor:.2f})", "mnist", "", "", (1, 20)),
-    ("CIFAR-10, the same distance (test set {floor:.2f})", "cifar10", "", "", (1, 20)),
-    ("text8, bits per character, upper bound", "text", "", BITS, (1, 16)),
-    ("own data: swissroll of E-MoE, samples near the data", "public", "swissroll", "right", (1,)),
-    ("own data: QM9, samples that are valid molecules", "public", "qm9", OF_MOLECULES, (1,)),
+    ("checkerboard, the paper's JS (floor {floor:.3f})", "checkerboard", "VADD", "", (1,)),
+    ("MNIST, Frechet distance (test set {floor:.2f})", "mnist", "", "", (1, 20)),
+    ("CIFAR-10, Frechet distance (test set {floor:.2f})", "cifar10", "", "", (1, 20)),
+    ("text8, bits per character", "text", "", BITS, (1, 16)),
+    ("own data: swissroll, samples near the data", "public", "swissroll", "right", (1,)),
+    ("own data: QM9, valid molecules", "public", "qm9", OF_MOLECULES, (1,)),
     ("own data: Adult, C2ST (real rows: 1)", "public", "adult-income", "C2ST", (2,)),
 )
 """What is measured, the file, the set or the row that stands for VADD, the measure, and the numbers of steps."""
