@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 import yaml
 from tools.griffe_docstrings import readable
-from tools.render_results import PAGES, rendered
+from tools.render_results import BLOCK, pages, rendered
 
 import vadd
 
 ROOT = Path(__file__).parent.parent
+NOT_RENDERED = {"sequences.md", "text.md"}
+"""Pages that have tables of seconds, or of runs that are no study's; the commands are below each table."""
+QUOTED = {"0.385"}
+"""What others have published: the FCD of FLDD."""
+VERSIONS = {"2.0", "3.11"}
 
 
 def test_the_pages_are_built_without_a_dead_link_and_with_the_reference(tmp_path: Path) -> None:
@@ -50,16 +55,41 @@ def test_pages_are_short_and_the_front_page_names_them(folder: str) -> None:
 
 
 def test_tables_are_those_of_the_numbers_in_the_repository() -> None:
-    pages = {path: path.read_text(encoding="utf-8") for path in PAGES.glob("*.md")}
-    written = {path.name for path, text in pages.items() if "<!-- table " in text}
-    assert written >= {"best-baselines.md", "images.md", "own-data.md", "published.md", "sequences.md"}
-    for text in pages.values():
-        assert rendered(text) == text
+    texts = {page.name: page.read_text(encoding="utf-8") for page in pages()}
+    written = {name for name, text in texts.items() if "<!-- table " in text}
+    assert written >= {"README.md", "baselines.md", "images.md", "own-data.md", "published.md", "tables.md", "toys.md"}
+    assert [name for name, text in texts.items() if rendered(text) != text] == []
+
+
+def test_no_number_is_typed_beside_the_tables() -> None:
+    """Outside of tables from JSON there is no table of results, and every decimal number of the text is in one of these
+    tables or in what the studies quote.
+    """
+    texts = {page.name: page.read_text(encoding="utf-8") for page in pages()}
+    known = {number for text in texts.values() for block in BLOCK.finditer(text) for number in numbers_of(block[0])}
+    for definition in (ROOT / "src" / "vadd" / "studies" / "definitions").glob("*.yaml"):
+        known |= numbers_of(definition.read_text(encoding="utf-8"))
+    for name, text in ((name, text) for name, text in texts.items() if name not in NOT_RENDERED):
+        free = re.sub(r"```.*?```|`[^`]*`", "", BLOCK.sub("", text), flags=re.DOTALL)
+        assert [line for line in free.splitlines() if line.startswith("|") and len(numbers_of(line)) > 2] == [], name
+        others = numbers_of(free) - QUOTED - VERSIONS
+        assert {number for number in others if not any(_rounds_to(each, number) for each in known)} == set(), name
+
+
+def _rounds_to(measured: str, said: str) -> bool:
+    digits = len(said.partition(".")[2])
+    return abs(float(measured) - float(said)) <= 0.5000001 * 10**-digits and len(measured) >= len(said)
+
+
+def numbers_of(text: str) -> set[str]:
+    """Decimal numbers, but for versions and papers' numbers."""
+    return set(re.findall(r"(?<![\d./])\d+\.\d{1,3}(?![\d.])", text))
 
 
 def test_the_version_is_the_same_everywhere() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == vadd.__version__
+    assert f"\ncopyright: vadd {vadd.__version__}, " in (ROOT / "mkdocs.yml").read_text()
     assert citation["references"][0]["url"] == "https://arxiv.org/abs/2505.17384"
     assert f"\n## {vadd.__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
 

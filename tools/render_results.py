@@ -1,29 +1,168 @@
-"""Write the tables and the figure of docs/results that come from JSON: `python tools/render_results.py` after a study.
+"""Write the tables and figures of README and docs/results that come from JSON: `python tools/render_results.py`.
 
 A page has blocks <!-- table NUMBERS TABLE [SET ...] --> ... <!-- end -->; docs/results/numbers/NUMBERS.json is the
 results.json of a study or of `vadd compare`, or the entries of several such commands one after the other, also the
-reports of `vadd eval --json`.
+reports of `vadd eval --json`. Blocks of `all` take what they need from several of these files.
 """
 
 import json
+import math
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from vadd.evaluation import RunReport
 from vadd.report.figures import save_figure, text_by_entropy
 from vadd.report.likelihood_tables import bound_table, bracket_table
-from vadd.report.table import Table, named_reports, report_names
-from vadd.report.tables import matched_table, quality_table, source_table
-from vadd.studies.baselines import ModelRow, likelihood_table, summary_table
+from vadd.report.table import Cell, Table, grouped, mean_and_spread, named_reports, report_names
+from vadd.report.tables import imputation_table, matched_table, quality_table, source_table
+from vadd.studies.baselines import ModelRow, likelihood_table, measure_of, quality_figure, summary_table
 from vadd.studies.league import SetRow, measure_table, nats_table, score_tables, share_figure, share_table
 from vadd.studies.study import study_named
 
-PAGES = Path(__file__).parent.parent / "docs" / "results"
+ROOT = Path(__file__).parent.parent
+PAGES = ROOT / "docs" / "results"
 BLOCK = re.compile(r"<!-- table ((\w+) (\w+)((?: [\w-]+)*)) -->\n.*?<!-- end -->", re.DOTALL)
 STEPS = (1, 2, 4)
+CHARACTERS = 64
+"""Of a piece of text8."""
+BITS = "bits per character"
+BY_MODEL = {
+    "digits": "digits",
+    "checkerboard": "checkerboard",
+    "mnist": "MNIST",
+    "cifar10": "CIFAR-10",
+    "text": "text8",
+}
+OF_MOLECULES, DRAWN = "valid of 1,024", 1024
+FRONT = (
+    ("checkerboard, the paper's JS (floor {floor:.3f})", "checkerboard", "VADD", "", (1,)),
+    ("MNIST, Frechet distance (test set {floor:.2f})", "mnist", "", "", (1, 20)),
+    ("CIFAR-10, Frechet distance (test set {floor:.2f})", "cifar10", "", "", (1, 20)),
+    ("text8, bits per character", "text", "", BITS, (1, 16)),
+    ("own data: swissroll, samples near the data", "public", "swissroll", "right", (1,)),
+    ("own data: QM9, valid molecules", "public", "qm9", OF_MOLECULES, (1,)),
+    ("own data: Adult, C2ST (real rows: 1)", "public", "adult-income", "C2ST", (2,)),
+)
+"""What is measured, the file, the set or the row that stands for VADD, the measure, and the numbers of steps."""
+
+
+def _scores(rows: list[SetRow], study: str, what: str) -> Table:
+    tables = score_tables(rows, study_named(study).published)
+    return next(table for table in tables if table.title == f"Scores of {what}")
+
+
+def rows_of(study: str, *, runs: bool = False) -> list[Any]:
+    """Of a comparison of models or of sets, or its reports of ``runs``; none where there is no such file."""
+    file = PAGES / "numbers" / f"{study}.json"
+    found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    entries = found if isinstance(found, list) else [found]
+    return [_row(entry) for entry in entries if "absent" not in entry and ("recipe" in entry) == runs]
+
+
+def _row(entry: dict[str, Any]) -> Any:
+    kind = RunReport if "recipe" in entry else ModelRow if "model" in entry else SetRow
+    return kind.model_validate(entry)
+
+
+def _name(row: Any) -> str:
+    return row.recipe if isinstance(row, RunReport) else row.name
+
+
+def front_table() -> Table:
+    """A row for each measure and number of steps; what is not in the repository is left out."""
+    cells: list[dict[str, Cell]] = []
+    for title, study, name, measure, steps in FRONT:
+        rows = [row for row in rows_of(study) if not isinstance(row, SetRow) or row.name == name]
+        for count in steps if rows else ():
+            floor = getattr(rows[0], "reference", None) or math.nan
+            of_vadd = name if name.startswith("VADD") else "VADD, one z"
+            values = {"MDLM": _value(rows, "mdlm", "MDLM", measure, count)}
+            values["VADD"] = _value(rows, "vadd", of_vadd, measure, count)
+            what = title.format(floor=floor) if count == steps[0] else "the same"
+            cells.append({"": what, "T": count, **values, "others": _others(rows, name, measure, count)})
+    return Table.of("Results", cells)
+
+
+def _value(rows: Sequence[Any], model: str, label: str, measure: str, steps: int) -> Cell:
+    """Of the model's rows, which are called ``label``, or of both models' rows of a set."""
+    if isinstance(rows[0], ModelRow):
+        those = [row for row in rows if row.name == label and row.steps == steps]
+        if measure == BITS:
+            return mean_and_spread((_bits(row) for row in those), "{:.3f}")
+        return mean_and_spread((row.quality for row in those), "{:.3g}")
+    if measure == "right":
+        return mean_and_spread((row.right[model].get(steps) for row in rows), "{:.1%}")
+    scores = [row.scores[measure][model].get(steps) for row in rows]
+    if measure == OF_MOLECULES:
+        return mean_and_spread((score / DRAWN for score in scores if score is not None), "{:.1%}")
+    return mean_and_spread(scores, "{:.3f}")
+
+
+def _bits(row: ModelRow) -> float | None:
+    return None if row.nats is None else row.nats / (CHARACTERS * math.log(2))
+
+
+def _others(rows: Sequence[Any], name: str, measure: str, steps: int) -> Cell:
+    """What others have published, or an autoregressive model reaches here."""
+    if measure == BITS:
+        exact = mean_and_spread((_bits(row) for row in rows if row.model == "ar"), "{:.3f}")
+        return f"AR, {CHARACTERS} steps: {exact}" if exact else None
+    if not isinstance(rows[0], SetRow):
+        return None
+    published = study_named("public").published
+    found: list[str] = []
+    for row, by_steps in published.by_steps.items():
+        if row.startswith(f"{name}: ") and steps in by_steps:
+            found.append(f"{row.partition(': ')[2]} {by_steps[steps]}%")
+    for row, scores in published.rows.items():
+        if row.startswith(f"{name}: "):
+            score = dict(zip(published.columns, scores, strict=True))[measure]
+            found.append(f"{row.partition(': ')[2]} {score:.3f}")
+    return ", ".join(found[-2:]) or None
+
+
+def behind_table() -> Table:
+    """Where another model has the better mean with as many steps; AR, which takes one for each position, is compared
+    with the best of any number of steps.
+    """
+    cells: list[dict[str, Cell]] = []
+    for study, data in BY_MODEL.items():
+        rows = [row for row in rows_of(study) if isinstance(row, ModelRow) and row.exact_sampler]
+        for what, value in ((measure_of(rows), "quality"), ("nats", "nats")) if rows else ():
+            cells += [{"data": data, "measure": what, **row} for row in _behind(rows, value)]
+    for row in (row for study in ("league", "public") for row in rows_of(study) if isinstance(row, SetRow)):
+        for count in row.nats["mdlm"]:
+            if row.is_worse(count):
+                numbers = {"VADD": f"{row.nats['vadd'][count]:.2f}", "better": f"MDLM {row.nats['mdlm'][count]:.2f}"}
+                cells.append({"data": row.name, "measure": "nats", "T": count, **numbers})
+    return Table.of("Where VADD is behind", cells)
+
+
+def _behind(rows: Sequence[ModelRow], field: str) -> list[dict[str, Cell]]:
+    means: dict[int, dict[str, float]] = {}
+    for (steps, name), members in grouped(rows, lambda row: (row.steps, row.name)).items():
+        values = [value for row in members if (value := getattr(row, field)) is not None]
+        if values:
+            means.setdefault(steps, {})[name] = fmean(values)
+    ours = {steps: {name: each for name, each in named.items() if _is_ours(name)} for steps, named in means.items()}
+    best = min((value, name) for named in ours.values() for name, value in named.items())
+    found: list[dict[str, Cell]] = []
+    for steps, named in sorted(means.items()):
+        value, name = min(((each, name) for name, each in ours[steps].items()), default=best)
+        other, which = min((each, name) for name, each in named.items())
+        if other < value:
+            found.append({"T": steps, "VADD": f"{name} {value:.3g}", "better": f"{which} {other:.3g}"})
+    return found
+
+
+def _is_ours(name: str) -> bool:
+    return name in ("VADD", "VADD, one z", "VADD, codes")
+
+
 TABLES: dict[str, Callable[[Any, str], Table]] = {
     "samples": lambda rows, study: summary_table(rows, {}),
     "likelihood": lambda rows, study: likelihood_table(rows),
@@ -32,35 +171,17 @@ TABLES: dict[str, Callable[[Any, str], Table]] = {
     "scores": lambda rows, study: _scores(rows, study, "tables"),
     "molecules": lambda rows, study: _scores(rows, study, "molecules"),
     "nats": lambda rows, study: nats_table(rows),
+    "front": lambda rows, study: front_table(),
+    "behind": lambda rows, study: behind_table(),
 }
 OF_RUNS: dict[str, Callable[[Any], Table]] = {
     "quality": quality_table,
     "bounds": bound_table,
     "brackets": bracket_table,
+    "filled": imputation_table,
     "matched": matched_table,
     "source": lambda reports: source_table({name: report.texts for name, report in named_reports(reports)}),
 }
-
-
-def _scores(rows: list[SetRow], study: str, what: str) -> Table:
-    tables = score_tables(rows, study_named(study).published)
-    return next(table for table in tables if table.title == f"Scores of {what}")
-
-
-def rows_of(study: str) -> list[Any]:
-    """Of a comparison of models, of sets, or of runs."""
-    found = json.loads((PAGES / "numbers" / f"{study}.json").read_text(encoding="utf-8"))
-    entries = found if isinstance(found, list) else [found]
-    return [_row(entry) for entry in entries if "absent" not in entry]
-
-
-def runs_of(study: str) -> list[RunReport]:
-    return [row for row in rows_of(study) if isinstance(row, RunReport)]
-
-
-def _row(entry: dict[str, Any]) -> Any:
-    kind = RunReport if "recipe" in entry else ModelRow if "model" in entry else SetRow
-    return kind.model_validate(entry)
 
 
 def rendered(page: str) -> str:
@@ -68,11 +189,11 @@ def rendered(page: str) -> str:
 
     def block(found: re.Match[str]) -> str:
         heading, study, name, sets = found.groups()
-        if name in OF_RUNS:
-            table = OF_RUNS[name](runs_of(study))
-        else:
-            rows = [row for row in rows_of(study) if not isinstance(row, RunReport)]
-            table = TABLES[name]([row for row in rows if not sets or row.name in sets.split()], study)
+        entries = rows_of(study, runs=name in OF_RUNS)
+        rows = [row for row in entries if not sets or _name(row) in sets.split()]
+        if not rows and study != "all":  # not measured yet
+            return f"<!-- table {heading} -->\n<!-- end -->"
+        table = OF_RUNS[name](rows) if name in OF_RUNS else TABLES[name](rows, study)
         text = Table(table.title, table.columns, table.rows).to_markdown().partition("\n\n")[2]
         note = "\n".join(textwrap.wrap(table.note, 120))
         return f"<!-- table {heading} -->\n{text}\n{note}\n<!-- end -->"
@@ -80,9 +201,20 @@ def rendered(page: str) -> str:
     return BLOCK.sub(block, page)
 
 
+def draw_figures(folder: Path) -> None:
+    save_figure(share_figure(rows_of("league"), STEPS), folder / "league.png")
+    for name in BY_MODEL:
+        if rows := rows_of(name):
+            save_figure(quality_figure(rows), folder / f"baselines-{name}.png")
+    if texts := rows_of("text", runs=True):
+        save_figure(text_by_entropy(texts, report_names(texts)), folder / "text.png")
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", *sorted(PAGES.glob("*.md"))]
+
+
 if __name__ == "__main__":
-    for path in sorted(PAGES.glob("*.md")):
+    for path in pages():
         path.write_text(rendered(path.read_text(encoding="utf-8")), encoding="utf-8")
-    save_figure(share_figure(rows_of("league"), STEPS), PAGES.parent / "images" / "league.png")
-    texts = runs_of("text")
-    save_figure(text_by_entropy(texts, report_names(texts)), PAGES.parent / "images" / "text.png")
+    draw_figures(ROOT / "docs" / "images")

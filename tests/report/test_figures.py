@@ -11,8 +11,16 @@ from matplotlib.image import imread
 from tests.helpers.reports import bits, likelihood, run_report, toy_distance, toy_report
 from vadd.evaluation.reports import DistributionDistance, LikelihoodReport, PairDistance, RunReport, StepResult
 from vadd.kinds.arrays import Array
-from vadd.report.figures import bound_by_steps, divergence_by_steps, histogram_panels, save_figure, training_curves
-from vadd.report.table import model_label
+from vadd.report.figures import (
+    bound_by_steps,
+    divergence_by_steps,
+    histogram_panels,
+    quality_by_cost,
+    save_figure,
+    training_curves,
+)
+from vadd.report.line_style import apart
+from vadd.report.table import mean_and_spread, model_label
 
 
 def report(model: str, *values: float) -> RunReport:
@@ -130,3 +138,21 @@ def test_where_pads_are_not_scored_the_axis_does_not_speak_of_a_bound() -> None:
     bound = bits(0.6, valid=False, steps=1, convention="pads not scored")
     axis = bound_by_steps([run_report("mdlm", likelihood=LikelihoodReport(bounds=(bound,)))], ["MDLM"]).axes[0]
     assert axis.get_ylabel() == "negative log-likelihood, not a bound, nats"
+
+
+def test_names_stand_beside_the_ends_of_their_lines_apart_from_each_other() -> None:
+    assert apart([0.1, 0.1, 0.12, 0.9], 0.1) == pytest.approx([0.1, 0.2, 0.3, 0.9])
+    assert apart([0.95, 0.96, 0.97], 0.1) == pytest.approx([0.8, 0.9, 1.0])
+    assert apart([], 0.1) == []
+    points = {"A": [(1.0, 2.0, 0.1), (4.0, 1.0, 0.0)], "B": [(1.0, 3.0, 0.0), (4.0, 1.0, 0.0)]}
+    axis = quality_by_cost(points, "distance", [0.5]).axes[0]
+    ends = {text.get_text(): text for text in axis.texts}
+    assert list(ends) == ["held-out data", "A", "B"]
+    assert [text.get_color() for text in ends.values()] == ["grey", *(line.get_color() for line in axis.lines[:2])]
+    assert axis.get_ylim()[0] < 0.5
+
+
+def test_spreads_have_the_unit_of_their_means() -> None:
+    assert mean_and_spread([0.98, 0.99], "{:.1%}") == "98.5% ± 0.5%"
+    assert mean_and_spread([0.98, 0.99], "{:.3f}") == "0.985 ± 0.005"
+    assert mean_and_spread([0.98, None], "{:.3f}") == "0.980"

@@ -130,7 +130,7 @@ def test_the_command_latent_moves_the_gaussian_part_and_leaves_the_code(
 def test_there_is_no_prior_to_fit(runs: dict[int, Path], dim: int, vadd_command: Command) -> None:
     refused = vadd_command("fit-prior", runs[dim])
     assert refused.code == 2
-    assert "its prior is learnt already" in " ".join(refused.err.split())
+    assert "its prior is learned already" in " ".join(refused.err.split())
     with pytest.raises(UserError, match="has no flow prior"):
         vadd.load(runs[dim], prior="flow")
 

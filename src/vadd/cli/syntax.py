@@ -106,7 +106,7 @@ class Studio:
     """
 
     runs: Annotated[list[Path] | None, typer.Argument(), checks.run] = None
-    """Run directories, or exported models; without one, digits are learnt."""
+    """Run directories, or exported models; without one, digits are learned."""
     out: Path = Path("runs/studio")
     """Where trainings, uploads and comparisons of the page go."""
     host: str = "127.0.0.1"

@@ -238,7 +238,7 @@ class Model(nn.Module, ABC):
         model's own distribution.
         """
         if not isinstance(self.latent, LabelledLatent):
-            raise UserError("this model has not learnt from labels: train it with data.labels=true")
+            raise UserError("this model has not learned from labels: train it with data.labels=true")
         if not 0 <= guidance < float("inf"):
             raise UserError(f"the guidance must be at least 0, not {guidance}")
         if label is not None and not 0 <= label < self.latent.classes:

@@ -1,4 +1,4 @@
-"""Handwritten digits. MNIST is binarized: 28 x 28 pixels thresholded at 0.5, framed with two zeros on each side to
+"""Handwritten digits. MNIST is binarised: 28 x 28 pixels thresholded at 0.5, framed with two zeros on each side to
 32 x 32. Without a download the 1,797 images of scikit-learn, 8 x 8 pixels of 17 values.
 """
 

@@ -104,7 +104,7 @@ def with_data(recipe: Recipe, path: Path) -> Recipe:
 
 
 def _mention(what: str) -> None:
-    note(f"{what}: left out; with data.labels=true they are learnt, and vadd sample RUN --label NAME draws of one")
+    note(f"{what}: left out; with data.labels=true they are learned, and vadd sample RUN --label NAME draws of one")
 
 
 def _mention_folders(path: Path) -> None:

@@ -57,7 +57,7 @@ def name_lines(axis: Axes) -> None:
         if len(points) and not str(line.get_label()).startswith("_"):
             ends.append((*to_axes.transform(points[-1]), line))
     ends.sort(key=lambda end: end[1])
-    height = 72 * axis.get_window_extent().height / axis.get_figure(root=True).dpi
+    height = 72 * axis.get_window_extent().height / axis.figure.dpi
     for (x, y, line), level in zip(ends, apart([y for _, y, _ in ends], SPACING * SMALL / height), strict=True):
         axis.annotate(
             str(line.get_label()),

@@ -123,7 +123,9 @@ def mean_and_spread(values: Iterable[float | None], form: str = "{:.3g}") -> Cel
     known = [value for value in values if value is not None]
     if not known:
         return None
-    return form.format(fmean(known)) + (f" ± {(max(known) - min(known)) / 2:.1g}" if len(known) > 1 else "")
+    spread = (max(known) - min(known)) / 2
+    spread_text = f"{100 * spread:.1g}%" if form.endswith("%}") else f"{spread:.1g}"
+    return form.format(fmean(known)) + (f" ± {spread_text}" if len(known) > 1 else "")
 
 
 def means_at_steps(by_seed: Sequence[Mapping[int, float | None]], steps: Iterable[int], form: str) -> dict[str, Cell]:

@@ -314,7 +314,7 @@ def nats_of(members: Rows) -> Cell:
 
 def quality_figure(rows: Rows) -> Figure:
     """Quality, or of texts without a judge the bound, by evaluations of the network."""
-    label, scored = f"{_measure(rows)}, smaller is better", [row for row in rows if row.quality is not None]
+    label, scored = f"{measure_of(rows)}, smaller is better", [row for row in rows if row.quality is not None]
     references = sorted({row.reference for row in scored if row.reference is not None})
     if not scored:
         scored = [row for row in rows if row.nats is not None and row.bound_valid]
@@ -329,7 +329,7 @@ def quality_figure(rows: Rows) -> Figure:
 
 def summary_table(rows: Rows, absent: Mapping[str, str]) -> Table:
     """A row for each model: its training, and the quality of its samples by number of steps."""
-    steps, measure = sorted({row.steps for row in rows}), _measure(rows)
+    steps, measure = sorted({row.steps for row in rows}), measure_of(rows)
     cells: list[dict[str, Cell]] = []
     for name, by_steps in by_model(rows).items():
         first, *_ = members = next(iter(by_steps.values()))
@@ -376,7 +376,7 @@ def likelihood_table(rows: Rows) -> Table:
 def cost_table(rows: Rows) -> Table:
     """A row for each model and number of steps, with what a sample costs."""
     unit = next((row for row in rows if row.model == "mdlm"), rows[0])
-    measure = _measure(rows)
+    measure = measure_of(rows)
     cells: list[dict[str, Cell]] = [
         {
             "here": row.name,
@@ -402,7 +402,7 @@ def _has(rows: Rows, model: str) -> bool:
     return any(row.model == model for row in rows)
 
 
-def _measure(rows: Rows) -> str:
+def measure_of(rows: Rows) -> str:
     """What the quality of these rows is called."""
     measure = next((row.measure for row in rows if row.measure is not None), None)
     return "distance" if measure is None else {**COLUMN_TITLES, "judge_bits": "judge's bits"}[measure]

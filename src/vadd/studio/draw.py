@@ -129,7 +129,7 @@ def _option_controls(limits: Limits) -> dict[str, Any]:
     options: dict[str, Any] = {}
     options["label"] = ui.choice(
         "Label",
-        "Of runs that have learnt from labels: draw samples of this one.",
+        "Of runs that have learned from labels: draw samples of this one.",
         [ANY, *limits.labels],
         visible=bool(limits.labels),
         elem_id="draw-label",

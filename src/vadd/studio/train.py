@@ -154,7 +154,7 @@ def train_tab(page: gr.Blocks, runs: OpenRuns, trainings: Trainings, chosen: gr.
                 name = ui.choice("Training", about, names, next(iter(names), None), elem_id="train-name", min_width=240)
                 stop = ui.button("Stop (saves)", "train-stop", variant="stop", visible=bool(trainings.running()))
                 resume = ui.button("Resume", "train-resume", visible=False)
-            ui.hint("Stop ends it after its step and keeps what it has learnt; Resume goes on from there.")
+            ui.hint("Stop ends it after its step and keeps what it has learned; Resume goes on from there.")
     clock = gr.Timer(SECONDS, active=bool(trainings.running()))
     # Not those that are open by now: what the visitor is offered.
     offered = gr.State([str(value) for _, value in chosen.choices])

@@ -55,7 +55,7 @@ def fit_prior(
     refuse_if(
         (latent.dim == 0, f"{has} no latent: it is a model without one, like MDLM, and needs no prior"),
         (name == "flow" and trained, f"{has} a prior that was trained with the model: it needs no other"),
-        (isinstance(latent, CodedLatent), f"{has} codes: its prior is learnt already, with the model"),
+        (isinstance(latent, CodedLatent), f"{has} codes: its prior is learned already, with the model"),
     )
     directory = RunDirectory.open(run.directory.path)  # refuses an exported model
     # Read again to be sure that the checkpoint is still there and whole: the prior is written next to it.
