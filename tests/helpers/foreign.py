@@ -102,7 +102,8 @@ def smdm_logits(state: State, tokens: Tensor, heads: int, groups: int) -> Tensor
 
     h = s["transformer.wte"][tokens]
     for block in (f"transformer.h.{block}" for block in range(BLOCKS)):
-        parts = (norm(h, f"{block}.norm_1") @ s[f"{block}.attn.attn"].T).unflatten(-1, (groups, each + 2, size))
+        joined = norm(h, f"{block}.norm_1") @ s[f"{block}.attn.attn"].T
+        parts = joined.view(*tokens.shape, groups, each + 2, size)
         queries = rotated(parts[:, :, :, :each].flatten(2, 3))
         keys = rotated(parts[:, :, :, -2]).repeat_interleave(each, dim=2)
         values = parts[:, :, :, -1].repeat_interleave(each, dim=2)
