@@ -49,10 +49,8 @@ OPTIONS: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {
     "eval points --bracket 1 --limit 2": {("--paths", "--bracket"): NUMBERS[:-1]},
     "eval points --conventions --limit 2": {("--particles",): NUMBERS[:-1]},
     "eval points --delbo --limit 2": {("--draws",): NUMBERS[:-1]},
-    "latent points": {
-        ("--encode", "--interpolate", "--traverse", "--span", "--dimensions"): NUMBERS,
-        ("--out",): PLACES,
-    },
+    "latent points": {("--encode", "--interpolate", "--traverse"): NUMBERS, ("--out",): PLACES},
+    "latent points --traverse": {("--points", "--span", "--dimensions", "--steps", "--temperature"): NUMBERS},
     "compare points --bound none --steps 1 --samples 20": {
         ("--steps", "--samples"): NUMBERS,
         ("--out", "--json"): PLACES,

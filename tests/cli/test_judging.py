@@ -69,10 +69,7 @@ def test_controls_and_other_temperatures_stand_beside_the_samples(
     for told in ("control:", "Texts as a distribution", "Texts by temperature", "Texts at equal entropy"):
         assert told in done.out
     refused = vadd_command("eval", text_run, "--temperatures", "0.7")
-    assert (refused.code, refused.err.splitlines()[-1]) == (
-        2,
-        "error: --temperatures compares generative perplexities: it needs --judge",
-    )
+    assert (refused.code, refused.err.splitlines()[-1]) == (2, "error: --temperatures is for --judge")
     wrong = vadd_command("eval", text_run, *options, "--temperatures", "warm")
     assert wrong.code == 2
     assert "--temperatures takes numbers" in wrong.err.splitlines()[-1]

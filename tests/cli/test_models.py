@@ -71,7 +71,7 @@ def test_energies_that_do_not_fit_are_refused(
         ("sample", ar_run, "--energy", ar_run): "weigh the candidates of masked models",
         ("sample", mdlm_run, "--energy", tmp_path / "none"): "none",
         ("sample", mdlm_run, "--energy", ar_run, "--energy-candidates", 0): "at least 1",
-        ("sample", mdlm_run, "--energy-candidates", 4): "needs --energy AR_RUN",
+        ("sample", mdlm_run, "--energy-candidates", 4): "--energy-candidates is for --energy",
         ("train", "checkerboard", "model=edlm", "--out", tmp_path / "new"): "--start-from RUN",
         (
             "train",

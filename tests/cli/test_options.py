@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from tests.helpers.commands import Command
+from tests.helpers.tiny import TINY
 from vadd.cli import syntax
 from vadd.cli.checks import parse_steps
 from vadd.cli.commands import Lazy, LazyGroup
@@ -142,3 +143,49 @@ def test_less_memory_takes_smaller_chunks_of_the_same_samples(
     assert sizes[0] == 300
     assert sum(sizes[1:]) == 300
     assert len(sizes) > 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("sample {vadd} --candidates 3", "--candidates is for --where"),
+        ("sample {mdlm} --prior trained", "has no latent; leave --prior out"),
+        ("infill {mdlm} --array {codes} --candidates 3", "--candidates is for one z"),
+        ("infill {vadd} --array {codes} --candidates 3 --latent-policy resample", "--candidates is for one z"),
+        ("eval {vadd} --draws 3", "--draws is for --delbo, --delbo-particles or --zero-shot"),
+        ("eval {vadd} --bound 1 --paths 3", "--paths is for --bracket"),
+        *((f"eval {{vadd}} --steps 1 {each}", "--bracket, --delbo") for each in ("--particles 3", "--grid cosine")),
+        *((f"eval {{vadd}} {each}", "is for --bound") for each in ("--limit 2", "--given-label", "--proposals prior")),
+        ("eval {vadd} --bound 1 --convention sedd", "--convention is for --judge"),
+        ("eval {vadd} --bound 1 --score-pads", "has no pads; leave --score-pads out"),
+        ("eval {vadd} --bound 1 --features words", "--features is for runs on text"),
+        ("eval {vadd} --bound 1 --limit 2 --inception {codes}", "the FID is for images"),
+        ("eval {vadd} --zero-shot . --bracket 1", "--bracket and --conventions are not for --zero-shot"),
+        ("compare {vadd} --bound none --particles 3", "--particles: with --bound none"),
+        ("latent {vadd} --encode 0 --steps 2", "--steps is for --interpolate or --traverse"),
+        ("latent {vadd} --interpolate 0 1 --span 3", "--span is for --traverse"),
+        ("judge {codes} --documents file --field a", "--field is for .csv or .jsonl"),
+        ("data inspect people.csv --dir .", "--dir says where to put a download"),
+    ],
+    ids=str,
+)
+def test_an_option_that_would_do_nothing_is_refused(
+    vadd_command: Command, vadd_run: Path, mdlm_run: Path, tmp_path: Path, words: str, told: str
+) -> None:
+    codes = tmp_path / "codes.npy"
+    np.save(codes, np.array([[5, -1]]))
+    done = vadd_command(*words.format(vadd=vadd_run, mdlm=mdlm_run, codes=codes).split())
+    assert done.code == 2
+    assert told in done.err.splitlines()[-1]
+
+
+def test_a_key_of_a_recipe_that_does_nothing_is_named(vadd_command: Command, tmp_path: Path) -> None:
+    done = vadd_command("train", "checkerboard", *TINY, "model=mdlm", "latent.dim=7", "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    assert "latent.dim is not used: model=mdlm has no latent" in done.err
+
+
+def test_samples_that_were_asked_for_are_measured_beside_bounds(vadd_command: Command, vadd_run: Path) -> None:
+    done = vadd_command("eval", vadd_run, "--bound", 1, "--limit", 2, "--samples", 20)
+    assert done.code == 0, done.err
+    assert "Distance of the samples from the data" in done.out

@@ -200,7 +200,7 @@ def test_what_cannot_be_written_down_is_refused(
     for wrong in ({"precision": "float32"}, {"z": torch.zeros(1, 2)}):
         with pytest.raises(UserError, match=r"leave (precision=float32|z) out"):
             run.export_sampler(tmp_path / "new", "pt2", **wrong)
-    for option, said in (("--steps=2", "--onnx or --torch-export"), ("--private", "needs --push")):
+    for option, said in (("--steps=2", "--onnx or --torch-export"), ("--private", "is for --push")):
         assert said in vadd_command("export", vadd_run, tmp_path / "new", option).err
 
 

@@ -22,6 +22,7 @@ from typer.models import ParameterInfo
 
 from vadd.cli.console import end_by_closed_pipe
 from vadd.errors import Interrupted, UserError
+from vadd.words import listed
 
 COMMON, INPUT, SAMPLER, LATENT = "Common", "Input", "Sampler", "Latent"
 OUTPUT, RESEARCH = "Output", "Research"
@@ -29,6 +30,26 @@ PANELS = (COMMON, INPUT, SAMPLER, LATENT, OUTPUT, RESEARCH)
 USAGE_ERROR: Any = typer.BadParameter.__base__  # typer has no name for it
 EXAMPLES = "\b\nExamples:"
 """Where they begin in the help; lines are kept after the first character."""
+
+
+class Only(tuple[str, ...]):
+    """A mark of an option that does something only beside one of these others."""
+
+    def __new__(cls, *names: str) -> "Only":
+        return super().__new__(cls, names)
+
+
+def check_used(options: Any) -> None:
+    """Refuse what was given and would do nothing."""
+    given = {field.name for field in fields(options) if getattr(options, field.name) != field.default}
+    for name, annotation in get_type_hints(type(options), include_extras=True).items():
+        for mark in get_args(annotation)[1:]:
+            if isinstance(mark, Only) and name in given and given.isdisjoint(mark):
+                raise UserError(f"{flag(name)} is for {listed([flag(other) for other in mark])}")
+
+
+def flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 @dataclass(frozen=True)
@@ -51,7 +72,13 @@ class Lazy:
         if options is None:
             app.add_typer(loaded(), name=name)
             return typer.main.get_group(app).commands[name]
-        add_command(app, name, options.__doc__, options_of(options), lambda given: loaded()(options(**given)))
+
+        def work(given: dict[str, Any]) -> None:
+            filled = options(**given)
+            check_used(filled)
+            loaded()(filled)
+
+        add_command(app, name, options.__doc__, options_of(options), work)
         return typer.main.get_command(app)
 
 
@@ -71,7 +98,7 @@ def add_command(
 
 def options_of(group: type[Any]) -> list[Parameter]:
     """A parameter for each field of a dataclass. Besides what typer knows, an annotation may hold the panel of the
-    help, a string, and a function that checks the value.
+    help, a string, a function that checks the value, and :class:`Only`.
     """
     types, helps = get_type_hints(group, include_extras=True), dict[str, str]()
     for base in filter(is_dataclass, reversed(group.__mro__)):
@@ -91,7 +118,7 @@ def _parameter(field: Field[Any], annotation: Any, help: str) -> Parameter:
     if Path in (kind, *get_args(kind)) or list[Path] in get_args(kind):
         info.parser = _path
     if kind is bool and not info.param_decls:  # without its opposite, --no-...
-        info.param_decls = (f"--{field.name.replace('_', '-')}",)
+        info.param_decls = (flag(field.name),)
     default = Parameter.empty if field.default is MISSING else field.default
     return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
 

@@ -24,14 +24,14 @@ from vadd.progress import Progress, progress_bar
 
 def data(options: Data) -> None:
     name, directory = options.name, options.directory
+    if directory is not None and name not in DOWNLOADS:
+        raise UserError(f"--dir says where to put a download: {', '.join(DOWNLOADS)}")
     if name == "inspect":
         _inspect(options.file, options.schema)
     elif options.file is not None or options.schema is not None:
         raise UserError("a file and --schema are for: vadd data inspect FILE")
     elif name is not None and name not in KNOWN:
         raise UserError(f"there is no data set {name!r}; known are {', '.join(KNOWN)}")
-    elif directory is not None and name not in DOWNLOADS:
-        raise UserError(f"--dir says where to put a download: {', '.join(DOWNLOADS)}")
     elif name is None:
         print_columns([[known, about, *(how or [_state(known)])] for known, (about, *how) in KNOWN.items()])
     elif name in DOWNLOADS:

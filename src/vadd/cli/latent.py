@@ -22,8 +22,7 @@ NUMBERS = (".csv", ".npy")
 
 def latent(options: Options) -> None:
     ways = (options.encode is not None) + (options.interpolate is not None) + options.traverse
-    around = options.around is not None and not options.traverse
-    refuse_if((ways != 1, "give one of --encode, --interpolate and --traverse"), (around, "--around is for --traverse"))
+    refuse_if((ways != 1, "give one of --encode, --interpolate and --traverse"))
     run, out = vadd.load(options.run), options.out
     formats = NUMBERS if options.encode is not None else FORMATS.get(run.kind.name, NUMBERS)
     if out.suffix not in formats if out is not None else ".png" in formats:

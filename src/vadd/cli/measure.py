@@ -7,9 +7,12 @@ from typing import Any
 
 import vadd
 from vadd.cli.checks import parse_steps, parse_temperatures
+from vadd.cli.commands import flag
 from vadd.cli.console import out_console, show_results
 from vadd.cli.syntax_sampling import Compare, Eval, Judge
 from vadd.core import Particles
+from vadd.data.text.corpora import TEXT_FIELD
+from vadd.data.text.documents import ROW_SUFFIXES
 from vadd.errors import UserError, refuse_if
 from vadd.evaluation import BoundSettings, EvaluationOptions
 from vadd.evaluation import evaluate as measure
@@ -28,6 +31,7 @@ from vadd.run.loading import check_same_data
 from vadd.run.run import EVALUATED_STEPS, PARTICLES, Run
 from vadd.studies.comparison import Measurements, Page
 from vadd.studies.comparison import compare as compare_runs
+from vadd.words import listed
 
 ZERO_SHOT_STEPS, ZERO_SHOT_LIMIT, ZERO_SHOT_PARTICLES = 32, 500, 8
 """What minutes allow: T x K evaluations of the network for each sequence (T for a model without a latent)."""
@@ -37,14 +41,17 @@ def evaluate(options: Eval) -> None:
     folder = options.zero_shot
     refuse_if(
         (folder and options.data, "--data and --zero-shot both name the texts to score: give one of them"),
+        (folder and (options.bracket or options.conventions), "--bracket and --conventions are not for --zero-shot"),
         (folder and not folder.is_dir(), f"--zero-shot takes a folder; {folder} is a file"),
     )
     given = (options.bound, options.bracket, options.delbo_particles, options.data, folder)
     bounds = _bounds(options) if options.delbo or options.conventions or given.count(None) < len(given) else None
-    only_bounds = bounds is not None and options.judge is None and not options.nearest
+    of_samples = (options.judge, options.nearest, options.samples, options.fid, options.inception, options.features)
+    only_bounds = bounds is not None and not any(of_samples)
     steps = parse_steps(options.steps) or ([] if only_bounds else list(EVALUATED_STEPS))
     Processes()
     run = options.load().with_sampling(**options.sampling())
+    refuse_if((options.score_pads and run.kind.pad is None, f"{options.run} has no pads; leave --score-pads out"))
     if options.steps is None:
         steps = run.possible_steps(steps)
     if bounds is not None and options.bound is None:
@@ -102,7 +109,11 @@ def _measure(run: Run, options: Eval, steps: list[int], bounds: BoundSettings | 
 
 def compare(options: Compare) -> None:
     steps, bounds = parse_steps(options.steps), None
-    if options.bound != "none":
+    if options.bound == "none":
+        chosen = {"particles": Compare.particles, "limit": Compare.limit}
+        unused = [flag(name) for name, usual in chosen.items() if getattr(options, name) != usual]
+        refuse_if((unused, f"{' and '.join(unused)}: with --bound none there is no likelihood to estimate"))
+    else:
         bounds = BoundSettings(Particles(options.particles), parse_steps(options.bound, "--bound"), limit=options.limit)
     Processes()
     runs = [vadd.load(run) for run in options.runs]
@@ -119,16 +130,19 @@ def compare(options: Compare) -> None:
 
 def _judging(options: Eval | Compare, runs: Sequence[Run], progress: Progress) -> EvaluationOptions:
     temperatures = parse_temperatures(options.temperatures)
-    refuse_if(
-        (temperatures and options.judge is None, "--temperatures compares generative perplexities: it needs --judge")
-    )
     language = options.open(runs, progress)
     features = options.features and text_features(options.features, language, default_device(), progress)
     return EvaluationOptions(language=language, features=features or None, temperatures=temperatures)
 
 
 def judge(options: Judge) -> None:
-    refuse_if((options.features and options.source is None, "--features compares texts with those of --source: add it"))
+    files = [*options.files, *([] if options.source is None else [options.source])]
+    with_rows = [file.suffix.lower() in ROW_SUFFIXES for file in files]
+    refuse_if(
+        (options.features and options.source is None, "--features compares texts with those of --source: add it"),
+        (options.field != TEXT_FIELD and not any(with_rows), f"--field is for {listed(sorted(ROW_SUFFIXES))}"),
+        (options.documents != "line" and all(with_rows), "--documents is for .txt; rows of other files are texts"),
+    )
     names = [path.name for path in options.files]
     with progress_bar() as progress:
         read = partial(read_texts, documents=options.documents, field=options.field)

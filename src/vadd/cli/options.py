@@ -8,7 +8,7 @@ import typer
 
 import vadd
 from vadd.cli import checks
-from vadd.cli.commands import INPUT, LATENT, OUTPUT, RESEARCH, SAMPLER
+from vadd.cli.commands import INPUT, LATENT, OUTPUT, RESEARCH, SAMPLER, Only
 from vadd.errors import UserError
 from vadd.files import write_json
 from vadd.words import parse_size
@@ -53,7 +53,7 @@ class LoadOptions(Weights):
     """Where z comes from; fitted is what `vadd fit-prior` made, if it did, else trained."""
     energy: Annotated[Path | None, RESEARCH, checks.run] = None
     """An autoregressive run: candidates of each step are weighed by its likelihood (EDLM; not exact)."""
-    energy_candidates: Annotated[int | None, RESEARCH] = None
+    energy_candidates: Annotated[int | None, RESEARCH, Only("energy")] = None
     """With --energy: completions drawn at each step, one kept. [default: 8]"""
     sampler: Annotated[str | None, SAMPLER] = None
     """ancestral, parallel, first-hitting or left-to-right (the model's own distribution); confidence, margin, entropy
@@ -67,14 +67,13 @@ class LoadOptions(Weights):
     """Draw from the likeliest values that reach p only."""
 
     def load(self, device: Any = None) -> "vadd.Run":
-        if self.energy_candidates is not None and self.energy is None:
-            raise UserError("--energy-candidates needs --energy AR_RUN, which weighs them")
         run = vadd.load(self.run, device, checkpoint=checks.parse_checkpoint(self.checkpoint), prior=self.prior)
         if self.energy is not None:
             candidates = 8 if self.energy_candidates is None else self.energy_candidates
             run = run.with_energy(vadd.load(self.energy), candidates)
-        if self.latent_policy is not None and run.model.latent.absent:
-            raise UserError(f"{self.run} has no latent; leave --latent-policy out")
+        if run.model.latent.absent and (self.latent_policy is not None or self.prior != "fitted"):
+            name = "--prior" if self.latent_policy is None else "--latent-policy"
+            raise UserError(f"{self.run} has no latent; leave {name} out")
         return run
 
     def sampling(self) -> dict[str, Any]:
@@ -103,6 +102,13 @@ class DrawingOptions(LoadOptions):
     """Compile the network with torch.compile: worth it for many samples. [default: the recipe's]"""
     precision: Annotated[Literal["float64", "float32"], RESEARCH] = "float64"
     """Of the draws; float32 as in the paper's text figure, which sharpens."""
+
+    def load(self, device: Any = None) -> "vadd.Run":
+        run = super().load(device)
+        one_z = run.options(latent_policy=self.latent_policy).latent_policy == "fixed" and not run.model.latent.absent
+        if self.candidates is not None and not one_z:
+            raise UserError("--candidates is for one z for all steps: --latent-policy fixed, of a run with a latent")
+        return run
 
     def sampling(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in ("steps", "seed", "candidates", "compile", "precision")}

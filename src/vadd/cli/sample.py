@@ -11,10 +11,11 @@ import torch
 from rich.text import Text
 from torch import Tensor
 
+from vadd.cli.commands import flag
 from vadd.cli.console import err_console, out_console
 from vadd.cli.syntax_sampling import Infill, Sample
 from vadd.data.dataset import chosen_examples
-from vadd.errors import UserError
+from vadd.errors import UserError, refuse_if
 from vadd.files import write_whole, writing
 from vadd.kinds import How
 from vadd.kinds.files import csv_lines
@@ -36,6 +37,7 @@ RECORDED = 4
 
 
 def sample(options: Sample) -> None:
+    refuse_if((options.candidates is not None and not options.where, "--candidates is for --where, and vadd infill"))
     processes = Processes() if process_count() > 1 else None
     run = options.load(None if processes is None else processes.device)
     labels: tuple[str, ...] = () if options.label is None else (options.label,)
@@ -163,31 +165,20 @@ def infill(options: Infill) -> None:
 
 SOURCES = ("text", "prefix", "suffix", "file", "image", "from_data", "array", "table")
 """Options that say what is to be filled."""
-NEEDS = {
-    "mask": ("image", "from_data"),
-    "keep": ("image", "from_data"),
-    "length": ("prefix", "suffix"),
-    "gap": ("text", "file"),
-    "probabilities": ("table",),
-}
-"""Options that need one of these."""
 
 
 def _check(options: Infill) -> None:
-    """Exactly one thing to fill, and only options that fit it."""
+    """Exactly one thing to fill."""
     given = [name for name in SOURCES if getattr(options, name) is not None]
     if len(given) != 1 and given != ["prefix", "suffix"]:
         problem = f"{_flags(given, ' and ')} exclude each other" if given else "what is to be filled?"
         raise UserError(f"{problem}; give one of {_flags(SOURCES, ', ')}")
-    for name, needed in NEEDS.items():
-        if getattr(options, name) is not None and given[0] not in needed:
-            raise UserError(f"--{name} is for {_flags(needed, ' or ')}")
     if options.mask is not None and options.keep is not None:
         raise UserError("--mask and --keep exclude each other")
 
 
 def _flags(names: Sequence[str], between: str) -> str:
-    return between.join(f"--{name.replace('_', '-')}" for name in names)
+    return between.join(map(flag, names))
 
 
 def _gaps(run: Run, options: Infill) -> Gaps:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from vadd.cli import checks
-from vadd.cli.commands import OUTPUT
+from vadd.cli.commands import OUTPUT, Only
 from vadd.cli.options import Numbers, Overrides, Overwrite, RunArgument, Weights
 from vadd.cli.syntax_sampling import Compare, Eval, Infill, Judge, Latent, Sample  # noqa: F401
 
@@ -62,7 +62,7 @@ class Train:
     """Go on from the newest checkpoint of the run in --out."""
     start_from: Annotated[str | None, typer.Option(metavar="RUN"), checks.start] = None
     """Begin as this trained model: a run, an export, or a .safetensors file as the MDLM or RADD code writes it."""
-    freeze: bool = False
+    freeze: Annotated[bool, Only("start_from")] = False
     """Leave the weights of --start-from as they are."""
     overwrite: Annotated[bool, typer.Option(is_eager=True)] = False
     """Delete the run that is in --out and start anew."""
@@ -189,6 +189,9 @@ class Plan(Numbers):
     """FLOP per second that one device really reaches, like 50e12. [default: a matrix product's, measured here]"""
 
 
+TRACED = Only("onnx", "torch_export")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Export(Weights):
     """Write a model to a folder that can be published: weights, recipe and a model card.
@@ -213,15 +216,15 @@ class Export(Weights):
     """Also write the sampler as ONNX: the samples of any seed without PyTorch. Of an exported model, only that."""
     torch_export: bool = False
     """Also write the sampler as torch.export saves it."""
-    steps: int | None = None
+    steps: Annotated[int | None, TRACED] = None
     """Of the sampler that is written. [default: the recipe's]"""
     half: bool = False
     """Weights in float16: half of the space, numbers to three digits."""
-    sampler: str | None = None
+    sampler: Annotated[str | None, TRACED] = None
     """ancestral, parallel or first-hitting. [default: the recipe's]"""
     push: Annotated[str | None, typer.Option(metavar="OWNER/NAME"), checks.hub_name] = None
     """Also put the folder on the Hugging Face Hub under this name."""
-    private: bool = False
+    private: Annotated[bool, Only("push")] = False
     """With --push: for yourself alone."""
 
 

@@ -9,7 +9,7 @@ import typer
 
 import vadd
 from vadd.cli import checks
-from vadd.cli.commands import INPUT, LATENT, OUTPUT, RESEARCH, SAMPLER
+from vadd.cli.commands import INPUT, LATENT, OUTPUT, RESEARCH, SAMPLER, Only, flag
 from vadd.cli.console import err_console
 from vadd.cli.options import DrawingOptions, LoadOptions, Numbers, Overwrite, RunArgument
 from vadd.errors import UserError
@@ -23,6 +23,8 @@ NO_JUDGE = (
     ".gguf file or a name on the hub like gpt2-large"
 )
 SAMPLES = checks.out(".npy", ".csv", ".png", ".txt", ".jsonl", ".parquet")
+WALK = Only("interpolate", "traverse")
+BOUNDS = Only("bound", "bracket", "delbo", "delbo_particles", "conventions", "data", "zero_shot")
 TRAJECTORY = checks.out(".html", ".gif", ".png", ".npz")
 
 
@@ -108,19 +110,19 @@ class Infill(Drawn):
     """Many texts with gaps, one in each line."""
     from_data: Annotated[str | None, INPUT] = None
     """Held-out images by their numbers, like 0,5,7."""
-    gap: Annotated[int | None, INPUT] = None
+    gap: Annotated[int | None, INPUT, Only("text", "file")] = None
     """Tokens in each gap. [default: one for each underscore where tokens are characters or bytes, else 3]"""
-    length: Annotated[int | None, INPUT] = None
+    length: Annotated[int | None, INPUT, Only("prefix", "suffix")] = None
     """Tokens of prefix, gap and suffix together. [default: as many as the model's sequences have]"""
-    mask: Annotated[Path | None, INPUT, checks.there] = None
+    mask: Annotated[Path | None, INPUT, checks.there, Only("image", "from_data")] = None
     """An image in the same size: white is filled, black kept."""
-    keep: Annotated[Literal["top", "bottom", "left", "right"] | None, INPUT] = None
+    keep: Annotated[Literal["top", "bottom", "left", "right"] | None, INPUT, Only("image", "from_data")] = None
     """Instead of a mask: the half to keep."""
     n: Annotated[int | None, typer.Option("-n", "--count", min=1)] = None
     """Completions of each. [default: 4; of a table 1]"""
     out: Annotated[Path | None, checks.out()] = None
     """Where to: text .txt or .jsonl, images .png or .npy, arrays .npy or .csv, tables .csv or .parquet."""
-    probabilities: Annotated[Path | None, OUTPUT, checks.out(".csv")] = None
+    probabilities: Annotated[Path | None, OUTPUT, checks.out(".csv"), Only("table")] = None
     """Of a table: write here, as .csv, how probable every filled value was given what is known of its row."""
 
 
@@ -147,19 +149,19 @@ class Latent:
     """From one example to another: each the number of a held-out one, FILE.npy:ROW, an image or a text."""
     traverse: bool = False
     """Move each of the most informative dimensions by itself."""
-    around: str | None = None
+    around: Annotated[str | None, Only("traverse")] = None
     """Traverse around this example instead of around z = 0."""
-    points: Annotated[int | None, LATENT] = None
+    points: Annotated[int | None, LATENT, WALK] = None
     """Of a path. [default: 8; 9 to traverse]"""
-    dimensions: Annotated[int, typer.Option(min=1), LATENT] = 6
+    dimensions: Annotated[int, typer.Option(min=1), LATENT, Only("traverse")] = 6
     """To traverse."""
-    span: Annotated[float, LATENT] = 2.0
+    span: Annotated[float, LATENT, Only("traverse")] = 2.0
     """Traverse from -span to span."""
-    steps: int = 1
+    steps: Annotated[int, WALK] = 1
     """Sampling steps, with one z for all of them."""
-    temperature: Annotated[float, SAMPLER] = 1.0
+    temperature: Annotated[float, SAMPLER, WALK] = 1.0
     """Below 1 sharpens, 0 takes the likeliest."""
-    seed: Annotated[int, typer.Option(min=0)] = 0
+    seed: Annotated[int, typer.Option(min=0), WALK] = 0
     """Of the random numbers that all samples share."""
     out: Annotated[Path | None, checks.out()] = None
     """Where to: images .png, .gif or .npy, text .txt or .npy, else .csv or .npy."""
@@ -174,7 +176,7 @@ class JudgeOptions:
     judge: Annotated[str | None, typer.Option(metavar="MODEL")] = None
     """Texts: also their generative perplexity under this causal language model, a folder, a .gguf file or a name on the
     hub."""
-    convention: Annotated[Literal["corpus", "sedd"], RESEARCH] = "corpus"
+    convention: Annotated[Literal["corpus", "sedd"], RESEARCH, Only("judge")] = "corpus"
     """Generative perplexity of all texts together, or the mean of each text's own."""
     features: Annotated[str | None, RESEARCH] = None
     """What texts are compared by as distributions: words, judge (its last hidden state), or sentence embeddings: a
@@ -183,12 +185,14 @@ class JudgeOptions:
     def open(self, runs: "Sequence[vadd.Run]", progress: Progress) -> "LanguageJudge | None":
         """The judge for these runs; without one a hint, where they are all text."""
         others = [run.directory.path for run in runs if run.kind.name != "text"]
+        if others and (self.judge or self.features):  # before the judge is loaded, which takes long
+            raise UserError(
+                f"{flag('judge' if self.judge else 'features')} is for runs on text; {others[0]} is not one"
+            )
         if self.judge is None:
             if not others:
                 err_console.out(NO_JUDGE)
             return None
-        if others:  # before the judge is loaded, which takes long
-            raise UserError(f"--judge is for runs on text; {others[0]} is not one")
         from vadd.evaluation.language_models import LanguageJudge
         from vadd.parallel import default_device
 
@@ -199,7 +203,7 @@ class JudgeOptions:
 class SampledTexts(JudgeOptions):
     """The same for texts of runs."""
 
-    temperatures: Annotated[str | None, typer.Option(metavar="T,T,..."), RESEARCH] = None
+    temperatures: Annotated[str | None, typer.Option(metavar="T,T,..."), RESEARCH, Only("judge")] = None
     """Texts: generative perplexity and entropy also at these sampling temperatures, and compared at equal entropy."""
 
 
@@ -248,25 +252,25 @@ class Eval(LoadOptions, SampledTexts, Numbers):
     """The likelihood from both sides, for the sampler with so many steps."""
     conventions: Annotated[bool, RESEARCH] = False
     """Every number that the field calls a likelihood of a masked model, valid or not, with what it is."""
-    paths: Annotated[int, RESEARCH] = 16
+    paths: Annotated[int, RESEARCH, Only("bracket")] = 16
     """With --bracket: draws of the bound for each example; more close the interval."""
-    limit: Annotated[int | None, typer.Option(min=1)] = None
+    limit: Annotated[int | None, typer.Option(min=1), BOUNDS] = None
     """Examples to bound the likelihood of. [default: all; with --zero-shot 500 of each corpus]"""
-    particles: Annotated[int | None, RESEARCH] = None
+    particles: Annotated[int | None, RESEARCH, BOUNDS] = None
     """Latents drawn for each likelihood estimate. [default: 64; with --zero-shot 8]"""
-    proposals: Annotated[str, RESEARCH] = "recognition,revealed,prior"
+    proposals: Annotated[str, RESEARCH, BOUNDS] = "recognition,revealed,prior"
     """Where the particles come from; any choice is valid, some are tighter. auto: try on training examples."""
     delbo: Annotated[bool, RESEARCH] = False
     """Also the paper's DELBO, which is not a likelihood bound (MDLM: the ELBO)."""
     delbo_particles: Annotated[str | None, typer.Option(metavar="K,K,..."), RESEARCH] = None
     """The same with so many latents each, as in the paper's ablation."""
-    draws: Annotated[int, typer.Option(min=1), RESEARCH] = 20
+    draws: Annotated[int, typer.Option(min=1), RESEARCH, Only("delbo", "delbo_particles", "zero_shot")] = 20
     """Masks drawn for each example in the DELBO or ELBO."""
-    score_pads: Annotated[bool, RESEARCH] = False
+    score_pads: Annotated[bool, RESEARCH, BOUNDS] = False
     """Score pads too: a valid bound for padded text, but not the custom."""
-    given_label: Annotated[bool, RESEARCH] = False
+    given_label: Annotated[bool, RESEARCH, BOUNDS] = False
     """Bound the likelihood of each held-out example given its label."""
-    grid: Annotated[Literal["uniform", "cosine"] | None, RESEARCH] = None
+    grid: Annotated[Literal["uniform", "cosine"] | None, RESEARCH, BOUNDS] = None
     """Step grid of the bound. [default: the recipe's]"""
 
 

@@ -9,10 +9,12 @@ from vadd.cli.checks import parse_checkpoint
 from vadd.cli.console import err_console, out_console
 from vadd.cli.syntax import Export, FitPrior, Train
 from vadd.core.health import REMEDIES
+from vadd.data import TextData
+from vadd.data.text.documents import ROW_SUFFIXES
 from vadd.errors import UserError, refuse_if
 from vadd.parallel import is_main, leave
 from vadd.progress import progress_bar, warn
-from vadd.recipe import MODELS, load_recipe, recipe_for, with_data
+from vadd.recipe import MODELS, Recipe, load_recipe, recipe_for, with_data
 from vadd.recipe.recipe import parse_value
 from vadd.report.results import card_results
 from vadd.run.directory import RunDirectory
@@ -24,14 +26,11 @@ from vadd.training.loop import train as run_training
 from vadd.training.prior import fit_prior as fit
 from vadd.training.prior import fit_priors_of_recipe
 from vadd.training.train import Job, reading, run_directory
-from vadd.words import plural
+from vadd.words import listed, plural
 
 
 def train(options: Train) -> None:
-    refuse_if(
-        (options.resume and options.overwrite, "--resume and --overwrite exclude each other"),
-        (options.freeze and options.start_from is None, "--freeze needs --start-from"),
-    )
+    refuse_if((options.resume and options.overwrite, "--resume and --overwrite exclude each other"))
     job = _job(options)
     with progress_bar() as progress:
         data = job.prepare(progress)
@@ -79,7 +78,22 @@ def _job(options: Train) -> Job:
         missing = f"name a recipe (see `vadd recipes`) or give your own --data{hint}"
         raise UserError("--resume needs the run directory: --out DIR" if options.resume else missing)
     recipe = recipe.with_overrides(changes)
+    for key in [change.partition("=")[0] for change in changes]:
+        if why := _unused(recipe, key):
+            warn(f"{key} is not used: {why}")
     return Job(recipe, run_directory(out, recipe.name, recipe.model), options.resume, options.overwrite)
+
+
+def _unused(recipe: Recipe, key: str) -> str:
+    """Why the key of a recipe does nothing, if so."""
+    data = recipe.data
+    plain = isinstance(data, TextData) and data.path is not None and Path(data.path).suffix not in ROW_SUFFIXES
+    reasons = {
+        f"model={recipe.model} has no latent": key.startswith("latent.") and not recipe.has_latent,
+        "data.labels is false": key.startswith("data.label_") and not getattr(data, "labels", True),
+        f"only {listed(sorted(ROW_SUFFIXES))} have fields": key == "data.field" and plain,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 def fit_prior(options: FitPrior) -> None:
@@ -101,17 +115,19 @@ def show_fitted(fitted: PriorRecord) -> None:
 def export(options: Export) -> None:
     formats: list[Format] = ["onnx"] if options.onnx else []
     formats += ["pt2"] if options.torch_export else []
-    chosen = options.steps is not None or options.sampler is not None
-    refuse_if(
-        (chosen and not formats, "--steps and --sampler are those of the file of --onnx or --torch-export"),
-        (options.private and options.push is None, "--private needs --push OWNER/NAME"),
-    )
     directory, which = options.directory, parse_checkpoint(options.checkpoint)
     if formats:
         run, how = vadd.load(options.run, "cpu", checkpoint=which), {"steps": options.steps, "sampler": options.sampler}
         for format in formats:
             check_sampler(run.model, run.options(**how), format)
-    if not formats or RunDirectory(options.run).is_run():  # of an exported model the sampler alone
+    is_run, sampler_alone = RunDirectory(options.run).is_run(), "of an exported model only the sampler is written"
+    refuse_if(
+        (
+            formats and not is_run and (options.half or options.results),
+            f"{sampler_alone}: leave --half and --results out",
+        )
+    )
+    if not formats or is_run:  # of an exported model the sampler alone
         source, results = RunDirectory.open(options.run), options.results
         card = None if results is None else card_results(results)
         exported = write(source, directory, checkpoint=which, results=card, half=options.half)

@@ -83,7 +83,7 @@ def read_examples(path: Path, shape: tuple[int, ...]) -> Array:
 
 
 def take(array: Array, rows: Array) -> Array:
-    """These rows of an array, (n, ...). Of a file that is mapped a few at a time: to read one may map 2 MB around it."""
+    """These rows of an array, (n, ...). Of a mapped file a few at a time: to read one may map 2 MB around it."""
     if not isinstance(array, MappedFile):
         return np.asarray(array[rows])
     taken = np.empty((len(rows), *array.shape[1:]), array.dtype)
