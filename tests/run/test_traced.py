@@ -31,6 +31,7 @@ ROWS = 70
 NO_PRIOR = "latent.prior=normal"
 DIGITS = ("digits", NO_PRIOR, "network.width=16", "network.denoiser.blocks=1", "network.recognizer.blocks=1")
 COPIES = ("copies", "network.heads=2", "latent.particles=1")
+PAIRS = ("latent.prior=autoregressive", "network.pairs=true", "latent.autoregressive.pairs=true")
 SHORT = ("network.kind=short-transformer", "latent.kind=shared", "latent.per=position", "latent.dim=2")
 CASES: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
     "perceptron, a new z at each step": (("checkerboard", "network.width=16"), {"steps": 3}),
@@ -60,7 +61,7 @@ CASES: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
         ),
         {"sampler": "first-hitting"},
     ),
-    "short transformer, top-k": ((*COPIES, *SHORT, "latent.prior=autoregressive"), {"steps": 2, "top_k": 2}),
+    "short transformer, top-k": ((*COPIES, *SHORT, *PAIRS), {"steps": 2, "top_k": 2}),
     "table": (
         ("table", "network.width=16", "network.rank_functions=3"),
         {"steps": 2, "temperature": 0.7, "top_p": 0.9},

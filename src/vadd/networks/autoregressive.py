@@ -145,7 +145,7 @@ class AutoregressiveTransformer(nn.Module):
         """
         flat = noise.reshape(-1, self.noise_dim)
         past = [Past() for _ in self.body.attentions]
-        drawn = [flat.new_zeros(len(flat), self.share)]
+        drawn = [torch.zeros_like(flat[:, : self.share])]  # its length stays a symbol where a draw is traced
         for position in range(self.positions):
             logits = self._next(drawn[-1], position, context, past)
             drawn.append(self._number(position, chosen_component(logits, flat[:, self.dim + position, None]), flat))
@@ -191,14 +191,14 @@ class AutoregressiveTransformer(nn.Module):
         of their densities.
         """
         log_stds = self.log_stds.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
-        numbers = z.unflatten(-1, (self.positions, self.share))[..., None, :]
+        numbers = z.view(*z.shape[:-1], self.positions, 1, self.share)
         return (-0.5 * ((numbers - self.means) / log_stds.exp()).square() - log_stds).sum(-1).softmax(-1)
 
     def _next(self, before: Tensor, position: int, context: Tensor | None, past: Sequence[Past]) -> Tensor:
         """The logits of the components at a position, (B, C), after the numbers (B, c) ``before`` it, zeros before the
         first.
         """
-        tokens = torch.full((len(before), 1), min(position, 1), device=before.device)
+        tokens = torch.full((before.shape[0], 1), min(position, 1), device=before.device)
         added = self._read(before[:, None], context, slice(position, position + 1))
         logits: Tensor = self.writes(self.body(tokens, None, added=added, past=past)[:, 0])
         return logits
