@@ -164,7 +164,9 @@ class Pretend(TorchDispatchMode):  # type: ignore[no-untyped-call]
         key, size = storage._cdata, storage.nbytes()
         if key not in self._storages:
             if self.limit is not None and self.live + size > self.limit:
-                raise torch.OutOfMemoryError(f"{self.live:,} of {self.limit:,} bytes are in use, {size:,} more wanted")
+                raise torch.OutOfMemoryError(
+                    f"out of memory: {self.live:,} of {self.limit:,} bytes are in use, {size:,} more wanted"
+                )
             self._storages[key] = 0
             self.live += size
             self.peak = max(self.peak, self.live)

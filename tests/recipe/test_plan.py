@@ -117,11 +117,12 @@ def test_full_sharding_divides_the_state_and_gathers_blocks() -> None:
 
 
 def test_devices_and_parts_divide_the_activations_but_not_the_arithmetic() -> None:
-    one = make_plan(tiny_recipe(), rate=1e9)
-    two = make_plan(tiny_recipe("training.accumulate=4"), devices=2, rate=1e9)
+    one = make_plan(tiny_recipe("training.batch=4096"), rate=1e9)
+    two = make_plan(tiny_recipe("training.batch=4096", "training.accumulate=4"), devices=2, rate=1e9)
     assert [memory.layout for memory in one.memory] == ["one device"] * 2
     assert [memory.layout for memory in two.memory] == ["DDP", "DDP", "full sharding", "full sharding"]
-    assert two.memory[0].activations == round(one.memory[0].activations / 8)
+    # In parts there is a gradient twice for a moment: what is added, and what it is added to.
+    assert two.memory[0].activations == pytest.approx(one.memory[0].activations / 8, rel=0.02)
     assert two.flops_per_step == one.flops_per_step
     assert one.hours is not None
     assert two.hours == pytest.approx(one.hours / 2, rel=1e-12)

@@ -1,4 +1,4 @@
-"""Checkpoints are written while the training goes on: whole, of their own step, one at a time; nothing is kept quiet."""
+"""Checkpoints are written while the training goes on: whole, of their own step, one at a time; errors are raised."""
 
 import threading
 from pathlib import Path
@@ -51,7 +51,9 @@ def test_steps_are_taken_while_a_checkpoint_of_an_earlier_one_is_written(
 
     monkeypatch.setattr(checkpoint, "save_tensors", late)
     assert train_in(tmp_path / "run", tiny_recipe(*SAVING)).finished
-    for one, other in zip(*(RunDirectory(tmp_path / name).checkpoints() for name in ("undisturbed", "run")), strict=True):
+    for one, other in zip(
+        *(RunDirectory(tmp_path / name).checkpoints() for name in ("undisturbed", "run")), strict=True
+    ):
         assert_same_state(read_checkpoint(one), read_checkpoint(other))
 
 

@@ -4,13 +4,15 @@ The model lives on torch's ``meta`` device, where tensors have shapes and no con
 decide how many logits are computed.
 """
 
+import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import FlopCounterMode
@@ -67,6 +69,7 @@ class Memory:
     precision: Precision
     weights: int
     gradients: int
+    """With one device and no parts those that are there at the worst moment: mostly few."""
     moments: int
     """The two running means of Adam."""
     averaged: int
@@ -77,9 +80,7 @@ class Memory:
     copies: int
     """Weights in bfloat16, which autocast makes and the backward pass needs."""
     activations: int
-    """An estimate: what autograd saves, half of it in bfloat16, and the largest tensor with its gradient; allocators
-    need more.
-    """
+    """All other tensors that are alive at the worst moment; allocators need more."""
 
     @property
     def total(self) -> int:
@@ -87,16 +88,8 @@ class Memory:
         return sum(parts) + self.gathered + self.copies + self.activations
 
 
-LARGEST_HELD: dict[Precision, float] = {"float32": 1.3, "bfloat16": 3.0}
-"""How many times the backward pass holds the largest tensor more than it is remembered, measured by
-benchmarks/memory.py: the logits of text over a large vocabulary, with their gradient, stay float32.
-"""
-
-
-def training_memory(
-    model: Model, activations: int, devices: int, layout: Layout, precision: Precision, largest: float = 0
-) -> Memory:
-    """``activations`` are those of one device in float32, the ``largest`` of them counted once more."""
+def training_memory(model: Model, activations: int, devices: int, layout: Layout, precision: Precision) -> Memory:
+    """An estimate from below: ``activations`` are what autograd saves on one device in float32."""
     total = _count(model.parameters())
     share = -(-total // devices) if layout == "full sharding" else total
     half = precision == "bfloat16"
@@ -110,8 +103,20 @@ def training_memory(
         gathered=FLOAT32 * _gathered(model) if layout == "full sharding" else 0,
         # Autocast keeps whole copies, also of weights that are divided among devices.
         copies=BFLOAT16 * total if half else 0,
-        activations=activations // (2 if half else 1) + round(LARGEST_HELD[precision] * largest),
+        activations=activations // (2 if half else 1),
     )
+
+
+def planned_memory(
+    model: Model, recipe: Recipe, rows: int, devices: int, layout: Layout, precision: Precision
+) -> Memory:
+    """With what is alive at the worst moment of a step with so many ``rows``, which takes a step to count."""
+    memory = training_memory(model, 0, devices, layout, precision)
+    kept = devices * recipe.training.accumulate > 1  # from part to part, or to be sent
+    held, gradients = worst_moment(model, recipe, rows, precision, kept=kept)
+    copies = min(memory.copies, held - gradients)
+    found = replace(memory, copies=copies, activations=held - gradients - copies)
+    return found if kept else replace(found, gradients=gradients)
 
 
 def _gathered(model: Model) -> int:
@@ -139,24 +144,110 @@ class TrainingCost:
     """
     remembered: float
     """Bytes that the backward pass needs of the forward pass, in float32."""
-    largest: float
-    """Those of the largest tensor among them."""
 
 
 def training_cost(model: Model, recipe: Recipe, most_examples: int = EXAMPLES) -> TrainingCost:
     """Of a model on the meta device."""
     examples = min(most_examples, recipe.training.batch)
+    remembered: dict[int, int] = {}
+    with attention_kernel(_fused_attention), FlopCounterMode(display=False) as counter:
+        _step(model, recipe, examples, _remembering(model, remembered))
+    return TrainingCost(counter.get_total_flops() / examples, sum(remembered.values()) / examples)
+
+
+def _step(model: Model, recipe: Recipe, examples: int, forward: AbstractContextManager[object]) -> None:
+    """A pass ``forward``, in that context, and one back."""
     generator = torch.Generator().manual_seed(0)
     drawn = recipe.build_mask_draw()(examples, model.positions, model.schedule, generator)
     tokens = torch.zeros(examples, model.positions, dtype=torch.int64, device=META)
     masking = replace(drawn, t=drawn.t.to(META), weight=drawn.weight.to(META))
     # Uniform noise shows no mask: every position is predicted.
-    with _counting(drawn.masked if recipe.diffusion.noise == "mask" else None) as counter:
-        with _remembering(model) as remembered:
+    with _MixedDevices(drawn.masked if recipe.diffusion.noise == "mask" else None):
+        with forward:
             evidence = model(MaskedBatch(tokens, tokens, masking), 1.0, generator)
-        evidence.bound.sum().backward()
-    largest = max(remembered.values(), default=0)
-    return TrainingCost(counter.get_total_flops() / examples, sum(remembered.values()) / examples, largest / examples)
+        loss = evidence.bound.sum()
+        # As its method, which would leave the modes of functions: blocks are recomputed in there.
+        torch.autograd.graph._engine_run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, True)
+
+
+def worst_moment(model: Model, recipe: Recipe, rows: int, precision: Precision, *, kept: bool) -> tuple[int, int]:
+    """Bytes that a step of a model on the meta device holds beside its weights when it holds most, and those of the
+    gradients among them. ``kept`` gradients are there from the start.
+    """
+    alive = _Alive()
+    hooks = [
+        each.register_post_accumulate_grad_hook(alive.add_gradient)  # type: ignore[no-untyped-call]
+        for each in model.parameters()
+        if not kept
+    ]
+    half = _Autocast() if precision == "bfloat16" else nullcontext()
+    with alive, half, attention_kernel(_shaped_attention):
+        for parameter in model.parameters() if kept else ():
+            parameter.grad = torch.zeros_like(parameter)
+            alive.add_gradient(parameter)
+        _step(model, recipe, rows, half.caching() if isinstance(half, _Autocast) else half)
+    for hook in hooks:
+        hook.remove()
+    model.zero_grad()
+    return alive.worst
+
+
+class _Alive(TorchDispatchMode):
+    """Follows the memory of all tensors on the meta device that are made in here, storage by storage."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.worst, self._gradients, self._now = (0, 0), 0, 0
+        self._sizes: dict[int, int] = {}
+
+    def add_gradient(self, parameter: Tensor) -> None:
+        self._gradients += parameter.nbytes
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(made):
+            if isinstance(tensor, Tensor) and tensor.is_meta:
+                storage = tensor.untyped_storage()
+                if storage._cdata not in self._sizes:
+                    self._sizes[storage._cdata] = storage.nbytes()
+                    self._now += storage.nbytes()
+                    self.worst = max(self.worst, (self._now, self._gradients))
+                    weakref.finalize(storage, self._forget, storage._cdata)
+        return made
+
+    def _forget(self, number: int) -> None:
+        self._now -= self._sizes.pop(number, 0)
+
+
+class _Autocast(TorchFunctionMode):
+    """What torch.autocast does, which knows no meta device: products and convolutions in bfloat16."""
+
+    PRODUCTS = ("linear", "conv1d", "conv2d", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._weights: dict[int, Tensor] | None = None
+
+    @contextmanager
+    def caching(self) -> Iterator[None]:
+        """In here a weight is cast once."""
+        self._weights = {}
+        yield
+        self._weights = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in self.PRODUCTS:
+            args, kwargs = tree_map(self._lower, (args, kwargs))
+        return func(*args, **(kwargs or {}))
+
+    def _lower(self, leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or leaf.dtype != torch.float32:
+            return leaf
+        if self._weights is None or not isinstance(leaf, nn.Parameter):
+            return leaf.to(torch.bfloat16)
+        if id(leaf) not in self._weights:
+            self._weights[id(leaf)] = leaf.to(torch.bfloat16)
+        return self._weights[id(leaf)]
 
 
 def sampling_flops(model: Model) -> int:
@@ -167,16 +258,10 @@ def sampling_flops(model: Model) -> int:
     tokens = torch.zeros(1, model.positions, dtype=torch.int64, device=META)
     t = torch.zeros(1, device=META)
     z = model.latent.draw(tokens, t, Noise.of(torch.Generator(), 1))
-    with _counting() as counter:
+    with attention_kernel(_fused_attention), _MixedDevices(None), FlopCounterMode(display=False) as counter:
         everywhere = torch.ones(1, model.positions, dtype=torch.bool)
         model.predict(tokens, z, t, everywhere)
     return int(counter.get_total_flops())
-
-
-@contextmanager
-def _counting(drawn: Tensor | None = None) -> Iterator[FlopCounterMode]:
-    with attention_kernel(_fused_attention), _MixedDevices(drawn), FlopCounterMode(display=False) as counter:
-        yield counter
 
 
 class _MixedDevices(TorchDispatchMode):
@@ -242,12 +327,29 @@ class _FusedAttention(torch.autograd.Function):
         return of_scores @ key, of_scores.mT @ query, scores.mT @ gradient
 
 
+def _shaped_attention(query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool = False) -> Tensor:
+    """The shapes of it only, which a fused kernel keeps."""
+    attended: Tensor = _ShapedAttention.apply(query, key, value)  # type: ignore[no-untyped-call]
+    return attended
+
+
+class _ShapedAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        attended = query.new_empty(query.shape)
+        context.save_for_backward(query, key, value, attended)
+        return attended
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        return tuple(tensor.new_empty(tensor.shape) for tensor in context.saved_tensors[:3])
+
+
 @contextmanager
-def _remembering(model: nn.Module) -> Iterator[dict[int, int]]:
+def _remembering(model: nn.Module, saved: dict[int, int]) -> Iterator[None]:
     """Bytes by storage of what autograd saves in here, parameters left out."""
     parameters = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
     alive: list[Tensor] = []  # a freed storage would leave its number to another one
-    saved: dict[int, int] = {}
 
     def save(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -257,4 +359,4 @@ def _remembering(model: nn.Module) -> Iterator[dict[int, int]]:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
-        yield saved
+        yield

@@ -83,8 +83,7 @@ def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, ki
     kind = recipe.data.example_kind() if kind is None else kind
     model = counting.model_on_meta(recipe, kind)
     cost = counting.training_cost(model, recipe)
-    rows = settings.batch / (devices * settings.accumulate)
-    remembered = round(cost.remembered * rows)
+    rows = rows_of(recipe, devices)
     layouts: tuple[counting.Layout, ...] = ("one device",) if devices == 1 else ("DDP", "full sharding")
     precisions: tuple[counting.Precision, ...] = ("float32", "bfloat16")
     return Plan(
@@ -100,8 +99,7 @@ def make_plan(recipe: Recipe, *, devices: int = 1, rate: float | None = None, ki
         flops_per_step=cost.flops * settings.batch,
         flops_per_sample=counting.sampling_flops(model),
         memory=tuple(
-            counting.training_memory(model, remembered, devices, *how, cost.largest * rows)
-            for how in product(layouts, precisions)
+            counting.planned_memory(model, recipe, rows, devices, *how) for how in product(layouts, precisions)
         ),
         checkpoint_bytes=counting.checkpoint_bytes(model),
         checkpoints_kept=settings.keep_checkpoints + 1,

@@ -235,32 +235,34 @@ class Archive:
         best = self.directory.best(step - 1)
         return best is None or best.test_loss is None or loss < best.test_loss
 
-    def begin(self, state: TrainingState, keep: int) -> None:
-        """As :meth:`save`, while the caller goes on; tensors of the ``state`` must not change. One at a time: the one
-        before is awaited.
-        """
-        self.wait()
-        self._written = self._writer.submit(self.save, state, keep)
-
     def check(self) -> None:
         """Raise what went wrong in the background, the disk's refusals apart."""
         if self._written is not None and self._written.done():
             self.wait()
 
-    def wait(self) -> bool:
-        """Until nothing is being written; False where the disk refused it."""
+    def wait(self) -> None:
+        """Until nothing is being written."""
         written, self._written = self._written, None
-        return written is None or written.result()
+        if written is not None:
+            written.result()
 
     def close(self) -> None:
         """Let go of the directory, whatever happened."""
         self._writer.shutdown()
 
-    def save(self, state: TrainingState, keep: int) -> bool:
-        """Write a checkpoint and remove what is no longer wanted: all but the newest ``keep`` and the best.
+    def save(self, state: TrainingState, keep: int, *, wait: bool = True) -> bool:
+        """Write a checkpoint and remove what is no longer wanted: all but the newest ``keep`` and the best. If not to
+        ``wait``, while the caller goes on and changes nothing in the ``state``. The one before is always awaited.
 
         Where it cannot be written, a warning is given and everything stays as it was.
         """
+        self.wait()
+        if not wait:
+            self._written = self._writer.submit(self._save, state, keep)
+            return True
+        return self._save(state, keep)
+
+    def _save(self, state: TrainingState, keep: int) -> bool:
         try:
             write_checkpoint(self.directory.checkpoint(state.step), state)
         except OSError as error:

@@ -227,11 +227,12 @@ def trial_step(recipe: Recipe, data: DiscreteDataset) -> bool:
 
     with trial_trainer(recipe, data) as trainer:
         attempts: list[Callable[[], object]] = [lambda: trainer.step(0).loss.detach().item()]
-        if trainer.wrapped is not trainer.model:
+        if trainer.wrapped is not trainer.model or trainer.processes.count == 1:
             # A process that fails within a step leaves the others waiting for its gradient, so each goes forward and
             # back by itself first. With full sharding none can: the weights are divided.
             attempts.insert(0, trainer.trial)
-        return not any(trainer.processes.any(not finds_memory(attempt))[0] for attempt in attempts)
+        found = not any(trainer.processes.any(not finds_memory(attempt))[0] for attempt in attempts)
+        return found and len(trainer.parts) == recipe.training.accumulate
 
 
 @contextmanager

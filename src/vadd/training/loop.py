@@ -33,7 +33,7 @@ from vadd.training.metrics import HeldOutResult, RunningMeans, TrainingLog, eval
 from vadd.training.optimizer import Ema, Stepper, learning_rate, shard, whole_state
 from vadd.training.prior import seconds_to_fit
 from vadd.training.start import check_state, compile_networks, freeze, read_pretrained, saved_state, start_from
-from vadd.words import size_in_memory
+from vadd.words import size_in_memory, why_too_large
 
 SOME = 1000
 """Examples that are compared before a training."""
@@ -214,19 +214,35 @@ class Trainer:
         indices = self.batches[step]
         generator = step_generator(self.recipe.seed, MASKS, step)
         masking = self.draw_mask(self.settings.batch, self.data.positions, self.model.schedule, generator)
-        self.stepper.zero_grad()
-        results = []
-        # Every part gets a copy of the generator: each draws the noise of the whole batch and takes its own rows of it.
-        # Only the last part's backward pass averages the gradients over the processes.
-        for rows in self.parts[:-1]:
-            with self.processes.without_sync(self.wrapped):
-                results.append(self._backward(step, indices, masking, rows, generator.clone_state()))
-        results.append(self._backward(step, indices, masking, self.parts[-1], generator))
+        results = self._gradients(step, indices, masking, generator)
         result = results[0] if len(results) == 1 else Objective.mean(results)
         applied = self.stepper.step(step, result.loss)
         self.ema.update(step, applied)
         self.means.add(result, applied)
         return result
+
+    def _gradients(self, step: int, indices: Tensor, masking: Masking, generator: torch.Generator) -> list[Objective]:
+        """The objectives of the parts of a batch. Where the device has not enough memory for them, of smaller parts:
+        other processes may take what was there before.
+        """
+        while True:
+            self.stepper.zero_grad()
+            results: list[Objective] = []
+            try:
+                # Every part gets a copy of the generator: each draws the noise of the whole batch and takes its own
+                # rows of it. Only the last part's backward pass averages the gradients over the processes.
+                for rows in self.parts[:-1]:
+                    with self.processes.without_sync(self.wrapped):
+                        results.append(self._backward(step, indices, masking, rows, generator.clone_state()))
+                return [*results, self._backward(step, indices, masking, self.parts[-1], generator.clone_state())]
+            except (MemoryError, RuntimeError) as error:
+                size = self.settings.batch // len(self.parts)
+                if self.processes.count > 1 or size == 1 or why_too_large(error) is None:
+                    raise
+            # Out here nothing holds on to what was computed.
+            smaller = len(self.parts) * next(divisor for divisor in range(2, size + 1) if size % divisor == 0)
+            warn(f"not enough memory in step {step + 1}: from here on as with training.accumulate={smaller}")
+            self.parts = self.processes.share(self.settings.batch, smaller)
 
     def _backward(
         self, step: int, indices: Tensor, masking: Masking, rows: slice, generator: torch.Generator
@@ -298,8 +314,7 @@ class Trainer:
             self.log.metrics.flush_to_disk()
             test_loss = None if evaluated is None else evaluated.loss
             state = TrainingState(step, model, ema, optimizer, unlogged, test_loss, self.kl_restarts)
-            self.archive.begin(state, self.settings.keep_checkpoints)
-            saved = not wait or self.archive.wait()
+            saved = self.archive.save(state, keep=self.settings.keep_checkpoints, wait=wait)
         self._saved_at = time.perf_counter()
         return not self.processes.any(not saved)[0]
 
