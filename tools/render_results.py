@@ -1,8 +1,8 @@
 """Write the tables and figures of README and docs/results that come from JSON: `python tools/render_results.py`.
 
 A page has blocks <!-- table NUMBERS TABLE [SET ...] --> ... <!-- end -->; docs/results/numbers/NUMBERS.json is the
-results.json of a study or of `vadd compare`, or the entries of several such commands one after the other. Blocks of
-`all` take what they need from several of these files.
+results.json of a study or of `vadd compare`, or the entries of several such commands one after the other, also the
+reports of `vadd eval --json`. Blocks of `all` take what they need from several of these files.
 """
 
 import json
@@ -15,10 +15,10 @@ from statistics import fmean
 from typing import Any
 
 from vadd.evaluation import RunReport
-from vadd.report.figures import save_figure
-from vadd.report.likelihood_tables import bound_table
-from vadd.report.table import Cell, Table, grouped, mean_and_spread
-from vadd.report.tables import imputation_table, quality_table
+from vadd.report.figures import save_figure, text_by_entropy
+from vadd.report.likelihood_tables import bound_table, bracket_table
+from vadd.report.table import Cell, Table, grouped, mean_and_spread, named_reports, report_names
+from vadd.report.tables import imputation_table, matched_table, quality_table, source_table
 from vadd.studies.baselines import ModelRow, likelihood_table, measure_of, quality_figure, summary_table
 from vadd.studies.league import SetRow, measure_table, nats_table, score_tables, share_figure, share_table
 from vadd.studies.study import study_named
@@ -56,19 +56,24 @@ def _scores(rows: list[SetRow], study: str, what: str) -> Table:
 
 
 def rows_of(study: str) -> list[Any]:
-    """Of a comparison of models, of sets, or of runs; none where there is no such file."""
+    """Of a comparison of models or of sets; none where there is no such file."""
+    return [row for row in _entries(study) if not isinstance(row, RunReport)]
+
+
+def runs_of(study: str) -> list[RunReport]:
+    return [row for row in _entries(study) if isinstance(row, RunReport)]
+
+
+def _entries(study: str) -> list[Any]:
     file = PAGES / "numbers" / f"{study}.json"
-    entries = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    entries = found if isinstance(found, list) else [found]
     return [_row(entry) for entry in entries if "absent" not in entry]
 
 
 def _row(entry: dict[str, Any]) -> Any:
     kind = RunReport if "recipe" in entry else ModelRow if "model" in entry else SetRow
     return kind.model_validate(entry)
-
-
-def _name(row: Any) -> str:
-    return row.recipe if isinstance(row, RunReport) else row.name
 
 
 def front_table() -> Table:
@@ -130,10 +135,10 @@ def behind_table() -> Table:
     """
     cells: list[dict[str, Cell]] = []
     for study, data in BY_MODEL.items():
-        rows = [row for row in rows_of(study) if isinstance(row, ModelRow) and row.exact_sampler]
+        rows = [row for row in rows_of(study) if row.exact_sampler]
         for what, value in ((measure_of(rows), "quality"), ("nats", "nats")) if rows else ():
             cells += [{"data": data, "measure": what, **row} for row in _behind(rows, value)]
-    for row in (row for study in ("league", "public") for row in rows_of(study) if isinstance(row, SetRow)):
+    for row in [*rows_of("league"), *rows_of("public")]:
         for count in row.nats["mdlm"]:
             if row.is_worse(count):
                 numbers = {"VADD": f"{row.nats['vadd'][count]:.2f}", "better": f"MDLM {row.nats['mdlm'][count]:.2f}"}
@@ -170,11 +175,16 @@ TABLES: dict[str, Callable[[Any, str], Table]] = {
     "scores": lambda rows, study: _scores(rows, study, "tables"),
     "molecules": lambda rows, study: _scores(rows, study, "molecules"),
     "nats": lambda rows, study: nats_table(rows),
-    "quality": lambda reports, study: quality_table(reports),
-    "bounds": lambda reports, study: bound_table(reports),
-    "filled": lambda reports, study: imputation_table(reports),
     "front": lambda rows, study: front_table(),
     "behind": lambda rows, study: behind_table(),
+}
+OF_RUNS: dict[str, Callable[[Any], Table]] = {
+    "quality": quality_table,
+    "bounds": bound_table,
+    "brackets": bracket_table,
+    "matched": matched_table,
+    "source": lambda reports: source_table({name: report.texts for name, report in named_reports(reports)}),
+    "filled": imputation_table,
 }
 
 
@@ -183,10 +193,11 @@ def rendered(page: str) -> str:
 
     def block(found: re.Match[str]) -> str:
         heading, study, name, sets = found.groups()
-        rows = [row for row in rows_of(study) if not sets or _name(row) in sets.split()]
+        of_runs = name in OF_RUNS
+        rows = runs_of(study) if of_runs else [row for row in rows_of(study) if not sets or row.name in sets.split()]
         if not rows and study != "all":  # not measured yet
             return f"<!-- table {heading} -->\n<!-- end -->"
-        table = TABLES[name](rows, study)
+        table = OF_RUNS[name](rows) if of_runs else TABLES[name](rows, study)
         text = Table(table.title, table.columns, table.rows).to_markdown().partition("\n\n")[2]
         note = "\n".join(textwrap.wrap(table.note, 120))
         return f"<!-- table {heading} -->\n{text}\n{note}\n<!-- end -->"
@@ -199,6 +210,8 @@ def draw_figures(folder: Path) -> None:
     for name in BY_MODEL:
         if rows := rows_of(name):
             save_figure(quality_figure(rows), folder / f"baselines-{name}.png")
+    if texts := runs_of("text"):
+        save_figure(text_by_entropy(texts, report_names(texts)), folder / "text.png")
 
 
 def pages() -> list[Path]:

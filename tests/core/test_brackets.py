@@ -81,6 +81,21 @@ def test_it_closes_with_the_number_of_paths() -> None:
     assert 0 < widths[2] < widths[1] / 4 < widths[0] / 16
 
 
+def test_it_closes_with_the_number_of_particles() -> None:
+    """With one step nothing but the sum over z is estimated."""
+    denoiser = TableDenoiser(2, 3, seed=4, latent=True)
+    model = model_of(denoiser, LINEAR)
+    law, x0 = planned_law(denoiser, LINEAR, ancestral([0, 1])), all_sequences(2, 3)
+    truth, widths = float(law @ law.log()), []
+    for particles in (2, 16, 128):
+        draws = model.bound(x0.repeat(8 * REPEATS, 1), 1, Particles(particles), seeded(particles))
+        low, high = sides(draws.view(8, REPEATS, -1), law)
+        assert holds(low, truth, -1)
+        assert holds(high, truth, 1)
+        widths.append(float((high - low).mean()))
+    assert 0 < widths[2] < widths[1] / 4 < widths[0] / 16
+
+
 def test_both_sides_have_their_expectation_by_enumeration() -> None:
     """Estimates of three values: all outcomes of three draws, weighed, to 1e-12."""
     values, chances = torch.tensor([[0.05, 0.3, 0.9], [0.5, 0.3, 0.2]], dtype=torch.float64)

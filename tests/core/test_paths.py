@@ -9,6 +9,7 @@ at level 1e-5.
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ from tests.helpers.exact import (
     index_of,
     seeded,
 )
-from tests.helpers.paths import Enumeration, Rule, Sharpen, as_it_is, nucleus, surest, tempered, within_budget
+from tests.helpers.paths import Enumeration, Rule, Sharpen, as_it_is, nucleus, surest, tempered, top, within_budget
 from tests.helpers.plans import ancestral, in_order, p_value, planned_law
 from vadd.core import (
     CodedLatent,
@@ -53,12 +54,20 @@ RULES: dict[str, tuple[Sampler, Rule]] = {
     "entropy-bounded 1": (EntropyBounded(1.0), within_budget(1.0)),
 }
 CONFIDENCE = (Ordered("confidence"), surest("confidence"))
+
+
+def three(mu: np.ndarray) -> np.ndarray:
+    return nucleus(0.7)(top(2)(tempered(1.7)(mu)))
+
+
 LAWS: dict[str, tuple[TokenSampler, Sharpen]] = {
     "as it is": (TokenSampler(), as_it_is),
     "temperature 0.6": (TokenSampler(temperature=0.6), tempered(0.6)),
     "temperature 1.7": (TokenSampler(temperature=1.7), tempered(1.7)),
     "temperature 0": (TokenSampler(temperature=0), tempered(0)),
     "top-p 0.7": (TokenSampler(top_p=0.7), nucleus(0.7)),
+    "top-k 2": (TokenSampler(top_k=2), top(2)),
+    "all three": (TokenSampler(temperature=1.7, top_k=2, top_p=0.7), three),
 }
 QUANTILES = PriorGrid.quantiles(300)
 
@@ -96,6 +105,24 @@ def test_without_a_latent_the_likelihood_of_a_rule_without_chance_is_exact(
     assert float(found.sum()) == pytest.approx(1, abs=1e-9)
     assert_close(found, Enumeration(denoiser).looking(rule, steps), rtol=0, atol=1e-9)
     assert model.likelihood_kind(steps, Drawing(sampler=sampler)).kind == "exact"
+
+
+@pytest.mark.parametrize("name", [*RULES, "confidence"])
+def test_it_takes_one_pass_a_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all sequences together; by confidence of all paths."""
+    sampler, _ = CONFIDENCE if name == "confidence" else RULES[name]
+    denoiser, model = mdlm(4, 2, seed=7)
+    passes: list[int] = []
+    inner = denoiser.forward
+
+    def watched(xt: Tensor, *rest: Any) -> Tensor:
+        passes.append(len(xt))
+        return inner(xt, *rest)
+
+    monkeypatch.setattr(denoiser, "forward", watched)
+    estimates(model, 3, Particles(5), 1, sampler=sampler)
+    assert 0 < len(passes) <= 3
+    assert max(passes) <= 16 * (5 if name == "confidence" else 1)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4])

@@ -15,9 +15,12 @@ from torch import Tensor, nn
 
 from tests.helpers.fixtures import inception_network, official_data
 from tests.helpers.pictures import photographs
+from vadd.data.dataset import DiscreteDataset
 from vadd.errors import UserError
 from vadd.evaluation import frechet as inception
+from vadd.evaluation.evaluators import InceptionEvaluator, Reference
 from vadd.evaluation.frechet import InceptionFeatures, clean_resize, feature_statistics, frechet_distance
+from vadd.evaluation.likelihood import some_of
 
 
 def cifar_images(count: int) -> Tensor:
@@ -71,6 +74,26 @@ def test_the_network_sees_the_protocols_scale_and_all_images(small_network: Path
     found = features(grey)
     assert found.shape == (36, 3)
     assert found.equal(((levels.float() - 128) / 128)[:, None].expand(36, 3))
+
+
+def test_the_frame_of_the_data_is_cut_off_and_some_images_are_chosen_at_random(
+    small_network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a sample has in the frame: the distance is that of images that never had one."""
+    monkeypatch.setenv("VADD_DATA", str(tmp_path))
+    monkeypatch.setattr(inception, "SHA1", hashlib.sha1(small_network.read_bytes()).hexdigest())
+    rng = torch.Generator().manual_seed(0)
+    plain = [torch.randint(0, 2, (count, 4, 4, 1), generator=rng, dtype=torch.uint8) for count in (60, 30, 20)]
+    framed = [nn.functional.pad(images, (0, 0, 1, 1, 1, 1)) for images in plain]
+    framed[2][:, 0] = 1
+    distances = []
+    for (train, test, drawn), shape, frame in ((plain, (4, 4, 1), 0), (framed, (6, 6, 1), 1)):
+        data = DiscreteDataset("dots", 2, shape, train.flatten(1), test.flatten(1), frame=frame)
+        evaluator = InceptionEvaluator(Reference(data, 20, inception=small_network))
+        distances.append(evaluator(drawn.flatten(1).numpy(), 1))
+        whole = feature_statistics(evaluator.features, plain[0][some_of(60, 20, 0)] * 255)
+        assert frechet_distance(whole, evaluator.truth) < 1e-9
+    assert distances[0] == distances[1]
 
 
 def test_the_channels_are_red_green_blue(small_network: Path) -> None:

@@ -22,7 +22,7 @@ from vadd.errors import UserError
 from vadd.evaluation import BoundSettings, EvaluationOptions, evaluate
 from vadd.evaluation.likelihood import measure_bounds
 from vadd.evaluation.reports import NOT_A_BOUND, PADS_NOT_SCORED, TextMetrics, negative_log_likelihood
-from vadd.evaluation.zero_shot import sample_entropy
+from vadd.evaluation.zero_shot import sample_entropies
 from vadd.kinds.arrays import Array
 from vadd.kinds.text.kind import TextKind
 from vadd.kinds.text.tokenizers import Specials
@@ -240,8 +240,8 @@ def test_a_padded_text_ends_at_its_first_eos_in_texts_entropy_and_characters(let
     """Of abc<eos>zzyx<eos>xy the four tokens abc<eos> count; of <bos>abab<eos> a and b are twice among six."""
     drawn, real = tokens_of(letters, "abc|zzyx|xy."), tokens_of(letters, "<abab|......")
     assert [letters.texts(drawn), letters.texts(real)] == [["abc"], ["abab"]]
-    assert sample_entropy(own_tokens(letters, drawn)) == pytest.approx(math.log(4))
-    assert sample_entropy(own_tokens(letters, real)) == pytest.approx(2 / 3 * math.log(3) + 1 / 3 * math.log(6))
+    assert sample_entropies(own_tokens(letters, drawn)) == pytest.approx(math.log(4))
+    assert sample_entropies(own_tokens(letters, real)) == pytest.approx(2 / 3 * math.log(3) + 1 / 3 * math.log(6))
     assert [cast(TextKind, letters.kind).characters(row.numpy()) for row in (drawn, real)] == [3, 4]
 
 
@@ -249,7 +249,7 @@ def test_a_padded_text_without_eos_is_all_that_is_no_pad(letters: Run) -> None:
     drawn = tokens_of(letters, "<ab.ab.ab.ab")
     assert letters.texts(drawn) == ["abababab"]
     assert [len(own) for own in own_tokens(letters, drawn)] == [9]
-    assert sample_entropy(own_tokens(letters, tokens_of(letters, "............"))) == 0
+    assert sample_entropies(own_tokens(letters, tokens_of(letters, "............"))) == 0
 
 
 def test_where_one_token_is_both_bos_and_eos_the_first_ends_nothing(letters: Run) -> None:

@@ -49,6 +49,16 @@ def nucleus(p: float) -> Sharpen:
     return lambda mu: np.apply_along_axis(one, -1, mu)
 
 
+def top(k: int) -> Sharpen:
+    """The k likeliest values."""
+
+    def one(mu: np.ndarray) -> np.ndarray:
+        cut = np.where(np.isin(np.arange(len(mu)), np.argsort(-mu, kind="stable")[:k]), mu, 0)
+        return np.asarray(cut / cut.sum())
+
+    return lambda mu: np.apply_along_axis(one, -1, mu)
+
+
 def surest(by: str) -> Rule:
     def rule(mu: np.ndarray, drawn: Sequence[int], hidden: Sequence[int], steps_left: int) -> np.ndarray:
         count = math.ceil(len(hidden) / steps_left)

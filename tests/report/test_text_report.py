@@ -73,11 +73,12 @@ def test_between_temperatures_the_logarithm_of_the_perplexity_is_linear() -> Non
     """A power law of the entropy in nats is met exactly; where no point was measured nothing is guessed."""
     curve = (at(1, 3.0, math.exp(6), 5.0), at(0.5, 1.0, math.exp(2), 1.0), at(0.7, 2.0, math.exp(4)), at(2, 4.0, None))
     made = report("mdlm", 1.0, temperatures=curve)
-    assert made.at_entropy(4, 2.5).gen_ppl == pytest.approx(math.exp(5))
-    assert made.at_entropy(4, 2.5).judge_bits == pytest.approx(4.0), "between those that are known"
-    assert made.at_entropy(4, 1.0).gen_ppl == pytest.approx(math.exp(2))
-    for steps, entropy in ((4, 0.9), (4, 3.5), (2, 2.0)):
-        assert made.at_entropy(steps, entropy).gen_ppl is None
+    middle, least, beyond, other = (JUDGED.changed(sample_entropy=entropy) for entropy in (2.5, 1.0, 0.9, 3.5))
+    assert made.at_entropy(4, middle).gen_ppl == pytest.approx(math.exp(5))
+    assert made.at_entropy(4, middle).judge_bits == pytest.approx(4.0), "between those that are known"
+    assert made.at_entropy(4, least).gen_ppl == pytest.approx(math.exp(2))
+    for steps, target in ((4, beyond), (4, other), (2, middle)):
+        assert made.at_entropy(steps, target).gen_ppl is None
 
 
 def test_runs_are_compared_at_the_entropy_of_real_text_and_of_each_other() -> None:
@@ -86,15 +87,17 @@ def test_runs_are_compared_at_the_entropy_of_real_text_and_of_each_other() -> No
             model,
             temperatures=(at(0.5, 1.0, 10.0 * scale, 1.0), at(1, 3.0, 1000.0 * scale, 3.0)),
             results=(StepResult(steps=4, metrics=at(1, 3.0, 1000.0 * scale, 3.0).metrics),),
-            at_real_entropy=(AtEntropy(steps=4, entropy=2.0, gen_ppl=None, judge_bits=None),),
+            at_real_entropy=(
+                AtEntropy(steps=4, entropy=2.0, gen_ppl=100.0 * scale, gen_ppl_stderr=3.0, judge_bits=2.0),
+            ),
         )
         for model, scale in (("mdlm", 1), ("vadd", 2))
     )
     assert [list(row) for row in matched_table([first, second]).rows] == [
-        ["book MDLM", 4, "real text", "2.000", "100.0", "2.000"],
+        ["book MDLM", 4, "real text", "2.000", "100.0 ± 3.0", "2.000"],
         ["book MDLM", 4, "book VADD", "3.000", "1000.0", "3.000"],
-        ["book VADD", 4, "real text", "2.000", "200.0", "2.000"],
-        ["book VADD", 4, "book MDLM", "3.000", "2000.0", "3.000"],
+        ["book VADD", 4, "real text", "2.000", "200.0 ± 3.0", "2.000"],
+        ["book VADD", 4, "book MDLM", "3.000", "2000", "3.000"],
     ]
     assert len(matched_table([first]).rows) == 1
 

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from tests.helpers.commands import Command
+from tests.helpers.judges import save_judge
 from tests.helpers.pictures import cifar_files
 from tests.helpers.text_runs import BOOK, TINY_NETWORK
 from vadd.errors import UserError
+from vadd.evaluation.reports import CONTROLS
 from vadd.progress import Progress
 from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, load_recipe
 from vadd.report.table import model_label
@@ -99,6 +101,14 @@ def test_every_data_set_from_nothing_to_the_report(
     page = (out / "report.html").read_text()
     words = f"--no-choose --data {kind} --models mdlm,vadd --minutes 0.001 --steps 1,3 --samples 8"
     assert f"vadd reproduce baselines {words}" in page
+    if kind == "text":
+        judge = ("--judge", save_judge(tmp_path / "judge"), "--overwrite")
+        read = vadd_command(
+            "reproduce", "baselines", "--no-choose", "--data", kind, *options, *judge, "--out", out, *changes
+        )
+        assert read.code == 0, read.err
+        assert all(set(row["controls"]) == set(CONTROLS) for row in json.loads(file.read_text()))
+        assert all(f"| {control} |" in (out / "tables.md").read_text() for control in CONTROLS)
 
 
 ONE_Z = "vadd-one-z"

@@ -72,6 +72,8 @@ class DiscreteDataset:
     """Whether examples hold V where a value is unknown; see :class:`~vadd.kinds.Kind`."""
     wrap: Wrap | None = None
     """Of text: how documents became sequences."""
+    frame: int = 0
+    """Pixels that were added to each side of the images; the FID is of the images without them."""
 
     @cached_property
     def kind(self) -> Kind:
@@ -139,6 +141,7 @@ class ClassifiedImages(DataSettings):
     labels: bool = False
     """Whether the model is given the class of each example, to draw from a class: `vadd sample --label`."""
     shape: ClassVar[tuple[int, int, int]]
+    frame: ClassVar[int] = 0
     classes: ClassVar[tuple[str, ...]] = tuple(map(str, range(10)))
 
     def parts(self, seed: int) -> Sequence[tuple[Array, Array]]:
@@ -149,8 +152,8 @@ class ClassifiedImages(DataSettings):
         tensors = [torch.from_numpy(array) for part in self.parts(seed) for array in part]
         train, train_labels, test, test_labels = tensors
         about = self.example_kind()
-        labels: dict[str, Any] = {"train_labels": train_labels, "test_labels": test_labels, "label_names": about.labels}
-        return DiscreteDataset(self.kind, about.vocab_size, self.shape, train, test, **labels)
+        more: dict[str, Any] = {"train_labels": train_labels, "test_labels": test_labels, "frame": self.frame}
+        return DiscreteDataset(self.kind, about.vocab_size, self.shape, train, test, label_names=about.labels, **more)
 
     def example_kind(self) -> Kind:
         # Where there is no such setting images are black and white.

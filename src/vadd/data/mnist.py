@@ -58,7 +58,7 @@ class DigitsData(ClassifiedImages):
 class MnistData(ClassifiedImages):
     """MNIST binarised at one half and padded to 32 x 32."""
 
-    shape = (SIDE + 2 * FRAME, SIDE + 2 * FRAME, 1)
+    shape, frame = (SIDE + 2 * FRAME, SIDE + 2 * FRAME, 1), FRAME
     kind: Literal["mnist"] = "mnist"
     directory: str | None = None
     """Where the four idx files lie; by default where `vadd data mnist` puts them."""

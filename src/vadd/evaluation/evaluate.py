@@ -48,6 +48,8 @@ TEXT_SAMPLES = 256
 """For text: as many as the field uses; a judge model takes long to read them."""
 COMPARED_TEXTS, SOURCE_TEXTS = 2_000, 50_000
 """Samples of each number of steps that are compared with training texts, and how many of these, at most."""
+CURVE_STREAMS = 10_000_000
+"""Seeds that are apart so much: labels take a thousand each."""
 SHOWN_IMAGES = 64
 SHOWN_LABELS = 16
 SHOWN_TEXTS = 4
@@ -167,14 +169,20 @@ def texts_beside_source(
     run: Run, texts: dict[str, list[str]], options: EvaluationOptions, seed: int, progress: Progress
 ) -> tuple[FileOfTexts, ...]:
     """Samples as a distribution; nothing where they are too few for that."""
-    train, tokenizer = run.data.train, run.tokenizer
+    tokenizer = run.tokenizer
     assert tokenizer is not None
-    if min(len(train) // 2, *map(len, texts.values())) < FEWEST:
+    if min(len(run.data.train) // 2, *map(len, texts.values())) < FEWEST:
         return ()
-    source = run.kind.texts(train[some_of(len(train), SOURCE_TEXTS, seed)].numpy())
+    source = source_texts(run, seed)
     # What a control is made of may be no word of the vocabulary.
     tokens = getattr(tokenizer, "words", lambda text: tokenizer.encode([text])[0])
     return tuple(beside_source(texts, source, options.language, options.features or WORDS, progress, tokens))
+
+
+def source_texts(run: Run, seed: int) -> list[str]:
+    """Training texts, at most :data:`SOURCE_TEXTS`."""
+    train = run.data.train
+    return run.kind.texts(train[some_of(len(train), SOURCE_TEXTS, seed)].numpy())
 
 
 def temperature_curve(
@@ -187,11 +195,13 @@ def temperature_curve(
             if temperature != run.sampling.temperature:
                 named_so = named(progress, f"{plural(steps, 'step')}, temperature {temperature:g}")
                 sampled = run.with_sampling(temperature=temperature)
-                metrics = evaluator(drawn_samples(sampled, evaluator, steps, seed, named_so).numpy(), steps)
+                # A stream of its own: what stands between two temperatures has the error of independent texts.
+                own_seed = seed + CURVE_STREAMS * (round(1000 * temperature) % 100_000 or 100_000)
+                metrics = evaluator(drawn_samples(sampled, evaluator, steps, own_seed, named_so).numpy(), steps)
             point = AtTemperature(temperature=temperature, steps=steps, metrics=metrics)
             report = report.changed(temperatures=(*report.temperatures, point))
         if report.real_text is not None:
-            matched = report.at_entropy(steps, report.real_text.metrics.sample_entropy)
+            matched = report.at_entropy(steps, report.real_text.metrics)
             report = report.changed(at_real_entropy=(*report.at_real_entropy, matched))
     return report
 

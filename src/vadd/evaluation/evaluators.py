@@ -37,6 +37,7 @@ from vadd.evaluation.frechet import (
     kept_statistics,
 )
 from vadd.evaluation.language_models import LanguageJudge
+from vadd.evaluation.likelihood import some_of
 from vadd.evaluation.reports import (
     DistributionDistance,
     FrechetDistance,
@@ -240,14 +241,14 @@ class InceptionEvaluator(Evaluator):
         self.samples = min(reference.samples, FID_SAMPLES)
         device = default_device() if reference.run is None else reference.run.model.device
         self.features = InceptionFeatures(reference.inception, device=device)
-        self.truth = self._statistics_of_data(self.data.train[: self.samples], "training images")
-        held_out = self._statistics_of_data(self.data.test[: self.samples], "test images")
+        self.truth = self._statistics_of_data(self.data.train, "training images")
+        held_out = self._statistics_of_data(self.data.test, "test images")
         self.floor = frechet_distance(self.truth, held_out)
         self.floors = {f"{name}_floor": share for name, share in coverage(self.truth, held_out).items()}
 
     def _statistics_of_data(self, tokens: Tensor, name: str) -> FeatureStatistics:
         """Computing them takes long and the data do not change, so the statistics are kept."""
-        images = self._images(tokens)
+        images = self._images(tokens[some_of(len(tokens), self.samples, seed=0)])
         key = hashlib.sha256((f"{self.features.checksum}, {COMPARED}" + data_checksum(images)).encode()).hexdigest()
         file = data_directory("inception") / f"statistics-{len(images)}-{key[:16]}.cache"
         return kept_statistics(file, partial(self._statistics, images, f"features of the {name}"))
@@ -256,10 +257,11 @@ class InceptionEvaluator(Evaluator):
         return feature_statistics(self.features, images, what=what, progress=self.progress)
 
     def _images(self, tokens: Tensor) -> Tensor:
-        """(n, H, W, C) uint8, the levels spread over 0..255."""
+        """(n, H, W, C) uint8, the levels spread over 0..255, without the frame that the data were given."""
         # Rounded, not cut off: with 256 levels the bytes come back as they were.
         spread = (tokens.float() * (255 / (self.data.vocab_size - 1))).round()
-        return spread.to(torch.uint8).view(-1, *self.data.shape)
+        framed, (height, width, _), frame = spread.to(torch.uint8), self.data.shape, self.data.frame
+        return framed.view(-1, *self.data.shape)[:, frame : height - frame, frame : width - frame]
 
     def __call__(self, drawn: Array, steps: int) -> InceptionDistance:
         images, what = self._images(torch.from_numpy(drawn)), f"features of the samples in {steps} steps"

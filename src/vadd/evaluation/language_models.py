@@ -22,7 +22,7 @@ from torch import Tensor
 
 from vadd.data.download import data_directory
 from vadd.errors import UserError
-from vadd.evaluation.reports import LARGEST_EXPONENT, JudgeReport, mean_and_error, perplexity_of
+from vadd.evaluation.reports import LARGEST_EXPONENT, JudgeReport, beyond_share, mean_and_error, perplexity_of
 from vadd.evaluation.text_features import LOGIT_BYTES, LanguageModel, TextReader, library, read_model
 from vadd.files import checksum, whole_path
 from vadd.kinds.arrays import Array
@@ -131,6 +131,23 @@ class Scores:
             return perplexity_of(nats, tokens)
         beyond = not len(nats) or float((nats / tokens).max()) >= LARGEST_EXPONENT
         return (None, None) if beyond else mean_and_error((nats / tokens).exp())
+
+    def deviations(self, texts: Sequence[str], convention: Convention) -> tuple[Array, Array]:
+        """What each text adds to the errors of ln(perplexity) and of the bits per character, (n,); 0 where there is
+        no such number.
+        """
+        none, scored = np.zeros(len(texts)), self.tokens > 0
+        perplexity, _ = self.perplexity(convention)
+        nats, tokens, characters = (
+            torch.from_numpy(part).double()
+            for part in (self.nats, self.tokens, np.array([len(text) for text in texts]) * scored)
+        )
+        beyond = beyond_share(nats, tokens)
+        if perplexity is not None and convention == "sedd":
+            each = torch.where(tokens > 0, (nats / tokens.clamp_min(1)).exp(), 0.0)
+            beyond = beyond_share(each, (tokens > 0).double()) / perplexity
+        bits = none if self.bits_per_character(texts) is None else beyond_share(nats, characters).numpy() / math.log(2)
+        return none if perplexity is None else beyond.numpy(), bits
 
     def bits_per_character(self, texts: Sequence[str]) -> float | None:
         """Unlike the perplexity per token it does not depend on how the texts fall into tokens: letters without sense

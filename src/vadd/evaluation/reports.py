@@ -7,9 +7,9 @@ for and does not exist.
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-import numpy as np
 import torch
 from pydantic import (
     BaseModel,
@@ -26,6 +26,7 @@ from vadd.core.health import LatentHealth
 from vadd.errors import UserError
 
 Json = dict[str, Any]
+Rows = tuple[tuple[float, ...], ...]
 
 LARGEST_EXPONENT = 700.0
 """exp of more is beyond a float."""
@@ -206,6 +207,8 @@ class TextMetrics(Report):
     """Texts without a token to score."""
     cut_texts: int = 0
     """Texts longer than what the judge model reads."""
+    covariance: Rows | None = None
+    """(3, 3): over texts, of the estimates of the entropy, ln(gen_ppl) and judge_bits; 0 where there is no number."""
     sample_entropy: float
     distinct_1: float | None
     distinct_2: float | None
@@ -219,6 +222,15 @@ class TextMetrics(Report):
     @property
     def value(self) -> float | None:
         return self.judge_bits
+
+    @property
+    def judged(self) -> tuple[float | None, float | None]:
+        """ln(gen_ppl) and judge_bits."""
+        return None if self.gen_ppl is None else math.log(self.gen_ppl), self.judge_bits
+
+    @property
+    def judge_bits_stderr(self) -> float | None:
+        return None if self.covariance is None or self.judge_bits is None else math.sqrt(self.covariance[2][2])
 
     def also_written(self) -> Collection[str]:
         judged = ("gen_ppl", "gen_ppl_stderr", "judge_bits", "judged_tokens", "empty_texts", "cut_texts")
@@ -298,7 +310,9 @@ class AtEntropy(Report):
     steps: int
     entropy: float
     gen_ppl: float | None
+    gen_ppl_stderr: float | None = None
     judge_bits: float | None
+    judge_bits_stderr: float | None = None
 
 
 class NearestSamples(Report):
@@ -427,13 +441,16 @@ def negative_log_likelihood(
 
 def perplexity_of(nats: Tensor, counts: Tensor) -> tuple[float | None, float | None]:
     """exp(sum of nats / sum of counts) and its standard error; None where it is beyond a float."""
-    each = float(counts.mean())
-    mean = float(nats.mean()) / each
+    mean = float(nats.mean()) / float(counts.mean())
     if mean >= LARGEST_EXPONENT:
         return None, None
-    # A ratio of two means: its error is that of what each example adds beyond its share.
-    _, beyond = mean_and_error(nats - mean * counts)
-    return math.exp(mean), None if beyond is None else math.exp(mean) * beyond / each
+    _, error = mean_and_error(beyond_share(nats, counts))
+    return math.exp(mean), None if error is None else math.exp(mean) * error
+
+
+def beyond_share(above: Tensor, below: Tensor) -> Tensor:
+    """What each of n examples adds, to first order, to the error of sum(above) / sum(below), a ratio of two means."""
+    return (above - above.mean() / below.mean() * below) / below.mean()
 
 
 def mean_and_error(values: Tensor) -> tuple[float, float | None]:
@@ -537,12 +554,24 @@ class SkippedCorpus(Report):
 CorpusReport = ScoredCorpus | SkippedCorpus
 
 
-def _between(points: Sequence[tuple[float, float | None]], place: float) -> float | None:
-    known = sorted((x, y) for x, y in points if y is not None)
-    if not known or not known[0][0] <= place <= known[-1][0]:
-        return None
-    entropies, values = zip(*known, strict=True)
-    return float(np.interp(place, entropies, values))
+def _between(points: Sequence[TextMetrics], target: TextMetrics, at: int) -> tuple[float | None, float | None]:
+    """ln(gen_ppl) (``at`` 1) or judge_bits (2) at the entropy of the target, and its standard error by the delta
+    method: the texts of the points and of the target were drawn independently.
+    """
+    known = [(each.sample_entropy, y, each.covariance) for each in points if (y := each.judged[at - 1]) is not None]
+    place = target.sample_entropy
+    for (x0, y0, first), (x1, y1, second) in pairwise(sorted(known, key=lambda point: point[0])):
+        if not x0 <= place <= x1 or x0 == x1:
+            continue
+        share, slope = (place - x0) / (x1 - x0), (y1 - y0) / (x1 - x0)
+        value = y0 + slope * (place - x0)
+        if first is None or second is None or target.covariance is None:
+            return value, None
+        # A point that moves along the line changes nothing: what counts is how far its texts are off it.
+        off = [each[at][at] - 2 * slope * each[0][at] + slope**2 * each[0][0] for each in (first, second)]
+        variance = (1 - share) ** 2 * off[0] + share**2 * off[1] + slope**2 * target.covariance[0][0]
+        return value, math.sqrt(max(0.0, variance))
+    return None, None
 
 
 def _with_verdict(health: LatentHealth | None) -> Json | None:
@@ -617,13 +646,19 @@ class RunReport(Report):
         """Whether one latent was kept for all steps."""
         return self.latent_policy == "fixed"
 
-    def at_entropy(self, steps: int, entropy: float) -> AtEntropy:
+    def at_entropy(self, steps: int, target: TextMetrics) -> AtEntropy:
         """Linear in the logarithm of the perplexity and in bits, between neighbouring entropies."""
         points = [point.metrics for point in self.temperatures if point.steps == steps]
-        nats = _between([(each.sample_entropy, each.gen_ppl and math.log(each.gen_ppl)) for each in points], entropy)
-        bits = _between([(each.sample_entropy, each.judge_bits) for each in points], entropy)
+        (nats, error), (bits, bits_error) = (_between(points, target, at) for at in (1, 2))
         gen_ppl = None if nats is None else math.exp(nats)
-        return AtEntropy(steps=steps, entropy=entropy, gen_ppl=gen_ppl, judge_bits=bits)
+        return AtEntropy(
+            steps=steps,
+            entropy=target.sample_entropy,
+            gen_ppl=gen_ppl,
+            gen_ppl_stderr=None if gen_ppl is None or error is None else gen_ppl * error,
+            judge_bits=bits,
+            judge_bits_stderr=bits_error,
+        )
 
     def by_steps(self, kind: type[M]) -> dict[int, M]:
         """The metrics of this kind by number of steps."""

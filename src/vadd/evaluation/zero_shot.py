@@ -104,13 +104,13 @@ def corpora_in(folder: Path) -> list[Path]:
     return paths
 
 
-def sample_entropy(samples: Sequence[Array]) -> float:
-    """The entropy, in nats, of the token counts of each sample, averaged over the samples.
+def sample_entropies(samples: Sequence[Array]) -> Array:
+    """The entropy, in nats, of the token counts of each sample.
 
     A text that repeats itself has a low one and yet a low generative perplexity, which means nothing without it.
     """
     counts = [np.unique(tokens, return_counts=True)[1] for tokens in samples]
-    return float(np.mean([entropy(count / count.sum()) for count in counts]))
+    return np.array([entropy(count / count.sum()) for count in counts])
 
 
 def ngrams(words: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:
@@ -136,8 +136,9 @@ def text_metrics(
     progress: Progress = silent,
 ) -> TextMetrics:
     """Of samples by their own tokens (an array for each sample) and by the texts that they stand for."""
+    entropies = sample_entropies(samples)
     metrics = TextMetrics(
-        sample_entropy=sample_entropy(samples),
+        sample_entropy=float(entropies.mean()),
         distinct_1=distinct_n(texts, 1),
         distinct_2=distinct_n(texts, 2),
         distinct_3=distinct_n(texts, 3),
@@ -146,7 +147,10 @@ def text_metrics(
         return metrics
     scores = language.score(texts, what=what, progress=progress)
     perplexity, error = scores.perplexity(language.convention)
+    deviations = np.stack([entropies - entropies.mean(), *scores.deviations(texts, language.convention)])
+    count = len(texts)
     return metrics.changed(
+        covariance=tuple(map(tuple, (np.cov(deviations) / count).tolist())) if count > 1 else None,
         gen_ppl=perplexity,
         gen_ppl_stderr=error,
         judge_bits=scores.bits_per_character(texts),

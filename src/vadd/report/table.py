@@ -109,8 +109,8 @@ def format_cell(cell: Cell) -> str:
     return f"{cell:.4f}" if isinstance(cell, float) else str(cell)
 
 
-def rounded(value: float | None, digits: int) -> str | None:
-    return None if value is None else f"{value:.{digits}f}"
+def rounded(value: float | None, digits: int, error: float | None = None) -> str | None:
+    return None if value is None else f"{value:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}")
 
 
 def at_steps(by_steps: Mapping[int, Cell], steps: Iterable[int], title: str = "T = ") -> dict[str, Cell]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from vadd.evaluation.reports import (
     CONTROLS,
     REAL,
+    AtEntropy,
     FileOfTexts,
     Metrics,
     RunReport,
@@ -144,17 +145,17 @@ def worst_table(reports: Reports) -> Table:
     return Table.of("What samples get wrong most", rows if known else [], NOTES["worst"])
 
 
-def _perplexity(metrics: TextMetrics) -> Cell:
-    value, error = metrics.gen_ppl, metrics.gen_ppl_stderr
-    digits = 0 if value is not None and value >= 1000 else 1
-    return None if value is None else f"{value:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}")
+def _perplexity(metrics: TextMetrics | AtEntropy) -> Cell:
+    value = metrics.gen_ppl
+    return rounded(value, 0 if value is not None and value >= 1000 else 1, metrics.gen_ppl_stderr)
 
 
 def _text_cells(metrics: TextMetrics, *, judged: bool) -> dict[str, Cell]:
     """Of real text the labels obeyed are how often the classifier is right."""
+    bits = rounded(metrics.judge_bits, 3, metrics.judge_bits_stderr)
     obeyed = metrics.classifier_accuracy if metrics.labels_obeyed is None else metrics.labels_obeyed
     return {
-        **({"gen. PPL": _perplexity(metrics), "bits/char": rounded(metrics.judge_bits, 3)} if judged else {}),
+        **({"gen. PPL": _perplexity(metrics), "bits/char": bits} if judged else {}),
         "entropy": rounded(metrics.sample_entropy, 3),
         "distinct-2": rounded(metrics.distinct_2, 3),
         **({} if obeyed is None else {"labels obeyed": rounded(obeyed, 3)}),
@@ -259,17 +260,16 @@ def matched_table(reports: Reports) -> Table:
     for name, report in curves:
         for real in report.at_real_entropy:
             others = {other: its.by_steps(TextMetrics).get(real.steps) for other, its in curves if other != name}
-            targets = {other: each.sample_entropy for other, each in others.items() if each is not None}
-            for target, entropy in {"real text": real.entropy, **targets}.items():
-                found = report.at_entropy(real.steps, entropy)
+            at_others = {other: report.at_entropy(real.steps, its) for other, its in others.items() if its is not None}
+            for target, found in {"real text": real, **at_others}.items():
                 rows.append(
                     {
                         "run": name,
                         "steps": real.steps,
                         "at the entropy of": target,
-                        "entropy": rounded(entropy, 3),
-                        "gen. PPL": rounded(found.gen_ppl, 1),
-                        "bits/char": rounded(found.judge_bits, 3),
+                        "entropy": rounded(found.entropy, 3),
+                        "gen. PPL": _perplexity(found),
+                        "bits/char": rounded(found.judge_bits, 3, found.judge_bits_stderr),
                     }
                 )
     return Table.of("Texts at equal entropy", rows, NOTES["matched"])

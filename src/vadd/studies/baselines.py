@@ -8,14 +8,17 @@ from typing import Any
 
 import torch
 from matplotlib.figure import Figure
-from pydantic import computed_field
+from pydantic import Field, computed_field
 
 from vadd.core import Samples
 from vadd.errors import UserError
-from vadd.evaluation.evaluate import choose_evaluator
+from vadd.evaluation.diversity import periodic_texts, trigram_texts
+from vadd.evaluation.evaluate import choose_evaluator, source_texts
 from vadd.evaluation.evaluators import Evaluator, Reference
 from vadd.evaluation.language_models import LanguageJudge
 from vadd.evaluation.likelihood import measure_bounds
+from vadd.evaluation.reports import PERIODIC, TRIGRAM
+from vadd.evaluation.zero_shot import evaluate_texts
 from vadd.progress import Progress, named
 from vadd.recipe import COMPARED_ONLY, MODELS, Recipe, build_dataset, differences, load_recipe
 from vadd.report.figures import CostPoint, quality_by_cost, save_figure
@@ -66,6 +69,8 @@ class ModelRow(Row):
     """That were evaluated."""
     reference: float | None = None
     """The quality of as many held-out examples, or of all there are."""
+    controls: Mapping[str, float | None] = Field(default_factory=dict)
+    """The quality of texts that a good number must not be fooled by."""
     training_seconds: float | None = None
     """Of processor time, the fit of a learned prior included."""
     measuring_seconds: float = 0.0
@@ -170,6 +175,7 @@ class _Zoo(RowsOfStudy[ModelRow]):
         self.labels = labels_of(study, request.setting)
         self.judges: dict[int, Evaluator] = {}
         """By number of samples."""
+        self.controls: dict[str, float | None] = {}
 
     def parts(self, seed: int) -> Iterator[tuple[str, Iterator[ModelRow]]]:
         """All models, and those that need two of them."""
@@ -233,8 +239,17 @@ class _Zoo(RowsOfStudy[ModelRow]):
             measure=None if metrics.value is None else metrics.name,
             samples=judge.samples,
             reference=getattr(metrics, "floor", None) if real is None else real.metrics.value,
+            controls={} if exact is None or self.language is None else self._controls(exact, judge.samples),
             measuring_seconds=time.process_time() - began,
         )
+
+    def _controls(self, run: Run, count: int) -> dict[str, float | None]:
+        if not self.controls:
+            source = source_texts(run, 0)
+            made = {PERIODIC: periodic_texts(source, count), TRIGRAM: trigram_texts(source, count)}
+            scored = [evaluate_texts(name, texts, self.language, self.request.progress) for name, texts in made.items()]
+            self.controls = {each.file: each.metrics.value for each in scored}
+        return self.controls
 
     def names(self) -> dict[str, str]:
         return super().names() | {
@@ -330,6 +345,8 @@ def summary_table(rows: Rows, absent: Mapping[str, str]) -> Table:
     for count, value in {row.samples: row.reference for row in rows if row.reference is not None}.items():
         reference = at_steps(dict.fromkeys(steps, f"{value:.3g}"), steps)
         cells.append({"here": f"held-out data, up to {count:,}", **reference})
+    controls = {name: value for row in rows for name, value in row.controls.items()}
+    cells += [{"here": name, **at_steps(dict.fromkeys(steps, rounded(it, 3)), steps)} for name, it in controls.items()]
     cells += [{"here": name} for name in absent]
     most, *fewer = sorted({row.samples for row in rows}, reverse=True)
     note = f"{measure}, smaller is better, of {most:,} samples"
