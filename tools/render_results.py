@@ -39,10 +39,10 @@ BY_MODEL = {
 }
 OF_MOLECULES, DRAWN = "valid of 1,024", 1024
 FRONT = (
-    ("checkerboard, the paper's JS (floor {floor:.3f})", "checkerboard", "VADD", "", (1,)),
+    ("checkerboard, the paper's latent and JS (floor {floor:.3f})", "checkerboard", "VADD", "", (1,)),
     ("MNIST, Frechet distance (test set {floor:.2f})", "mnist", "", "", (1, 20)),
-    ("CIFAR-10, Frechet distance (test set {floor:.2f})", "cifar10", "", "", (1, 20)),
-    ("text8, bits per character", "text", "", BITS, (1, 16)),
+    ("CIFAR-10, Frechet distance (test set {floor:.2f})", "cifar10", "", "", (1,)),
+    ("text8, bound in bits per character", "text", "", BITS, (1, 16)),
     ("own data: swissroll, samples near the data", "public", "swissroll", "right", (1,)),
     ("own data: QM9, valid molecules", "public", "qm9", OF_MOLECULES, (1,)),
     ("own data: Adult, C2ST (real rows: 1)", "public", "adult-income", "C2ST", (2,)),
@@ -55,21 +55,25 @@ def _scores(rows: list[SetRow], study: str, what: str) -> Table:
     return next(table for table in tables if table.title == f"Scores of {what}")
 
 
-def rows_of(study: str, *, runs: bool = False) -> list[Any]:
-    """Of a comparison of models or of sets, or its reports of ``runs``; none where there is no such file."""
+def rows_of(study: str) -> list[Any]:
+    """Of a comparison of models or of sets; none where there is no such file."""
+    return [row for row in _entries(study) if not isinstance(row, RunReport)]
+
+
+def runs_of(study: str) -> list[RunReport]:
+    return [row for row in _entries(study) if isinstance(row, RunReport)]
+
+
+def _entries(study: str) -> list[Any]:
     file = PAGES / "numbers" / f"{study}.json"
     found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
     entries = found if isinstance(found, list) else [found]
-    return [_row(entry) for entry in entries if "absent" not in entry and ("recipe" in entry) == runs]
+    return [_row(entry) for entry in entries if "absent" not in entry]
 
 
 def _row(entry: dict[str, Any]) -> Any:
     kind = RunReport if "recipe" in entry else ModelRow if "model" in entry else SetRow
     return kind.model_validate(entry)
-
-
-def _name(row: Any) -> str:
-    return row.recipe if isinstance(row, RunReport) else row.name
 
 
 def front_table() -> Table:
@@ -131,10 +135,10 @@ def behind_table() -> Table:
     """
     cells: list[dict[str, Cell]] = []
     for study, data in BY_MODEL.items():
-        rows = [row for row in rows_of(study) if isinstance(row, ModelRow) and row.exact_sampler]
+        rows = [row for row in rows_of(study) if row.exact_sampler]
         for what, value in ((measure_of(rows), "quality"), ("nats", "nats")) if rows else ():
             cells += [{"data": data, "measure": what, **row} for row in _behind(rows, value)]
-    for row in (row for study in ("league", "public") for row in rows_of(study) if isinstance(row, SetRow)):
+    for row in [*rows_of("league"), *rows_of("public")]:
         for count in row.nats["mdlm"]:
             if row.is_worse(count):
                 numbers = {"VADD": f"{row.nats['vadd'][count]:.2f}", "better": f"MDLM {row.nats['mdlm'][count]:.2f}"}
@@ -178,9 +182,9 @@ OF_RUNS: dict[str, Callable[[Any], Table]] = {
     "quality": quality_table,
     "bounds": bound_table,
     "brackets": bracket_table,
-    "filled": imputation_table,
     "matched": matched_table,
     "source": lambda reports: source_table({name: report.texts for name, report in named_reports(reports)}),
+    "filled": imputation_table,
 }
 
 
@@ -189,11 +193,11 @@ def rendered(page: str) -> str:
 
     def block(found: re.Match[str]) -> str:
         heading, study, name, sets = found.groups()
-        entries = rows_of(study, runs=name in OF_RUNS)
-        rows = [row for row in entries if not sets or _name(row) in sets.split()]
+        of_runs = name in OF_RUNS
+        rows = runs_of(study) if of_runs else [row for row in rows_of(study) if not sets or row.name in sets.split()]
         if not rows and study != "all":  # not measured yet
             return f"<!-- table {heading} -->\n<!-- end -->"
-        table = OF_RUNS[name](rows) if name in OF_RUNS else TABLES[name](rows, study)
+        table = OF_RUNS[name](rows) if of_runs else TABLES[name](rows, study)
         text = Table(table.title, table.columns, table.rows).to_markdown().partition("\n\n")[2]
         note = "\n".join(textwrap.wrap(table.note, 120))
         return f"<!-- table {heading} -->\n{text}\n{note}\n<!-- end -->"
@@ -206,7 +210,7 @@ def draw_figures(folder: Path) -> None:
     for name in BY_MODEL:
         if rows := rows_of(name):
             save_figure(quality_figure(rows), folder / f"baselines-{name}.png")
-    if texts := rows_of("text", runs=True):
+    if texts := runs_of("text"):
         save_figure(text_by_entropy(texts, report_names(texts)), folder / "text.png")
 
 
