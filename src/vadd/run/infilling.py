@@ -91,9 +91,9 @@ def latents_that_fit(model: Model, starts: Tensor, candidates: int, noise: Noise
     state = MaskedBatch.all_masked(x, model.mask_value)
     # Of a model that draws labels a row of which nothing is known draws its own, as it does without other rows.
     labels = model.latent.draw_labels((x == model.mask_value).all(dim=1), noise)
-    steered = isinstance(model.latent, GaussianLatent) and isinstance(model.latent.prior, FlowPrior)
-    if known.any() and steered and isinstance(model.latent.prior.flow, AutoregressiveTransformer):
-        z, scores = _steered(model, model.latent.prior, x, known, candidates, noise, labels)
+    prior = model.latent.prior if isinstance(model.latent, GaussianLatent) else None
+    if known.any() and isinstance(prior, FlowPrior) and isinstance(prior.flow, AutoregressiveTransformer):
+        z, scores = _steered(model, prior, x, known, candidates, noise, labels)
     else:
         # One after the other, so that the first candidates are the same whatever their number.
         drawn = [model.latent.draw(x, state.t, noise, labels) for _ in range(candidates)]
@@ -132,6 +132,7 @@ def _steered(
     some = model.latent.draw(blank.xt, blank.t, Noise.of(step_generator(0, PREDICTIONS), TYPICAL))
     everywhere = torch.ones_like(blank.xt, dtype=torch.bool)
     said = model.predict(blank.xt, some, blank.t, everywhere).float().softmax(-1)
+    assert some is not None
     shares = flow.component_shares(some).flatten(0, 1)
     # A component that was seldom drawn may mean anything.
     table = (shares.T @ said + said.mean(0)) / (shares.sum(0)[:, None] + 1)
@@ -141,7 +142,7 @@ def _steered(
     levels = noise.uniform(model.positions).to(drawn)
     at_once = max(1, STEERED_ROWS // candidates)
     parts = []
-    for rows in torch.arange(len(x), device=x.device).split(at_once):
+    for rows in torch.split(torch.arange(len(x), device=x.device), at_once):
         context = prior.context(x[rows], None if labels is None else labels[rows], candidates)
         parts.append(flow.steered(drawn[:, rows], levels[rows], log_gains[rows], context))
     z, log_weights = zip(*parts, strict=True)
