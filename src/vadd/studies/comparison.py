@@ -199,6 +199,8 @@ class RowsOfStudy(ABC, Generic[R]):
         self.measuring = measuring_of(study, request)
         self.seconds = 60 * (self.setting.minutes if request.minutes is None else request.minutes)
         self.choice = study.choose if request.choose else None
+        if self.choice is not None and self.setting.set_aside is not None:
+            self.choice = self.choice.model_copy(update={"set_aside": self.setting.set_aside})
         self.rows: list[R] = []
         self.absent: dict[str, str] = {}
         """Why a part has no rows."""

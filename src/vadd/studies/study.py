@@ -86,11 +86,11 @@ class Choice(_Data):
     grids: tuple[Literal["uniform", "cosine"], ...] = ("uniform",)
     lengths: int = 1
     """Of the training: so many parts of the whole, evenly."""
-    set_aside: int = 500
-    """Training examples that decide, at most."""
     steps: tuple[int, ...]
     """Numbers of steps of the bounds, whose mean decides."""
     particles: int = 16
+    set_aside: int = 500
+    """Training examples that decide, at most; a setting of large examples has its own number."""
 
 
 class Setting(_Data):
@@ -106,6 +106,8 @@ class Setting(_Data):
     """VADD with other latents than the paper's, by the names of ``--models``."""
     energy_steps: tuple[int, ...] = (1,)
     """Those of the steps that are also weighed by an energy, which takes a hundred times as long."""
+    set_aside: int | None = None
+    """In place of that of the study's choice."""
     candidates: int = 8
     """Of the rows that are weighed by an energy."""
     costly_samples: int | None = None
