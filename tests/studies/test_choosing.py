@@ -105,6 +105,15 @@ def test_what_a_model_cannot_be_trained_with_is_not_tried(tmp_path: Path, monkey
     assert [directory.recipe().diffusion.weighting for directory in candidate_runs(path)] == ["integral"]
 
 
+def test_weights_of_masks_that_change_nothing_are_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(equal_time, "measure_bounds", scored_by({}))
+    path = tmp_path / "one-z"
+    recipe = recipe_of("vadd").with_overrides(["latent.kind=shared", "latent.particles=1"])
+    chosen_recipe(recipe, path, CHOICE, silent)
+    assert len(candidate_runs(path)) == 1
+    assert chosen_words(path) == "uniform grid, 4 steps"
+
+
 def test_with_real_bounds_the_least_trained_is_not_chosen(tmp_path: Path) -> None:
     """A training of 100 steps is better than its first fifth."""
     recipe = recipe_of("mdlm").with_overrides(["training.steps=100", "training.batch=32"])

@@ -125,6 +125,11 @@ class Recipe(Section):
         shared = self.has_latent and self.latent.kind == "shared"
         return self.diffusion.mask_draw or ("steps" if shared else "exact-count")
 
+    @property
+    def weighs_masks(self) -> bool:
+        """Whether ``diffusion.weighting`` changes anything."""
+        return self.mask_draw not in ("steps", "levels")
+
     def build_mask_draw(self) -> MaskDraw:
         return self.diffusion.build_mask_draw(self.mask_draw)
 

@@ -47,7 +47,8 @@ READING_SHARE = 0.5
 FEWEST_FIT_STEPS, FEWEST_EXAMPLES = 50, 1000
 LARGEST_SHARE = 0.1
 """Of the training examples, that are set aside."""
-WORDS = {"diffusion.weighting": "{} weights", "sampling.grid": "{} grid", "training.steps": "{:,} steps"}
+WEIGHTING = "diffusion.weighting"
+WORDS = {WEIGHTING: "{} weights", "sampling.grid": "{} grid", "training.steps": "{:,} steps"}
 """How tables name what was chosen."""
 
 
@@ -188,8 +189,9 @@ def _tried(
     every = max(1, round(recipe.training.steps / choice.lengths))
     fixed: dict[str, Any] = {"training.checkpoint_every": every, "training.keep_checkpoints": 2 * choice.lengths}
     fixed |= {"latent.prior": "normal"} if recipe.has_latent and recipe.latent.prior != "normal" else {}
-    for values in product(*choice.values.values()):
-        changes = dict(zip(choice.values, values, strict=True))
+    keys = [key for key in choice.values if key != WEIGHTING or recipe.weighs_masks]
+    for values in product(*(choice.values[key] for key in keys)):
+        changes = dict(zip(keys, values, strict=True))
         try:
             recipe.with_values(changes.items())
         except UserError:
