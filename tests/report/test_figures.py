@@ -156,3 +156,5 @@ def test_spreads_have_the_unit_of_their_means() -> None:
     assert mean_and_spread([0.98, 0.99], "{:.1%}") == "98.5% ± 0.5%"
     assert mean_and_spread([0.98, 0.99], "{:.3f}") == "0.985 ± 0.005"
     assert mean_and_spread([0.98, None], "{:.3f}") == "0.980"
+    assert mean_and_spread([900, 1060], "{:.0f}") == "980 ± 80"
+    assert mean_and_spread([1.0, 1.00001], "{:.3f}") == "1.000 ± 0.000005"

@@ -112,6 +112,9 @@ def test_weights_of_masks_that_change_nothing_are_not_tried(tmp_path: Path, monk
     chosen_recipe(recipe, path, CHOICE, silent)
     assert len(candidate_runs(path)) == 1
     assert chosen_words(path) == "uniform grid, 4 steps"
+    path = tmp_path / "ar"
+    chosen_recipe(load_recipe("checkerboard").with_overrides(["model=ar", *SMALL[:-1]]), path, CHOICE, silent)
+    assert (len(candidate_runs(path)), chosen_words(path)) == (1, "4 steps")
 
 
 def test_with_real_bounds_the_least_trained_is_not_chosen(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ class Recipe(Section):
     @property
     def weighs_masks(self) -> bool:
         """Whether ``diffusion.weighting`` changes anything."""
-        return self.mask_draw not in ("steps", "levels")
+        return MODELS[self.model].chosen_steps and self.mask_draw not in ("steps", "levels")
 
     def build_mask_draw(self) -> MaskDraw:
         return self.diffusion.build_mask_draw(self.mask_draw)

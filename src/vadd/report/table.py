@@ -5,6 +5,7 @@ names that runs have in tables.
 import html
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
@@ -124,8 +125,9 @@ def mean_and_spread(values: Iterable[float | None], form: str = "{:.3g}") -> Cel
     if not known:
         return None
     spread = (max(known) - min(known)) / 2
-    spread_text = f"{100 * spread:.1g}%" if form.endswith("%}") else f"{spread:.1g}"
-    return form.format(fmean(known)) + (f" ± {spread_text}" if len(known) > 1 else "")
+    percent = "%" if form.endswith("%}") else ""
+    digit = Decimal(f"{100 * spread if percent else spread:.1g}")  # written without a power of ten
+    return form.format(fmean(known)) + (f" ± {digit:f}{percent}" if len(known) > 1 else "")
 
 
 def means_at_steps(by_seed: Sequence[Mapping[int, float | None]], steps: Iterable[int], form: str) -> dict[str, Cell]:

@@ -26,7 +26,7 @@ from vadd.files import write_json
 from vadd.parallel import on_main_process
 from vadd.parsing import read_json
 from vadd.progress import Progress
-from vadd.recipe import Recipe, build_dataset
+from vadd.recipe import MODELS, Recipe, build_dataset
 from vadd.run.directory import RunDirectory, step_of
 from vadd.run.loading import load
 from vadd.run.run import Run
@@ -200,10 +200,12 @@ def _tried(
         place = folder_of(path) / name
         finished_run(recipe.with_values({**changes, **fixed}.items()), place, data=data)
         lengths = sorted({step_of(each) for each in RunDirectory(place).checkpoints()})
-        for length, grid in product(lengths, choice.grids):
-            progress(f"choosing for {path.name}: {name}, {length:,} steps, {grid} grid")
-            run = load(place, checkpoint=length).with_sampling(grid=grid)
+        grids = [{"grid": grid} for grid in choice.grids] if MODELS[recipe.model].chosen_steps else [{}]
+        for length, grid in product(lengths, grids):
+            progress(f"choosing for {path.name}: {name}, {length:,} steps, {grid.get('grid', 'no')} grid")
+            run = load(place, checkpoint=length).with_sampling(**grid)
             settings = BoundSettings(Particles(choice.particles), run.possible_steps(choice.steps))
             bounds = measure_bounds(run, data.test, settings).bounds
             nats = sum(bound.nats for bound in bounds) / len(bounds)
-            yield {"values": {**changes, "sampling.grid": grid, "training.steps": length}, "nats": nats}
+            sampled = {f"sampling.{key}": value for key, value in grid.items()}
+            yield {"values": {**changes, **sampled, "training.steps": length}, "nats": nats}
