@@ -52,6 +52,8 @@ RANK_FUNCTIONS = 16
 STEPS = {1: 0.5, 2: 0.2, 4: 0.1, 8: 0.1, 16: 0.05, 32: 0.05}
 """What is trained for: one step must do what twenty can."""
 LETTERS_OF_A_WORD = 6
+USUAL_CHARACTERS = 100
+"""How many values a text has is known when it has been read; these cost about as much."""
 VALUE_EMBEDDINGS = (None, 64, 32, 16, 8, 4, 2)
 
 
@@ -262,8 +264,8 @@ def recipe_for_text(path: Path, size: int, tokenizer: str | None = None) -> Reci
     # Of a short text the tenth that is held out should still make some sequences.
     tokens = size // LETTERS_OF_A_WORD if tokenizer in WORDS else size
     data = TextData(path=str(path.resolve()), length=max(8, min(64, tokens // 40)))
-    about = {"name": name_from(path.resolve().stem), "about": f"text, {size:,} bytes"}
-    return load_recipe("pydocs").model_copy(update={**about, "data": data})
+    kind = kind_of((data.length,), USUAL_CHARACTERS)
+    return _fitted(path.resolve().stem, f"text, {size:,} bytes", data, kind, transformer(), tokens // data.length)
 
 
 def recipe_for_documents(path: Path, lengths: Sequence[int], source: str) -> Recipe:
@@ -283,8 +285,7 @@ def recipe_for_items(path: Path, count: int, longest: int, documents: Literal["l
     # Two more, for where a text begins and ends.
     data = TextData(path=str(path.resolve()), length=max(8, longest + 2), wrap="padded", documents=documents)
     about = f"{count:,} texts of at most {longest} tokens, one a sequence"
-    # How many values there are is known when the text has been read; a hundred cost about the same.
-    kind = kind_of((data.length,), 100)
+    kind = kind_of((data.length,), USUAL_CHARACTERS)
     return _fitted(path.resolve().stem, about, data, kind, transformer(), count)
 
 
