@@ -130,7 +130,7 @@ def test_likelihoods_along_paths_are_those_of_the_cpu(name: str, tmp_path: Path)
     with both(name, tmp_path) as runs:
         runs.with_equal_weights()
         for sampler, most in PATHS.items():
-            options = {"particles": 4, "limit": 8, "sampler": sampler, "latent_policy": "resample"}
+            options: dict[str, Any] = {"particles": 4, "limit": 8, "sampler": sampler, "latent_policy": "resample"}
             expected = runs.cpu.bound((STEPS,), **options).bounds[STEPS]
             runs.device.reset()
             found = runs.there.bound((STEPS,), **options).bounds[STEPS]

@@ -106,7 +106,7 @@ class _Predicted:
     def everywhere(self, tensor: Tensor, fill: float) -> Tensor:
         """(M, ...) at the positions, ``fill`` elsewhere: (r, N, ...)."""
         spread = tensor.new_full((self.where.numel(), *tensor.shape[1:]), fill)
-        return spread.index_copy_(0, self.places.numbers, tensor).unflatten(0, self.where.shape)
+        return spread.index_copy_(0, self.places.numbers, tensor).view(*self.where.shape, *tensor.shape[1:])
 
     def summed(self, where: Tensor) -> Tensor:
         """log prod_j q_j[x0_j] over some of the positions: (r,)."""
