@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from vadd.core import Objective
+from vadd.networks.products import linear
 from vadd.recipe import Recipe, build_dataset, load_recipe
 from vadd.run.directory import RunDirectory
 from vadd.training.loop import Trainer
@@ -35,6 +36,7 @@ RECIPES = ("checkerboard", "checkerboard-paper", "digits", "pydocs")
 WARM_UP = 5
 """Steps that do not count."""
 
+PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm", "mkldnn::_linear_pointwise"}
 Shape = tuple[int, int, int]
 """Of a matrix product, (rows, inner) @ (inner, columns)."""
 
@@ -42,12 +44,12 @@ Shape = tuple[int, int, int]
 def matmul_rate(shape: Shape, seconds: float = 1.0) -> float:
     """GFLOP/s of a product in float32."""
     rows, inner, columns = shape
-    a, b = torch.randn(rows, inner), torch.randn(inner, columns)
+    a, b = torch.randn(rows, inner), torch.randn(columns, inner)
     for _ in range(20):
-        a @ b
+        linear(a, b)
     began, count = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:
-        a @ b
+        linear(a, b)
         count += 1
     return 2 * rows * inner * columns * count / (time.perf_counter() - began) / 1e9
 
@@ -110,7 +112,7 @@ def measure(recipe: Recipe, steps: int) -> dict[str, Any]:
                 trainer.step(step)
         saving = seconds_per_checkpoint(trainer)
     times = {event.key: event.self_cpu_time_total for event in record.key_averages()}
-    products = sum(value for key, value in times.items() if key in {"aten::mm", "aten::addmm", "aten::bmm"})
+    products = sum(value for key, value in times.items() if key in PRODUCTS)
     flops, (most, _) = by_shape.total(), by_shape.most_common(1)[0]
     rate = matmul_rate(most)
     return {

@@ -19,6 +19,7 @@ from tests.helpers.tiny import tiny_recipe, train_in
 from vadd.core.samplers import AdaptiveSampler
 from vadd.models.transitions import TransitionSampler
 from vadd.recipe import build_dataset
+from vadd.recipe.counting import TrainingCost
 from vadd.run.directory import RunDirectory
 from vadd.training.loop import Trainer
 
@@ -28,6 +29,12 @@ UPLOADS_A_STEP = dict.fromkeys(CASES, 1)
 READS_A_BOUND = dict.fromkeys(CASES, 1) | {"genmd4": 2}
 """Of a batch; the learned schedules of GenMD4 are read once more."""
 STEPS = 2
+
+
+@pytest.fixture(autouse=True)
+def steps_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many of them the time allows, which is counted for the networks that examples get by default, is left out."""
+    monkeypatch.setattr("vadd.recipe.own_data.training_cost", lambda *_, **__: TrainingCost(1e6, 1e6))
 
 
 def weights(run: vadd.Run) -> list[torch.Tensor]:
@@ -41,16 +48,22 @@ def same(one: Any, other: Any) -> bool:
 
 
 class Both:
-    """A run on the CPU and the same on the device."""
+    """A run on the CPU and the same on the device, there stopped after a step and resumed."""
 
     def __init__(self, case: Case, folder: Path, device: Pretend, **more: Any) -> None:
         self.device = device
         self.steps: list[tuple[int, int]] = []
         self.cpu = case.train(folder / "cpu", "cpu", **more)
-        self.there = case.train(folder / NAME, NAME, on_step=self._count, **more)
+        stopped = case.train(folder / NAME, NAME, on_step=lambda event: event.stop(), **more)
+        assert stopped.step == 1
+        self.there = vadd.train(None, folder / NAME, resume=True, progress=False, device=NAME, on_step=self._count)
 
     def _count(self, _: object) -> None:
         self.steps.append((self.device.read_count, self.device.upload_count))
+
+    def with_equal_weights(self) -> None:
+        """Training differs in the last bits, and Adam makes more of them."""
+        self.there.model.load_state_dict(self.cpu.model.state_dict())
 
     def asked(self, method: str, *arguments: Any, **options: Any) -> tuple[Any, Counter[str], Counter[str]]:
         """The answer of both, which must agree, and what the device was read and sent for it."""
@@ -67,39 +80,40 @@ def both(name: str, folder: Path, **more: Any) -> Iterator[Both]:
         yield Both(CASES[name], folder, device, **more)
 
 
-ALL_SAMPLERS, LOOKING = ("vadd", "table"), ("mdlm", "unet", "texts", "labels")
-"""The second with one that looks at predictions, the others with that of the model alone."""
+ALL_POLICIES = ("vadd", "table")
+"""With every sampler; the others take turns."""
 
 
 def sampler_options(name: str, run: vadd.Run) -> Iterator[dict[str, Any]]:
-    policies = ["resample", "fixed"] if run.model.latent.dim else ["resample"]
-    some = ["ancestral", *(["entropy"] if name in LOOKING else []), *(["euler"] if name == "sedd" else [])]
-    for chosen in run.model.samplers if name in ALL_SAMPLERS else some:
-        sampler = run.model.samplers[chosen]
+    for number, (chosen, sampler) in enumerate(run.model.samplers.items()):
         steps = sampler.default_steps(run.model.positions, STEPS)
-        for policy in policies:
+        policies = ["resample", "fixed"] if run.model.latent.dim else ["resample"]
+        for policy in policies if name in ALL_POLICIES else [policies[number % len(policies)]]:
             yield {"sampler": chosen, "steps": steps, "latent_policy": policy}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_training_samples_and_bounds_are_those_of_the_cpu_and_nobody_waits(name: str, tmp_path: Path) -> None:
+def test_runs_are_those_of_the_cpu_and_nobody_waits(name: str, tmp_path: Path) -> None:
     with both(name, tmp_path) as runs:
         for one, other in zip(weights(runs.there), weights(runs.cpu), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-3, atol=5e-4)
-        (reads, uploads), (more_reads, more_uploads) = runs.steps[:2]
+        (reads, uploads), (more_reads, more_uploads) = runs.steps
         assert more_reads - reads == READS_A_STEP[name]
         assert more_uploads - uploads == UPLOADS_A_STEP[name]
         trained = [tensor.clone() for tensor in weights(runs.there)]
         exported = vadd.load(runs.there.export(tmp_path / "exported"), device=NAME)
         assert all(map(torch.equal, weights(exported), trained))
-        # Training differs in the last bits, and Adam makes more of them: from here on with the same weights.
-        runs.there.model.load_state_dict(runs.cpu.model.state_dict())
+        runs.with_equal_weights()
         for options in sampler_options(name, runs.cpu):
-            _, asked, _ = runs.asked("sample", 5, seed=3, **options)
+            drawn, asked, _ = runs.asked("sample", 5, seed=3, **options)
             sampler = runs.cpu.model.samplers[options["sampler"]]
             looks = options["steps"] if isinstance(sampler, AdaptiveSampler | TransitionSampler) else 0
             assert asked.total() <= 1 + looks, (options, asked)  # the samples themselves are read once
         steps = runs.cpu.model.samplers["ancestral"].default_steps(runs.cpu.model.positions, STEPS)
+        begun = drawn.index_fill(1, torch.arange(drawn.shape[1] // 2, drawn.shape[1]), -1)
+        runs.asked("infill", begun, count=2, steps=steps)
+        one, other = (run.evaluate((steps,), samples=5).to_json()["results"] for run in (runs.there, runs.cpu))
+        assert one == other
         expected = runs.cpu.bound((steps,), particles=4, limit=8)
         runs.device.reset()
         found = runs.there.bound((steps,), particles=4, limit=8)
@@ -107,10 +121,24 @@ def test_training_samples_and_bounds_are_those_of_the_cpu_and_nobody_waits(name:
         assert runs.device.read_count <= READS_A_BOUND[name], runs.device.reads
 
 
-HALF = ("vadd", "sedd", "ar", "mlp", "transformer", "unet", "pyramid", "texts", "table")
+PATHS = {"confidence": 1, "margin": 1, "entropy": 1, "entropy-bounded": 1 + STEPS, "remask": 1 + STEPS}
+"""Reads of a batch, for samplers whose likelihood is one along paths."""
 
 
-@pytest.mark.parametrize("name", HALF)
+@pytest.mark.parametrize("name", ["vadd", "mdlm", "texts"])
+def test_likelihoods_along_paths_are_those_of_the_cpu(name: str, tmp_path: Path) -> None:
+    with both(name, tmp_path) as runs:
+        runs.with_equal_weights()
+        for sampler, most in PATHS.items():
+            options: dict[str, Any] = {"particles": 4, "limit": 8, "sampler": sampler, "latent_policy": "resample"}
+            expected = runs.cpu.bound((STEPS,), **options).bounds[STEPS]
+            runs.device.reset()
+            found = runs.there.bound((STEPS,), **options).bounds[STEPS]
+            assert found.nats == pytest.approx(expected.nats, abs=1e-4)
+            assert runs.device.read_count <= most, (sampler, runs.device.reads)
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_half_precision_trains_as_on_the_cpu(name: str, tmp_path: Path) -> None:
     with both(name, tmp_path, **{"training.precision": "bfloat16"}) as runs:
         for one, other in zip(weights(runs.there), weights(runs.cpu), strict=True):
@@ -128,7 +156,7 @@ def test_half_precision_trains_as_on_the_cpu(name: str, tmp_path: Path) -> None:
 def test_completions_tables_and_labels_are_those_of_the_cpu(tmp_path: Path) -> None:
     blank = np.array([[2, -1, -1, 1, -1, -1], [-1, -1, -1, -1, -1, -1]])
     with both("labels", tmp_path / "labels") as runs:
-        runs.there.model.load_state_dict(runs.cpu.model.state_dict())
+        runs.with_equal_weights()
         runs.asked("sample", 4, label="1", guidance=2.0, steps=2)
         for policy in ("resample", "fixed"):
             runs.asked("infill", blank, steps=2, count=2, latent_policy=policy, candidates=4)
@@ -188,15 +216,6 @@ def test_an_energy_is_learnt_on_a_device(tmp_path: Path) -> None:
             drawn.append(trainer.model.eval().sample(6, 2, torch.Generator().manual_seed(0)).tokens.cpu())
             assert device.read_count == (1 if place == NAME else 0)
     assert torch.equal(*drawn)
-
-
-@pytest.mark.parametrize("name", ["unet-binary", "table"])
-def test_evaluation_is_that_of_the_cpu(name: str, tmp_path: Path) -> None:
-    with both(name, tmp_path) as runs:
-        runs.there.model.load_state_dict(runs.cpu.model.state_dict())
-        steps = runs.cpu.model.samplers["ancestral"].default_steps(runs.cpu.model.positions, STEPS)
-        one, other = (run.evaluate((steps,), samples=5).to_json()["results"] for run in (runs.there, runs.cpu))
-        assert one == other
 
 
 def test_a_device_without_float64_trains_and_samples(tmp_path: Path) -> None:

@@ -161,6 +161,20 @@ class Places:
         return cls(where.flatten().nonzero()[:, 0], batch, positions, group, groups)
 
     @classmethod
+    def counted(cls, where: Tensor, counts: Tensor) -> "Places":
+        """The first true entries of each row of ``where`` (B, N), as many as ``counts`` (B,) of the host say: nobody
+        has to look.
+
+        >>> Places.counted(torch.tensor([[True, False, True], [False, False, True]]), torch.tensor([2, 1])).numbers
+        tensor([0, 2, 5])
+        """
+        batch, positions = where.shape
+        wanted = (torch.arange(positions) < counts[:, None]).flatten().nonzero()[:, 0]
+        (wanted,) = upload([wanted], where.device)
+        ordered = (~where).byte().argsort(dim=1, stable=True)
+        return cls(ordered.flatten()[wanted] + wanted // positions * positions, batch, positions)
+
+    @classmethod
     def everywhere(cls, x: Tensor) -> "Places":
         """All positions of x (B, N)."""
         batch, positions = x.shape

@@ -161,7 +161,7 @@ class MaskedDiffusion(Model):
         if steps == 1 and not isinstance(sampler, PlannedSampler):
             sampler = Ancestral()  # in one step they are all the same
         if not isinstance(sampler, PlannedSampler):
-            return ForcedPaths(self, steps, how).log_likelihood(x0.to(self.device), particles, generator)
+            return ForcedPaths(self, steps, how).log_likelihood(x0, particles, generator)
         if not how.token_sampler.exact:
             how, drawn = replace(how, token_sampler=TokenSampler()), self.drawn_by(how.token_sampler)
             return drawn._bound(x0, steps, particles, generator, how)

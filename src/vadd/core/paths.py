@@ -19,6 +19,9 @@ position counted when it is revealed for the last time, is the likelihood.
 
 Paths and new latents at each step are drawn by a particle filter, one z for all steps by importance sampling. Both are
 unbiased estimates of :math:`p(x_0)`, whose logarithm does not exceed :math:`\log p(x_0)` in expectation.
+
+Samplers that reveal a number of positions which is known before take a look at the device at the end only. Where the
+number depends on what they see, or on which paths were drawn again, it is read once a step.
 """
 
 import math
@@ -29,9 +32,9 @@ import torch
 from torch import Tensor
 
 from vadd.core.gaussian import Particles
-from vadd.core.host import precise
+from vadd.core.host import Places, precise, upload
 from vadd.core.masking import MaskedBatch, Masking
-from vadd.core.samplers import AdaptiveSampler, Remask, shares
+from vadd.core.samplers import AdaptiveSampler, Ordered, Remask, shares
 from vadd.core.sampling import Drawing, inverted, on_the_grid
 from vadd.core.subsets import drawn_subset, log_subset_sums
 
@@ -51,15 +54,23 @@ class Rows:
     """(R, N): the states."""
     settled: Tensor
     """(R, N): what shows x0 for good."""
+    left: Tensor
+    """(R,), on the host: how many are hidden, for samplers that reveal a known number at every step."""
     mask: int
 
     @classmethod
-    def start(cls, x0: Tensor, mask: int) -> "Rows":
-        return cls(x0, torch.full_like(x0, mask), torch.zeros_like(x0, dtype=torch.bool), mask)
+    def start(cls, x0: Tensor, left: Tensor, mask: int) -> "Rows":
+        """Of sequences with so many known values, (B,), or of copies of them, one after the other."""
+        settled = torch.zeros_like(x0, dtype=torch.bool)
+        return cls(x0, torch.full_like(x0, mask), settled, left.repeat(len(x0) // len(left)), mask)
 
-    def __getitem__(self, rows: Tensor | slice) -> "Rows":
-        """Some of them; a slice can be changed in place."""
-        return Rows(self.x0[rows], self.x[rows], self.settled[rows], self.mask)
+    def __getitem__(self, rows: slice) -> "Rows":
+        """Some of them, to be changed in place."""
+        return Rows(self.x0[rows], self.x[rows], self.settled[rows], self.left[rows], self.mask)
+
+    def redrawn(self, chosen: Tensor) -> "Rows":
+        """The paths with these numbers (R,), each in place of one to the same sequence."""
+        return replace(self, x=self.x[chosen], settled=self.settled[chosen])
 
     @property
     def hidden(self) -> Tensor:
@@ -69,9 +80,18 @@ class Rows:
 
 @dataclass
 class _Predicted:
-    """What is drawn at the M positions ``where``."""
+    """What is drawn at some positions of some rows."""
 
+    rows: Tensor
+    """(r,): the numbers of these rows."""
+    x0: Tensor
+    x: Tensor
     where: Tensor
+    """(r, N)"""
+    counts: Tensor
+    """(r,), on the host: of how many positions of each row."""
+    places: Places
+    """All M of them."""
     logits: Tensor
     law: Tensor
     """(M, V): log-probabilities with which values are drawn."""
@@ -84,13 +104,12 @@ class _Predicted:
         return self.law.gather(1, self.values[:, None])[:, 0]
 
     def everywhere(self, tensor: Tensor, fill: float) -> Tensor:
-        """(M, ...) at the positions, ``fill`` elsewhere: (R, N, ...)."""
-        spread = tensor.new_full((*self.where.shape, *tensor.shape[1:]), fill)
-        spread[self.where] = tensor
-        return spread
+        """(M, ...) at the positions, ``fill`` elsewhere: (r, N, ...)."""
+        spread = tensor.new_full((self.where.numel(), *tensor.shape[1:]), fill)
+        return spread.index_copy_(0, self.places.numbers, tensor).view(*self.where.shape, *tensor.shape[1:])
 
     def summed(self, where: Tensor) -> Tensor:
-        """log prod_j q_j[x0_j] over some of the positions: (R,)."""
+        """log prod_j q_j[x0_j] over some of the positions: (r,)."""
         return torch.where(where, self.everywhere(self.log_q, 0.0), 0.0).sum(dim=1)
 
 
@@ -111,7 +130,7 @@ class ForcedPaths:
             self.log_keep = torch.cat([torch.zeros(1, dtype=torch.float64), (-self.sigma).log1p()]).cumsum(0)
 
     def log_likelihood(self, x0: Tensor, particles: Particles, generator: torch.Generator) -> Tensor:
-        """The logarithm of an unbiased estimate of p(x0), (B,) float64."""
+        """The logarithm of an unbiased estimate of p(x0), (B,) float64, for sequences of the host."""
         latent, most = self.model.latent, max(1, AT_ONCE // self.model.positions)
         one_z = self.how.latent_policy == "fixed" and not latent.absent
         by_paths = particles.count if self.draws_paths and latent.exact else 1
@@ -122,13 +141,13 @@ class ForcedPaths:
         return torch.cat([estimate(part, copies, fewer, generator).cpu().double() for part in parts])
 
     def _one_latent(self, x0: Tensor, copies: int, particles: Particles, generator: torch.Generator) -> Tensor:
-        repeated = x0.repeat(copies, 1)
+        known, repeated = self._known(x0), x0.to(self.model.device).repeat(copies, 1)
 
         def score(z: Tensor | None) -> Tensor:
             count = 1 if z is None else len(z)
-            rows = Rows.start(repeated.repeat(count, 1), self.model.mask_value)
+            rows = Rows.start(repeated.repeat(count, 1), known, self.model.mask_value)
             flat = None if z is None else z.expand(count, len(repeated), -1).flatten(0, 1)
-            total = precise(torch.zeros(len(rows.x0), device=x0.device))
+            total = precise(torch.zeros(len(rows.x0), device=rows.x0.device))
             for step in range(self.steps, 0, -1):
                 total += self._step(rows, step, generator, particles, z=flat)
             return total.view(count, -1)
@@ -141,15 +160,19 @@ class ForcedPaths:
 
     def _filtered(self, x0: Tensor, copies: int, particles: Particles, generator: torch.Generator) -> Tensor:
         """A particle filter: after each step the paths are drawn again by their weights."""
-        rows = Rows.start(x0.repeat(copies, 1), self.model.mask_value)
-        total = precise(torch.zeros(len(x0), device=x0.device))
+        device = self.model.device
+        rows = Rows.start(x0.to(device).repeat(copies, 1), self._known(x0), self.model.mask_value)
+        total = precise(torch.zeros(len(x0), device=device))
         for step in range(self.steps, 0, -1):
             weights = self._step(rows, step, generator, particles).view(copies, -1)
             total += weights.logsumexp(dim=0) - math.log(copies)
             if copies > 1 and step > 1:
-                chosen = _resampled(weights, generator) * len(x0) + torch.arange(len(x0), device=x0.device)
-                rows = rows[chosen.flatten()]
+                chosen = _resampled(weights, generator) * len(x0) + torch.arange(len(x0), device=device)
+                rows = rows.redrawn(chosen.flatten())
         return total
+
+    def _known(self, x0: Tensor) -> Tensor:
+        return (x0 != self.model.mask_value).sum(dim=1)
 
     def _step(
         self, rows: Rows, step: int, generator: torch.Generator, particles: Particles, z: Tensor | None = None
@@ -172,31 +195,38 @@ class ForcedPaths:
     def _forced(self, rows: Rows, z: Tensor | None, t: Tensor, step: int, numbers: Tensor) -> Tensor:
         if isinstance(self.sampler, Remask):
             return self._remasked(rows, z, t, step, numbers)
-        hidden = rows.hidden
-        asking = hidden.any(dim=1).nonzero()[:, 0]
-        total = precise(torch.zeros_like(t))
-        if len(asking) == 0:
+        hidden, total = rows.hidden, precise(torch.zeros_like(t))
+        counts = rows.left if isinstance(self.sampler, Ordered) else hidden.sum(dim=1).cpu()
+        predicted = self._predicted(rows, z, t, hidden, counts)
+        if predicted is None:
             return total
-        some, where = rows[asking], hidden[asking]
-        predicted = self._predicted(some, None if z is None else z[asking], t[asking], where)
         if step == 1 or not self.draws_paths:
             # Where positions are ordered by values, at temperature 0, these are drawn whatever x0 is.
             unsure = self.sampler.uncertainty(predicted.logits, predicted.law.argmax(dim=-1))
+            where = predicted.where
             revealed = where if step == 1 else self.sampler.revealed(step, where, unsure)
             log_weight = predicted.summed(revealed)
         else:
-            revealed, log_weight = _confident(predicted, step, numbers[:2, asking])
-        rows.x[asking] = torch.where(revealed, some.x0, some.x)
-        return total.index_copy(0, asking, log_weight)
+            revealed, log_weight = _confident(predicted, step, numbers[:2, predicted.rows])
+        rows.x[predicted.rows] = torch.where(revealed, predicted.x0, predicted.x)
+        rows.left -= shares(rows.left, step)
+        return total.index_copy(0, predicted.rows, log_weight)
 
-    def _predicted(self, rows: Rows, z: Tensor | None, t: Tensor, where: Tensor) -> _Predicted:
-        values, logits = rows.x0[where], self.model.predict(rows.x, z, t, where)
-        law = self.how.token_sampler.log_probabilities(logits)
+    def _predicted(self, rows: Rows, z: Tensor | None, t: Tensor, where: Tensor, counts: Tensor) -> _Predicted | None:
+        """At the positions ``where`` (R, N), of which each row has as many as ``counts`` (R,) of the host say."""
+        asking = counts.nonzero()[:, 0]
+        if len(asking) == 0:
+            return None
+        (some,) = upload([asking], t.device)
+        x0, x, where, counts = rows.x0[some], rows.x[some], where[some], counts[asking]
+        places = Places.counted(where, counts)
+        logits = self.model.predict(x, None if z is None else z[some], t[some], places)
+        values, law = places.values(x0), self.how.token_sampler.log_probabilities(logits)
         if self.model.pad is not None:
             # Pads are given and not drawn: the sampler shows them with certainty when their turn comes.
             sure = torch.full_like(law, -math.inf).scatter_(1, values[:, None], 0.0)
             law = torch.where((values == self.model.pad)[:, None], sure, law)
-        return _Predicted(where, logits, law, values)
+        return _Predicted(some, x0, x, where, counts, places, logits, law, values)
 
     def _remasked(self, rows: Rows, z: Tensor | None, t: Tensor, step: int, numbers: Tensor) -> Tensor:
         hidden, keep = rows.hidden, float(self.log_keep[step - 1].exp())
@@ -206,15 +236,14 @@ class ForcedPaths:
         again = float(self.sigma[step - 1]) / max(-math.expm1(float(self.log_keep[step])), 1e-300)
         masked = passing & (numbers[1] < again)
         total = precise(torch.zeros_like(t))
-        asking = revealed.any(dim=1).nonzero()[:, 0]
-        if len(asking):
-            some, where = rows[asking], revealed[asking]
-            predicted = self._predicted(some, None if z is None else z[asking], t[asking], where)
-            stays = where & (numbers[2][asking] < keep)
-            drawn = some.x.masked_scatter(where, inverted(predicted.law, numbers[3][asking][where]))
-            rows.x[asking] = torch.where(stays, some.x0, drawn)
-            rows.settled[asking] |= stays
-            total = total.index_copy(0, asking, predicted.summed(stays))
+        predicted = self._predicted(rows, z, t, revealed, revealed.sum(dim=1).cpu())
+        if predicted is not None:
+            some, places = predicted.rows, predicted.places
+            stays = predicted.where & (numbers[2][some] < keep)
+            drawn = places.written(predicted.x, inverted(predicted.law, places.values(numbers[3][some])))
+            rows.x[some] = torch.where(stays, predicted.x0, drawn)
+            rows.settled[some] |= stays
+            total = total.index_copy(0, some, predicted.summed(stays))
         rows.x.masked_fill_(masked, self.model.mask_value)
         return total
 
@@ -229,7 +258,7 @@ def _confident(predicted: _Predicted, step: int, numbers: Tensor) -> tuple[Tenso
     below = predicted.law.exp().gather(1, places).cumsum(dim=-1)
     below = torch.cat([torch.zeros_like(below[:, :1]), below], dim=1).clamp(max=1)
     sure = predicted.everywhere(chances.gather(1, predicted.values[:, None])[:, 0], -1.0)
-    order = sure.argsort(dim=1, descending=True, stable=True)[:, : int(where.sum(dim=1).max())]
+    order = sure.argsort(dim=1, descending=True, stable=True)[:, : int(predicted.counts.max())]
     # F_i(m) for the hidden positions, surest first. Of equals the one to the left counts as the surer.
     sure_of_m = sure.gather(1, order)[:, None].expand(-1, order.shape[1], -1).contiguous()
     by_rank = order[:, :, None]
@@ -239,7 +268,7 @@ def _confident(predicted: _Predicted, step: int, numbers: Tensor) -> tuple[Tenso
     at_most = torch.searchsorted(ordered, sure_of_m, right=True)
     log_skip = below.gather(2, torch.where(by_rank > order[:, None], at_most, less)).log()
     log_take = predicted.everywhere(predicted.log_q, -math.inf).gather(1, order)
-    count = shares(where.sum(dim=1), step)
+    count = shares(predicted.counts, step)
     by_last = log_subset_sums(log_take, log_skip, count)
     gumbel = -(-numbers[0][:, : order.shape[1]].clamp(min=1e-300).log()).log()
     last = (by_last + gumbel).argmax(dim=1)

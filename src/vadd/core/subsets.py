@@ -9,18 +9,22 @@ import math
 import torch
 from torch import Tensor
 
+from vadd.core.host import upload
+
 
 def log_subset_sums(log_take: Tensor, log_skip: Tensor, count: Tensor) -> Tensor:
     """For every m the logarithm of the sum over all ways to take m and ``count`` (R,) - 1 before it: (R, L).
 
-    ``log_take`` (R, L) are the weights of taking, ``log_skip`` (R, L, L) those of skipping i where the last is m.
+    ``log_take`` (R, L) are the weights of taking, ``log_skip`` (R, L, L) those of skipping i where the last is m. The
+    counts are tensors of the host.
 
     >>> take, skip = torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[5.0, 7.0, 11.0]])[:, :, None].expand(1, 3, 3)
     >>> log_subset_sums(take.log(), skip.log(), torch.tensor([2])).exp().round()  # none, 1*2*11, 1*7*3 + 5*2*3
     tensor([[ 0., 22., 51.]])
     """
     length = log_take.shape[1]
-    ways = _nothing_taken(log_take, count)
+    ways = _nothing_taken(log_take, int(count.max()))
+    (count,) = upload([count], log_take.device)
     later = torch.arange(length, device=log_take.device)
     for i in range(length):
         ways = _with_position(ways, log_take[:, i, None], log_skip[:, i], later - i)
@@ -33,7 +37,8 @@ def drawn_subset(log_take: Tensor, log_skip: Tensor, last: Tensor, count: Tensor
     that of this last one.
     """
     length = log_take.shape[1]
-    tables = [_nothing_taken(log_take[:, :1], count)]
+    tables = [_nothing_taken(log_take[:, :1], int(count.max()))]
+    (count,) = upload([count], log_take.device)
     for i in range(length):
         tables.append(_with_position(tables[-1], log_take[:, i, None], log_skip[:, i, None], last[:, None] - i))
     left, taken = count - 1, []
@@ -46,9 +51,9 @@ def drawn_subset(log_take: Tensor, log_skip: Tensor, last: Tensor, count: Tensor
     return torch.stack(taken[::-1], dim=1)
 
 
-def _nothing_taken(like: Tensor, count: Tensor) -> Tensor:
+def _nothing_taken(like: Tensor, most: int) -> Tensor:
     """(R, m, numbers taken): for each m of ``like`` (R, m)."""
-    ways = like.new_full((*like.shape, int(count.max())), -math.inf)
+    ways = like.new_full((*like.shape, most), -math.inf)
     ways[..., 0] = 0.0
     return ways
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vadd.networks.products import Linear, linear
 from vadd.networks.transformer_blocks import Past, TransformerBody, TransformerSize
 
 SMALLEST_LOG_STD, LARGEST_LOG_STD = -7.0, 3.0
@@ -26,7 +27,7 @@ class MaskedLinear(nn.Linear):
         self.register_buffer("mask", mask.float(), persistent=False)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return F.linear(inputs, self.weight * self.mask, self.bias)
+        return linear(inputs, self.weight * self.mask, self.bias)
 
 
 class AutoregressiveMixture(nn.Module):
@@ -44,7 +45,7 @@ class AutoregressiveMixture(nn.Module):
         # A hidden unit of degree i reads the numbers before z_i, and writes to the factors of z_i and later ones.
         degrees = torch.arange(width) * dim // width
         self.reads = MaskedLinear(degrees[:, None] > numbers)
-        self.context = nn.Linear(context, width, bias=False) if context else None
+        self.context = Linear(context, width, bias=False) if context else None
         between = degrees[:, None] >= degrees
         self.blocks = nn.ModuleList(
             nn.Sequential(nn.SiLU(), MaskedLinear(between), nn.SiLU(), MaskedLinear(between)) for _ in range(blocks)
@@ -72,7 +73,7 @@ class AutoregressiveMixture(nn.Module):
         bias = self.writes.bias.view(self.dim, -1)
         z = torch.zeros_like(deviations)
         for number in range(self.dim):
-            written = F.linear(self._hidden(z, context), weight[number], bias[number])
+            written = linear(self._hidden(z, context), weight[number], bias[number])
             logits, means, log_stds = _mixture(written.view(*written.shape[:-1], 3, self.components))
             chosen = chosen_component(logits, choices[..., number, None])
             mean, log_std = means.gather(-1, chosen)[..., 0], log_stds.gather(-1, chosen)[..., 0]
@@ -117,14 +118,14 @@ class AutoregressiveTransformer(nn.Module):
         super().__init__()
         self.positions, self.share = positions, share
         self.dim, self.noise_dim = positions * share, positions * (share + 1)
-        self.reads = nn.Linear(share, width)
+        self.reads = Linear(share, width)
         nn.init.normal_(self.reads.weight, std=share**-0.5)
-        self.context = nn.Linear(context, width, bias=False) if context else None
+        self.context = Linear(context, width, bias=False) if context else None
         self.places = nn.Parameter(0.02 * torch.randn(positions, width))
         size = TransformerSize(width=width, blocks=blocks, heads=4, pairs=pairs)
         # Two tokens: nothing stands before the first position, numbers before all others.
         self.body = TransformerBody(positions, 1, size, condition=None, zero=False, causal=True)
-        self.writes = nn.Linear(width, components)
+        self.writes = Linear(width, components)
         self.means = nn.Parameter(torch.randn(components, share))
         self.log_stds = nn.Parameter(torch.full((components, share), -1.0))
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from vadd.networks.autoregressive import chosen_component, mixture_log_prob
 from vadd.networks.layers import zeroed
+from vadd.networks.products import Linear
 
 LARGEST_LOG_SCALE = 2.0
 """Of one coupling, either way: keeps a bad step from ending in infinities."""
@@ -25,7 +26,7 @@ class GaussianMixture(nn.Module):
         self.means = nn.Parameter(torch.randn(components, dim))
         self.log_stds = nn.Parameter(torch.full((components, dim), -0.3))
         self.logits = nn.Parameter(torch.zeros(components))
-        self.context = nn.Linear(context, components, bias=False) if context else None
+        self.context = Linear(context, components, bias=False) if context else None
 
     def log_weights(self, context: Tensor | None) -> Tensor:
         """(components,), or (..., components) for contexts (..., c)."""

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from vadd.networks.products import Linear, linear
+
 DENSE_ROWS = 17
 """Tables of at most this many rows are summed as a matrix product of one-hot tokens: on a CPU faster than look-ups."""
 
@@ -153,7 +155,7 @@ class FactorisedEmbedding(TokenReader):
         self.mix = nn.Parameter(torch.randn(width, positions * features) * math.sqrt(2 / (positions * features)))
 
     def read(self, tokens: Tensor) -> Tensor:
-        return F.linear(F.embedding(tokens, self.table).flatten(1), self.mix)
+        return linear(F.embedding(tokens, self.table).flatten(1), self.mix)
 
 
 class FactorisedReadout(nn.Module):
@@ -162,14 +164,14 @@ class FactorisedReadout(nn.Module):
     def __init__(self, positions: int, vocab_size: int, width: int, features: int) -> None:
         super().__init__()
         self.positions, self.features = positions, features
-        self.unmix = nn.Linear(width, positions * features)
+        self.unmix = Linear(width, positions * features)
         self.table = nn.Parameter(torch.randn(vocab_size, features) / math.sqrt(features))
         # How often a value occurs at a position needs no features.
         self.bias = nn.Parameter(torch.zeros(positions, vocab_size))
 
     def forward(self, hidden: Tensor, wanted: Tensor) -> Tensor:
         seen = self.unmix(hidden).view(-1, self.features).index_select(0, wanted)
-        return F.linear(seen, self.table) + F.embedding(wanted % self.positions, self.bias)
+        return linear(seen, self.table) + F.embedding(wanted % self.positions, self.bias)
 
 
 def token_embedding(
@@ -203,7 +205,7 @@ class TimeEmbedding(nn.Module):
     def __init__(self, features: int, width: int) -> None:
         super().__init__()
         self.sinusoids = Sinusoids(0, 3, features)  # t is resolved to about a thousandth
-        self.layers = nn.Sequential(nn.Linear(features, width), nn.ELU(), nn.Linear(width, width))
+        self.layers = nn.Sequential(Linear(features, width), nn.ELU(), Linear(width, width))
 
     def forward(self, t: Tensor) -> Tensor:
         return self.layers(self.sinusoids(t))
@@ -217,12 +219,12 @@ def latent_embedding(dim: int | None, width: int) -> nn.Sequential | None:
     """Latents (B, d) -> (B, width); None without a latent."""
     if dim is None:
         return None
-    return nn.Sequential(nn.Linear(dim, 4 * dim), nn.SiLU(), nn.Linear(4 * dim, width))
+    return nn.Sequential(Linear(dim, 4 * dim), nn.SiLU(), Linear(4 * dim, width))
 
 
 def condition_layers(inputs: int, width: int) -> list[nn.Module]:
     """What turns a latent or time features into a vector that conditions blocks."""
-    return [nn.Linear(inputs, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU()]
+    return [Linear(inputs, width), nn.SiLU(), Linear(width, width), nn.SiLU()]
 
 
 class ResidualBlock(nn.Sequential):
@@ -230,7 +232,7 @@ class ResidualBlock(nn.Sequential):
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__(
-            nn.LayerNorm(width), nn.Linear(width, width), nn.SiLU(), nn.Dropout(dropout), nn.Linear(width, width)
+            nn.LayerNorm(width), Linear(width, width), nn.SiLU(), nn.Dropout(dropout), Linear(width, width)
         )
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -258,7 +260,7 @@ class SummedRecognizer(nn.Module):
         super().__init__()
         self.clean, self.masked = reader(), reader()
         self.blocks = ResidualBlocks(blocks, width, dropout)
-        self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * dim))
+        self.readout = nn.Sequential(nn.LayerNorm(width), Linear(width, 2 * dim))
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         return mean_and_log_std(self.readout(self.blocks(self.clean(x0) + self.masked(xt))))

@@ -29,6 +29,7 @@ from vadd.networks.layers import (
     time_embedding,
     token_embedding,
 )
+from vadd.networks.products import Linear, linear
 from vadd.networks.settings import TIME_FEATURES, NetworkSettings
 from vadd.settings import Fraction, Layers, Section
 
@@ -77,7 +78,7 @@ class LatentEmbedding(nn.Module):
     def __init__(self, dim: int, width: int, frequencies: Sequence[float] = ()) -> None:
         super().__init__()
         self.register_buffer("frequencies", torch.tensor(frequencies, dtype=torch.float32), persistent=False)
-        self.linear = nn.Linear(dim * (1 + 2 * len(frequencies)), width)
+        self.linear = Linear(dim * (1 + 2 * len(frequencies)), width)
 
     def forward(self, z: Tensor) -> Tensor:
         angles = (z[:, None, :] * self.frequencies[:, None]).flatten(1)
@@ -85,7 +86,7 @@ class LatentEmbedding(nn.Module):
 
 
 def hidden_layers(width: int, depth: int) -> list[nn.Module]:
-    return [module for _ in range(depth) for module in (nn.Linear(width, width), nn.ELU())]
+    return [module for _ in range(depth) for module in (Linear(width, width), nn.ELU())]
 
 
 class MlpDenoiser(DenoiserBase):
@@ -98,7 +99,7 @@ class MlpDenoiser(DenoiserBase):
         self.latent = None if latent_dim is None else LatentEmbedding(latent_dim, width, own.latent_frequencies)
         self.time = time_embedding(settings.time_features, width)
         hidden = hidden_layers(width, own.depth)
-        head: list[nn.Module] = [nn.Linear(width, positions * vocab_size)] if features is None else []
+        head: list[nn.Module] = [Linear(width, positions * vocab_size)] if features is None else []
         self.readout = nn.Sequential(*hidden, *head)
         self.factorised = None if features is None else FactorisedReadout(positions, vocab_size, width, features)
 
@@ -121,8 +122,8 @@ class SiameseMlpRecognizer(nn.Module):
         width = settings.width
         self.tokens = token_embedding(positions, vocab_size, width, settings.value_embedding, settings.smoothness)
         self.time = time_embedding(settings.time_features, width)
-        self.twin = nn.Sequential(*hidden_layers(width, settings.recognizer.depth), nn.Linear(width, width))
-        self.readout = nn.Sequential(nn.Linear(width, width), nn.ELU(), nn.Linear(width, 2 * latent_dim))
+        self.twin = nn.Sequential(*hidden_layers(width, settings.recognizer.depth), Linear(width, width))
+        self.readout = nn.Sequential(Linear(width, width), nn.ELU(), Linear(width, 2 * latent_dim))
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self.tokens(torch.cat([x0, xt]))
@@ -169,7 +170,7 @@ class ResidualDenoiser(DenoiserBase):
         self.blocks = ResidualBlocks(settings.denoiser.blocks, width, settings.dropout)
         self.readout = nn.Sequential(
             nn.LayerNorm(width),
-            nn.Linear(width, positions * vocab_size)
+            Linear(width, positions * vocab_size)
             if features is None
             else FactorisedReadout(positions, vocab_size, width, features),
         )
@@ -177,17 +178,17 @@ class ResidualDenoiser(DenoiserBase):
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Where) -> Tensor:
         hidden = self.blocks(self.conditioned(self.tokens(xt), z, t))
-        norm, linear = self.readout
+        norm, last = self.readout
         wanted = Places.of(where).numbers
-        if not isinstance(linear, nn.Linear):
-            return linear(norm(hidden), wanted)
+        if not isinstance(last, nn.Linear):
+            return last(norm(hidden), wanted)
         if self.vocab_size == 2 and self.differences_only:
             # Of two logits only the difference counts: half the product gives it, and the first is 0.
-            first, second = linear.weight.view(self.positions, 2, -1).unbind(1)
-            bias = linear.bias.view(self.positions, 2).diff(dim=1)[:, 0]
-            odds = F.linear(norm(hidden), second - first, bias).flatten().index_select(0, wanted)
+            first, second = last.weight.view(self.positions, 2, -1).unbind(1)
+            bias = last.bias.view(self.positions, 2).diff(dim=1)[:, 0]
+            odds = linear(norm(hidden), second - first, bias).flatten().index_select(0, wanted)
             return F.pad(odds[:, None], (1, 0))
-        logits: Tensor = linear(norm(hidden)).view(-1, self.vocab_size)
+        logits: Tensor = last(norm(hidden)).view(-1, self.vocab_size)
         return logits.index_select(0, wanted)
 
 

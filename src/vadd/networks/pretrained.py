@@ -24,6 +24,7 @@ from vadd.core.host import Places, Where
 from vadd.errors import UserError
 from vadd.files import from_hub
 from vadd.networks.layers import DenoiserBase, zeroed
+from vadd.networks.products import Linear
 from vadd.networks.settings import Examples, NetworkSettings
 from vadd.networks.short_transformer import ShortTransformerRecognizer, ShortTransformerSettings, share_of_each
 from vadd.networks.transformer import TransformerRecognizer, TransformerSettings
@@ -295,8 +296,8 @@ class LatentMaps(nn.Module):
 
     def __init__(self, dim: int, width: int, blocks: int) -> None:
         super().__init__()
-        self.hidden = nn.Sequential(nn.Linear(dim, 4 * dim), nn.SiLU())
-        self.writes = zeroed(nn.Linear(4 * dim, (1 + blocks) * width))
+        self.hidden = nn.Sequential(Linear(dim, 4 * dim), nn.SiLU())
+        self.writes = zeroed(Linear(4 * dim, (1 + blocks) * width))
         self.dim, self.parts = dim, 1 + blocks
 
     def forward(self, z: Tensor) -> list[Tensor]:

@@ -31,6 +31,7 @@ from vadd.networks.layers import (
     zeroed,
 )
 from vadd.networks.perceptrons import ResidualDenoiserSettings, ResidualRecognizerSettings
+from vadd.networks.products import Linear
 from vadd.networks.settings import NetworkSettings
 from vadd.networks.unet import image_shape
 from vadd.settings import Fraction, Layers
@@ -104,7 +105,7 @@ class WayDown(nn.Module):
         self.norms = nn.ModuleList(nn.GroupNorm(1, size) for size in self.sizes)
         height, breadth, _ = image_shape(shape)
         self.coarse = (self.sizes[-1], height >> levels, breadth >> levels)
-        self.read = _kept(nn.Linear(self.sizes[-1] * self.coarse[1] * self.coarse[2], width))
+        self.read = _kept(Linear(self.sizes[-1] * self.coarse[1] * self.coarse[2], width))
 
     def forward(self, *images: Tensor) -> tuple[list[Tensor], Tensor]:
         # Sums, not planes side by side: an input of one row broadcasts over a batch of the other.
@@ -121,7 +122,7 @@ class WayUp(nn.Module):
     def __init__(self, down: WayDown, width: int, planes: int) -> None:
         super().__init__()
         self.coarse = down.coarse
-        self.write = nn.Sequential(nn.LayerNorm(width), _kept(nn.Linear(width, down.read.in_features), "linear"))
+        self.write = nn.Sequential(nn.LayerNorm(width), _kept(Linear(width, down.read.in_features), "linear"))
         finer = list(reversed(down.sizes[:-1]))
         # Each new pixel is a product of the one it comes from; the convolution then sees its neighbours.
         self.enlarge = nn.ModuleList(_kept(nn.Conv2d(2 * size, 4 * size, 1)) for size in finer)
@@ -195,7 +196,7 @@ class PyramidRecognizer(nn.Module):
         self.clean, self.masked = OneHotPlanes(shape, vocab_size), OneHotPlanes(shape, vocab_size)
         self.down = WayDown([self.clean.planes, self.masked.planes], shape, settings.channels, width)
         self.blocks = ResidualBlocks(settings.recognizer.blocks, width, settings.dropout)
-        self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * latent_dim))
+        self.readout = nn.Sequential(nn.LayerNorm(width), Linear(width, 2 * latent_dim))
         channels_last(self)
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:

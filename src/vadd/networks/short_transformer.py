@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from vadd.core.host import Places, Where
 from vadd.errors import UserError
 from vadd.networks.layers import DenoiserBase, mean_and_log_std, time_embedding
+from vadd.networks.products import Linear
 from vadd.networks.settings import TIME_FEATURES, Examples, NetworkSettings
 from vadd.networks.transformer import CausalTransformer
 from vadd.networks.transformer_blocks import CONVOLUTION, PAIRS, TransformerBody, TransformerSize
@@ -95,12 +96,12 @@ class ShortTransformerDenoiser(DenoiserBase):
         self.latent = None
         if latent_dim is not None and latent_dim > labels:
             share = share_of_each(latent_dim - labels, positions)
-            self.latent = nn.Linear(share, size.width, bias=False)
+            self.latent = Linear(share, size.width, bias=False)
             nn.init.normal_(self.latent.weight, std=share**-0.5)
         self.body = unit_variance_body(positions, vocab_size, size)
-        self.readout = nn.Linear(size.width, vocab_size)
+        self.readout = Linear(size.width, vocab_size)
         self.time = time_embedding(own.time_features, size.width)
-        self.label = nn.Linear(labels, size.width, bias=False) if labels else None
+        self.label = Linear(labels, size.width, bias=False) if labels else None
         if self.label is not None:
             nn.init.normal_(self.label.weight)
 
@@ -141,7 +142,7 @@ class ShortTransformerRecognizer(nn.Module):
         self.masked = nn.Parameter(torch.randn(size.width))
         self.body = unit_variance_body(positions, vocab_size, size)
         share = share_of_each(latent_dim, positions)
-        self.readout = nn.Linear(size.width, 2 * share)
+        self.readout = Linear(size.width, 2 * share)
         nn.init.constant_(self.readout.bias[share:], -1.0)
         self.codes = nn.Embedding(vocab_size + 1, share)
 

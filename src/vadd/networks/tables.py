@@ -38,6 +38,7 @@ from vadd.networks.layers import (
     zeroed,
 )
 from vadd.networks.perceptrons import ResidualRecognizerSettings
+from vadd.networks.products import Linear, linear
 from vadd.networks.settings import Examples, NetworkSettings
 from vadd.settings import Fraction, Layers, Section
 
@@ -173,9 +174,9 @@ class GaussianLogits(nn.Module):
         super().__init__()
         self.read = Scores(columns)
         self.register_buffer("scores", self.read.table[:, :vocab_size], persistent=False)
-        self.written = zeroed(nn.Linear(width, 2 * len(columns.sizes)))
-        self.known = zeroed(nn.Linear(len(columns.sizes), len(columns.sizes), bias=False))
-        self.direct = None if latent_dim is None else zeroed(nn.Linear(latent_dim, len(columns.sizes), bias=False))
+        self.written = zeroed(Linear(width, 2 * len(columns.sizes)))
+        self.known = zeroed(Linear(len(columns.sizes), len(columns.sizes), bias=False))
+        self.direct = None if latent_dim is None else zeroed(Linear(latent_dim, len(columns.sizes), bias=False))
 
     def forward(self, hidden: Tensor, xt: Tensor, z: Tensor | None, rows: Tensor, columns: Tensor) -> Tensor:
         means, log_stds = self.written(hidden).chunk(2, dim=1)
@@ -202,8 +203,8 @@ class TableDenoiser(DenoiserBase):
         self.latent = latent_embedding(latent_dim, width)
         self.time = None
         self.blocks = ResidualBlocks(settings.denoiser.blocks, width, settings.dropout)
-        linear = nn.Linear(width, sum(sizes))
-        self.readout = nn.Sequential(nn.LayerNorm(width), linear)
+        last = Linear(width, sum(sizes))
+        self.readout = nn.Sequential(nn.LayerNorm(width), last)
         begins = [0, *accumulate(sizes)][:-1]
         value, begin = torch.arange(vocab_size), torch.tensor(begins)
         inside = value < torch.tensor(sizes)[:, None]
@@ -212,15 +213,15 @@ class TableDenoiser(DenoiserBase):
         self.shared, self.gaussian = None, None
         if functions and any(columns.ordered):
             # The standard deviation of the weights of a linear layer, roughly.
-            self.shared = SharedRows(columns, begins, linear.weight, functions, 0.5 / math.sqrt(width))
+            self.shared = SharedRows(columns, begins, last.weight, functions, 0.5 / math.sqrt(width))
             self.gaussian = GaussianLogits(columns, vocab_size, width, latent_dim)
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Where) -> Tensor:
-        norm, linear = self.readout
-        assert isinstance(linear, nn.Linear)
+        norm, last = self.readout
+        assert isinstance(last, nn.Linear)
         hidden = norm(self.blocks(self.conditioned(self.tokens(xt), z, t)))
-        weight = linear.weight if self.shared is None else self.shared(linear.weight)
-        outputs = F.pad(F.linear(hidden, weight, linear.bias), (0, 1), value=-torch.inf)
+        weight = last.weight if self.shared is None else self.shared(last.weight)
+        outputs = F.pad(linear(hidden, weight, last.bias), (0, 1), value=-torch.inf)
         asked = Places.of(where)
         logits = outputs[asked.rows[:, None], self.places[asked.columns]]
         return logits if self.gaussian is None else logits + self.gaussian(hidden, xt, z, asked.rows, asked.columns)
@@ -236,7 +237,7 @@ class TableRecognizer(SummedRecognizer):
         super().__init__(reader, latent_dim, settings.width, settings.recognizer.blocks, settings.dropout)
         self.direct = None
         if settings.rank_functions and any(columns.ordered):
-            self.direct = nn.Sequential(Scores(columns), nn.Linear(len(columns.sizes), latent_dim, bias=False))
+            self.direct = nn.Sequential(Scores(columns), Linear(len(columns.sizes), latent_dim, bias=False))
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = super().forward(x0, xt, t)

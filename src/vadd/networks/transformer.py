@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from vadd.core.host import Places, Where
 from vadd.networks.layers import DenoiserBase, condition_layers, mean_and_log_std, time_embedding, zeroed
+from vadd.networks.products import Linear
 from vadd.networks.settings import CHECKPOINTING, TIME_FEATURES, Examples, NetworkSettings
 from vadd.networks.transformer_blocks import CONVOLUTION, Condition, Past, TransformerBody, TransformerSize
 from vadd.settings import Fraction, Layers, Section
@@ -41,7 +42,7 @@ class CausalTransformer(nn.Module):
         self.positions, self.vocab_size = positions, vocab_size
         self.places = nn.Parameter(0.02 * torch.randn(positions, size.width)) if short else None
         self.body = TransformerBody(positions, vocab_size, size, condition=None, zero=not short, causal=True)
-        self.readout = nn.Linear(size.width, vocab_size)
+        self.readout = Linear(size.width, vocab_size)
         if short:
             nn.init.normal_(self.body.embedding.weight)
         else:
@@ -136,7 +137,7 @@ class TransformerDenoiser(DenoiserBase):
         self.latent = None if latent_dim is None else nn.Sequential(*condition_layers(latent_dim, condition))
         read = condition if latent_dim is not None or features else None
         self.body = TransformerBody(positions, vocab_size, size, condition=read, zero=True)
-        self.readout = zeroed(nn.Linear(size.width, vocab_size))
+        self.readout = zeroed(Linear(size.width, vocab_size))
         self.time = time_embedding(features, condition)
 
     def forward(self, xt: Tensor, z: Tensor | None, t: Tensor, where: Where) -> Tensor:
@@ -175,9 +176,7 @@ class TransformerRecognizer(nn.Module):
         self.mask_value = vocab_size
         self.mask = nn.Parameter(torch.randn(1, condition))
         self.body = TransformerBody(positions, vocab_size, size, condition=condition, zero=False)
-        self.readout = nn.Sequential(
-            nn.Linear(size.width, size.width), nn.SiLU(), nn.Linear(size.width, 2 * latent_dim)
-        )
+        self.readout = nn.Sequential(Linear(size.width, size.width), nn.SiLU(), Linear(size.width, 2 * latent_dim))
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         masked = (xt == self.mask_value).to(self.mask.dtype)[..., None]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from vadd.errors import UserError
 from vadd.networks.layers import attention, through, zeroed
+from vadd.networks.products import Linear
 
 
 def rotation_table(positions: int, features: int) -> Tensor:
@@ -92,14 +93,14 @@ class SelfAttention(nn.Module):
         self.heads = heads
         self.causal = causal
         self.back = max(0, convolution - 1)
-        self.queries_keys_values = nn.Linear(width, 3 * width, bias=False)
+        self.queries_keys_values = Linear(width, 3 * width, bias=False)
         padding = 0 if causal else convolution // 2
         self.neighbours = (
             nn.Conv2d(width, width, (1, convolution), padding=(0, padding), groups=width, bias=False)
             if convolution
             else None
         )
-        self.out = nn.Linear(width, width, bias=False)
+        self.out = Linear(width, width, bias=False)
         self.pairs = nn.Parameter(torch.zeros(heads, pairs, pairs)) if pairs else None
 
     def forward(self, h: Tensor, rotation: Tensor, past: Past | None = None) -> Tensor:
@@ -154,7 +155,7 @@ class AdaptiveNorm(nn.Module):
         super().__init__()
         self.parts = 3 if gated else 2
         self.norm = nn.LayerNorm(width, bias=False)
-        self.modulate = None if condition is None else nn.Linear(condition, self.parts * width)
+        self.modulate = None if condition is None else Linear(condition, self.parts * width)
         self.constant = nn.Parameter(torch.zeros(self.parts * width)) if condition is None else None
         if self.modulate is not None and zero:
             zeroed(self.modulate)
@@ -197,7 +198,7 @@ class Branch(nn.Module):
 
 
 def perceptron(width: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width))
+    return nn.Sequential(Linear(width, 4 * width), nn.GELU(approximate="tanh"), Linear(4 * width, width))
 
 
 CONVOLUTION = "odd width of a convolution beside each attention; 0: none"

@@ -32,6 +32,7 @@ from vadd.networks.layers import (
     through,
     zeroed,
 )
+from vadd.networks.products import Linear, linear
 from vadd.networks.settings import CHECKPOINTING, NetworkSettings
 from vadd.settings import Fraction, Layers
 
@@ -83,7 +84,7 @@ class ResnetBlock(nn.Module):
     def __init__(self, planes_in: int, planes: int, condition: int, groups: int, dropout: float) -> None:
         super().__init__()
         self.first = nn.Sequential(*normalised(planes_in, groups), nn.Conv2d(planes_in, planes, 3, padding=1))
-        self.condition = zeroed(nn.Linear(condition, planes, bias=False))
+        self.condition = zeroed(Linear(condition, planes, bias=False))
         last = zeroed(nn.Conv2d(planes, planes, 3, padding=1))
         self.second = nn.Sequential(*normalised(planes, groups), nn.Dropout(dropout), last)
         self.shortcut = nn.Identity() if planes_in == planes else nn.Conv2d(planes_in, planes, 1)
@@ -231,7 +232,7 @@ class PixelReadout(nn.Module):
         step = torch.arange(3, device=pixels.device)
         neighbours = corner[:, None] + (step[:, None] * wide + step).flatten()
         patches = padded.flatten(0, 2).index_select(0, neighbours.flatten()).view(len(pixels), 9 * padded.shape[3])
-        return F.linear(patches, self.convolution.weight.permute(0, 2, 3, 1).flatten(1), self.convolution.bias)
+        return linear(patches, self.convolution.weight.permute(0, 2, 3, 1).flatten(1), self.convolution.bias)
 
 
 class UnetDenoiser(DenoiserBase):
