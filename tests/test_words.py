@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vadd.errors import UserError
-from vadd.progress import PlainConsole
+from vadd.terminal import PlainConsole
 from vadd.words import one_line, printable, shortened
 
 

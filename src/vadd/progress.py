@@ -1,47 +1,27 @@
 """How long work reports its progress, and where warnings go."""
 
-import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
-
-from vadd.words import duration, printable
+from vadd.words import duration
 
 
-class PlainConsole(Console):
-    """Prints what it is given as it is, no markup in it. A terminal gets no character that would steer it: names, texts
-    and samples may come from anywhere. Of several processes only the first one prints.
-    """
+def _write(line: str) -> None:
+    from vadd.terminal import console  # rich: who only loads a model needs none of it
 
-    def __init__(self, **options: Any) -> None:
-        silent = os.environ.get("RANK", "0") != "0"
-        super().__init__(**{"highlight": False, "markup": False, "emoji": False, "quiet": silent, **options})
-
-    def on_broken_pipe(self) -> None:
-        """Rich would end the process here, with code 1."""
-        raise BrokenPipeError
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            steers = self.is_terminal and segment.control is None
-            yield segment._replace(text=printable(segment.text)) if steers else segment
-
-
-console = PlainConsole(stderr=True)
+    console.print(line, soft_wrap=True)
 
 
 def warn(text: str) -> None:
     """One line about something that costs little and does not stop the work."""
-    console.print(f"warning: {text}", soft_wrap=True)
+    _write(f"warning: {text}")
 
 
 def note(text: str) -> None:
     """One line about a choice that was made for the user."""
-    console.print(f"note: {text}", soft_wrap=True, markup=False)
+    _write(f"note: {text}")
 
 
 class Progress(Protocol):
@@ -86,12 +66,14 @@ class Lines:
         left = ""
         if total is not None and done > self._first:
             left = f", {duration((now - self._began) * (total - done) / (done - self._first))} left"
-        console.print(f"{what}{count}{left}", soft_wrap=True)
+        _write(f"{what}{count}{left}")
 
 
 @contextmanager
 def progress_bar(*, hidden: bool = False) -> Iterator[Progress]:
     """What is being done and how far it is: a bar on a terminal, elsewhere a line now and then."""
+    from vadd.terminal import console
+
     if hidden or not console.is_terminal:
         yield silent if hidden else Lines()
         return

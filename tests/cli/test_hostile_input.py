@@ -20,7 +20,7 @@ from tests.helpers.forks import forked
 from tests.helpers.text_runs import text_recipe
 from tests.helpers.tiny import TINY, train_in
 from vadd.cli import sample
-from vadd.progress import PlainConsole
+from vadd.terminal import PlainConsole
 
 TRAIN = ("train", "checkerboard", *TINY, "--out", "new")
 

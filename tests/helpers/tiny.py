@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from vadd import progress
+from vadd import terminal
 from vadd.parallel import on_main_process
 from vadd.recipe import Recipe, build_dataset, load_recipe
 from vadd.run.directory import RunDirectory
@@ -46,7 +46,7 @@ def train_in(path: Path, recipe: Recipe) -> Outcome:
 def train_or_resume(path: Path, recipe: Recipe) -> None:
     """One of the processes that train as one; says nothing."""
     torch.set_num_threads(1)
-    progress.console.quiet = True
+    terminal.console.quiet = True
     directory = RunDirectory(path)
 
     def create_once() -> None:

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 
 import vadd
+from tests.helpers.networks import SMALL, small_model
 from tests.helpers.runs import newest, some_state
 from vadd.errors import UserError
 from vadd.parallel import Processes
 from vadd.recipe import Training
-from vadd.run.checkpoint import Archive, TrainingState, read_checkpoint, read_weights, write_checkpoint
+from vadd.run.checkpoint import Archive, TrainingState, Unfilled, read_checkpoint, read_weights, write_checkpoint
 from vadd.run.directory import EMA, MANIFEST, MODEL, OPTIMIZER, RunDirectory
 from vadd.training.optimizer import Stepper
 
@@ -151,3 +152,19 @@ def test_weights_of_another_shape_do_not_fit(vadd_run: Path, tmp_path: Path) -> 
     (copy / "recipe.yaml").write_text(recipe.to_yaml())
     with pytest.raises(UserError, match="do not fit the recipe"):
         vadd.load(copy)
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_models_that_weights_are_read_into_draw_none_and_are_the_same(kind: str) -> None:
+    """Also in what is not stored."""
+    drawn = small_model(kind)
+    with Unfilled():
+        read = small_model(kind)
+    read.load_state_dict(drawn.state_dict())
+    for one, two in ((drawn.parameters(), read.parameters()), (drawn.buffers(), read.buffers())):
+        assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+    before = torch.get_rng_state()
+    with Unfilled():
+        nn.Linear(3, 4)
+        nn.init.trunc_normal_(torch.empty(3))
+    assert torch.equal(torch.get_rng_state(), before)

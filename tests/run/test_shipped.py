@@ -1,6 +1,8 @@
 """The trained models that are part of the package: small, as their tool makes them, and with the numbers they state."""
 
 import json
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -70,6 +72,21 @@ def test_they_are_opened_by_name_like_any_model(
     frame = vadd.load("fair-pretrained").sample_frame(5, steps=1)
     assert len(frame) == 5
     assert "affairs" in frame.columns
+
+
+def test_loading_one_imports_only_what_it_uses() -> None:
+    """That takes longer than reading the weights."""
+    unused = "accelerate pandas psutil rich scipy sklearn sympy tokenizers torch._dynamo torch._inductor "
+    unused += "torch.utils.flop_counter transformers vadd.evaluation vadd.terminal vadd.training"
+    script = f"""
+import sys, torch
+before = set(sys.modules)
+import vadd
+vadd.load("mnist-pretrained")
+found = set({unused.split()!r}) & set(sys.modules) - before
+assert not found, found
+"""
+    subprocess.run([sys.executable, "-c", script], timeout=120, check=True)
 
 
 def test_what_is_here_goes_before_the_package(vadd_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.tiny import tiny_recipe, train_in
-from vadd.progress import PlainConsole
+from vadd.terminal import PlainConsole
 from vadd.training import display
 from vadd.training.display import TrainingDisplay
 

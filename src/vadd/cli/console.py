@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from vadd.errors import Interrupted, UserError
 from vadd.files import remove_parts, write_json
-from vadd.progress import PlainConsole
+from vadd.terminal import PlainConsole
 from vadd.words import one_line, shortened, why_too_large
 
 if TYPE_CHECKING:

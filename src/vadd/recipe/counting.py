@@ -175,14 +175,15 @@ def worst_moment(model: Model, recipe: Recipe, rows: int, precision: Precision, 
     gradients among them. ``kept`` gradients are there from the start.
     """
     alive = _Alive()
+    learnt = [each for each in model.parameters() if each.requires_grad]
     hooks = [
         each.register_post_accumulate_grad_hook(alive.add_gradient)  # type: ignore[no-untyped-call]
-        for each in model.parameters()
+        for each in learnt
         if not kept
     ]
     half = _Autocast() if precision == "bfloat16" else nullcontext()
     with alive, half, attention_kernel(_shaped_attention):
-        for parameter in model.parameters() if kept else ():
+        for parameter in learnt if kept else ():
             parameter.grad = torch.zeros_like(parameter)
             alive.add_gradient(parameter)
         _step(model, recipe, rows, half.caching() if isinstance(half, _Autocast) else half)

@@ -26,7 +26,6 @@ from vadd.networks.pyramid import PyramidSettings
 from vadd.networks.short_transformer import ShortTransformerSettings
 from vadd.networks.tables import TableSettings
 from vadd.progress import note
-from vadd.recipe.counting import model_on_meta, training_cost
 from vadd.recipe.dependence import dependence
 from vadd.recipe.latent import AutoregressiveSection, LatentSection
 from vadd.recipe.loading import load_recipe
@@ -209,6 +208,8 @@ def _fitted(
         ),
         sampling=Sampling(latent_policy="fixed"),
     )
+    from vadd.recipe.counting import model_on_meta, training_cost  # loading a model does without
+
     flops = batch * training_cost(model_on_meta(recipe, kind), recipe, most_examples=8).flops
     # Few examples are overfitted if they are read too often.
     most = min(10_000, (250 if few else 500) * math.ceil(examples / batch))

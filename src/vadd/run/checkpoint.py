@@ -20,6 +20,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from vadd.errors import UserError
 from vadd.files import checksum, flush_to_disk, remove, write_json
@@ -120,6 +121,21 @@ def check_fit(weights: Mapping[str, Tensor], build: Callable[[], nn.Module], pro
             raise UserError(problem) from None
         wanted = build().state_dict()
     check_shapes(weights, wanted, problem)
+
+
+class Unfilled(TorchFunctionMode):
+    """In here networks are built without drawing random weights, which takes longer than reading those that replace
+    them.
+    """
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        # torch.nn.init passes the tensor by name.
+        if getattr(function, "__name__", "").endswith(("uniform_", "normal_")):
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs)
 
 
 def check_shapes(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor], problem: str) -> None:

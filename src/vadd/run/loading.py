@@ -13,7 +13,7 @@ from vadd.errors import UserError
 from vadd.networks import CustomNetworks, CustomSettings
 from vadd.parallel import chosen_device
 from vadd.recipe import build_model
-from vadd.run.checkpoint import check_fit
+from vadd.run.checkpoint import Unfilled, check_fit
 from vadd.run.directory import PRETRAINED, CheckpointName, PriorChoice, RunDirectory
 from vadd.run.export import find_exported, stored_in
 from vadd.run.priors import prior_records, read_prior
@@ -60,7 +60,8 @@ def load(
     if own is not None and not isinstance(recipe.network, CustomSettings):
         raise UserError(f"{path} has networks of its recipe ({recipe.network.kind}); none of your own are needed")
     stored.check(f"the weights in {stored.path} do not fit the recipe of {path}")
-    model = build_model(recipe, kind, own)
+    with Unfilled():
+        model = build_model(recipe, kind, own)
     try:
         model.load_state_dict(stored.weights)
     except RuntimeError:
@@ -93,7 +94,8 @@ def _use_priors(run: Run, place: Path, choice: PriorChoice) -> None:
         build = partial(run.recipe.latent.build_prior, run.recipe.network, run.kind, conditional=name == "conditional")
         if place.parent != PRETRAINED:
             check_fit(weights, build, f"the {name} prior in {place} does not fit the recipe of its run: fit it anew")
-        fitted = build()
+        with Unfilled():
+            fitted = build()
         fitted.load_state_dict(weights)
         if name == "conditional":
             run.conditional = fitted

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-import psutil
 import torch
 from torch import Tensor
 
@@ -245,6 +244,8 @@ class Run:
 
         They are the first of those that the seed stands for: a larger ``n`` begins with the same ones.
         """
+        import psutil  # loading a model does without
+
         needed, available = 8 * n * self.model.positions, psutil.virtual_memory().available
         if needed > available:
             taken = f"{n:,} samples take {size_in_memory(needed)} of memory"

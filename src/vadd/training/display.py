@@ -12,7 +12,8 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from vadd.progress import LINE_EVERY, console
+from vadd.progress import LINE_EVERY
+from vadd.terminal import console
 from vadd.words import duration
 
 BAR_EVERY = 0.4
