@@ -134,6 +134,11 @@ def test_keywords_of_train(arena: Path, keyword: dict[str, Any]) -> None:
     assert not (arena / "new").exists()
 
 
+def test_a_dataset_of_torch_without_arrays_is_named(arena: Path) -> None:
+    some = torch.utils.data.Subset(torch.utils.data.TensorDataset(torch.zeros(9, 3), torch.zeros(9)), [0, 1])
+    assert "Subset" in refused(lambda: vadd.train(some, arena / "new", steps=1))
+
+
 def test_a_run_can_be_copied_and_pickled(points: vadd.Run) -> None:
     expected = points.sample(8, steps=2, seed=1)
     assert torch.equal(copy.deepcopy(points).sample(8, steps=2, seed=1), expected)
