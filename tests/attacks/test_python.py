@@ -76,7 +76,7 @@ def test_a_mistyped_keyword_is_answered_with_the_nearest_name(points: vadd.Run, 
 
 @pytest.mark.parametrize("name", ["particels", "limti", "memry"])
 def test_a_mistyped_keyword_of_a_method_is_answered_too(points: vadd.Run, name: str) -> None:
-    call = points.sample if name == "memry" else partial(points.bound, 1)
+    call: Callable[..., object] = points.sample if name == "memry" else partial(points.bound, 1)
     assert "did you mean" in refused(lambda: call(**{name: 1}))
 
 
