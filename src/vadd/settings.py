@@ -1,6 +1,7 @@
 """What all settings have in common, those of recipes and the arguments of Python functions: how they are checked."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -15,6 +16,9 @@ from vadd.words import shortened, suggestion
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
 Checked = TypeVar("Checked")
+
+LONGEST_INTEGER = 200
+"""Bits of an integer that a message repeats."""
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
@@ -60,7 +64,7 @@ def checked(function: Callable[Parameters, Returned]) -> Callable[Parameters, Re
     @wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         if not takes_any and (unknown := kwargs.keys() - signature.parameters.keys()):
-            raise UserError(unknown_option(min(unknown), what, signature.parameters))
+            raise UnknownOptionError(min(unknown), what, list(signature.parameters))
         given = signature.bind(*args, **kwargs)
         for name in adapters.keys() & given.arguments.keys():
             value = given.arguments[name]
@@ -70,7 +74,10 @@ def checked(function: Callable[Parameters, Returned]) -> Callable[Parameters, Re
             except ValidationError as error:
                 first, *_, last = [*error.errors(), *error.errors()]
                 raise UserError(explained(first if isinstance(plain, list | tuple) else last, name, value)) from None
-        return cast(Callable[..., Returned], function)(*given.args, **given.kwargs)
+        try:
+            return cast(Callable[..., Returned], function)(*given.args, **given.kwargs)
+        except UnknownOptionError as error:  # of what the function hands on
+            raise UnknownOptionError(error.name, error.what, [*error.known, *signature.parameters]) from None
 
     return call
 
@@ -83,9 +90,15 @@ def checked_fields(made: type[Checked]) -> type[Checked]:
 
 def represented(value: Any) -> str:
     """The beginning of its representation, in one line."""
-    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
-        return f"a number of {value.bit_length():,} bits"  # Python writes no more than 4,300 digits
+    if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
+        return f"a number of about {round(value.bit_length() * math.log10(2)):,} digits"  # Python writes at most 4,300
     return shortened(" ".join(repr(value).split()))
+
+
+class UnknownOptionError(UserError):
+    def __init__(self, name: str, what: str, known: Sequence[str]) -> None:
+        super().__init__(unknown_option(name, what, known))
+        self.name, self.what, self.known = name, what, known
 
 
 def unknown_option(name: str, what: str, known: Iterable[str]) -> str:

@@ -83,7 +83,9 @@ def parse_size(text: str, option: str) -> int:
     return size
 
 
-USUAL_NAMES = {"lr": "training.learning_rate", "batch_size": "training.batch", "epochs": "training.steps"}
+USUAL_NAMES = {"lr": "training.learning_rate", "batch_size": "training.batch"} | dict.fromkeys(
+    ("epochs", "num_epochs", "num_steps", "n_steps", "max_steps", "iterations"), "training.steps"
+)
 """What other packages call our keys."""
 
 

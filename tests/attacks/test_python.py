@@ -3,6 +3,7 @@
 import copy
 import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ TENSORS: dict[str, Callable[[], Any]] = {
     "objects": lambda: np.array([[object(), 1]]),
     "text": lambda: "codes",
     "none": lambda: None,
+    "nested": lambda: torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=torch.jagged),
+    "masked": lambda: np.ma.array([[1, 2], [3, 0]], mask=[[0, 1], [0, 0]]),
     "list of words": lambda: [["a", "b"]],
     "empty name": lambda: "",
 }
@@ -69,6 +72,20 @@ def test_names(points: vadd.Run, name: str, value: Any) -> None:
 @pytest.mark.parametrize("name", ["step", "sampeler", "latentpolicy", "temprature"])
 def test_a_mistyped_keyword_is_answered_with_the_nearest_name(points: vadd.Run, name: str) -> None:
     assert "did you mean" in refused(lambda: points.sample(2, **{name: 1}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["particels", "limti", "memry"])
+def test_a_mistyped_keyword_of_a_method_is_answered_too(points: vadd.Run, name: str) -> None:
+    call: Callable[..., object] = points.sample if name == "memry" else partial(points.bound, 1)
+    assert "did you mean" in refused(lambda: call(**{name: 1}))
+
+
+LATENTS: tuple[Any, ...] = ("x", object(), float("nan"), [[float("inf")] * 4] * 2, torch.zeros(2, 4).to_sparse())
+
+
+@pytest.mark.parametrize("z", [*LATENTS, TENSORS["meta"](), TENSORS["complex"]()], ids=lambda value: repr(value)[:12])
+def test_latents(points: vadd.Run, z: Any) -> None:
+    refused(lambda: points.sample(2, z=z))
 
 
 @pytest.mark.parametrize("kind", TENSORS)
@@ -115,6 +132,11 @@ def test_keywords_of_train(arena: Path, keyword: dict[str, Any]) -> None:
     if "lr" in keyword:
         assert "training.learning_rate" in said
     assert not (arena / "new").exists()
+
+
+def test_a_dataset_of_torch_without_arrays_is_named(arena: Path) -> None:
+    some = torch.utils.data.Subset(torch.utils.data.TensorDataset(torch.zeros(9, 3), torch.zeros(9)), [0, 1])
+    assert "Subset" in refused(lambda: vadd.train(some, arena / "new", steps=1))
 
 
 def test_a_run_can_be_copied_and_pickled(points: vadd.Run) -> None:

@@ -16,6 +16,7 @@ from tests.helpers.exact import properties
 from vadd.data import ArrayData, examples_from
 from vadd.data import array as arrays_on_disk
 from vadd.data.array import read_array
+from vadd.data.dataset import random_split
 from vadd.errors import UserError
 from vadd.kinds import arrays
 from vadd.recipe.dependence import dependence
@@ -219,6 +220,15 @@ def test_a_large_array_is_mapped_and_not_read(tmp_path: Path) -> None:
     assert len(fingerprint) == 64
     # The hash reads 33 million of the values, some at a time; all of them would be 150 MB, and 1.2 GB as int64.
     assert heap.peak - heap.before < 90e6
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+def test_the_order_of_many_examples_takes_four_bytes_for_each() -> None:
+    count = 10_000_000
+    with PeakHeap() as heap:
+        train, test = random_split(count, 0.1, 0, "codes.npy")
+    assert heap.peak - heap.before < 70e6
+    assert np.array_equal(np.concatenate([train, test])[:5], np.random.default_rng(0).permutation(count)[:5])
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")

@@ -62,6 +62,16 @@ def test_weights_that_are_not_finite_are_refused_with_their_name(
     assert not (damaged.parent / "out").exists()
 
 
+@pytest.mark.parametrize("file", [MODEL, EMA, OPTIMIZER])
+def test_a_training_does_not_go_on_from_them(damaged: Path, vadd_command: Command, file: str) -> None:
+    def spoil(tensors: dict[str, Tensor]) -> None:
+        max(tensors.values(), key=Tensor.numel).fill_(float("nan"))
+
+    ended = vadd_command("train", "--out", resigned(damaged, file, spoil), "--resume", "training.steps=31")
+    assert ended.code == 2
+    assert "is damaged" in ended.err.splitlines()[-1]
+
+
 def larger(tensors: dict[str, Tensor]) -> None:
     name = max(tensors, key=lambda name: tensors[name].numel())
     tensors[name] = torch.zeros(*tensors[name].shape, 2)

@@ -155,6 +155,12 @@ def test_file_names_that_name_nothing(visitor: TestClient, name: str | None, cap
     assert capfd.readouterr() == ("", "")
 
 
+def test_an_upload_that_cannot_be_read_is_not_logged(visitor: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    kind = {"Content-Type": "multipart/form-data; boundary=x"}
+    assert visitor.post(f"{API}/upload", content=b"  broken", headers=kind).status_code == 400
+    assert not [record for record in caplog.records if record.name.startswith("python_multipart")]
+
+
 PLACE = {"run": "digits-vadd", "example": 1, "steps": 1, "temperature": 0, "values": [0.0]}
 
 

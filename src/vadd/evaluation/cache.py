@@ -9,7 +9,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from vadd.errors import UserError
 from vadd.files import whole_file
+from vadd.progress import warn
 
 READ_AT_ONCE = 500
 
@@ -27,8 +29,11 @@ def kept_tensors(file: Path, compute: Callable[[], dict[str, Tensor]]) -> dict[s
         pass
     computed = compute()
     content = save({name: tensor.contiguous() for name, tensor in computed.items()})
-    with whole_file(file) as target:
-        target.write(hashlib.sha256(content).digest() + content)
+    try:
+        with whole_file(file) as target:
+            target.write(hashlib.sha256(content).digest() + content)
+    except UserError as error:  # a home that may not be written: what was computed is not lost
+        warn(f"{error}; the next time it is computed again")
     return computed
 
 

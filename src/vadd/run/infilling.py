@@ -34,11 +34,24 @@ MOST_VALUES = 2**36
 
 def as_tensor(x: Any, what: str) -> Tensor:
     """Arrays, tensors and nested lists as a tensor on the CPU; errors begin with ``what`` they are."""
+    if np.ma.is_masked(x):
+        raise UserError(f"{what} are a masked array; x.filled(-1) gives its gaps a value")
     try:
+        if isinstance(x, Tensor) and (x.is_nested or x.is_quantized):
+            raise TypeError
         given = x if isinstance(x, Tensor) else torch.as_tensor(np.ascontiguousarray(x))
         return given.to_dense().cpu()
     except (TypeError, ValueError, RuntimeError, NotImplementedError):  # ragged lists, objects, tensors without values
         raise UserError(f"{what} are an array, a tensor or lists of equal length, not {type(x).__name__}") from None
+
+
+def as_latents(z: Any) -> Tensor:
+    """Finite numbers, on the device where they are."""
+    usual = isinstance(z, Tensor) and z.layout is torch.strided and not (z.is_meta or z.is_quantized)
+    given = z if usual else as_tensor(z, "latents")
+    if given.is_complex() or not given.isfinite().all():
+        raise UserError("latents are finite numbers")
+    return given
 
 
 def as_sequences(x: Any, what: str, *, booleans: bool = True) -> Tensor:

@@ -29,8 +29,8 @@ from vadd.models import Autoregressive
 from vadd.parallel import Processes
 from vadd.progress import Progress, silent
 from vadd.recipe.sections import SamplerName, Sampling
-from vadd.run.infilling import latents_that_fit
-from vadd.settings import Count, explained, unknown_option
+from vadd.run.infilling import as_latents, latents_that_fit
+from vadd.settings import Count, UnknownOptionError, explained
 from vadd.words import duration
 
 STEPS_PER_SECOND, ROWS_PER_SECOND = 100_000, 10_000_000
@@ -77,13 +77,15 @@ class SamplingOptions(Sampling):
         for key in chosen.keys() - {"z"}:  # NumPy's numbers as Python's, arrays of times as lists
             if hasattr(chosen[key], "tolist"):
                 chosen[key] = chosen[key].tolist()
+        if "z" in chosen:
+            chosen["z"] = as_latents(chosen["z"])
         try:
             checked = type(self).model_validate(chosen)
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0])
             if first["type"] == "extra_forbidden":
-                raise UserError(unknown_option(name, "sampling", type(self).model_fields)) from None
+                raise UnknownOptionError(name, "sampling", list(type(self).model_fields)) from None
             raise UserError(explained(first, name, first["input"])) from None
         options = self.model_copy(update={key: getattr(checked, key) for key in chosen})
         if model is None:

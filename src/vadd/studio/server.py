@@ -2,6 +2,7 @@
 
 import errno
 import ipaddress
+import logging
 import os
 import socket
 import tempfile
@@ -86,6 +87,7 @@ def build_app(page: "gr.Blocks", runs: "OpenRuns", folder: Path, *, host: str, t
     from vadd.studio.page import theme
     from vadd.studio.widgets import asset
 
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it tells the terminal of every broken upload
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Gate, page=page, folder=folder, host=host, token=token, largest=LARGEST_UPLOAD + 2**20)
     app.include_router(live_route(runs))

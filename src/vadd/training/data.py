@@ -17,7 +17,7 @@ from vadd.data.array import values_of
 from vadd.data.dataset import Labels, given_labels, without_torch
 from vadd.data.text.corpora import LABEL_FIELD, TEXT_FIELD
 from vadd.data.text.documents import encodable
-from vadd.errors import UserError
+from vadd.errors import UserError, refuse_if
 from vadd.files import whole_file, whole_path
 from vadd.kinds.arrays import Array
 from vadd.kinds.table.kind import write_parquet
@@ -257,9 +257,11 @@ def _in_memory(data: Any, labels: Any, tokenizer: str | None) -> Source:
                 if len(symbol.split()) != 1:
                     raise UserError(f"the symbol {symbol!r} is blank or has white space in it")
             return Texts([" ".join(row) for row in data], labels, tokenizer or "symbols")
+    taken = "arrays and tensors of integers, DataFrames, texts, lists of symbols, a data set, a path or a recipe"
     try:
         array = np.asarray(data)
     except (ValueError, TypeError):  # rows of different lengths
+        refuse_if((not isinstance(data, list | tuple), f"vadd.train takes {taken}, not {type(data).__name__}"))
         wanted = "an array of integers is needed, texts or lists of symbols"
         raise UserError(f"the data are rows of different lengths; {wanted}") from None
     if not array.size:
@@ -273,6 +275,5 @@ def _in_memory(data: Any, labels: Any, tokenizer: str | None) -> Source:
         needed = "integers are needed: cut them into levels first, or array.astype(int) if they are whole numbers"
         raise UserError(f"the array holds {array.dtype} values; {needed}")
     if array.dtype.kind not in "iub":
-        taken = "arrays and tensors of integers, DataFrames, texts, lists of symbols, a data set, a path or a recipe"
         raise UserError(f"vadd.train takes {taken}, not {type(data).__name__}")
     return InMemoryArray(array.astype(np.uint8) if array.dtype.kind == "b" else array, labels)

@@ -16,6 +16,7 @@ from typing import BinaryIO, Literal
 from vadd.errors import UserError
 from vadd.files import reading, visible_files
 from vadd.kinds.text.tokenizers import count_tokens
+from vadd.parsing import TOO_DEEP
 from vadd.words import check_known, shortened
 
 Documents = Literal["file", "line", "paragraph"]
@@ -145,7 +146,8 @@ def read_jsonl(file: Path, field: str, *, spelled: bool = False) -> Iterator[str
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise UserError(f"{where} is not a JSON object: {error}") from None
+            reason = TOO_DEEP if isinstance(error, RecursionError) else error
+            raise UserError(f"{where} is not a JSON object: {reason}") from None
         if not isinstance(row, dict) or field not in row:
             names = f"; it has {shortened(', '.join(map(repr, row)))}" if isinstance(row, dict) else ": it is no object"
             raise UserError(f"{where} has no field {field!r}{names}")

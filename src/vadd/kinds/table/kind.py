@@ -34,7 +34,7 @@ class TableKind(Kind):
     name, noun = "table", "rows of a table"
     suffixes = (".csv", ".parquet", ".npy")
     file = "FILE.csv"
-    try_out = ("-n 1000", "--steps 1", " --out synthetic.csv")
+    try_out = ("-n 1000", "--steps 1", "--out synthetic.csv")
 
     @property
     def ordered(self) -> tuple[int, ...]:
