@@ -189,7 +189,7 @@ def test_what_is_not_there_or_no_checkpoint_is_refused(mdlm_run: Path, tmp_path:
 
 def test_freezing_a_model_without_a_latent_is_refused(mdlm_run: Path, tmp_path: Path) -> None:
     line = refusal(mdlm_run, tmp_path / "run", "model=mdlm", "training.freeze=true")
-    assert line == "training.freeze leaves a model without a latent nothing to learn"
+    assert line == "training.freeze needs a model with a latent, model=vadd: another has nothing to learn"
 
 
 def test_an_mdlm_may_start_from_another(mdlm_run: Path, tmp_path: Path) -> None:

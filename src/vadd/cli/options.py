@@ -107,7 +107,7 @@ class DrawingOptions(LoadOptions):
         run = super().load(device)
         one_z = run.options(latent_policy=self.latent_policy).latent_policy == "fixed" and not run.model.latent.absent
         if self.candidates is not None and not one_z:
-            raise UserError("--candidates is for one z for all steps: --latent-policy fixed, of a run with a latent")
+            raise UserError("--candidates needs a run with a latent and one z for all steps: --latent-policy fixed")
         return run
 
     def sampling(self) -> dict[str, Any]:

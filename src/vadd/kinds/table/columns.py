@@ -116,7 +116,7 @@ class Column(ABC):
     def shares(self, condition: Condition) -> Array:
         """For each code which share of it fulfils the condition: (size,)."""
         if condition.missing and self.missing != "value":
-            raise UserError(f"--where {condition.text}: no row of the column {self.name!r} is missing")
+            raise UserError(f"--where {condition.text}: the column {self.name!r} has no missing cells")
         shares = [0.0] * self.present if condition.missing else self._shares(condition)
         return np.array([*shares, float(condition.missing)][: self.size])
 
