@@ -92,7 +92,7 @@ class TracedSampler(nn.Module):
 class TracedPrior(nn.Module):
     """(noise, choice) -> z (n, d) as the denoiser is given it.
 
-    ``noise`` (n, k) are standard normal numbers, ``choice`` (n,) labels or codes; None where there are none.
+    ``noise`` (n, k) are standard normal numbers, ``choice`` (n,) labels or codes, or None.
     """
 
     def __init__(self, latent: Latent, positions: int, mask_value: int) -> None:

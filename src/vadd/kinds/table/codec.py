@@ -195,7 +195,7 @@ class TableCodec:
                     condition = each.translated(condition, self._source(each))
             position = self._by_name[condition.column]
             if position in conditions:
-                raise UserError(f"--where names the column {condition.column!r} twice; join the conditions, like FROM-TO")
+                raise UserError(f"--where names the column {condition.column!r} twice; join both, like FROM-TO")
             conditions[position] = condition
         return conditions
 

@@ -19,7 +19,7 @@ from vadd.words import check_known, shortened, suggestion
 NOTHING = -1
 """The code of a missing cell in a column that has no value for it."""
 Gaps = Literal["value", "unknown", "never"]
-"""Missing cells are a value of their own, are unknown, or there are none."""
+"""Missing cells are a value of their own, are unknown, or do not occur."""
 KIND_NAMES = {"integer": "an integer", "real": "a number", "date": "a date", "datetime": "a date and time"}
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"

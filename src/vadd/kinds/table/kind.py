@@ -84,7 +84,7 @@ class TableKind(Kind):
         if not file.is_file():
             self.codec.save(file)
         elif TableCodec.load(file) != self.codec:
-            raise UserError(f"{folder} was started with another table: its columns have other values; choose another --out")
+            raise UserError(f"{folder} was started with a table of other values; choose another --out")
         super().save(folder, fingerprint)
 
     def copy_files(self, folder: Path, target: Path) -> None:
