@@ -184,7 +184,8 @@ def test_what_is_not_there_or_no_checkpoint_is_refused(mdlm_run: Path, tmp_path:
     )
     foreign = tmp_path / "foreign.safetensors"
     save_file({"a": torch.zeros(1)}, foreign)
-    assert refusal(foreign, tmp_path / "b") == f"{foreign} is for network.kind=transformer, not mlp"
+    fitting = "network.kind=transformer or, as SMDM, for network.kind=transformers with the configuration of a Llama"
+    assert refusal(foreign, tmp_path / "b") == f"{foreign} is for {fitting}, not mlp"
 
 
 def test_freezing_a_model_without_a_latent_is_refused(mdlm_run: Path, tmp_path: Path) -> None:
