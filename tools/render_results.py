@@ -208,23 +208,28 @@ def rendered(page: str) -> str:
     return BLOCK.sub(block, page)
 
 
+def _or_nan(score: float | None) -> float:
+    return math.nan if score is None else score
+
+
 def scores_figure() -> Figure:
     """Of tables beside those of other systems: a panel for each set, a row for each measure; means over trainings."""
     published = study_named("public").published
     tables = grouped((row for row in rows_of("public") if "C2ST" in row.scores), lambda row: row.name)
     figure = Figure(figsize=(2.7 * len(tables), 3.4), layout="constrained")
     for axis, (name, rows) in zip(figure.subplots(1, len(tables), sharey=True), tables.items(), strict=True):
-        models: dict[str, list[float]] = {}
+        models: dict[str, Sequence[float | None]] = {}
         for model in ("mdlm", "vadd"):
-            scores = [fmean(row.scores[measure][model][2] for row in rows) for measure in published.columns]
-            models[f"{model.upper()}, T = 2"] = scores
+            means = [fmean(row.scores[measure][model][2] for row in rows) for measure in published.columns]
+            models[f"{model.upper()}, T = 2"] = means
         for title, scores in published.rows.items():
             if title.startswith(f"{name}: "):
-                models[title.partition(": ")[2]] = list(scores)
+                models[title.partition(": ")[2]] = scores
+        middles = range(len(published.columns))
         for number, (label, scores) in enumerate(models.items()):
-            places = [place + 0.13 * (number - 2) for place in range(len(scores))]
-            axis.plot(scores, places, label=label, **line_style(number) | {"linestyle": ""})
-        axis.set(title=name, xlim=(-0.05, 1.05), yticks=range(len(scores)), yticklabels=published.columns)
+            places = [place + 0.13 * (number - 2) for place in middles]
+            axis.plot(list(map(_or_nan, scores)), places, label=label, **line_style(number) | {"linestyle": ""})
+        axis.set(title=name, xlim=(-0.05, 1.05), yticks=middles, yticklabels=published.columns)
         axis.set_xlabel("larger is better")
         axis.grid(alpha=0.25, axis="x")
     axis.invert_yaxis()
