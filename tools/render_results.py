@@ -226,9 +226,9 @@ def scores_figure() -> Figure:
             if title.startswith(f"{name}: "):
                 models[title.partition(": ")[2]] = scores
         middles = range(len(published.columns))
-        for number, (label, scores) in enumerate(models.items()):
+        for number, (label, shown) in enumerate(models.items()):
             places = [place + 0.13 * (number - 2) for place in middles]
-            axis.plot(list(map(_or_nan, scores)), places, label=label, **line_style(number) | {"linestyle": ""})
+            axis.plot(list(map(_or_nan, shown)), places, label=label, **line_style(number) | {"linestyle": ""})
         axis.set(title=name, xlim=(-0.05, 1.05), yticks=middles, yticklabels=published.columns)
         axis.set_xlabel("larger is better")
         axis.grid(alpha=0.25, axis="x")
