@@ -24,6 +24,8 @@ def test_there_are_four_notebooks_whose_outputs_are_there_to_be_read() -> None:
         outputs = [output for cell in book.cells for output in cell.get("outputs", ())]
         assert not any(output.output_type == "error" for output in outputs)
         assert any("image/png" in output.get("data", {}) for output in outputs), path
+        assert "](attachment:first.png)" in book.cells[0].source
+        assert "image/png" in book.cells[0].attachments["first.png"], path
         assert "site-packages" not in path.read_text(encoding="utf-8"), "a warning with somebody's paths"
 
 

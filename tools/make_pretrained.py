@@ -43,7 +43,7 @@ MODELS: dict[str, tuple[str, ...]] = {
     "mnist-mdlm": (
         "mnist-small",
         "model=mdlm",
-        "about=Binarized MNIST at 32 x 32 without a latent, to stand beside mnist; with a twentieth of its weights",
+        "about=Binarised MNIST at 32 x 32 without a latent, to stand beside mnist; with a twentieth of its weights",
         "network.channels=6",
         "network.width=128",
         "diffusion.weighting=integral",

@@ -14,9 +14,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from vadd.evaluation import RunReport
 from vadd.report.figures import save_figure, text_by_entropy
 from vadd.report.likelihood_tables import bound_table, bracket_table
+from vadd.report.line_style import line_style
 from vadd.report.table import Cell, Table, grouped, mean_and_spread, named_reports, report_names
 from vadd.report.tables import imputation_table, matched_table, quality_table, source_table
 from vadd.studies.baselines import ModelRow, likelihood_table, measure_of, quality_figure, summary_table
@@ -205,8 +208,38 @@ def rendered(page: str) -> str:
     return BLOCK.sub(block, page)
 
 
+def _or_nan(score: float | None) -> float:
+    return math.nan if score is None else score
+
+
+def scores_figure() -> Figure:
+    """Of tables beside those of other systems: a panel for each set, a row for each measure; means over trainings."""
+    published = study_named("public").published
+    tables = grouped((row for row in rows_of("public") if "C2ST" in row.scores), lambda row: row.name)
+    figure = Figure(figsize=(2.7 * len(tables), 3.4), layout="constrained")
+    for axis, (name, rows) in zip(figure.subplots(1, len(tables), sharey=True), tables.items(), strict=True):
+        models: dict[str, Sequence[float | None]] = {}
+        for model in ("mdlm", "vadd"):
+            means = [fmean(row.scores[measure][model][2] for row in rows) for measure in published.columns]
+            models[f"{model.upper()}, T = 2"] = means
+        for title, scores in published.rows.items():
+            if title.startswith(f"{name}: "):
+                models[title.partition(": ")[2]] = scores
+        middles = range(len(published.columns))
+        for number, (label, shown) in enumerate(models.items()):
+            places = [place + 0.13 * (number - 2) for place in middles]
+            axis.plot(list(map(_or_nan, shown)), places, label=label, **line_style(number) | {"linestyle": ""})
+        axis.set(title=name, xlim=(-0.05, 1.05), yticks=middles, yticklabels=published.columns)
+        axis.set_xlabel("larger is better")
+        axis.grid(alpha=0.25, axis="x")
+    axis.invert_yaxis()
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False, fontsize=9)
+    return figure
+
+
 def draw_figures(folder: Path) -> None:
     save_figure(share_figure(rows_of("league"), STEPS), folder / "league.png")
+    save_figure(scores_figure(), folder / "published.png")
     for name in BY_MODEL:
         if rows := rows_of(name):
             save_figure(quality_figure(rows), folder / f"baselines-{name}.png")

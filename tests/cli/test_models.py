@@ -67,8 +67,8 @@ def test_energies_that_do_not_fit_are_refused(
 ) -> None:
     lines = {
         ("sample", array_run, "--energy", ar_run): "examples of shape",
-        ("sample", mdlm_run, "--energy", mdlm_run): "one of model=ar",
-        ("sample", ar_run, "--energy", ar_run): "weigh the candidates of masked models",
+        ("sample", mdlm_run, "--energy", mdlm_run): "trained with model=ar",
+        ("sample", ar_run, "--energy", ar_run): "--energy needs a masked model",
         ("sample", mdlm_run, "--energy", tmp_path / "none"): "none",
         ("sample", mdlm_run, "--energy", ar_run, "--energy-candidates", 0): "at least 1",
         ("sample", mdlm_run, "--energy-candidates", 4): "--energy-candidates is for --energy",

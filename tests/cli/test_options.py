@@ -150,8 +150,11 @@ def test_less_memory_takes_smaller_chunks_of_the_same_samples(
     [
         ("sample {vadd} --candidates 3", "--candidates is for --where"),
         ("sample {mdlm} --prior trained", "has no latent; leave --prior out"),
-        ("infill {mdlm} --array {codes} --candidates 3", "--candidates is for one z"),
-        ("infill {vadd} --array {codes} --candidates 3 --latent-policy resample", "--candidates is for one z"),
+        ("infill {mdlm} --array {codes} --candidates 3", "--candidates needs a run with a latent and one z"),
+        (
+            "infill {vadd} --array {codes} --candidates 3 --latent-policy resample",
+            "--candidates needs a run with a latent",
+        ),
         ("eval {vadd} --draws 3", "--draws is for --delbo, --delbo-particles or --zero-shot"),
         ("eval {vadd} --bound 1 --paths 3", "--paths is for --bracket"),
         *((f"eval {{vadd}} --steps 1 {each}", "--bracket, --delbo") for each in ("--particles 3", "--grid cosine")),

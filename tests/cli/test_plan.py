@@ -62,7 +62,7 @@ def test_data_that_is_not_here_need_not_be(
         (("checkerboard", "--devices", 3), "divisible by 3 processes"),
         (("checkerboard", "--flops", -1), "positive number"),
         (("checkerboard", "--json", "no/plan.json"), "there is no directory no"),
-        (("gone.yaml",), "only the data show the shape"),
+        (("gone.yaml",), "without the data the shape"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -185,7 +185,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (("sample", "run", "--where", "age=200-300"), "the column 'age' has no such value"),
     (("sample", "run", "--where", "sex=Q"), "the column 'sex' has no value 'Q'"),
     (("sample", "run", "--where", "sex"), "--where takes COLUMN=VALUE"),
-    (("sample", "run", "--label", "F"), "the labels of a table are its columns: --where COLUMN=VALUE"),
+    (("sample", "run", "--label", "F"), "a table has columns instead of labels: give --where COLUMN=VALUE"),
     (("sample", "run", "--where", "sex=F", "--where", "sex=M"), "two things of the column 'sex'"),
     (("sample", "run", "--out", "a.png"), "can be written as .csv, .parquet or .npy"),
     (("infill", "run", "--table", "whole.csv"), "nothing to fill"),
@@ -200,7 +200,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (("train", "--data", "million.csv", "--out", "new"), "different texts, more than 10,000"),
     (("train", "--data", "people.csv", "data.skip=[idd]", "--out", "new"), "did you mean 'id'"),
     (("train", "table", "data.path=none.csv", "data.name=null", "--out", "new"), "there is no file none.csv"),
-    (("data", "inspect"), "which table"),
+    (("data", "inspect"), "no table is named; type: vadd data inspect FILE.csv"),
     (("data", "inspect", "none.csv"), "there is no file"),
     (("data", "mnist", "people.csv"), "vadd data inspect FILE"),
 ]

@@ -290,5 +290,5 @@ def test_the_number_of_particles_has_limits(count: int, limit: str) -> None:
     ("proposals", "named"), [(("posterior",), "'posterior'"), (("prior", "q"), "'q'"), ((), "none")]
 )
 def test_unknown_proposals_and_none_at_all_are_refused(proposals: tuple[ProposalName, ...], named: str) -> None:
-    with pytest.raises(UserError, match=f"proposals are recognition, revealed, prior, not {named}$"):
+    with pytest.raises(UserError, match=f"proposals takes recognition, revealed, prior, not {named}$"):
         Particles(4, proposals)

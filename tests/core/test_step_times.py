@@ -118,7 +118,7 @@ def test_one_step_masks_everything_and_weighs_one() -> None:
     ids=str,
 )
 def test_shares_that_make_no_sense_are_refused(shares: tuple[tuple[int, float], ...]) -> None:
-    with pytest.raises(UserError, match="numbers of steps are at least 1, their shares above 0; not ") as refused:
+    with pytest.raises(UserError, match="takes numbers of at least 1 with shares above 0, not ") as refused:
         StepTimes(shares)
     assert "\n" not in str(refused.value)
 

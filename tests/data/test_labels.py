@@ -111,7 +111,7 @@ def test_folders_are_the_labels_of_the_images_in_them(tmp_path: Path) -> None:
         assert codes.tolist() == examples[:, 0].tolist()
     assert FolderData(path=str(tmp_path), size=4, channels=1).load().label_names is None
     image.fromarray(np.zeros((4, 4), np.uint8)).save(tmp_path / "stray.png")
-    with pytest.raises(UserError, match=r"stray.png lies in no folder of .* named as its label"):
+    with pytest.raises(UserError, match=r"stray.png has no label: put it into a folder of .*"):
         FolderData(path=str(tmp_path), size=4, channels=1, labels=True).load()
 
 

@@ -127,11 +127,11 @@ def test_noise_contrastive_estimation_finds_the_ratio() -> None:
 def test_what_it_does_not_have_is_refused() -> None:
     with pytest.raises(UserError, match="no likelihood bound exists for the sampler EnergyWeighted"):
         step_bound(energy(2), all_sequences(POSITIONS, VALUES), 2)
-    with pytest.raises(UserError, match="for samplers that draw values alone"):
+    with pytest.raises(UserError, match="this model has no temperature"):
         sample(energy(2), 2, 2, seeded(0), token_sampler=TokenSampler(temperature=0.5))
-    with pytest.raises(UserError, match="comes from an autoregressive run"):
+    with pytest.raises(UserError, match="--energy needs an autoregressive run"):
         EnergyOfAnother.of(masked(), masked(), EnergyWeighted())
-    with pytest.raises(UserError, match="candidates of masked models"):
+    with pytest.raises(UserError, match="--energy needs a masked model"):
         EnergyOfAnother.of(autoregressive(), autoregressive(), EnergyWeighted())
     with pytest.raises(UserError, match="at least 1, not 0"):
         EnergyWeighted(0)

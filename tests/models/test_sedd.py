@@ -186,7 +186,7 @@ def test_the_sums_of_scores_are_free_whatever_the_network(kind: str) -> None:
 
 def test_what_it_does_not_have_is_refused() -> None:
     model = model_of(0.0)
-    with pytest.raises(UserError, match="draw values alone"):
+    with pytest.raises(UserError, match="this model has no temperature"):
         sample(model, 2, 2, seeded(0), token_sampler=TokenSampler(temperature=0.5))
     with pytest.raises(UserError, match="no likelihood bound exists for the sampler Euler"):
         step_bound(model, all_sequences(POSITIONS, VALUES), 2, sampler=Euler())

@@ -87,7 +87,7 @@ def test_the_shape_of_other_data_is_that_of_the_data(tmp_path: Path, codes_file:
 
 def test_an_array_that_is_not_there_cannot_be_planned_for(tmp_path: Path) -> None:
     recipe = Recipe(name="mine", data=ArrayData(path=str(tmp_path / "gone.npy"), vocab_size=4))
-    with pytest.raises(UserError, match=r"only the data show the shape of these examples, and there is no file"):
+    with pytest.raises(UserError, match=r"without the data the shape of the examples is unknown: there is no file"):
         make_plan(recipe)
 
 

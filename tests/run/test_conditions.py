@@ -120,5 +120,5 @@ def test_the_first_rows_do_not_depend_on_how_many_there_are() -> None:
 def test_conditions_that_hardly_ever_hold_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "ATTEMPTS", 20)
     shares = {0: np.array([1.0, 1.0]), 1: np.array([1e-9, 1e-9, 0.0])}
-    with pytest.raises(UserError, match="too rare"):
+    with pytest.raises(UserError, match="hardly any row of the model fulfils all conditions"):
         conditioned_starts(joint_model(), 64, shares, settings_for(joint_model()))

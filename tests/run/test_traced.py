@@ -187,7 +187,7 @@ def test_what_cannot_be_written_down_is_refused(
 ) -> None:
     planned = "choose from ancestral, parallel, first-hitting"
     mistakes = (
-        (vadd_run, ("--sampler", "confidence"), f"its steps cannot be written down; {planned}"),
+        (vadd_run, ("--sampler", "confidence"), f"so a file cannot hold its steps; {planned}"),
         (vadd_run, ("--sampler", "remask"), planned),
         (vadd_run, ("--steps", "65"), "at most 64, not 65"),
         (model_runs["sedd"], (), "only masked models (MDLM, VADD) can be traced"),

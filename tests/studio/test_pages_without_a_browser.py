@@ -176,7 +176,7 @@ def test_an_exported_model_begins_with_samples_of_its_own(
 @pytest.mark.parametrize(
     ("cells", "told"),
     [
-        ([0] * 64, "nothing is forgotten"),
+        ([0] * 64, "no pixel is grey"),
         ([-1] * 63, "have 64 positions, not 63"),
         ([-1] * 63 + [9], "hold the value 9"),
         (["<b>"] * 64, "no picture"),

@@ -184,12 +184,13 @@ def test_what_is_not_there_or_no_checkpoint_is_refused(mdlm_run: Path, tmp_path:
     )
     foreign = tmp_path / "foreign.safetensors"
     save_file({"a": torch.zeros(1)}, foreign)
-    assert refusal(foreign, tmp_path / "b") == f"{foreign} is for network.kind=transformer, not mlp"
+    fitting = "network.kind=transformer or, as SMDM, for network.kind=transformers with the configuration of a Llama"
+    assert refusal(foreign, tmp_path / "b") == f"{foreign} is for {fitting}, not mlp"
 
 
 def test_freezing_a_model_without_a_latent_is_refused(mdlm_run: Path, tmp_path: Path) -> None:
     line = refusal(mdlm_run, tmp_path / "run", "model=mdlm", "training.freeze=true")
-    assert line == "training.freeze leaves a model without a latent nothing to learn"
+    assert line == "training.freeze needs a model with a latent, model=vadd: another has nothing to learn"
 
 
 def test_an_mdlm_may_start_from_another(mdlm_run: Path, tmp_path: Path) -> None:

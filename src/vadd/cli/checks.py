@@ -58,7 +58,7 @@ def out(*suffixes: str) -> Callable[..., Path | None]:
 
 
 def report(context: typer.Context, place: Path) -> Path:
-    """For the files of a report: those of an earlier one are replaced, somebody's own are not."""
+    """For the files of a report: those of an earlier one are replaced, other files are not."""
     numbers = place / "results.json"
     files = [file for file in (numbers, place / "tables.md", place / "report.html") if file.exists()]
     ours = numbers.is_file() and numbers.read_bytes().startswith(b'[\n  {\n    "run": ')

@@ -44,7 +44,7 @@ def data(options: Data) -> None:
 
 def _inspect(file: Path | None, schema: Path | None) -> None:
     if file is None:
-        raise UserError("which table? vadd data inspect people.csv")
+        raise UserError("no table is named; type: vadd data inspect FILE.csv")
     with progress_bar() as progress:
         progress(f"reading {file.name}")
         table = read_table(file)

@@ -26,7 +26,7 @@ def latent(options: Options) -> None:
     run, out = vadd.load(options.run), options.out
     formats = NUMBERS if options.encode is not None else FORMATS.get(run.kind.name, NUMBERS)
     if out.suffix not in formats if out is not None else ".png" in formats:
-        raise UserError(f"this needs a file that ends in {listed(formats)}" + (f", not {out}" if out else ": --out"))
+        raise UserError(f"--out needs a file that ends in {listed(formats)}" + (f", not {out}" if out else ""))
     if options.encode is not None:
         z = encode(run, examples(run, options.encode))
         if out is not None:

@@ -40,7 +40,7 @@ class Weights:
     run: RunArgument
     """A run directory."""
     checkpoint: Annotated[str, typer.Option(metavar="WHICH"), INPUT] = "latest"
-    """Whose averaged weights: latest, best or a step."""
+    """The checkpoint to use: latest, best or a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class LoadOptions(Weights):
     or entropy-bounded (the surest first); remask or remask-rescaled (ReMDM remasking); euler is SEDD's, proposal
     EDLM's without its energy. [default: the recipe's]"""
     temperature: Annotated[float | None, SAMPLER] = None
-    """Of the values given z: below 1 sharpens, 0 takes the likeliest. [default: the recipe's, else 1]"""
+    """Below 1 samples vary less; 0 takes the likeliest values. z does not change. [default: the recipe's, else 1]"""
     top_k: Annotated[int | None, SAMPLER] = None
     """Draw from the k likeliest values only."""
     top_p: Annotated[float | None, SAMPLER] = None
@@ -89,25 +89,25 @@ class DrawingOptions(LoadOptions):
     steps: int | None = None
     """Sampling steps. [default: the recipe's; first-hitting: one for each position]"""
     seed: Annotated[int, typer.Option(min=0)] = 0
-    """The first n of its samples are drawn."""
+    """The same seed gives the same samples."""
     grid: Annotated[str | None, SAMPLER] = None
     """Step grid: uniform, cosine, or the times, like 0,0.2,1. [default: the recipe's]"""
     candidates: Annotated[int | None, LATENT] = None
     """Completions with one z: latents drawn for each, one kept by the likelihood of what is known. [default: the
     recipe's]"""
     memory: Annotated[str | None, typer.Option(metavar="SIZE"), OUTPUT] = None
-    """What the samples drawn at once may take, like 500MB or 2GB. [default: 268MB; on a GPU a quarter of what is
+    """Memory for the samples that are drawn at once, like 500MB or 2GB. [default: 268MB; on a GPU a quarter of what is
     free]"""
     compile: Annotated[bool | None, SAMPLER] = None
     """Compile the network with torch.compile: worth it for many samples. [default: the recipe's]"""
     precision: Annotated[Literal["float64", "float32"], RESEARCH] = "float64"
-    """Of the draws; float32 as in the paper's text figure, which sharpens."""
+    """Precision of the draws; float32, as in the paper's text figure, lowers the variety."""
 
     def load(self, device: Any = None) -> "vadd.Run":
         run = super().load(device)
         one_z = run.options(latent_policy=self.latent_policy).latent_policy == "fixed" and not run.model.latent.absent
         if self.candidates is not None and not one_z:
-            raise UserError("--candidates is for one z for all steps: --latent-policy fixed, of a run with a latent")
+            raise UserError("--candidates needs a run with a latent and one z for all steps: --latent-policy fixed")
         return run
 
     def sampling(self) -> dict[str, Any]:

@@ -174,7 +174,7 @@ def _check(options: Infill) -> None:
         problem = f"{_flags(given, ' and ')} exclude each other" if given else "what is to be filled?"
         raise UserError(f"{problem}; give one of {_flags(SOURCES, ', ')}")
     if options.mask is not None and options.keep is not None:
-        raise UserError("--mask and --keep exclude each other")
+        raise UserError("--mask and --keep exclude each other: give one of them")
 
 
 def _flags(names: Sequence[str], between: str) -> str:

@@ -29,7 +29,7 @@ def status(options: Status) -> None:
 
 
 def runs(options: Runs) -> None:
-    there = options.directory != DEFAULT or DEFAULT.is_dir()  # in a fresh folder there is none yet
+    there = options.directory != DEFAULT or DEFAULT.is_dir()  # in a fresh folder it does not exist yet
     states = [read_status(path, all_lines=False) for path in find_runs(options.directory)] if there else []
     if states:
         header = ["run", "recipe", "model", "step", "state", "test", "latent", "last change"]

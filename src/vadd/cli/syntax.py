@@ -59,9 +59,9 @@ class Train:
     """Your own data: a table as .csv or .parquet; an .npy file of integers, examples first; a folder of images; a text
     file, .jsonl, .csv with a column called text, or a folder of .txt."""
     resume: Annotated[bool, typer.Option(is_eager=True)] = False
-    """Go on from the newest checkpoint of the run in --out."""
+    """Continue from the newest checkpoint of the run in --out."""
     start_from: Annotated[str | None, typer.Option(metavar="RUN"), checks.start] = None
-    """Begin as this trained model: a run, an export, or a .safetensors file as the MDLM or RADD code writes it."""
+    """Start from this trained model: a run, an export, or a .safetensors file as the MDLM or RADD code writes it."""
     freeze: Annotated[bool, Only("start_from")] = False
     """Leave the weights of --start-from as they are."""
     overwrite: Annotated[bool, typer.Option(is_eager=True)] = False
@@ -70,11 +70,11 @@ class Train:
 
 @dataclass(frozen=True, kw_only=True)
 class FitPrior(Weights):
-    """Learn the prior of a trained model's latent: where z comes from when sampling. The model is not touched.
+    """Learn the prior of a trained model's latent: where z comes from when sampling. The model stays as it is.
 
-    What a recognition model writes is not distributed like N(0, I); samples from there fall into the hole between the
-    two. A flow that is fitted to what it writes closes it. Samples, completions and bounds then use it, with one z for
-    all steps, and so do exported models. An interrupted fit begins anew.
+    The recognition model's z, averaged over the data, does not follow N(0, I), and the denoiser cannot read every z
+    that N(0, I) draws. A flow is fitted to the recognition model's z instead. Samples, completions and bounds then use
+    the flow, with one z for all steps, and so do exported models. An interrupted fit starts again.
 
     \b
     Examples:
@@ -86,14 +86,14 @@ class FitPrior(Weights):
     conditional: bool = False
     """Fit p(z | x_t), which reads what is known, for completions."""
     steps: int | None = None
-    """Of the fit. [default: latent.flow.steps of the recipe]"""
+    """Steps of the fit. [default: latent.flow.steps of the recipe]"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Studio:
     """Open a page in the browser: draw from models, fill in, walk through the latent, compare, train. Ctrl-C ends it.
 
-    Without a run both models learn digits while you watch, in about two minutes.
+    Without a run the models of the package are opened.
 
     The page is for this machine alone and needs no internet. It can open the runs that are named here, and no others.
 
@@ -106,7 +106,7 @@ class Studio:
     """
 
     runs: Annotated[list[Path] | None, typer.Argument(), checks.run] = None
-    """Run directories, or exported models; without one, digits are learned."""
+    """Run directories, or exported models; without one, the models of the package."""
     out: Path = Path("runs/studio")
     """Where trainings, uploads and comparisons of the page go."""
     host: str = "127.0.0.1"
@@ -163,9 +163,9 @@ class Doctor(Numbers):
     """
 
     device: Annotated[str | None, typer.Option(metavar="NAME")] = None
-    """Look at this one only."""
+    """Test this device only."""
     shared: Annotated[Path | None, typer.Option(metavar="DIR")] = None
-    """A directory that all processes are to see."""
+    """A directory that all processes must see."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +217,7 @@ class Export(Weights):
     torch_export: bool = False
     """Also write the sampler as torch.export saves it."""
     steps: Annotated[int | None, TRACED] = None
-    """Of the sampler that is written. [default: the recipe's]"""
+    """Sampling steps of the written sampler. [default: the recipe's]"""
     half: bool = False
     """Weights in float16: half of the space, numbers to three digits."""
     sampler: Annotated[str | None, TRACED] = None
@@ -225,7 +225,7 @@ class Export(Weights):
     push: Annotated[str | None, typer.Option(metavar="OWNER/NAME"), checks.hub_name] = None
     """Also put the folder on the Hugging Face Hub under this name."""
     private: Annotated[bool, Only("push")] = False
-    """With --push: for yourself alone."""
+    """With --push: visible to you only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,7 +239,7 @@ class Recipes:
     """
 
     name: Annotated[str | None, typer.Argument(), checks.recipe] = None
-    """Show this one whole."""
+    """Show this recipe with every key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +255,7 @@ class Zoo(Numbers):
     """
 
     name: Annotated[str | None, typer.Argument()] = None
-    """Show this one whole."""
+    """Show what this model changes in a recipe."""
     pretrained: bool = False
     """List the trained models that are part of the package."""
 

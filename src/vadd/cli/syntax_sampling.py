@@ -33,7 +33,7 @@ class Drawn(DrawingOptions):
     """What samples and completions have in common besides."""
 
     trajectory: Annotated[Path | None, OUTPUT, TRAJECTORY] = None
-    """Also how the first 4 come about: .html, a page with a slider; .gif; .png for images; .npz, the states."""
+    """Also the states of the first 4 samples: .html, a page with a slider; .gif; .png for images; .npz."""
     overwrite: Overwrite = False
     """Replace existing files."""
 
@@ -65,7 +65,7 @@ class Sample(Drawn):
     n: Annotated[int | None, typer.Option("-n", min=1)] = None
     """How many samples. [default: 1000; 64 for a picture of images; 8 texts]"""
     out: Annotated[Path | None, SAMPLES] = None
-    """Where to: .npy, .csv, or .png for a picture; text also .txt or .jsonl, rows of a table .parquet."""
+    """The file to write: .npy, .csv, or .png for a picture; text also .txt or .jsonl, rows of a table .parquet."""
     where: Annotated[list[str] | None, typer.Option(metavar="CONDITION")] = None
     """Of a table, only rows with: COLUMN=VALUE, COLUMN=ONE|ANOTHER, COLUMN=FROM-TO (dates FROM..TO), COLUMN>=FROM,
     COLUMN<=TO, or COLUMN= for a missing cell. May be repeated."""
@@ -77,10 +77,10 @@ class Sample(Drawn):
 
 @dataclass(frozen=True, kw_only=True)
 class Infill(Drawn):
-    """Fill what is missing in texts, images or arrays; what is given stays.
+    """Fill what is missing in texts, images, arrays or tables; known values stay.
 
-    A text shorter than the model's sequences stands at their beginning; the model writes on to their end, and what it
-    writes there is not shown. Where a sequence is one padded document, a text is the whole of it.
+    A text may be shorter than the model's sequences. After packed training the model continues it, and that part is not
+    shown. After padded training the text is the whole document.
 
     \b
     Examples:
@@ -121,7 +121,7 @@ class Infill(Drawn):
     n: Annotated[int | None, typer.Option("-n", "--count", min=1)] = None
     """Completions of each. [default: 4; of a table 1]"""
     out: Annotated[Path | None, checks.out()] = None
-    """Where to: text .txt or .jsonl, images .png or .npy, arrays .npy or .csv, tables .csv or .parquet."""
+    """The file to write: text .txt or .jsonl, images .png or .npy, arrays .npy or .csv, tables .csv or .parquet."""
     probabilities: Annotated[Path | None, OUTPUT, checks.out(".csv"), Only("table")] = None
     """Of a table: write here, as .csv, how probable every filled value was given what is known of its row."""
 
@@ -152,19 +152,19 @@ class Latent:
     around: Annotated[str | None, Only("traverse")] = None
     """Traverse around this example instead of around z = 0."""
     points: Annotated[int | None, LATENT, WALK] = None
-    """Of a path. [default: 8; 9 to traverse]"""
+    """Points of a path. [default: 8; 9 to traverse]"""
     dimensions: Annotated[int, typer.Option(min=1), LATENT, Only("traverse")] = 6
-    """To traverse."""
+    """How many dimensions to traverse."""
     span: Annotated[float, LATENT, Only("traverse")] = 2.0
     """Traverse from -span to span."""
     steps: Annotated[int, WALK] = 1
     """Sampling steps, with one z for all of them."""
     temperature: Annotated[float, SAMPLER, WALK] = 1.0
-    """Below 1 sharpens, 0 takes the likeliest."""
+    """Below 1 samples vary less; 0 takes the likeliest values."""
     seed: Annotated[int, typer.Option(min=0), WALK] = 0
-    """Of the random numbers that all samples share."""
+    """Seed of the random numbers, which all samples share."""
     out: Annotated[Path | None, checks.out()] = None
-    """Where to: images .png, .gif or .npy, text .txt or .npy, else .csv or .npy."""
+    """The file to write: images .png, .gif or .npy, text .txt or .npy, else .csv or .npy."""
     overwrite: Overwrite = False
     """Replace existing files."""
 
@@ -232,7 +232,7 @@ class Eval(LoadOptions, SampledTexts, Numbers):
     """
 
     steps: str | None = None
-    """Compare samples drawn in so many steps with the data. [default: 1,2,5,20]"""
+    """Numbers of sampling steps; samples of each are compared with the data. [default: 1,2,5,20]"""
     samples: int | None = None
     """Samples to compare with the data, for each number of steps. [default: 100000; texts: 256]"""
     data: Annotated[Path | None, checks.there] = None
@@ -240,18 +240,18 @@ class Eval(LoadOptions, SampledTexts, Numbers):
     fid: bool = False
     """Score images by FID (clean-fid protocol); `vadd data inception` first."""
     inception: Annotated[Path | None, RESEARCH, checks.there] = None
-    """The same with this TorchScript InceptionV3."""
+    """FID with this TorchScript InceptionV3."""
     nearest: Annotated[bool, RESEARCH] = False
     """Also how close samples come to training examples: does the model copy?"""
     zero_shot: Annotated[Path | None, RESEARCH, checks.there] = None
     """Perplexities of every corpus in this folder; names that begin like lambada, lm1b, wikitext, ag_news, pubmed or
     arxiv are read as these, the rest as plain text. --bound is 32 by default."""
     bound: str | None = None
-    """Bound the likelihood of held-out examples, for the sampler with so many steps."""
+    """Bound the likelihood of held-out examples, for these numbers of steps, like 1,4."""
     bracket: str | None = None
-    """The likelihood from both sides, for the sampler with so many steps."""
+    """The likelihood from both sides, for these numbers of steps."""
     conventions: Annotated[bool, RESEARCH] = False
-    """Every number that the field calls a likelihood of a masked model, valid or not, with what it is."""
+    """All numbers that publications call a likelihood of a masked model, and which of them are valid."""
     paths: Annotated[int, RESEARCH, Only("bracket")] = 16
     """With --bracket: draws of the bound for each example; more close the interval."""
     limit: Annotated[int | None, typer.Option(min=1), BOUNDS] = None
@@ -263,11 +263,11 @@ class Eval(LoadOptions, SampledTexts, Numbers):
     delbo: Annotated[bool, RESEARCH] = False
     """Also the paper's DELBO, which is not a likelihood bound (MDLM: the ELBO)."""
     delbo_particles: Annotated[str | None, typer.Option(metavar="K,K,..."), RESEARCH] = None
-    """The same with so many latents each, as in the paper's ablation."""
+    """The DELBO with these numbers of latents, as in the paper's ablation."""
     draws: Annotated[int, typer.Option(min=1), RESEARCH, Only("delbo", "delbo_particles", "zero_shot")] = 20
     """Masks drawn for each example in the DELBO or ELBO."""
     score_pads: Annotated[bool, RESEARCH, BOUNDS] = False
-    """Score pads too: a valid bound for padded text, but not the custom."""
+    """Score pads too: a valid bound for padded text, unlike published numbers."""
     given_label: Annotated[bool, RESEARCH, BOUNDS] = False
     """Bound the likelihood of each held-out example given its label."""
     grid: Annotated[Literal["uniform", "cosine"] | None, RESEARCH, BOUNDS] = None

@@ -130,10 +130,10 @@ class Model(nn.Module, ABC):
         return self.step_bound(x0, steps, particles, generator or torch.Generator().manual_seed(0), how)
 
     def likelihood_kind(self, steps: int, how: Drawing | None = None) -> LikelihoodKind:
-        """Whether :meth:`bound` is exact or a bound for the sampler of ``how``, or why there is none."""
+        """Whether :meth:`bound` is exact or a bound for the sampler of ``how``, or why neither."""
         sampler = (how and how.sampler) or self.samplers["ancestral"]
         if how is not None and not how.token_sampler.exact:
-            return LikelihoodKind("none", "temperature, top-k, top-p and float32 are for samplers of values alone")
+            return LikelihoodKind("none", "this model has no temperature, top-k, top-p or float32 draws")
         if not sampler.exact:
             return LikelihoodKind("none", "it does not draw from the model's own distribution")
         return LikelihoodKind("bound", "Jensen's inequality over paths")

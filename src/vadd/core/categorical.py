@@ -9,7 +9,7 @@ codes, in training as in the bounds. With codes alone nothing is left to bound, 
 itself; the price is that training and bounds read every example C times. Sampling draws one code, and costs what it
 did.
 
-A **label** is given; the denoiser reads zeros where there is none. The recognition model is given the label too, else z
+A **label** is given; without one the denoiser reads zeros. The recognition model is given the label too, else z
 would repeat it, and a z drawn from the prior would contradict it. So is a learned prior. Without a label the model is
 the mixture :math:`\sum_y \pi_y p(x \mid y)` over the labels, by how frequent each was: a sample draws its label first.
 Training drops the label of a share of the examples: guidance moves away from what the denoiser predicts without one,
@@ -41,7 +41,7 @@ class _CategoricalLatent(Latent):
         self.dim, self.exact = inner.dim + count, inner.exact
 
     def joined(self, z: Tensor | None, chosen: Tensor) -> Tensor:
-        """What the denoiser is given: z, then which value it is; zeros for ``count``, which is none."""
+        """What the denoiser is given: z, then which value it is; zeros for ``count``, no value."""
         one_hot = (chosen[:, None] == torch.arange(self.count, device=chosen.device)).float()
         return one_hot if z is None else torch.cat([z, one_hot.to(z.dtype).expand(*z.shape[:-1], -1)], dim=-1)
 

@@ -67,7 +67,7 @@ class Particles:
         unknown = set(self.proposals) - set(get_args(ProposalName))
         if unknown or not self.proposals:
             said = ", ".join(map(repr, sorted(unknown))) or "none"
-            raise UserError(f"proposals are {', '.join(get_args(ProposalName))}, not {said}")
+            raise UserError(f"proposals takes {', '.join(get_args(ProposalName))}, not {said}")
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class Latent(nn.Module, ABC):
     """
 
     dim: int
-    """The width d of z; 0 where there is none."""
+    """The width d of z; 0 without a latent."""
     exact: bool = False
     """Whether :meth:`log_marginal` is, whatever the particles."""
     conditional: bool = False

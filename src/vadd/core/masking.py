@@ -318,7 +318,7 @@ class StepTimes:
 
     def __post_init__(self) -> None:
         if not self.shares or any(steps < 1 or not 0 < share < math.inf for steps, share in self.shares):
-            raise UserError(f"numbers of steps are at least 1, their shares above 0; not {dict(self.shares)}")
+            raise UserError(f"diffusion.steps takes numbers of at least 1 with shares above 0, not {dict(self.shares)}")
 
     def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
         counts = torch.tensor([steps for steps, _ in self.shares])

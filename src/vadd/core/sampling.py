@@ -67,7 +67,7 @@ class LikelihoodKind(NamedTuple):
 
     kind: Literal["exact", "bound", "none"]
     why: str
-    """In a few words; where there is none, why not."""
+    """The reason, in a few words."""
 
 
 class RevealPlan(NamedTuple):

@@ -36,13 +36,13 @@ def check_traceable(model: Model, how: Drawing) -> PlannedSampler:
     if not isinstance(sampler, PlannedSampler):
         name = next((name for name, other in model.samplers.items() if other == sampler), type(sampler).__name__)
         raise UserError(
-            f"the sampler {name} decides after it has looked at the network's answers, or masks "
-            f"again: its steps cannot be written down; choose from {', '.join(planned)}"
+            f"the sampler {name} looks at predictions or masks again, so a file cannot hold its steps; "
+            f"choose from {', '.join(planned)}"
         )
     if how.token_sampler.precision == "float32":
-        raise UserError("draws in float32 have generators of their own; leave precision=float32 out")
+        raise UserError("a file cannot hold draws in float32; leave precision=float32 out")
     if model.latent.conditional:
-        raise UserError("the prior reads the state at each step; choose another with prior=trained or flow")
+        raise UserError("a file cannot hold a prior that reads the state; choose another with prior=trained or flow")
     return sampler
 
 
@@ -92,7 +92,7 @@ class TracedSampler(nn.Module):
 class TracedPrior(nn.Module):
     """(noise, choice) -> z (n, d) as the denoiser is given it.
 
-    ``noise`` (n, k) are standard normal numbers, ``choice`` (n,) labels or codes; None where there are none.
+    ``noise`` (n, k) are standard normal numbers, ``choice`` (n,) labels or codes, or None.
     """
 
     def __init__(self, latent: Latent, positions: int, mask_value: int) -> None:

@@ -53,7 +53,7 @@ class ArrayData(DataSettings):
         try:
             array, vocab_size = read_array(Path(self.path), self.vocab_size)
         except UserError as error:
-            raise UserError(f"only the data show the shape of these examples, and {error}") from None
+            raise UserError(f"without the data the shape of the examples is unknown: {error}") from None
         labels = self._labels(len(array))
         return kind_of(array.shape[1:], vocab_size, labels=None if labels is None else labels.names)
 

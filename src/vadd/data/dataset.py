@@ -107,7 +107,7 @@ def chosen_examples(examples: Tensor, numbers: str) -> Array:
         raise UserError(f"held-out examples are named by numbers, like 0,5,7; not {numbers!r}") from None
     for number in chosen:
         if not 0 <= number < len(examples):
-            raise UserError(f"there is no example {number}; there are {len(examples)}, the first is 0")
+            raise UserError(f"there is no example {number}; choose from 0..{len(examples) - 1}")
     return examples[chosen].long().numpy()
 
 

@@ -57,7 +57,7 @@ def folder_labels(folder: Path, files: Sequence[Path] | None = None) -> Labels:
     for file in image_files(folder) if files is None else files:
         first, *below = file.relative_to(folder).parts
         if not below:
-            raise UserError(f"{file} lies in no folder of {folder} that is named as its label")
+            raise UserError(f"{file} has no label: put it into a folder of {folder} that is named as its label")
         labels.append(first)
     return Labels.of(labels, str(folder))
 

@@ -57,7 +57,7 @@ class TableData(DataSettings):
         if self.path is not None:
             return self.split(read_table(Path(self.path)), name=self.name or Path(self.path).stem, seed=seed)
         if self.name is None:
-            raise UserError("which table? Give data.path=FILE or data.name")
+            raise UserError("no table is named; give data.path=FILE or data.name=NAME")
         return self.split(_in_statsmodels(self.name), name=self.name, seed=seed)
 
     def split(self, table: RawTable, *, name: str, seed: int = 0) -> DiscreteDataset:

@@ -122,7 +122,7 @@ class Scores:
         return int((self.tokens == 0).sum())
 
     def perplexity(self, convention: Convention) -> tuple[float | None, float | None]:
-        """The perplexity and its standard error over the texts that are not empty. None where there is none or it is
+        """The perplexity and its standard error over the texts that are not empty. None if all are empty, or if it is
         beyond a float.
         """
         scored = self.tokens > 0

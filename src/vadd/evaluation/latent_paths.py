@@ -43,7 +43,7 @@ def encode(run: Run, x0: Tensor) -> Tensor:
 
 def check_latent(run: Run) -> None:
     if run.model.latent.dim == 0:
-        raise UserError(f"{run.directory.path} has no latent: it is a model without one, like MDLM")
+        raise UserError(f"{run.directory.path} has no latent, like every MDLM; name a run of model=vadd")
 
 
 def informative_dimensions(run: Run, count: int) -> list[int]:
@@ -82,7 +82,7 @@ def examples(run: Run, name: str) -> Tensor:
         values = run.kind.read_examples(Path(array[1]))
         if array[2] is not None:
             if int(array[2]) >= len(values):
-                raise UserError(f"{array[1]} has no row {array[2]}; it has {len(values)}")
+                raise UserError(f"{array[1]} has no row {array[2]}; choose from 0..{len(values) - 1}")
             values = values[int(array[2])][None]
     elif run.kind.name == "image":
         values = run.kind.read_images(Path(name))

@@ -337,7 +337,7 @@ def held_out_labels(run: Run, examples: Tensor) -> Tensor:
     if run.kind.labels is None or run.data.test_labels is None:
         raise UserError(f"{run.directory.path} was not trained with labels: train it with data.labels=true")
     if not torch.equal(run.data.test, examples):
-        raise UserError("labels are known of held-out examples only, not of --data")
+        raise UserError("only held-out examples have labels: leave out --data or --given-label")
     return run.data.test_labels
 
 

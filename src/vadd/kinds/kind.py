@@ -115,7 +115,7 @@ class Kind:
     def check_file(self, out: Path, n: int) -> None:
         """Refuse, before anything is drawn, a file that n samples cannot be written to."""
         if out.suffix == ".png" and self.name == "array":
-            raise UserError(f"pictures show images, or 2 positions; these have {self.positions}: write them as .npy")
+            raise UserError(f"a picture needs images or 2 positions, not {self.positions} positions: write .npy")
         if out.suffix not in self.suffixes:
             raise UserError(f"the samples of this run can be written as {listed(self.suffixes)}, not to {out}")
         if out.suffix == ".png" and self.name == "image" and n > MOST_PICTURED:
@@ -176,7 +176,7 @@ class Kind:
     def fill_images(self, images: Array, mask: Path | None = None, keep: str | None = None) -> Gaps:
         """Images (n, N) of which the white part of a mask is filled, or all but one half."""
         if mask is None and keep is None:
-            raise UserError("which part of the image is to be filled? Give a --mask (white) or --keep one half")
+            raise UserError("nothing says what to fill in the image; give --mask FILE (white is filled) or --keep HALF")
         fill = half_mask(str(keep), self.shape) if mask is None else read_mask(mask, self.shape)
         return PictureGaps(self, np.where(fill, TO_FILL, images))
 

@@ -107,9 +107,9 @@ class EnergyOfAnother(EnergyDiffusion):
     @classmethod
     def of(cls, model: Model, other: Model, sampler: EnergyWeighted) -> "EnergyOfAnother":
         if type(model) is not MaskedDiffusion:
-            raise UserError("energies weigh the candidates of masked models, and this model is another")
+            raise UserError("--energy needs a masked model (MDLM or VADD) to sample from; this run is another")
         if not isinstance(other, Autoregressive):
-            raise UserError("an energy comes from an autoregressive run: one of model=ar")
+            raise UserError("--energy needs an autoregressive run, one trained with model=ar")
         parts = (cast(nn.Module, model.denoiser), model.schedule, model.latent, model.pad)
         made = cls(*parts, sizes=model.sizes, unknowns=model.unknowns)
         made.other = other.scoring_pads()  # whole sequences are weighed

@@ -61,7 +61,7 @@ class TransitionSampler(Sampler):
 
 def check_values_alone(walk: Walk) -> None:
     if not walk.how.token_sampler.exact:
-        raise UserError("temperature, top-k, top-p and float32 draws are for samplers that draw values alone")
+        raise UserError("this model has no temperature, top-k, top-p or float32 draws: leave them out")
 
 
 class TransitionModel(Model):
@@ -119,7 +119,7 @@ class TransitionModel(Model):
         same mean, but much more spread: what one step reveals too early the next one does not reveal again.
         """
         if how.latent_policy == "fixed" and not self.latent.absent:
-            raise UserError("with this noise there are bounds for a new z at each step, not for one z")
+            raise UserError("with uniform noise a bound needs a new z at each step: --latent-policy resample")
         times = step_grid(steps, how.grid)
         chance = self.noise_chances(torch.device("cpu"))
         parts = torch.split(x0.cpu(), particles.rows_per_call)

@@ -172,7 +172,7 @@ def family(config: dict[str, Any]) -> str:
 
 
 def model_file(model: str, name: str) -> Path:
-    """A file of the model: in its folder or, where there is none, on the Hub."""
+    """A file of the model: in its folder or, without one, on the Hub."""
     folder = Path(model).expanduser()
     if folder.exists():
         if not (folder / name).is_file():

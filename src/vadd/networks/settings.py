@@ -69,7 +69,7 @@ class NetworkSettings(Section):
 
     def build_causal(self, examples: Examples) -> nn.Module:
         """The denoiser's size, reading from left to right."""
-        raise UserError(f"network.kind={self.kind} has no form that reads from left to right")
+        raise UserError(f"model=ar needs a network with a causal mask; network.kind={self.kind} has none")
 
     def values_of(self, part: str) -> dict[str, Any]:
         """The settings of the ``denoiser`` or ``recognizer``: shared ones and its own."""
@@ -101,7 +101,7 @@ class CustomSettings(NetworkSettings):
         raise UserError(f"this model has custom networks: open it in Python, vadd.load(PATH, {given})")
 
     def build_recognizer(self, examples: Examples, latent_dim: int) -> NoReturn:
-        raise UserError("custom networks cannot be built from a recipe, and a conditional prior needs one that can")
+        raise UserError("a conditional prior needs networks of a recipe; with custom networks choose another prior")
 
 
 @dataclass(frozen=True)

@@ -157,8 +157,8 @@ def share_of_each(latent_dim: int, positions: int) -> int:
     """How many of the latent's dimensions belong to one position."""
     if latent_dim % positions:
         raise UserError(
-            f"the network divides the latent among its {positions} positions, and {latent_dim} dimensions "
-            "cannot be: choose latent.per=position"
+            f"the network divides z among {positions} positions, which {latent_dim} dimensions do not allow; "
+            "choose latent.per=position"
         )
     return latent_dim // positions
 

@@ -85,7 +85,7 @@ def recipe_for(path: Path, *, field: str | None = None, labels: bool = False, to
     if kind is TableData:
         return recipe_for_table(path, read_table(path))
     images = look_at(path)
-    note(f"{path}: {images.described}; data.size, data.channels and data.levels change that")
+    note(f"{path}: by default {images.described}; data.size, data.channels and data.levels change that")
     if not labels:
         _mention_folders(path)
     return recipe_for_folder(path, images)

@@ -273,19 +273,21 @@ def pair_matrices(names: Sequence[str], matrices: Mapping[str, Array]) -> Figure
     axes = figure.subplots(1, len(matrices), squeeze=False)[0]
     for number, (axis, (title, matrix)) in enumerate(zip(axes, matrices.items(), strict=True)):
         image = axis.imshow(matrix, cmap="magma_r", vmin=0, vmax=most)
-        axis.set_title(title, fontsize=9)
-        axis.set_xticks(range(len(names)), [_short(name) for name in names], rotation=90, fontsize=7)
-        axis.set_yticks(range(len(names)), [_short(name) for name in names] if number == 0 else [], fontsize=7)
+        axis.set_title(title, fontsize=10)
+        axis.set_xticks(range(len(names)), [_short(name) for name in names], rotation=90, fontsize=9)
+        axis.set_yticks(range(len(names)), [_short(name) for name in names] if number == 0 else [], fontsize=9)
     figure.colorbar(image, ax=list(axes), shrink=0.8, label="total variation")
     return figure
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= 14 else f"{text[:12]}.."
+    return text if len(text) <= 16 else f"{text[:14]}.."
 
 
 CostPoint = tuple[float, float, float]
 """Calls of the network for a chunk of samples, the quality, and how far trainings are from their mean."""
+EVERYWHERE = ("MDLM", "VADD", "VADD, one z")
+"""Have the same colours in all figures."""
 
 
 def quality_by_cost(points: Mapping[str, Sequence[CostPoint]], label: str, references: Sequence[float] = ()) -> Figure:
@@ -294,9 +296,10 @@ def quality_by_cost(points: Mapping[str, Sequence[CostPoint]], label: str, refer
     """
     figure = Figure(figsize=(8.2, 4.6), layout="constrained")
     axis = figure.subplots()
-    for number, (name, those) in enumerate(points.items()):
+    order = list(dict.fromkeys((*EVERYWHERE, *points)))
+    for name, those in points.items():
         calls, quality, spread = np.array(sorted(those)).T
-        style = line_style(number)
+        style = line_style(order.index(name))
         axis.plot(calls, quality, label=name, **style)
         axis.fill_between(calls, quality - spread, quality + spread, color=style["color"], alpha=0.2, linewidth=0)
     label_step_axis(axis, (round(calls) for those in points.values() for calls, *_ in those), label)

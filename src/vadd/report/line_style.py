@@ -12,7 +12,7 @@ COLOURS = (
     "#e08214", "#2166ac", "#1b7837", "#762a83", "#b2182b", "#35978f", "#8c510a", "#4d4d4d", "#c51b7d", "#7fb3d5",
 )  # fmt: skip
 MARKERS = "osD^v<>PX*hdp"
-"""Of each line its own: lines are told apart in grey too."""
+"""Of each line its own: lines differ in grey too."""
 MODELS = ("mdlm", "vadd")
 """Have the first colours."""
 SMALL, SPACING = 8, 1.3

@@ -69,5 +69,5 @@ def card_results(file: Path) -> CardResults:
     except FileNotFoundError:
         raise UserError(f"there is no file {file}") from None
     except (OSError, ValueError, LookupError):
-        raise UserError(f"{file} is not what `vadd eval --json` writes") from None
+        raise UserError(f"{file} is not a report of `vadd eval --json`") from None
     return CardResults(str(file), report.recipe, report.model, report.step, written)

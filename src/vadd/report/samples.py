@@ -79,7 +79,7 @@ def draw_sample_file(kind: Kind, content: Array, labels: Sequence[str], out: Pat
     """Points by their counts (V, V); images (n, N) in a grid, of several labels a row for each."""
     if kind.name == "points":
         total = content.sum()
-        save_figure(histogram_panels({"": [(f"{total} samples", content / total)]}), out)
+        save_figure(histogram_panels({"": [(f"{total:,} samples", content / total)]}), out)
         return
     images, scale = tokens_to_images(content, kind.shape, kind.vocab_size), _scale(kind)
     if len(labels) > 1:

@@ -115,7 +115,7 @@ def rounded(value: float | None, digits: int, error: float | None = None) -> str
 
 
 def at_steps(by_steps: Mapping[int, Cell], steps: Iterable[int], title: str = "T = ") -> dict[str, Cell]:
-    """A cell for each number of steps, empty where there is none."""
+    """A cell for each number of steps, empty where nothing was measured."""
     return {f"{title}{count}": by_steps.get(count) for count in steps}
 
 

@@ -132,7 +132,7 @@ def rows_table(reports: Reports) -> Table:
 
 
 def worst_table(reports: Reports) -> Table:
-    """The columns of a table that samples get wrong most, and the pairs of columns; no rows where there are none."""
+    """The columns of a table that samples get wrong most, and the pairs of columns; no rows if none are wrong."""
 
     def listed(worst: Sequence[WorstColumns]) -> Cell:
         return ", ".join(f"{' and '.join(one.columns)} {both(one.tv, one.floor)}" for one in worst) or None

@@ -109,7 +109,7 @@ def _accepted(
         waiting = waiting[~kept]
         if not len(waiting):
             return x
-    raise UserError("the conditions are too rare together: hardly any row of the model fulfils all of them")
+    raise UserError("hardly any row of the model fulfils all conditions; give fewer, or wider ones")
 
 
 def _attempt(

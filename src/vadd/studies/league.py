@@ -283,16 +283,17 @@ def nats_table(rows: Rows) -> Table:
 
 def share_figure(rows: Rows, steps: Sequence[int]) -> Figure:
     sets = list(by_set(rows))
-    figure = Figure(figsize=(7.0, 1.2 + 0.3 * len(sets)), layout="constrained")
+    figure = Figure(figsize=(7.0, 1.4 + 0.36 * len(sets)), layout="constrained")
     axis = figure.subplots()
     for number, count in enumerate(steps):
-        means, points = mean_shares(rows, count), line_style(number) | {"linestyle": "", "alpha": 0.8}
-        axis.plot(list(means.values()), [sets.index(name) for name in means], label=f"T = {count}", **points)
+        means, points = mean_shares(rows, count), line_style(number) | {"linestyle": ""}
+        shift = 0.25 * (number - (len(steps) - 1) / 2)  # equal shares stand one below the other
+        axis.plot(list(means.values()), [sets.index(name) + shift for name in means], label=f"T = {count}", **points)
     for place, style in ((0, "-"), (1, "--")):
         axis.axvline(place, color="#888888", linewidth=0.8, linestyle=style)
     axis.set_yticks(range(len(sets)), sets)
     axis.invert_yaxis()
     axis.set_xlabel("share of the dependence held (0: as MDLM, 1: as the best bound)")
-    axis.grid(alpha=0.25)
-    axis.legend(framealpha=0.85, edgecolor="none", fontsize=8)
+    axis.grid(alpha=0.25, axis="x")
+    figure.legend(loc="outside upper center", ncols=len(steps), frameon=False, fontsize=9)
     return figure

@@ -86,7 +86,7 @@ def fill_picture(run: Run, known: Known) -> list[Markup]:
         raise UserError("there is no picture to fill")
     given = np.array(cells, np.int64)
     if TO_FILL not in given:
-        raise UserError("nothing is forgotten: paint over what the model is to fill")
+        raise UserError("no pixel is grey: paint over the part that the model is to fill")
     filled, view = known.completions(run, given), ImageView(run)
     masked = np.where(given == TO_FILL, run.model.mask_value, given)
     share = f"{int((given == TO_FILL).sum())} of {len(given)} values filled, the rest is kept"

@@ -63,7 +63,7 @@ def train(
     """Train what ``recipe`` describes on its ``data``; the directory must have been made by ``RunDirectory.create``.
 
     With ``silent`` no progress is shown; the other ``options`` are those of :class:`Trainer`. With ``resume`` it
-    continues from the newest checkpoint that is whole, or from the start where there is none yet; the recipe may then
+    continues from the newest checkpoint that is whole, or from the start if no checkpoint is whole; the recipe may then
     differ where :func:`~vadd.recipe.may_change_on_resume` allows it, and replaces the run's.
     """
     with held_by_main_process(directory.lock), one_line_for_lost_processes():
@@ -183,8 +183,8 @@ class Trainer:
             # All processes must stop or save at the same step: saving puts tensors together from all of them.
             stopping, due = self.processes.any(stop.asked, self._save_is_due(step, evaluated))
             if due or stopping or last:
-                told = self.callbacks.on_checkpoint is not None  # of a checkpoint that is there, at its step
-                saved = self.save(step, evaluated, wait=stopping or last or told)
+                called = self.callbacks.on_checkpoint is not None  # with a checkpoint that is written, at its step
+                saved = self.save(step, evaluated, wait=stopping or last or called)
                 if saved and self.callbacks.on_checkpoint is not None:
                     path, loss = self.directory.checkpoint(step), None if evaluated is None else evaluated.loss
                     self.callbacks.on_checkpoint(CheckpointEvent(**self._moment(step), path=path, loss=loss))

@@ -37,7 +37,7 @@ def saved_state(archive: Archive, steps: int) -> TrainingState | None:
         return None
     state, place = newest[1], archive.directory.path
     if steps < state.step:
-        raise UserError(f"{place} is at step {state.step} already; training.steps={steps} would undo it")
+        raise UserError(f"{place} is at step {state.step} already; training.steps must be at least that, not {steps}")
     return state
 
 
@@ -96,7 +96,7 @@ def read_pretrained(model: Model, recipe: Recipe) -> None:
 def freeze(model: Model) -> None:
     """Leave what a training starts from as it is: all of the denoiser but what its latent brought along."""
     if model.latent.dim == 0:
-        raise UserError("training.freeze leaves a model without a latent nothing to learn")
+        raise UserError("training.freeze needs a model with a latent, model=vadd: another has nothing to learn")
     assert isinstance(model.denoiser, nn.Module)
     learning = latents_own(model.denoiser)
     for name, parameter in model.denoiser.named_parameters():

@@ -81,7 +81,7 @@ def train(
     torch.Size([5, 4])
     """
     if resume and overwrite:
-        raise UserError("resume and overwrite exclude each other")
+        raise UserError("resume and overwrite exclude each other: give one of them")
     place = None if device is None else chosen_device(device)
     if model is not None:
         settings["model"] = model

@@ -90,7 +90,7 @@ class TextData(DataSettings):
             return Corpus.divided("pydocs", PythonTopics(), split)
         if self.path is None:
             if not self._published.repository:
-                raise UserError("data.path is missing: which text is it?")
+                raise UserError("data.path is missing: name the text with data.path=FILE")
             return self._published.open(self.corpus)
         source, plain = self._files("line" if self._published.repository else "file")
         name = Path(self.path).resolve().stem

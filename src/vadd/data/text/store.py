@@ -142,7 +142,7 @@ def _make_parts(request: Request, workers: int, progress: Progress) -> None:
             done += size
             progress(what, done, total)
     except BrokenProcessPool:
-        raise UserError("a process that was tokenising ended, for want of memory perhaps; run the same again") from None
+        raise UserError("a tokenising process ended, perhaps for lack of memory; run the same command again") from None
 
 
 def _make_part(target: Path, pieces: list[Piece], tokenizer: Tokenizer, wrap: Wrap, length: int) -> int:

@@ -92,7 +92,7 @@ class TableCodec:
         """
         kept = {name: spec for name, spec in schema.items() if spec.kind != "skip"}
         if not kept:
-            raise UserError(f"{table.source}: every column is left out")
+            raise UserError(f"{table.source}: every column is left out; keep at least one")
         columns = []
         for name, spec in kept.items():
             cells = table.columns[name]
@@ -195,7 +195,7 @@ class TableCodec:
                     condition = each.translated(condition, self._source(each))
             position = self._by_name[condition.column]
             if position in conditions:
-                raise UserError(f"--where says two things of the column {condition.column!r}; join them: FROM-TO")
+                raise UserError(f"--where names the column {condition.column!r} twice; join both, like FROM-TO")
             conditions[position] = condition
         return conditions
 

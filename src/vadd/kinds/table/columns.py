@@ -19,7 +19,7 @@ from vadd.words import check_known, shortened, suggestion
 NOTHING = -1
 """The code of a missing cell in a column that has no value for it."""
 Gaps = Literal["value", "unknown", "never"]
-"""Missing cells are a value of their own, are unknown, or there are none."""
+"""Missing cells are a value of their own, are unknown, or do not occur."""
 KIND_NAMES = {"integer": "an integer", "real": "a number", "date": "a date", "datetime": "a date and time"}
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -116,7 +116,7 @@ class Column(ABC):
     def shares(self, condition: Condition) -> Array:
         """For each code which share of it fulfils the condition: (size,)."""
         if condition.missing and self.missing != "value":
-            raise UserError(f"--where {condition.text}: no row of the column {self.name!r} is missing")
+            raise UserError(f"--where {condition.text}: the column {self.name!r} has no missing cells")
         shares = [0.0] * self.present if condition.missing else self._shares(condition)
         return np.array([*shares, float(condition.missing)][: self.size])
 

@@ -68,12 +68,12 @@ class TableKind(Kind):
         return self.codec.where(conditions)
 
     def label_number(self, label: str | int | None) -> int | None:
-        raise UserError("the labels of a table are its columns: --where COLUMN=VALUE, in Python where=")
+        raise UserError("a table has columns instead of labels: give --where COLUMN=VALUE (in Python where=)")
 
     def fill_table(self, file: Path, seed: int = 0) -> "TableGaps":
         rows = read_table(file)
         if IMPUTATION in rows.columns and IMPUTATION not in self.codec.names:
-            raise UserError(f"{file} has a column {IMPUTATION!r} already: it looks filled")
+            raise UserError(f"{file} has a column {IMPUTATION!r}, as filled tables have; name one with gaps")
         gaps = TableGaps(self, self.codec.gaps(rows), rows, seed)
         if not any(None in rows.columns[name] for name in self.codec.names):
             raise UserError(f"there is nothing to fill in {file}: no cell is missing")
@@ -84,7 +84,7 @@ class TableKind(Kind):
         if not file.is_file():
             self.codec.save(file)
         elif TableCodec.load(file) != self.codec:
-            raise UserError(f"{folder} was started with another table: its columns have other values")
+            raise UserError(f"{folder} was started with a table of other values; choose another --out")
         super().save(folder, fingerprint)
 
     def copy_files(self, folder: Path, target: Path) -> None:

@@ -122,7 +122,7 @@ class NumberColumn(Column):
             what = f"--where {condition.text}: the column {self.name!r} takes {KIND_NAMES[self.kind]}"
             raise UserError(f"{what}, or {span}") from None
         if low > high:
-            raise UserError(f"--where {condition.text}: the range ends before it begins")
+            raise UserError(f"--where {condition.text}: the range is empty; write it as FROM-TO with FROM below TO")
         return low, high
 
     def _cell(self, number: float) -> Cell:
