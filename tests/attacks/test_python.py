@@ -28,7 +28,7 @@ TENSORS: dict[str, Callable[[], Any]] = {
     "text": lambda: "codes",
     "none": lambda: None,
     "nested": lambda: torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=torch.jagged),
-    "masked": lambda: np.ma.array([[1, 2], [3, 0]], mask=[[0, 1], [0, 0]]),
+    "masked": lambda: np.ma.array([[1, 2], [3, 0]], mask=np.array([[False, True], [False, False]])),
     "list of words": lambda: [["a", "b"]],
     "empty name": lambda: "",
 }

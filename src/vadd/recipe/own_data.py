@@ -28,7 +28,6 @@ from vadd.networks.tables import TableSettings
 from vadd.progress import note
 from vadd.recipe.dependence import dependence
 from vadd.recipe.latent import AutoregressiveSection, LatentSection
-from vadd.recipe.loading import load_recipe
 from vadd.recipe.recipe import Recipe, name_from
 from vadd.recipe.sections import Diffusion, Sampling, Training
 
