@@ -162,8 +162,12 @@ def _behind(rows: Sequence[ModelRow], field: str) -> list[dict[str, Cell]]:
         value, name = min(((each, name) for name, each in ours[steps].items()), default=best)
         other, which = min((each, name) for name, each in named.items())
         if other < value:
-            found.append({"T": steps, "VADD": f"{name} {value:.3g}", "better": f"{which} {other:.3g}"})
+            found.append({"T": steps, "VADD": f"{name} {_short(value)}", "better": f"{which} {_short(other)}"})
     return found
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def _is_ours(name: str) -> bool:
