@@ -20,9 +20,7 @@ def test_a_plan_is_shown_and_written(vadd_command: Command, tmp_path: Path) -> N
     assert plan["parameters"] == {"denoiser": weights, "recognition": 0, "trained": weights}
     assert plan["rate"] == 1e9
     assert (plan["shape"], plan["values"]) == ([2], 8)
-    memory = plan["memory"][
-        0
-    ]  # weights, their average and two moments; gradients as many as there are at the worst moment
+    memory = plan["memory"][0]  # weights, their average, two moments, and the gradients there are at the worst moment
     assert memory["total"] == 16 * weights + memory["gradients"] + memory["activations"]
     assert 0 <= memory["gradients"] <= 4 * weights
     assert "activations, an estimate" in done.out
