@@ -30,8 +30,8 @@ def flat_settings(kind: str, size: TransformerSize | None = None, **values: Any)
     """Settings of a network from keys without their sub-section: each is set wherever it exists."""
     network = NETWORKS[kind]
     given = {**({} if size is None else asdict(size)), **values}
-    if "checkpointing" not in network.model_fields:
-        given.pop("checkpointing", None)
+    for key in {"checkpointing", "pairs"} - network.model_fields.keys():  # which not all transformers have
+        given.pop(key, None)
     content: dict[str, Any] = {key: value for key, value in given.items() if key in network.model_fields}
     used = set(content)
     for part in ("denoiser", "recognizer"):

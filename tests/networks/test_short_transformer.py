@@ -135,7 +135,7 @@ def test_the_recognizer_sees_tokens_and_mask_and_starts_narrow(tokens: Tensor) -
 
 
 def test_a_latent_that_cannot_be_divided_among_the_positions_is_refused() -> None:
-    with pytest.raises(UserError, match="32 dimensions cannot be"):
+    with pytest.raises(UserError, match="which 32 dimensions do not allow"):
         small(32)
-    with pytest.raises(UserError, match="32 dimensions cannot be"):
+    with pytest.raises(UserError, match="which 32 dimensions do not allow"):
         ShortTransformerRecognizer(POSITIONS, VALUES, flat_settings("short-transformer"), latent_dim=32)
