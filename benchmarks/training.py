@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from vadd.core import Objective
-from vadd.networks.products import linear
+from vadd.networks.layers import linear
 from vadd.recipe import Recipe, build_dataset, load_recipe
 from vadd.run.directory import RunDirectory
 from vadd.training.loop import Trainer

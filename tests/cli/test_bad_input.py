@@ -104,7 +104,7 @@ BAD_INPUT: list[tuple[str, tuple[object, ...], str]] = [
     ("existing file", ("sample", "run", "--out", "points.npy"), "points.npy exists"),
     ("no such directory", ("sample", "run", "--out", "no/points.npy"), "there is no directory no"),
     ("unknown format", ("sample", "run", "--out", "points.txt"), ".npy, .csv or .png"),
-    ("a picture of six", ("sample", "codes", "-n", 3, "--out", "codes.png"), "write them as .npy"),
+    ("a picture of six", ("sample", "codes", "-n", 3, "--out", "codes.png"), "not 6 positions: write .npy"),
     ("unknown grid", ("sample", "run", "--grid", "square"), "unknown grid 'square'; choose from uniform, cosine"),
     ("unknown latent policy", ("sample", "run", "--latent-policy", "none"), "'none' is not one of 'resample', 'fixed'"),
     ("unknown sampler", ("sample", "run", "--sampler", "gibbs"), "unknown sampler 'gibbs'; choose from ancestral, par"),

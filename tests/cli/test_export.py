@@ -69,10 +69,10 @@ def test_the_results_of_eval_come_into_the_card_under_their_names(
         (("run", "new", "--checkpoint", "first"), "latest, best or a step, not 'first'"),
         (("run", "new", "--checkpoint", "7"), "has no checkpoint 7"),
         (("run", "new", "--results", "none.json"), "there is no file none.json"),
-        (("run", "new", "--results", "thesis/chapter.tex"), "not what `vadd eval --json` writes"),
+        (("run", "new", "--results", "thesis/chapter.tex"), "is not a report of `vadd eval --json`"),
         (("run", "new", "--results", "other.json"), "is about circles mdlm; this run is checkerboard vadd"),
         (("run", "new", "--results", "step.json"), "about the weights of step 20; those chosen are of step 30"),
-        (("run", "new", "--results", "half.json"), "not what `vadd eval --json` writes"),
+        (("run", "new", "--results", "half.json"), "is not a report of `vadd eval --json`"),
         (("damaged", "new"), "ema.safetensors"),
     ],
 )

@@ -256,12 +256,12 @@ BAD = [
     (("codes", "--array", "long.npy"), "has the shape (2, 7); the model's examples need (n, 2, 3)"),
     (("codes", "--array", "large.npy"), "hold the value 9; the model knows 0..3"),
     (("codes", "--array", "none.npy"), "there is no file none.npy"),
-    (("digits", "--image", "white.png", "--out", "x.png"), "Give a --mask (white) or --keep one half"),
+    (("digits", "--image", "white.png", "--out", "x.png"), "give --mask FILE (white is filled) or --keep HALF"),
     (("digits", "--image", "white.png", "--mask", "wide.png", "--out", "x.png"), "wide.png is 9 x 8 pixels"),
     (("digits", "--image", "wide.png", "--keep", "left", "--out", "x.png"), "the model's images are 8 x 8"),
     (("digits", "--image", "white.png", "--keep", "left"), "need a file: --out FILE.png or .npy"),
     (("digits", "--from-data", "0", "--keep", "left", "--mask", "white.png"), "exclude each other"),
-    (("digits", "--from-data", "297", "--keep", "left", "--out", "x.png"), "no example 297; there are 297"),
+    (("digits", "--from-data", "297", "--keep", "left", "--out", "x.png"), "no example 297; choose from 0..296"),
     (("digits", "--from-data", "a", "--keep", "left", "--out", "x.png"), "like 0,5,7; not 'a'"),
 ]
 

@@ -120,7 +120,10 @@ def test_messages_repeat_little_of_a_value(
         (("infill", "{book}", "--text", "the ____ cat", "-n", 10**12), "do not fit into memory"),
         (("infill", "{book}", "--text", "the ____ cat", "--gap", 10**23), "a gap takes 1 to 24 tokens"),
         (("infill", "{book}", "--prefix", "the", "--length", 10**23), "too much"),
-        (("infill", "{book}", "--text", "the ____ cat", "--candidates", 10**12), "candidates must be at most"),
+        (
+            ("infill", "{book}", "--text", "the ____ cat", "--latent-policy", "fixed", "--candidates", 10**12),
+            "candidates must be at most",
+        ),
         (("eval", "{vadd}", "--bound", 1, "--particles", 10**9), "at most 1,048,576"),
         (("eval", "{vadd}", "--bound", 1, "--particles", 10**23), "at most 1,048,576"),
     ],

@@ -177,7 +177,7 @@ def test_resuming_with_another_table_is_refused(place: Path, vadd_command: Comma
     finally:
         Path(str(recipe.data.path)).write_text(content)
     assert again.code == 2
-    assert "another table" in again.err
+    assert "a table of other" in again.err
 
 
 BAD: list[tuple[tuple[str, ...], str]] = [
@@ -186,7 +186,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (("sample", "run", "--where", "sex=Q"), "the column 'sex' has no value 'Q'"),
     (("sample", "run", "--where", "sex"), "--where takes COLUMN=VALUE"),
     (("sample", "run", "--label", "F"), "a table has columns instead of labels: give --where COLUMN=VALUE"),
-    (("sample", "run", "--where", "sex=F", "--where", "sex=M"), "two things of the column 'sex'"),
+    (("sample", "run", "--where", "sex=F", "--where", "sex=M"), "names the column 'sex' twice"),
     (("sample", "run", "--out", "a.png"), "can be written as .csv, .parquet or .npy"),
     (("infill", "run", "--table", "whole.csv"), "nothing to fill"),
     (("infill", "run", "--table", "other.csv"), "has no column"),

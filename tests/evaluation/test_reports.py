@@ -216,5 +216,5 @@ def test_every_recorded_report_has_tables_for_a_model_card(name: str, tmp_path: 
     ],
 )
 def test_what_is_no_report_is_refused_in_one_line(content: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="not what `vadd eval --json` writes"):
+    with pytest.raises(UserError, match="is not a report of `vadd eval --json`"):
         card_results(write(tmp_path / "numbers.json", content))

@@ -283,8 +283,8 @@ def test_eval_takes_a_text_file_in_place_of_the_held_out_part(
     vadd_command: Command, padded_run: Path, tmp_path: Path
 ) -> None:
     text = write(tmp_path / "other.txt", "ab c\nabab\nc dd\n")
-    options = ("--bound", "2", "--particles", "2", "--draws", "2", "--json", tmp_path / "numbers.json", "--overwrite")
-    done = vadd_command("eval", padded_run, "--data", text, "--delbo-particles", "1,3", *options)
+    options = ("--bound", "2", "--particles", "2", "--json", tmp_path / "numbers.json", "--overwrite")
+    done = vadd_command("eval", padded_run, "--data", text, "--delbo-particles", "1,3", "--draws", "2", *options)
     assert (done.code, done.err) == (0, "")
     report = json.loads((tmp_path / "numbers.json").read_text())
     assert report["bounds"][0]["examples"] == 3

@@ -151,7 +151,7 @@ class Latent:
     """Move each of the most informative dimensions by itself."""
     around: Annotated[str | None, Only("traverse")] = None
     """Traverse around this example instead of around z = 0."""
-    points: Annotated[int | None, LATENT, WALK] = None
+    points: Annotated[int | None, typer.Option(max=1000), LATENT, WALK] = None
     """Points of a path. [default: 8; 9 to traverse]"""
     dimensions: Annotated[int, typer.Option(min=1), LATENT, Only("traverse")] = 6
     """How many dimensions to traverse."""

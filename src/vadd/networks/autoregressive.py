@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vadd.networks.products import Linear, linear
+from vadd.networks.layers import Linear, linear
 from vadd.networks.transformer_blocks import Past, TransformerBody, TransformerSize
 
 SMALLEST_LOG_STD, LARGEST_LOG_STD = -7.0, 3.0

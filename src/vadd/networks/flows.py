@@ -11,8 +11,7 @@ import zuko
 from torch import Tensor, nn
 
 from vadd.networks.autoregressive import chosen_component, mixture_log_prob
-from vadd.networks.layers import zeroed
-from vadd.networks.products import Linear
+from vadd.networks.layers import Linear, zeroed
 
 LARGEST_LOG_SCALE = 2.0
 """Of one coupling, either way: keeps a bad step from ending in infinities."""

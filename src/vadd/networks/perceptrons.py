@@ -22,14 +22,15 @@ from vadd.core.host import Places, Where
 from vadd.networks.layers import (
     DenoiserBase,
     FactorisedReadout,
+    Linear,
     ResidualBlocks,
     SummedRecognizer,
     latent_embedding,
+    linear,
     mean_and_log_std,
     time_embedding,
     token_embedding,
 )
-from vadd.networks.products import Linear, linear
 from vadd.networks.settings import TIME_FEATURES, NetworkSettings
 from vadd.settings import Fraction, Layers, Section
 

@@ -23,8 +23,7 @@ from torch import Tensor, nn
 from vadd.core.host import Places, Where
 from vadd.errors import UserError
 from vadd.files import from_hub
-from vadd.networks.layers import DenoiserBase, zeroed
-from vadd.networks.products import Linear
+from vadd.networks.layers import DenoiserBase, Linear, zeroed
 from vadd.networks.settings import Examples, NetworkSettings
 from vadd.networks.short_transformer import ShortTransformerRecognizer, ShortTransformerSettings, share_of_each
 from vadd.networks.transformer import TransformerRecognizer, TransformerSettings

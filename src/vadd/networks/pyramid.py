@@ -24,6 +24,7 @@ from vadd.errors import UserError
 from vadd.networks.layers import (
     DenoiserBase,
     Layer,
+    Linear,
     ResidualBlocks,
     latent_embedding,
     mean_and_log_std,
@@ -31,7 +32,6 @@ from vadd.networks.layers import (
     zeroed,
 )
 from vadd.networks.perceptrons import ResidualDenoiserSettings, ResidualRecognizerSettings
-from vadd.networks.products import Linear
 from vadd.networks.settings import NetworkSettings
 from vadd.networks.unet import image_shape
 from vadd.settings import Fraction, Layers

@@ -22,8 +22,7 @@ from torch import Tensor, nn
 
 from vadd.core.host import Places, Where
 from vadd.errors import UserError
-from vadd.networks.layers import DenoiserBase, mean_and_log_std, time_embedding
-from vadd.networks.products import Linear
+from vadd.networks.layers import DenoiserBase, Linear, mean_and_log_std, time_embedding
 from vadd.networks.settings import TIME_FEATURES, Examples, NetworkSettings
 from vadd.networks.transformer import CausalTransformer
 from vadd.networks.transformer_blocks import CONVOLUTION, PAIRS, TransformerBody, TransformerSize

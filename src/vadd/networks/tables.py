@@ -30,15 +30,16 @@ from torch import Tensor, nn
 from vadd.core.host import Places, Where
 from vadd.networks.layers import (
     DenoiserBase,
+    Linear,
     ResidualBlocks,
     SummedRecognizer,
     TokenReader,
     latent_embedding,
+    linear,
     summed_rows,
     zeroed,
 )
 from vadd.networks.perceptrons import ResidualRecognizerSettings
-from vadd.networks.products import Linear, linear
 from vadd.networks.settings import Examples, NetworkSettings
 from vadd.settings import Fraction, Layers, Section
 

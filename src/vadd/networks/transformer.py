@@ -19,8 +19,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from vadd.core.host import Places, Where
-from vadd.networks.layers import DenoiserBase, condition_layers, mean_and_log_std, time_embedding, zeroed
-from vadd.networks.products import Linear
+from vadd.networks.layers import DenoiserBase, Linear, condition_layers, mean_and_log_std, time_embedding, zeroed
 from vadd.networks.settings import CHECKPOINTING, TIME_FEATURES, Examples, NetworkSettings
 from vadd.networks.transformer_blocks import CONVOLUTION, Condition, Past, TransformerBody, TransformerSize
 from vadd.settings import Fraction, Layers, Section

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vadd.errors import UserError
-from vadd.networks.layers import attention, through, zeroed
-from vadd.networks.products import Linear
+from vadd.networks.layers import Linear, attention, through, zeroed
 
 
 def rotation_table(positions: int, features: int) -> Tensor:

@@ -24,15 +24,16 @@ from vadd.core.host import Places, Where
 from vadd.errors import UserError
 from vadd.networks.layers import (
     DenoiserBase,
+    Linear,
     Sinusoids,
     attention,
     condition_layers,
     exporting,
+    linear,
     mean_and_log_std,
     through,
     zeroed,
 )
-from vadd.networks.products import Linear, linear
 from vadd.networks.settings import CHECKPOINTING, NetworkSettings
 from vadd.settings import Fraction, Layers
 

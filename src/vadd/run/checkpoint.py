@@ -148,8 +148,7 @@ def check_shapes(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor], pr
 
 def read_checkpoint(directory: Path) -> TrainingState:
     """The whole state, every file verified."""
-    what = f"the checkpoint {directory}"
-    model, ema, optimizer = (finite(read_tensors(directory, name), what) for name in (MODEL, EMA, OPTIMIZER))
+    model, ema, optimizer = (read_tensors(directory, name) for name in (MODEL, EMA, OPTIMIZER))
     step, manifest = step_and_manifest(directory)
     unlogged, restarts = tuple(manifest["unlogged"]), tuple(manifest.get("kl_restarts", ()))
     return TrainingState(step, model, ema, optimizer, unlogged, manifest.get("test_loss"), restarts)

@@ -17,7 +17,7 @@ from vadd.networks.warm_start import latents_own, llama_weights, take_over, tran
 from vadd.parallel import Processes
 from vadd.progress import warn
 from vadd.recipe import Recipe
-from vadd.run.checkpoint import Archive, TrainingState, check_shapes, read_checkpoint
+from vadd.run.checkpoint import Archive, TrainingState, check_shapes, finite, read_checkpoint
 from vadd.run.loading import load
 from vadd.training.metrics import check_trackers
 
@@ -32,12 +32,19 @@ def check_trainable(recipe: Recipe) -> None:
 
 def saved_state(archive: Archive, steps: int) -> TrainingState | None:
     """What a training of so many ``steps`` goes on from: the newest checkpoint that is whole."""
-    newest = archive.newest(read_checkpoint)
+    newest = archive.newest(_finite_checkpoint)
     if newest is None:
         return None
     state, place = newest[1], archive.directory.path
     if steps < state.step:
         raise UserError(f"{place} is at step {state.step} already; training.steps must be at least that, not {steps}")
+    return state
+
+
+def _finite_checkpoint(path: Path) -> TrainingState:
+    state = read_checkpoint(path)
+    for tensors in (state.model, state.ema, state.optimizer):
+        finite(dict(tensors), f"the checkpoint {path}")
     return state
 
 

@@ -10,16 +10,16 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.helpers.exact import seeded
-from vadd.networks import products
-from vadd.networks.products import Linear, by_onednn, linear
+from vadd.networks import layers
+from vadd.networks.layers import Linear, by_onednn, linear
 
 pytestmark = pytest.mark.skipif(not torch._C._has_mkldnn, reason="this torch has no oneDNN")
 
 
 @pytest.fixture(autouse=True)
 def large_on_any_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "LEAST", 1)
-    monkeypatch.setattr(products, "mkl_is_slow", lambda: True)
+    monkeypatch.setattr(layers, "LEAST", 1)
+    monkeypatch.setattr(layers, "mkl_is_slow", lambda: True)
 
 
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
