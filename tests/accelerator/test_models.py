@@ -34,7 +34,7 @@ STEPS = 2
 @pytest.fixture(autouse=True)
 def steps_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """How many of them the time allows, which is counted for the networks that examples get by default, is left out."""
-    monkeypatch.setattr("vadd.recipe.own_data.training_cost", lambda *_, **__: TrainingCost(1e6, 1e6))
+    monkeypatch.setattr("vadd.recipe.counting.training_cost", lambda *_, **__: TrainingCost(1e6, 1e6))
 
 
 def weights(run: vadd.Run) -> list[torch.Tensor]:

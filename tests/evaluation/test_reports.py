@@ -59,7 +59,7 @@ def outline(json: Any) -> Any:
     have joined inside.
     """
     if isinstance(json, dict):
-        return [(key, outline(value)) for key, value in json.items() if key not in ("proposals", "kind")]
+        return [(key, outline(value)) for key, value in json.items() if key not in ("proposals", "kind", "covariance")]
     if isinstance(json, list):
         return [outline(value) for value in json]
     return type(json) if isinstance(json, str | bool) else float

@@ -116,5 +116,5 @@ def test_what_it_does_not_have_is_refused() -> None:
     with pytest.raises(UserError, match="numbers of masked positions"):
         elbo(model, x0, 2)
     hidden_latent = UniformDiffusion(TableOfStates(latent=True), LinearSchedule(), GridLatent(PriorGrid.quantiles(3)))
-    with pytest.raises(UserError, match="not for one z"):
+    with pytest.raises(UserError, match="a bound needs a new z at each step"):
         step_bound(hidden_latent, x0, 2, latent_policy="fixed")

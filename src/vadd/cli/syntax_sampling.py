@@ -157,11 +157,11 @@ class Latent:
     """How many dimensions to traverse."""
     span: Annotated[float, LATENT, Only("traverse")] = 2.0
     """Traverse from -span to span."""
-    steps: Annotated[int, WALK] = 1
+    steps: Annotated[int, typer.Option(min=1, max=1_000_000), WALK] = 1
     """Sampling steps, with one z for all of them."""
     temperature: Annotated[float, SAMPLER, WALK] = 1.0
     """Below 1 samples vary less; 0 takes the likeliest values."""
-    seed: Annotated[int, typer.Option(min=0), WALK] = 0
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1), WALK] = 0
     """Seed of the random numbers, which all samples share."""
     out: Annotated[Path | None, checks.out()] = None
     """The file to write: images .png, .gif or .npy, text .txt or .npy, else .csv or .npy."""
