@@ -169,7 +169,7 @@ def test_an_exported_model_begins_with_samples_of_its_own(
     assert painting_of(run, 2, kept=0.5)["cells"] == [*own[2, :32].tolist(), *[-1] * 32]
     assert painting_of(run, None)["cells"] == [-1] * 64
     assert len(dimensions_of(run).numbers) == SLIDERS
-    with pytest.raises(UserError, match="no example 100; choose from 0..99"):
+    with pytest.raises(UserError, match=r"no example 100; choose from 0\.\.99"):
         held_out(run, 100)
 
 
