@@ -157,7 +157,7 @@ class Latent:
     """How many dimensions to traverse."""
     span: Annotated[float, LATENT, Only("traverse")] = 2.0
     """Traverse from -span to span."""
-    steps: Annotated[int, typer.Option(min=1, max=1_000_000), WALK] = 1
+    steps: Annotated[int, typer.Option(max=1_000_000), WALK] = 1
     """Sampling steps, with one z for all of them."""
     temperature: Annotated[float, SAMPLER, WALK] = 1.0
     """Below 1 samples vary less; 0 takes the likeliest values."""
