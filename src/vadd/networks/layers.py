@@ -40,8 +40,10 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 
 def by_onednn(inputs: Tensor, weight: Tensor) -> bool:
-    plain = (
+    return (
         not torch.compiler.is_compiling()
+        and mkl_is_slow()
+        and bool(torch.backends.mkldnn.enabled)
         and type(inputs) in (Tensor, nn.Parameter)
         and type(weight) in (Tensor, nn.Parameter)
         and inputs.is_cpu
@@ -51,7 +53,6 @@ def by_onednn(inputs: Tensor, weight: Tensor) -> bool:
         and not torch._C._len_torch_dispatch_stack()
         and not torch.is_autocast_enabled("cpu")
     )
-    return plain and bool(torch.backends.mkldnn.enabled) and mkl_is_slow()
 
 
 @cache
