@@ -1,6 +1,6 @@
 """The memory that `vadd plan` foresees for a training step, over what a step really holds at its peak.
 
-    python benchmarks/memory.py [--recipes mnist lm1b] [--models mdlm vadd] [--changes network.checkpointing=true]
+    python benchmarks/memory.py [--recipes mnist lm1b] [--models mdlm vadd] [--changes training.batch=64] [--json FILE]
 
 A step of the whole batch runs on fake tensors, which have a size and no content: at the paper's size in seconds. What
 is alive is counted, storage by storage, in the forward and backward pass; the weights, moments and averages are added.
@@ -8,7 +8,11 @@ Allocators need more. In bfloat16 the operations are those that autocast compute
 """
 
 import argparse
+import json
 import weakref
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -76,23 +80,38 @@ def peak(recipe: Recipe, *, half: bool) -> int:
     return int(alive.peak) + BESIDE * parameters
 
 
+def measured(name: str, model: str, rate: float, changes: Sequence[str]) -> dict[str, str | int]:
+    """What is planned, without and with recomputed activations, and its ratios to what is counted."""
+    row: dict[str, str | int] = {"recipe": name, "model": model}
+    ratios = []
+    for checkpointing in ("false", "true"):
+        changed = [f"model={model}", *changes, f"network.checkpointing={checkpointing}"]
+        recipe = load_recipe(name).with_overrides(changed)
+        plan = make_plan(recipe, rate=rate)
+        if checkpointing == "false":
+            row |= {"trained": f"{plan.parameters.trained:,}", "for sampling": f"{plan.parameters.denoiser:,}"}
+            row |= {"checkpoint": size_in_memory(plan.checkpoint_bytes)}
+            row |= {"FLOPs of a step": f"{plan.flops_per_step:.2e}", "hours": f"{plan.hours:,.3g}"}
+        for memory in plan.memory:
+            ratios.append(memory.total / peak(recipe, half=memory.precision == "bfloat16"))
+            row[memory.precision + (", recomputed" if checkpointing == "true" else "")] = size_in_memory(memory.total)
+    return row | {"plan / peak": f"{min(ratios):.2f} to {max(ratios):.2f}"}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipes", nargs="+", default=RECIPES)
     parser.add_argument("--models", nargs="+", default=["mdlm", "vadd"])
     parser.add_argument("--changes", nargs="*", default=[], help="to the recipes, key=value")
-    arguments = parser.parse_args()
-    print(f"{'recipe':14} {'model':6} {'precision':9} {'plan':>9} {'peak':>9} {'plan / peak':>11}")
-    for name in arguments.recipes:
-        for model in arguments.models:
-            recipe = load_recipe(name).with_overrides([f"model={model}", *arguments.changes])
-            for memory in make_plan(recipe, rate=1e12).memory:
-                found = peak(recipe, half=memory.precision == "bfloat16")
-                print(
-                    f"{name:14} {model:6} {memory.precision:9} {size_in_memory(memory.total):>9} "
-                    f"{size_in_memory(found):>9} {memory.total / found:11.2f}",
-                    flush=True,
-                )
+    parser.add_argument("--flops", type=float, default=5e13, help="a second, of the device; for the hours")
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
+    options = parser.parse_args()
+    rows = []
+    for name, model in product(options.recipes, options.models):
+        rows.append(measured(name, model, options.flops, options.changes))
+        print(*(f"{key}: {value}" for key, value in rows[-1].items()), sep="  ", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

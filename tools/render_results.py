@@ -2,7 +2,8 @@
 
 A page has blocks <!-- table NUMBERS TABLE [SET ...] --> ... <!-- end -->; docs/results/numbers/NUMBERS.json is the
 results.json of a study or of `vadd compare`, or the entries of several such commands one after the other, also the
-reports of `vadd eval --json`. Blocks of `all` take what they need from several of these files.
+reports of `vadd eval --json`, or the cells that a benchmark writes. Blocks of `all` take what they need from several of
+these files.
 """
 
 import json
@@ -75,6 +76,8 @@ def _entries(study: str) -> list[Any]:
 
 
 def _row(entry: dict[str, Any]) -> Any:
+    if all(isinstance(cell, str) for cell in entry.values()):
+        return entry  # of a benchmark: the cells of its table
     kind = RunReport if "recipe" in entry else ModelRow if "model" in entry else SetRow
     return kind.model_validate(entry)
 
@@ -183,6 +186,7 @@ TABLES: dict[str, Callable[[Any, str], Table]] = {
     "scores": lambda rows, study: _scores(rows, study, "tables"),
     "molecules": lambda rows, study: _scores(rows, study, "molecules"),
     "nats": lambda rows, study: nats_table(rows),
+    "cells": lambda rows, study: Table.of("", rows),
     "front": lambda rows, study: front_table(),
     "behind": lambda rows, study: behind_table(),
 }
@@ -253,7 +257,7 @@ def draw_figures(folder: Path) -> None:
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted(PAGES.glob("*.md"))]
+    return [ROOT / "README.md", ROOT / "docs" / "scaling.md", *sorted(PAGES.glob("*.md"))]
 
 
 if __name__ == "__main__":

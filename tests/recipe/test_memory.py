@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.memory import peak
 from vadd.kinds import kind_of
 from vadd.recipe import load_recipe
 from vadd.recipe import plan as fitting
@@ -23,6 +24,16 @@ def test_no_network_needs_more_than_the_upper_bound(name: str, model: str) -> No
     weights = sum(parameter.numel() for parameter in counted.parameters())
     needed = 20 * weights + 8 * training_cost(counted, recipe, 4).remembered
     assert needed <= fitting.upper_bound(recipe, format, 1)
+
+
+@pytest.mark.parametrize("checkpointing", ["false", "true"])
+@pytest.mark.parametrize("name", ["mnist", "lm1b"])
+def test_a_step_holds_what_is_planned(name: str, checkpointing: str) -> None:
+    """At the paper's widths, with fewer blocks; `benchmarks/memory.py` has the paper's size."""
+    small = ("training.batch=8", "network.blocks=2", f"network.checkpointing={checkpointing}")
+    recipe = load_recipe(name).with_overrides(small)
+    for planned in fitting.make_plan(recipe, rate=1e9).memory:
+        assert planned.total == pytest.approx(peak(recipe, half=planned.precision == "bfloat16"), rel=0.1)
 
 
 @pytest.mark.parametrize("name", ["checkerboard", "circles-paper", "copies", "digits", "mnist-small", "cifar10-small"])

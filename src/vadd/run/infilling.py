@@ -105,15 +105,19 @@ def latents_that_fit(model: Model, starts: Tensor, candidates: int, noise: Noise
     # Of a model that draws labels a row of which nothing is known draws its own, as it does without other rows.
     labels = model.latent.draw_labels((x == model.mask_value).all(dim=1), noise)
     prior = model.latent.prior if isinstance(model.latent, GaussianLatent) else None
+    at_once = max(1, CANDIDATE_ROWS // len(x))
     if known.any() and isinstance(prior, FlowPrior) and isinstance(prior.flow, AutoregressiveTransformer):
         z, scores = _steered(model, prior, x, known, candidates, noise, labels)
     else:
         # One after the other, so that the first candidates are the same whatever their number.
-        drawn = [model.latent.draw(x, state.t, noise, labels) for _ in range(candidates)]
-        z = torch.stack([each for each in drawn if each is not None])
+        if prior is not None:
+            numbers = torch.stack([noise.normal(prior.noise_dim) for _ in range(candidates)]).to(x.device)
+            z = torch.cat([prior.from_noise(part, x, labels) for part in torch.split(numbers, at_once)])
+        else:
+            drawn = [model.latent.draw(x, state.t, noise, labels) for _ in range(candidates)]
+            z = torch.stack([each for each in drawn if each is not None])
         scores = z.new_zeros(z.shape[:2])  # where nothing is known any z will do
     if known.any():
-        at_once = max(1, CANDIDATE_ROWS // len(x))
         scores = scores + torch.cat(
             [
                 model.log_likelihood(state, part, known) + model.latent.log_correction(part, x, state.xt, labels)
