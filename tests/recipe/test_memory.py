@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from benchmarks.memory import peak
+
 from vadd.kinds import kind_of
 from vadd.recipe import load_recipe
 from vadd.recipe import plan as fitting

@@ -228,6 +228,7 @@ class ImageKind(Kind):
     """Height, width and 1 or 3 channels; pictures show all images, of several labels a row for each."""
 
     name, noun = "image", "images"
+    try_out = ("-n 64", "--steps 1", "--out samples.png")
 
     def default_count(self, out: Path | None, labels: int) -> int:
         if out is None or out.suffix != ".png":

@@ -315,7 +315,7 @@ def nats_of(members: Rows) -> Cell:
 def quality_figure(rows: Rows) -> Figure:
     """Quality, or of texts without a judge the bound, by evaluations of the network."""
     label, scored = f"{measure_of(rows)}, smaller is better", [row for row in rows if row.quality is not None]
-    references = sorted({row.reference for row in scored if row.reference is not None})
+    references = sorted({row.samples: row.reference for row in scored if row.reference is not None}.values())
     if not scored:
         scored = [row for row in rows if row.nats is not None and row.bound_valid]
         label = "nats of a held-out example (bound)"
