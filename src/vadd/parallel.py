@@ -8,10 +8,12 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -82,6 +84,8 @@ def check_half_precision(device: torch.device) -> None:
 
 WAIT, LONGEST_WAIT = "VADD_TIMEOUT", 1800
 """An environment variable, and its default: the seconds that a process waits for the others, at most."""
+LATEST = 60.0
+"""Seconds until a network file system shows on one host what another has written, at most."""
 
 
 def longest_wait() -> float:
@@ -150,14 +154,22 @@ class Processes:
         # Flags and samples go between the hosts, without waiting for the devices.
         self._hosts = dist.new_group(backend="gloo") if self.count > 1 and self.device.type != "cpu" else None
 
-    def check_agreement(self, what: str, content: str) -> None:
+    def check_agreement(self, what: str, content: str, advice: str = "give all of them the same command") -> None:
         """Refuse processes that were started with different ``content``; all must ask together."""
         if self.count == 1:
             return
         digest = int.from_bytes(hashlib.sha256(content.encode()).digest()[:7], "big")
         same = int(self.from_main(torch.tensor([digest]) if self.is_main else None, (1,))) == digest
         if self.any(not same)[0]:
-            raise UserError(f"the processes were started with different {what}: give all of them the same command")
+            raise UserError(f"the processes were started with different {what}: {advice}")
+
+    def check_shared(self, file: Path, content: str) -> None:
+        """Refuse a ``file`` of the main process that others do not see, or beside which they find other ``content``."""
+        end = time.monotonic() + min(LATEST, longest_wait() / 2)
+        while self.count > 1 and not file.exists() and time.monotonic() < end:
+            time.sleep(0.5)
+        advice = f"put {file.parent} on a file system that all hosts share"
+        self.check_agreement("run directories", f"{file.exists()} {content}", advice)
 
     # Training
 

@@ -1,7 +1,9 @@
 """``vadd doctor``, and what is refused before a training on devices or with several processes begins."""
 
 import json
+import os
 import socket
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,11 @@ from tests.helpers.commands import Command
 from tests.helpers.tiny import tiny_recipe
 from vadd import parallel
 from vadd.errors import UserError
-from vadd.parallel import LONGEST_WAIT, Processes, accelerator_device, check_half_precision
+from vadd.parallel import LONGEST_WAIT, Processes, accelerator_device, check_half_precision, on_main_process
+from vadd.recipe import build_dataset
+from vadd.run.directory import RunDirectory
 from vadd.training import doctor
+from vadd.training.loop import train
 from vadd.training.start import check_trainable
 
 
@@ -71,9 +76,28 @@ def disagree() -> None:
         check_trainable(tiny_recipe(f"training.learning_rate=0.{processes.index + 1}"))
 
 
-def test_processes_talk_and_those_with_different_recipes_are_refused(tmp_path: Path) -> None:
+def share_nothing(place: Path) -> None:
+    """Each process has a directory of its own by the same name, as on two hosts without a common file system."""
+    parallel.LATEST = 0.1
+    processes, recipe, directory = Processes(), tiny_recipe(), RunDirectory("run")
+    os.chdir(place / str(processes.index))
+    on_main_process(partial(directory.create, recipe))
+    with pytest.raises(UserError, match="put run on a file system that all hosts share"):
+        train(recipe, directory, build_dataset(recipe))
+    assert not directory.path.exists()
+    shared = place / "recipe.yaml"
+    processes.check_shared(shared, "step 8")
+    with pytest.raises(UserError, match="different run directories"):
+        processes.check_shared(shared, f"step {processes.index}")
+
+
+def test_processes_talk_and_those_that_disagree_are_refused(tmp_path: Path) -> None:
     together(2, talk, tmp_path)
     together(2, disagree)
+    for name in ("0", "1"):
+        (tmp_path / name).mkdir(exist_ok=True)
+    (tmp_path / "recipe.yaml").touch()
+    together(2, share_nothing, tmp_path)
 
 
 @pytest.mark.parametrize("device", ["cuda:7", "nonsense", "cpu:x"])

@@ -101,6 +101,12 @@ def _stopped_politely() -> Iterator[None]:
     threading.Thread(target=_end_if_busy, args=(reading, interrupt, answered), daemon=True).start()
     try:
         yield
+    except (UserError, Interrupted):
+        raise
+    except Exception:
+        if answered.is_set():  # a library that was interrupted while it was imported fails in its own way
+            raise KeyboardInterrupt from None
+        raise
     finally:
         signal.set_wakeup_fd(former)
         writing.close()
@@ -130,5 +136,7 @@ def end_by_closed_pipe() -> None:
 
 
 def _end(line: str, *, code: int = 2) -> None:
+    """Said once on every host: what is wrong may be wrong there only."""
+    err_console.quiet = os.environ.get("LOCAL_RANK", os.environ.get("RANK", "0")) != "0"
     err_console.out(shortened(one_line(line), LONGEST_LINE))
     sys.exit(code)

@@ -51,7 +51,7 @@ class Sample(Drawn):
       vadd sample runs/checkers -n 5
       vadd sample runs/digits --steps 5 --out grid.png
       vadd sample runs/digits --steps 8 --sampler parallel --checkpoint best --out grid.png
-      vadd sample runs/digits --steps 20 --trajectory denoising.gif
+      vadd sample runs/digits -n 4 --steps 20 --out four.png --trajectory denoising.gif
       vadd sample runs/book -n 8 --steps 32 --temperature 0.9 --top-p 0.95 --trajectory denoising.html
       vadd sample runs/digits --steps 4 --energy runs/digits-ar --energy-candidates 16 --out grid.png
       vadd sample runs/book --grid 0,0.1,0.4,1

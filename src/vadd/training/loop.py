@@ -103,6 +103,7 @@ class Trainer:
         self.archive = Archive(directory)
         state = saved_state(self.archive, self.settings.steps) if resume else None
         self.start = 0 if state is None else state.step
+        self.processes.check_shared(directory.recipe_file, str(self.start))
         self.model: Model = build_model(recipe, data.kind, networks)
         if self.settings.start_from is not None:
             if state is None:  # a resumed training has its own weights; what it started from may be gone by now
