@@ -133,7 +133,7 @@ def export(options: Export) -> None:
         exported = write(source, directory, checkpoint=which, results=card, half=options.half)
         out_console.out(
             f"{directory}: {exported.recipe.name} {exported.recipe.model}, weights of step {exported.step}. "
-            f"Choose a license in {directory / 'README.md'} before you publish it; "
+            f"Choose a licence in {directory / 'README.md'} before you publish it; "
             f"try: vadd sample {directory} -n 5"
         )
     for format in formats:

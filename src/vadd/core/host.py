@@ -162,8 +162,8 @@ class Places:
 
     @classmethod
     def counted(cls, where: Tensor, counts: Tensor) -> "Places":
-        """The first true entries of each row of ``where`` (B, N), as many as ``counts`` (B,) of the host say: nobody
-        has to look.
+        """The first true entries of each row of ``where`` (B, N), as many as ``counts`` (B,) of the host say: the
+        device is not asked.
 
         >>> Places.counted(torch.tensor([[True, False, True], [False, False, True]]), torch.tensor([2, 1])).numbers
         tensor([0, 2, 5])

@@ -63,8 +63,8 @@ def train(
     """Train what ``recipe`` describes on its ``data``; the directory must have been made by ``RunDirectory.create``.
 
     With ``silent`` no progress is shown; the other ``options`` are those of :class:`Trainer`. With ``resume`` it
-    continues from the newest checkpoint that is whole, or from the start where there is none yet; the recipe may then
-    differ where :func:`~vadd.recipe.may_change_on_resume` allows it, and replaces the run's.
+    continues from the newest checkpoint that is whole, or else from the start; the recipe may then differ where
+    :func:`~vadd.recipe.may_change_on_resume` allows it, and replaces the run's.
     """
     with held_by_main_process(directory.lock), one_line_for_lost_processes():
         try:
