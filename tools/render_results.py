@@ -18,8 +18,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from vadd.evaluation import RunReport
-from vadd.report.figures import save_figure, text_by_entropy
-from vadd.report.likelihood_tables import bound_table, bracket_table
+from vadd.report.figures import bound_by_steps, save_figure, text_by_entropy
+from vadd.report.likelihood_tables import bound_table, bracket_table, convention_table
 from vadd.report.line_style import line_style
 from vadd.report.table import Cell, Table, grouped, mean_and_spread, named_reports, report_names
 from vadd.report.tables import imputation_table, matched_table, quality_table, source_table
@@ -194,6 +194,7 @@ OF_RUNS: dict[str, Callable[[Any], Table]] = {
     "quality": quality_table,
     "bounds": bound_table,
     "brackets": bracket_table,
+    "conventions": convention_table,
     "matched": matched_table,
     "source": lambda reports: source_table({name: report.texts for name, report in named_reports(reports)}),
     "filled": imputation_table,
@@ -254,10 +255,13 @@ def draw_figures(folder: Path) -> None:
             save_figure(quality_figure(rows), folder / f"baselines-{name}.png")
     if texts := runs_of("text"):
         save_figure(text_by_entropy(texts, report_names(texts)), folder / "text.png")
+    if copies := runs_of("validity"):
+        save_figure(bound_by_steps(copies, report_names(copies)), folder / "validity.png")
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", ROOT / "docs" / "scaling.md", *sorted(PAGES.glob("*.md"))]
+    docs = ROOT / "docs"
+    return [ROOT / "README.md", docs / "likelihood.md", docs / "scaling.md", *sorted(PAGES.glob("*.md"))]
 
 
 if __name__ == "__main__":
