@@ -21,16 +21,15 @@ class Denoiser(Protocol):
     """A network that predicts the hidden values.
 
     ``denoiser(xt, z, t, where)`` takes tokens (B, N) in 0..V, a latent (B, d) or None, times (B,), and a bool mask
-    (B, N) with M true entries. It returns logits (M, V), for the positions asked for only, in row-major order. Its
-    answer for an example depends on that example alone, and in eval mode on nothing else. One that says
-    ``takes_places`` is given :class:`~vadd.core.host.Places` instead of the mask. :func:`vadd.check` tells whether a
-    module satisfies this protocol.
+    (B, N) with M true entries. It returns logits (M, V) at these positions only, in row-major order. The output for an
+    example depends on that example alone; in eval mode it is deterministic. A denoiser with ``takes_places = True``
+    gets :class:`~vadd.core.host.Places` in place of the mask. :func:`vadd.check` tests a module.
     """
 
     positions: int
-    """N, the values of an example."""
+    """N, the number of values in an example."""
     vocab_size: int
-    """V; the value V itself is the mask."""
+    """V, the number of values; the value V itself is the mask."""
     uses_time: bool
     """Whether the output depends on t."""
 

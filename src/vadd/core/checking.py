@@ -19,7 +19,7 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Findings:
-    """What is wrong with networks (``problems``) and what may be intended (``notes``)."""
+    """The result of :func:`vadd.check`: ``problems`` of the networks, and ``notes`` on what may be intended."""
 
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -34,10 +34,10 @@ class Findings:
 
 
 def check(denoiser: Any, recognizer: Any = None, *, latent_dim: int | None = None) -> Findings:
-    """What is wrong with custom networks, before they are trained.
+    """Test custom networks before they are trained.
 
-    ``latent_dim`` is the length of z; with a recognition model it is what that returns. Without either the denoiser is
-    asked for a model without a latent, with z None. Neither network is changed.
+    ``latent_dim`` is the length of z; by default it is what the recognition model returns. Without either, the denoiser
+    is tested for a model without a latent, with z = None. The networks do not change.
 
     >>> from vadd.networks import MlpDenoiser, MlpSettings, SiameseMlpRecognizer
     >>> denoiser = MlpDenoiser(3, 4, MlpSettings(width=8), latent_dim=2)

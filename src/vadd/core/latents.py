@@ -174,8 +174,8 @@ class NoLatent(Latent):
 class Recognizer(Protocol):
     """A network (x0, xt, t) -> (mean, log_std), both (B, d), for the posterior r(z | x0, xt).
 
-    It reads the clean tokens x0 and the masked ones xt, (B, N) in 0..V each, and the times t (B,). Keep log_std within
-    sane limits, -8 to 3 say: one bad step should not end in infinities.
+    It reads the clean tokens x0 and the masked ones xt, (B, N) in 0..V each, and the times t (B,). Limit log_std, for
+    example to -8..3: otherwise one bad step may give infinite values.
     """
 
     def __call__(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]: ...

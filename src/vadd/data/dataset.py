@@ -49,29 +49,29 @@ class DiscreteDataset:
     vocab_size: int
     shape: tuple[int, ...]
     train: Tensor
-    """(n, N) integers of any type (images are uint8, text lies on disk): turn batches into int64."""
+    """(n, N) integers of any type (images are uint8, text is mapped from disk). Turn batches into int64."""
     test: Tensor
     """(m, N) integers of the same type, disjoint from ``train``."""
     distribution: Callable[[], Array] | None = None
-    """Where it is known: the exact probabilities of all values of one example, an array of shape (V,) * N."""
+    """The exact probabilities of all examples, an array of shape (V,) * N; None if they are not known."""
     train_labels: Tensor | None = None
-    """Where there are classes: (n,) int64. They serve evaluation; models see them only with ``label_names``."""
+    """The labels, (n,) int64. Evaluation uses them; models read them only with ``label_names``."""
     test_labels: Tensor | None = None
-    """(m,) int64."""
+    """The labels of ``test``, (m,) int64."""
     tokenizer: Tokenizer | None = None
-    """Where the examples are text: what turns them back into it."""
+    """Turns examples into text, if the data are text."""
     pad: int | None = None
-    """Where examples are filled up: the value that does it. Models mask and see it like any other, but it is not
-    scored, neither in training nor in evaluation.
+    """The value that fills up short examples. Models mask and read it like any other value. It is scored neither in
+    training nor in evaluation.
     """
     table: TableCodec | None = None
-    """Where the examples are rows of a table: what turns them back into rows."""
+    """Turns examples into rows, if the data are a table."""
     label_names: tuple[str, ...] | None = None
-    """Where models are given the labels: what they are called."""
+    """The names of the labels. With them, models learn from the labels."""
     unknowns: bool = False
-    """Whether examples hold V where a value is unknown; see :class:`~vadd.kinds.Kind`."""
+    """Whether examples may hold V, the mask, where a value is unknown; see :class:`~vadd.kinds.Kind`."""
     wrap: Wrap | None = None
-    """Of text: how documents became sequences."""
+    """How documents were made into sequences, if the data are text."""
     frame: int = 0
     """Pixels that were added to each side of the images; the FID is of the images without them."""
 

@@ -16,7 +16,7 @@ from vadd.words import suggestion
 
 
 def load_recipe(name_or_path: str) -> Recipe:
-    """A preset by name, or a file by path."""
+    """The recipe of that name, or of the file at that path."""
     return validate(read_content(name_or_path), name_or_path)
 
 

@@ -137,8 +137,8 @@ class Recipe(Section):
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, width=120)
 
     def with_overrides(self, overrides: Iterable[str]) -> "Recipe":
-        """A copy with dotted keys replaced: ``["training.batch=512", "model=mdlm"]``. A model brings its settings
-        (:mod:`vadd.recipe.models`), whatever its place in the list.
+        """A copy with dotted keys replaced: ``["training.batch=512", "model=mdlm"]``. ``model`` also sets the keys that
+        the model needs (:mod:`vadd.recipe.models`), wherever it stands in the list.
         """
         pairs = [override.partition("=") for override in overrides]
         for key, equals, _ in pairs:
@@ -147,7 +147,7 @@ class Recipe(Section):
         return self.with_values((key, parse_value(text)) for key, _, text in pairs)
 
     def with_values(self, values: Iterable[tuple[str, Any]]) -> "Recipe":
-        """The same with values as they are."""
+        """A copy with dotted keys replaced by values of Python: ``[("training.batch", 512)]``."""
         values = list(values)
         content = self.model_dump(mode="json")
         for key, value in values:

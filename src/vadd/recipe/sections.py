@@ -113,17 +113,17 @@ SAMPLERS: Mapping[str, core.Sampler] = core.MaskedDiffusion.samplers
 
 class Sampling(Section):
     steps: int = Field(1, ge=1, le=MOST_STEPS)
-    """Sampling steps; first-hitting takes one for each position."""
+    """The number of sampling steps; first-hitting takes one for each position."""
     sampler: SamplerName = "ancestral"
     """The first four draw from the model's own distribution."""
     grid: Literal["uniform", "cosine"] = "uniform"
     latent_policy: Literal["resample", "fixed"] = "resample"
-    """A new z at each step, as in the paper, or one z for all steps."""
+    """resample: a new z at each step, as in the paper; fixed: one z for all steps."""
     temperature: float = Field(1.0, ge=0)
-    """Of the values given z: below 1 sharpens, 0 takes the likeliest; samples are then not exact, and bounds are those
-    of what is drawn.
+    """Of the values given z. Below 1 samples vary less, 0 takes the likeliest values. Samples are then not exact, and
+    bounds hold for the distribution that is drawn from.
     """
     compile: bool = False
     """Compile the denoiser with torch.compile, for a few sizes."""
     candidates: int = Field(32, ge=1, le=MOST_CANDIDATES)
-    """For completions with one z: latents drawn for each, of which one is kept by the likelihood of what is known."""
+    """For completions with one z: the latents drawn for each. One is kept, by the likelihood of the known values."""

@@ -19,7 +19,9 @@ TEXT_WIDTH = 100
 
 @dataclass(frozen=True, repr=False)
 class Results:
-    """Shown as tables; ``report`` has the numbers, :meth:`to_json` those of ``vadd eval --json``."""
+    """The result of an evaluation. It prints as tables. ``report`` has the numbers; :meth:`to_json` returns what
+    ``vadd eval --json`` writes.
+    """
 
     report: RunReport
 

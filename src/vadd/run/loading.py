@@ -38,13 +38,17 @@ def load(
     """Open a run with the averaged weights of one of its checkpoints, on ``device`` (default: a GPU if there is one,
     else the CPU).
 
-    ``path`` is the run's directory, a folder that ``vadd export`` wrote or, where there is no such path, the name
-    "owner/name" of one on the Hugging Face Hub. ``checkpoint`` is "latest" (the newest that is whole), "best" (the
-    lowest held-out objective) or a step. Priors that ``vadd fit-prior`` made for it are used unless ``prior`` is
-    "trained"; "flow" and "conditional" ask for that one. With a flow prior samples keep one z for all steps unless the
-    options say otherwise. A run that was trained with a custom ``denoiser`` and ``recognizer`` is opened with modules
-    of the same kind and size; they are copied. The data are read only when they are needed; sampling does not need
-    them.
+    ``path`` is a run's directory, a folder that ``vadd export`` wrote, the name of a model of the package
+    ("mnist-pretrained") or the name "owner/name" of a model on the Hugging Face Hub.
+
+    ``checkpoint`` is "latest" (the newest complete one), "best" (the one with the lowest held-out objective) or a step.
+
+    ``prior`` is "fitted" (the priors of ``vadd fit-prior``, if there are any), "trained" (only the prior of the
+    training), "flow" or "conditional" (refused if that one was not fitted). With a flow prior, samples have one z for
+    all steps, unless the sampling options say otherwise.
+
+    A run with a custom ``denoiser`` and ``recognizer`` needs modules of the same class and size; they are copied. The
+    data are read when they are needed. Sampling does not need them.
     """
     own, device = given_networks(denoiser, recognizer), chosen_device(device)
     stored = find_exported(path)

@@ -52,8 +52,8 @@ OWN_EXAMPLES = 100
 
 
 class Run:
-    """A trained model with its recipe: :meth:`sample`, :meth:`infill`, :meth:`evaluate`, :meth:`bound`, :meth:`plot`,
-    :meth:`export`; :func:`vadd.train` and :func:`vadd.load` return one. Its data are read when they are first needed.
+    """A trained model with its recipe. :func:`vadd.train` and :func:`vadd.load` return one. Its data are read when they
+    are first needed.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Run:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one example, before it is flattened."""
+        """The shape of one example, before it is flattened to N positions."""
         return self.kind.shape
 
     @property
@@ -124,10 +124,9 @@ class Run:
         return self.sample(OWN_EXAMPLES, seed=0) if self.is_exported else self.data.test
 
     def texts(self, tokens: Tensor | Array) -> list[str]:
-        """Samples (n, N) of a run on text as text.
+        """The texts of samples (n, N) of a run on text.
 
-        Where a sample is one padded document it ends at its first EOS; else several documents may follow each other,
-        and blank lines part them.
+        A padded sample ends at its first EOS. A packed one may hold several documents, with blank lines between them.
         """
         return self.kind.texts(np.asarray(tokens))
 
@@ -203,10 +202,10 @@ class Run:
     ) -> Iterator[Samples]:
         """Samples chunk by chunk, in memory that does not grow with their number.
 
-        ``n`` is how many, or sequences to begin with (n, N), with the mask value V where something is to be filled. The
-        ``options`` are those of :class:`~vadd.run.sampling.SamplingOptions`. Of the first ``record`` samples the
-        trajectories are kept. ``memory`` is what a chunk may take, in bytes; by default 256 MB, on a GPU a part of what
-        is free. Several ``processes`` divide the chunks, and the samples come out in the main one.
+        ``n`` is the number of samples, or sequences (n, N) to complete, with the mask value V at the positions to fill.
+        The ``options`` are those of :class:`~vadd.run.sampling.SamplingOptions`. The first ``record`` samples come with
+        their trajectories. ``memory`` is the most bytes that a chunk may take, by default 256 MB, on a GPU a part of
+        the free memory. Several ``processes`` divide the chunks; the main one gets the samples.
         """
         chosen = self.sampling.changed(options, self.model)
         count = len(n) if isinstance(n, Tensor) else n
@@ -240,9 +239,10 @@ class Run:
     def sample(
         self, n: Count = 1, *, memory: Count | None = None, progress: Progress = silent, **options: Any
     ) -> Tensor:
-        """``n`` samples, (n, N) integers, for example ``run.sample(16, steps=8, sampler="parallel", seed=3)``.
+        """Draw ``n`` samples, (n, N) integers: ``run.sample(16, steps=8, sampler="parallel", seed=3)``.
 
-        They are the first of those that the seed stands for: a larger ``n`` begins with the same ones.
+        The ``options`` are those of :class:`~vadd.run.sampling.SamplingOptions`. A larger ``n`` with the same seed
+        begins with the same samples.
         """
         import psutil  # loading a model does without
 
@@ -253,8 +253,8 @@ class Run:
         return torch.cat([part.tokens for part in self.stream(n, memory=memory, progress=progress, **options)])
 
     def inexact_completions(self, **options: Any) -> list[str]:
-        """Why completions with these options do not follow the sampler's own law, given what is known; empty if they
-        do.
+        """The reasons why completions with these options do not follow the sampler's own distribution given the known
+        values; empty if they do.
         """
         return self.options(**options).inexact_completions(latent=self.model.latent.dim > 0)
 
@@ -269,12 +269,12 @@ class Run:
         progress: Progress = silent,
         **options: Any,
     ) -> Tensor:
-        """A completion of each of the sequences ``x``, in the shape of ``x``: (n, N), (n, *shape) or one example. They
-        are an array, a tensor or lists.
+        """Complete the sequences ``x``: an array, a tensor or lists of the shape (n, N) or (n, *shape), or one example.
 
-        What is ``known`` stays, or, without it, all but -1. With ``count`` there are so many completions of each,
-        (n, count, ...). Infilling is sampling from another start: the ``options`` are the same. With one z for all
-        steps z is one of ``candidates`` draws, chosen by what is known (:meth:`inexact_completions`).
+        Positions where ``known`` is true keep their values. Without ``known``, these are all positions but those with
+        -1. With ``count`` each sequence gets so many completions, (n, count, ...); without it the result has the shape
+        of ``x``. The ``options`` are those of :meth:`sample`. With one z for all steps, z is chosen among
+        ``candidates`` draws by the known values (:meth:`inexact_completions`).
         """
         each, given = 1 if count is None else count, as_tensor(x, "sequences to fill")
         starts = masked_starts(self.model, self.shape, given, known, each)
@@ -290,7 +290,7 @@ class Run:
         return filled.view(count, *given.shape) if one else filled.view(len(given), count, *given.shape[1:])
 
     def trajectory(self, n: int = 1, **options: Any) -> Tensor:
-        """How the ``n`` samples that :meth:`sample` gives come about: (steps + 1, n, N), from all masked (the value V)
+        """The states of the ``n`` samples that :meth:`sample` draws: (steps + 1, n, N), from all masked (the value V)
         to the samples.
         """
         states = [part.trajectory for part in self.stream(n, record=n, **options)]
@@ -298,8 +298,8 @@ class Run:
 
     @property
     def metrics(self) -> Any:
-        """What the training logged, a pandas DataFrame with one row a line: step, split (train, test or latent), loss
-        and the rest.
+        """The log of the training, a pandas DataFrame. Each row has a step, a split (train, test or latent) and its
+        numbers, such as the loss.
         """
         from vadd.report.results import frame_of
 
@@ -312,7 +312,7 @@ class Run:
 
     @checked
     def infill_frame(self, frame: Any, count: Count | None = None, **options: Any) -> Any:
-        """A DataFrame with its missing cells filled and nothing else changed; with ``count`` a list of so many."""
+        """A copy of a DataFrame with its missing cells filled; with ``count`` a list of so many copies."""
         filled = [data_frame(columns) for columns in fill_rows(self, from_frame(frame), count or 1, **options)]
         return filled[0] if count is None else filled
 
@@ -328,8 +328,8 @@ class Run:
         seed: CountOrZero = 0,
         progress: Progress = silent,
     ) -> "Results":
-        """How far samples drawn in so many ``steps`` are from the data, as ``vadd eval`` measures it; with ``bound``
-        also what :meth:`bound` gives for these numbers of steps.
+        """Measure how far samples are from the data, for each number of ``steps``, like ``vadd eval``. ``bound`` has
+        the numbers of steps for which :meth:`bound` is computed too.
         """
         from vadd.evaluation import BoundSettings, evaluate
         from vadd.report.results import Results
@@ -350,12 +350,12 @@ class Run:
         progress: Progress = silent,
         **options: Any,
     ) -> "Results":
-        """Bounds of the negative log-likelihood of ``examples``, by default the held-out ones, for the sampler with so
-        many ``steps``; ``results.bounds[T].nats`` is one of them. ``options`` are those of :meth:`sample`, like
-        ``sampler="margin"``; ``results.bounds[T].kind`` says whether it is exact.
+        """Upper bounds of the negative log-likelihood of ``examples``, by default the held-out ones, for the sampler
+        with T ``steps``: ``results.bounds[T].nats``. ``results.bounds[T].kind`` says whether it is exact. The
+        ``options`` are those of :meth:`sample`, like ``sampler="margin"``.
 
-        ``particles`` are the latents drawn for each estimate, ``limit`` the number of examples. With ``delbo``
-        masks for each example also the paper's DELBO, which is not a bound (for a model without a latent the ELBO).
+        ``particles`` is the number of latents drawn for each estimate, ``limit`` the number of examples. ``delbo``
+        masks per example also give the paper's DELBO, which is not a bound; for a model without a latent the ELBO.
         """
         from vadd.evaluation import BoundSettings
 
@@ -375,8 +375,8 @@ class Run:
         progress: Progress = silent,
         **options: Any,
     ) -> "Results":
-        """The negative log-likelihood from both sides: ``results.report.likelihood.brackets``, an interval for each
-        number of ``steps``, from so many ``paths``, draws of what :meth:`bound` gives.
+        """An interval for the negative log-likelihood at each number of ``steps``, bounded from both sides:
+        ``results.report.likelihood.brackets``. Each interval takes ``paths`` draws of the estimate of :meth:`bound`.
         """
         from vadd.evaluation import BoundSettings
 
@@ -403,7 +403,7 @@ class Run:
     @checked
     def export_sampler(self, out: Place, format: Literal["onnx", "pt2"] = "onnx", **options: Any) -> Path:
         """Write the sampler with these ``options`` to the folder ``out``: an ONNX file that draws the same samples
-        without PyTorch, or what torch.export makes (``pt2``); see docs/serving.md.
+        without PyTorch, or the program of torch.export (``pt2``). See docs/serving.md.
         """
         from vadd.run.traced import write_sampler  # imports what only exports need
 
@@ -417,15 +417,15 @@ class Run:
 
     @checked
     def push_to_hub(self, name: str, *, private: bool = False) -> str:
-        """Export these weights to the Hugging Face Hub as "owner/name", and return the address. You are logged in
-        there (``hf auth login``), or the variable HF_TOKEN holds a token that may write.
+        """Export these weights to the Hugging Face Hub as "owner/name", and return the address. Log in before with
+        ``hf auth login``, or set the variable HF_TOKEN to a token that may write.
         """
         with TemporaryDirectory() as folder:
             return push(self.export(Path(folder) / "model"), name, private=private)
 
     @checked
     def plot(self, steps: Count | None = None, seed: CountOrZero = 0) -> "ShownFigure":
-        """How the training went, and samples drawn in so many ``steps`` (default: the recipe's)."""
+        """A figure of the training's objective and of samples drawn in ``steps`` steps (default: the recipe's)."""
         from vadd.report.samples import plot_run  # imports matplotlib, which sampling does without
 
         return plot_run(self, steps, seed)

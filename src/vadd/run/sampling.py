@@ -45,33 +45,33 @@ else:
 
 
 class SamplingOptions(Sampling):
-    """The options of samples and completions. What is not given, or None, is the run's default, by default what its
-    recipe says in the section ``sampling``.
+    """The options of samples and completions. An option that is not given, or None, has the run's default. The defaults
+    are in the section ``sampling`` of the recipe.
     """
 
     sampler: AnySampler = "ancestral"
-    """A name (:data:`vadd.recipe.SAMPLERS`) or a :class:`vadd.core.Sampler`."""
+    """The name of a sampler (`vadd sample --help` lists them), or a sampler of ``vadd.core``."""
     grid: Literal["uniform", "cosine"] | tuple[float, ...] = "uniform"  # type: ignore[assignment]
-    """A name or the times themselves, rising from 0 to 1."""
+    """The name of a grid, or its times, rising from 0 to 1."""
     top_k: Count | None = None
-    """Draw from the k likeliest values only."""
+    """Draw only from the k likeliest values."""
     top_p: float | None = Field(None, gt=0, le=1)
-    """Draw from the likeliest values that reach p only."""
+    """Draw only from the likeliest values whose probabilities add up to p."""
     precision: Literal["float64", "float32"] = "float64"
-    """Of the draws; float32 as in the paper's text figure, which sharpens."""
+    """The precision of the draws. float32, as in the paper's figure of text, makes samples less varied."""
     seed: int = Field(0, ge=0, lt=2**63)
     label: str | int | None = None
-    """Of a run that was trained with labels: the label to draw samples of, by name or number."""
+    """For a run that was trained with labels: the label of the samples, by name or number."""
     guidance: float = Field(1.0, ge=0)
-    """Classifier-free guidance: above 1 the label is followed more closely than the model does by itself."""
+    """Classifier-free guidance: above 1, samples agree with the label more often than under the model."""
     z: Any = None
-    """A tensor (n, d): the latents to use instead of draws from the prior, one row for each sample."""
+    """A tensor (n, d): the latents of the samples, in place of draws from the prior."""
     _sampler_name: str = PrivateAttr("")
     """Of a sampler that has taken the place of its name."""
 
     def changed(self, given: Mapping[str, Any], model: Model | None = None) -> "SamplingOptions":
-        """A copy with the options that were ``given``, validated; those that are None stay as they are. For a ``model``
-        with its own sampler of that name and a number of steps that it can take.
+        """A copy with the options that were ``given``, validated; those that are None do not change. With a ``model``
+        the sampler is the model's own of that name, and the number of steps is one that it can take.
         """
         chosen = {key: value for key, value in given.items() if value is not None}
         for key in chosen.keys() - {"z"}:  # NumPy's numbers as Python's, arrays of times as lists

@@ -21,13 +21,13 @@ class Event:
     """What every callback is given."""
 
     step: int
-    """Steps that have been taken."""
+    """The number of steps taken so far."""
     steps: int
-    """As many as there will be."""
+    """The number of steps of the whole training."""
     _stop: Callable[[], None] = field(repr=False)
 
     def stop(self) -> None:
-        """End the training here: a checkpoint is written, and it can be resumed."""
+        """End the training after this step. A checkpoint is written, so the training can be resumed."""
         self._stop()
 
 
@@ -37,26 +37,26 @@ class Losses(Event):
 
     @property
     def loss(self) -> float:
-        """The objective, in nats per position. Reading it makes the host wait for a GPU."""
+        """The objective, in nats per position. On a GPU, reading it waits for the device."""
         return float(self._objective.loss.detach())
 
     @property
     def reconstruction(self) -> float:
-        """In nats per example."""
+        """The reconstruction term, in nats per example."""
         return float(self._objective.reconstruction.detach())
 
     @property
     def kl(self) -> float:
-        """In nats per example."""
+        """The KL term, in nats per example."""
         return float(self._objective.kl.detach())
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepEvent(Losses):
-    """After every step; the losses are those of its batch, under the KL weight of the step."""
+    """After every step. The losses are those of its batch, with the KL weight of the step."""
 
     steps_per_second: float
-    """As of the last line of metrics; 0 before the first."""
+    """The speed at the last logged step; 0 before the first one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +68,11 @@ class EvaluationEvent(Losses):
     _run: "Run" = field(repr=False)
 
     def sample(self, n: int = 1, **options: Any) -> Tensor:
-        """Samples (n, N) of the averaged weights as they are now; the options of :meth:`vadd.Run.sample`."""
+        """Draw samples (n, N) with the current averaged weights; the options are those of :meth:`vadd.Run.sample`."""
         return self._run.sample(n, **options)
 
     def texts(self, n: int = 1, **options: Any) -> list[str]:
-        """The same as text, where the data are text."""
+        """The same for data that are text: the texts of the samples."""
         return self._run.texts(self.sample(n, **options))
 
 

@@ -52,27 +52,29 @@ def train(
 ) -> Run:
     """Train a model and open it.
 
-    ``data`` is an array or tensor of integers (examples first), a list of texts or of lists of symbols, a DataFrame, a
-    data set of torch (``TensorDataset``), Hugging Face or this package (:class:`~vadd.data.DiscreteDataset`), the path
-    of a file or of a folder of images, or the name of a recipe. What lies in memory is kept in the run.
+    ``data`` is an array or tensor of integers whose first axis counts the examples, a list of texts or of lists of
+    symbols, a DataFrame, a data set of torch (``TensorDataset``), Hugging Face or this package
+    (:class:`~vadd.data.DiscreteDataset`), the path of a file or of a folder of images, or the name of a recipe. The run
+    stores data that are given in memory.
 
-    ``out`` is the run's directory, by default ``runs/NAME-MODEL``; an existing run is never replaced without
-    ``overwrite``. ``model`` is "vadd" unless the recipe says otherwise, or "mdlm" for the same without a latent, or
-    another of :mod:`vadd.recipe.models`.
+    ``out`` is the run's directory, by default ``runs/NAME-MODEL``. An existing run is replaced only with ``overwrite``.
+    ``model`` is "vadd" unless the recipe names another one. "mdlm" is the same model without a latent; `vadd zoo` lists
+    all names.
 
-    ``labels`` are those of an array or of texts, one integer or text for each example: the run then draws of one of
-    them, ``run.sample(16, label="cat")``. For a file, a folder or a recipe ``labels=True`` takes those that are there.
+    ``labels`` has one integer or text for each example of an array or a list of texts. The run can then draw samples of
+    one label: ``run.sample(16, label="cat")``. For a file, a folder or a recipe, ``labels=True`` uses its own labels.
 
     A custom ``denoiser`` (:class:`vadd.Denoiser`) and, for "vadd", a ``recognizer`` (:class:`vadd.Recognizer`) replace
-    the recipe's networks. They are checked (:func:`vadd.check`) and copied; resuming and :func:`vadd.load` need them.
+    the recipe's networks. They are checked (:func:`vadd.check`) and copied. Resuming and :func:`vadd.load` need the
+    same networks again.
 
-    The callbacks are given one event each and may end the training with ``event.stop()``; so does Ctrl-C or the
-    notebook's stop button. A run that ended early goes on with ``resume=True``; the data may then be left out.
+    Each callback is called with one event. ``event.stop()``, Ctrl-C or the notebook's stop button end the training; its
+    state is saved. ``resume=True`` continues such a run, and needs no data.
 
-    ``device`` is where to train, like "cuda:1"; by default a GPU if there is one, else the CPU.
+    ``device`` names the device, like "cuda:1". The default is a GPU if there is one, else the CPU.
 
-    All other keywords are keys of the recipe: ``steps=2000`` (those of the training), ``latent={"dim": 8}``,
-    ``**{"data.test_fraction": 0.2}``. Whatever is not given is as in ``vadd train``.
+    All other keywords are keys of the recipe: ``steps=2000`` is ``training.steps``, others are ``latent={"dim": 8}`` or
+    ``**{"data.test_fraction": 0.2}``. Their defaults are those of ``vadd train``.
 
     >>> import numpy as np, tempfile, vadd
     >>> codes = np.random.default_rng(0).integers(0, 3, (200, 1)).repeat(4, axis=1)
