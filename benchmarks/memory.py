@@ -26,7 +26,6 @@ from vadd.core.host import Places
 from vadd.core.masking import Masking
 from vadd.recipe import Recipe, build_model, load_recipe
 from vadd.recipe.plan import make_plan
-from vadd.words import size_in_memory
 
 RECIPES = ["mnist", "cifar10", "lm1b", "openwebtext"]
 BESIDE = 4 * 4
@@ -89,12 +88,12 @@ def measured(name: str, model: str, rate: float, changes: Sequence[str]) -> dict
         recipe = load_recipe(name).with_overrides(changed)
         plan = make_plan(recipe, rate=rate)
         if checkpointing == "false":
-            row |= {"trained": f"{plan.parameters.trained:,}", "for sampling": f"{plan.parameters.denoiser:,}"}
-            row |= {"checkpoint": size_in_memory(plan.checkpoint_bytes)}
+            row |= {"parameters": f"{plan.parameters.trained:,}"}
             row |= {"FLOPs of a step": f"{plan.flops_per_step:.2e}", "hours": f"{plan.hours:,.0f}"}
         for memory in plan.memory:
             ratios.append(memory.total / peak(recipe, half=memory.precision == "bfloat16"))
-            row[memory.precision + (", recomputed" if checkpointing == "true" else "")] = size_in_memory(memory.total)
+            name = f"{memory.precision}, GB" + (", recomputed" if checkpointing == "true" else "")
+            row[name] = f"{memory.total / 1e9:,.1f}" if memory.total < 1e11 else f"{memory.total / 1e9:,.0f}"
     return row | {"plan / peak": f"{max(ratios, key=lambda ratio: abs(ratio - 1)):.2f}"}
 
 

@@ -57,7 +57,7 @@ def latent(page: Page) -> None:
     page.locator("#latent-shown img").wait_for()
     for button, place in (("#latent-walk", "#latent-path"), ("#latent-vary", "#latent-varied")):
         page.locator(button).click()
-        page.locator(f"{place} img").wait_for()
+        page.locator(f"{place} img").first.wait_for()
 
 
 def compare(page: Page) -> None:
