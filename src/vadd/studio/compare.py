@@ -94,12 +94,12 @@ def compare_tab(comparisons: Comparisons, chosen: gr.CheckboxGroup) -> None:
         )
         about = "Drawn at each T and compared with the data."
         samples = ui.slider("Samples", about, (100, 10_000), 2_000, "compare-samples", step=100)
-        about = "Of which the likelihood is bounded."
+        about = "Used for the likelihood bounds."
         examples = ui.slider("Held-out examples", about, (20, 1_000), 100, "compare-examples", step=20)
     with gr.Row():
         start = ui.button("Compare", "compare-button", variant="primary")
         stop = ui.button("Cancel", "compare-cancel")
-    ui.hint("One at a time, and kept on disk; what is cancelled leaves nothing behind.")
+    ui.hint("Comparisons run one at a time and are kept on disk. A cancelled one leaves no files.")
     said, shown = gr.HTML(elem_id="compare-said"), gr.HTML(elem_id="compare-shown", min_height=80)
 
     def on_start(turn: ui.Turn, names: list[str], steps: list[str], samples: int, examples: int) -> ui.Answer:

@@ -129,7 +129,7 @@ def _option_controls(limits: Limits) -> dict[str, Any]:
     options: dict[str, Any] = {}
     options["label"] = ui.choice(
         "Label",
-        "Of runs that have learned from labels: draw samples of this one.",
+        "For runs trained with labels: draw samples of this label.",
         [ANY, *limits.labels],
         visible=bool(limits.labels),
         elem_id="draw-label",
@@ -138,7 +138,7 @@ def _option_controls(limits: Limits) -> dict[str, Any]:
     with gr.Accordion("How to draw", open=False):
         about = "Which positions are revealed when. The first three draw from the model's own distribution."
         options["sampler"] = ui.choice("Sampler", about, [DEFAULT, *SAMPLERS])
-        about = "Below 1 sharpens, 0 takes the likeliest."
+        about = "Below 1 samples vary less; 0 takes the likeliest values."
         options["temperature"] = ui.slider("Temperature", about, (0, 2), 1, "draw-temperature", step=0.05)
         about = "cosine reveals fewer positions in the first steps."
         options["grid"] = ui.choice("Grid", about, [DEFAULT, "uniform", "cosine"])
@@ -157,7 +157,7 @@ def draw_tab(page: gr.Blocks, runs: OpenRuns, chosen: gr.CheckboxGroup) -> None:
             with gr.Row():
                 start = ui.button("Draw", "draw-button", variant="primary")
                 stop = ui.button("Cancel", "draw-cancel")
-            ui.hint("Samples of the runs chosen above. Cancel ends a draw that is under way.")
+            ui.hint("Draws samples of the runs chosen above. Cancel stops the current draw.")
             said = gr.HTML(elem_id="draw-said")
             count = ui.slider("Samples", "How many of each run.", (1, limits.most), limits.count, "draw-count")
             options = {"steps": steps, **_option_controls(limits)}
@@ -168,7 +168,7 @@ def draw_tab(page: gr.Blocks, runs: OpenRuns, chosen: gr.CheckboxGroup) -> None:
             about = "Drag from 0, everything masked, to the last step. Grey is masked."
             scrubber = ui.slider("How they came about", about, (0, 1), 1, "draw-scrubber")
             make = ui.button("Make files to keep", "draw-files", size="sm")
-            ui.hint("The samples and how they came about: pictures, animations, numbers, texts.")
+            ui.hint("The samples and their trajectories: pictures, animations, numbers, texts.")
             files = gr.File(label="PNG, GIF, .npy, .csv, text", file_count="multiple", visible=False, interactive=False)
     kept = gr.State([], time_to_live=KEPT_SECONDS)
 

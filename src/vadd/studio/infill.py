@@ -187,9 +187,9 @@ def fill_all(runs: OpenRuns, names: Sequence[str], known: Known) -> str:
 
 
 def _image_controls() -> ui.Answer:
-    example = ui.number("Example", "The picture to begin with, by number: held-out, or drawn by an exported model.")
+    example = ui.number("Example", "The number of a held-out example; an exported model draws it itself.")
     painter = gr.HTML(html_template=PAINTER, js_on_load=ui.asset("painter.js"), elem_id="painter")
-    ui.hint("Paint over what is to be forgotten (grey), or pixels light and dark; or arrow keys and space.")
+    ui.hint("Paint pixels: grey ones are filled in. Or use the arrow keys and the space bar.")
     with gr.Row():
         half = ui.button("Forget the lower half", "infill-half", size="sm")
         blank = ui.button("Forget everything", "infill-blank", size="sm")
@@ -211,10 +211,10 @@ def infill_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
                 about = "Gaps are two or more underscores in a text, -1 among numbers, empty cells of a table."
                 text = gr.Textbox("", label="Text with gaps", info=about, lines=3, max_length=100_000)
             start = ui.button("Fill in", "infill-button", variant="primary")
-            ui.hint("Eight times; of points 2,000 times, to see how they are distributed.")
+            ui.hint("Draws eight completions; for points 2,000, to show their distribution.")
             about = "With one step all gaps are filled at once."
             steps = ui.slider("Steps T", about, (1, MOST_STEPS), 8, "infill-steps")
-            seed = ui.number("Seed", "Another seed, other completions.")
+            seed = ui.number("Seed", "Another seed gives other completions.")
         with ui.results():
             shown = gr.HTML(elem_id="infill-shown", min_height=200)
 

@@ -174,7 +174,7 @@ def live_route(runs: OpenRuns) -> APIRouter:
 
 
 def _slider_controls() -> list[gr.Slider]:
-    about = "Move it, and nothing else changes."
+    about = "Only this dimension changes."
     more: dict[str, Any] = {"step": 0.05, "visible": False, "interactive": True}  # Gradio does not see what they do
     return [ui.slider(f"z{k}", about, (-SPAN, SPAN), 0, f"latent-slider-{k}", **more) for k in range(SLIDERS)]
 
@@ -185,11 +185,11 @@ def _path_controls() -> ui.Answer:
         with gr.Row():
             ends = [ui.number(label, "An example.", at, min_width=100) for at, label in enumerate(("From", "To"))]
         walk = ui.button("Walk", "latent-walk")
-        ui.hint("In even steps from the z of the one to that of the other.")
+        ui.hint("In even steps from one z to the other.")
         path = gr.HTML(elem_id="latent-path")
     with gr.Column(min_width=280):
         gr.Markdown("### What does z say?")
-        about = "Of the example above, this one alone is varied."
+        about = "Only this dimension of the example above is varied."
         dimension = ui.slider("Dimension", about, (0, 1), 0, "latent-dimension")
         vary = ui.button("Vary it", "latent-vary")
         ui.hint("In even steps, from -3 to 3.")
@@ -201,7 +201,7 @@ def latent_tab(runs: OpenRuns, chosen: gr.CheckboxGroup, tab: gr.Tab) -> None:
     """The dimensions are measured on data: that waits until the ``tab`` is opened."""
     with gr.Row():
         with ui.controls():
-            about = "Where to begin: the z that the recognition model gives it."
+            about = "Start at the z that the recognition model gives for this example."
             example = ui.number("Example", about, elem_id="latent-example")
             steps = ui.slider("Steps T", "With one z for all steps.", (1, MOST_STEPS), 1, "latent-steps")
             about = "0 shows the likeliest that z says, 1 what it leaves open too."

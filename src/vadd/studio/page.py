@@ -39,7 +39,7 @@ def build_page(runs: OpenRuns, trainings: Trainings) -> gr.Blocks:
     with gr.Blocks(title="vadd studio", analytics_enabled=False, fill_width=True) as page:
         gr.Markdown(INTRODUCTION)
         names = runs.names()
-        about = "For all tabs: up to three, side by side. A run that is still training is followed."
+        about = "For all tabs: up to three, side by side. If a run is still training, its newest checkpoint is used."
         chosen = gr.CheckboxGroup(names, value=names[:2], label="Runs", info=about, elem_id="runs")
         with gr.Tabs(selected="draw" if names else "train"):
             with gr.Tab("Draw", id="draw", elem_id="tab-draw"):

@@ -126,17 +126,17 @@ def _source_controls() -> tuple[list[Any], Any, Any, Any]:
         height=150,
         elem_id="train-upload",
     )
-    ui.hint("At most 200 MiB; whole numbers, a table, text, or images of which each is an example.")
+    ui.hint("At most 200 MiB: integers, a table, text or images.")
     models = [("VADD, with a latent", "vadd"), ("MDLM, without", "mdlm")]
     model = gr.Radio(models, value="vadd", label="Model", info="Train both on the same data to compare them.")
     steps = ui.number("Training steps", "0: as many as the recipe says.")
-    about = "Of your own table: those that only name its rows; with commas between them."
+    about = "Columns of your table that only name the rows, with commas between them."
     skip = gr.Textbox(label="Columns to leave out", info=about, max_length=10_000, elem_id="train-skip")
     with gr.Row():
         plan = ui.button("Plan", "train-plan")
         start = ui.button("Start", "train-start", variant="primary")
-    ui.hint("Plan tells what it takes; Start begins, and goes on when the page is closed.")
-    about = "What a training will take, before it starts."
+    ui.hint("Plan shows time and memory. A started training continues when the page is closed.")
+    about = "Time and memory that the training needs."
     planned = gr.Textbox(label="Plan", info=about, lines=4, elem_id="train-planned")
     return [recipe, upload, model, steps, skip], plan, start, planned
 
@@ -150,11 +150,11 @@ def train_tab(page: gr.Blocks, runs: OpenRuns, trainings: Trainings, chosen: gr.
         with ui.results():
             shown = gr.HTML(watch.show(), elem_id="train-shown", min_height=200)
             with gr.Row():
-                about = "Which one to stop or to resume."
+                about = "The training to stop or to resume."
                 name = ui.choice("Training", about, names, next(iter(names), None), elem_id="train-name", min_width=240)
                 stop = ui.button("Stop (saves)", "train-stop", variant="stop", visible=bool(trainings.running()))
                 resume = ui.button("Resume", "train-resume", visible=False)
-            ui.hint("Stop ends it after its step and keeps what it has learned; Resume goes on from there.")
+            ui.hint("Stop ends the training after its step and saves it. Resume continues from there.")
     clock = gr.Timer(SECONDS, active=bool(trainings.running()))
     # Not those that are open by now: what the visitor is offered.
     offered = gr.State([str(value) for _, value in chosen.choices])

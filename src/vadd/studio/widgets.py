@@ -97,7 +97,7 @@ def described(error: Exception) -> str:
     return f"something went wrong ({type(error).__name__}); the terminal that runs the studio says what"
 
 
-CANCELLED = note("Cancelled. What is shown was there before.")
+CANCELLED = note("Cancelled. The page shows the earlier result.")
 
 
 class OvertakenError(Exception):

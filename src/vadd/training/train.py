@@ -65,13 +65,11 @@ def train(
     one label: ``run.sample(16, label="cat")``. For a file, a folder or a recipe, ``labels=True`` uses its own labels.
 
     A custom ``denoiser`` (:class:`vadd.Denoiser`) and, for "vadd", a ``recognizer`` (:class:`vadd.Recognizer`) replace
-    the recipe's networks. They are checked (:func:`vadd.check`) and copied. Resuming and :func:`vadd.load` need the
-    same networks again.
+    the recipe's networks. They are checked (:func:`vadd.check`) and copied. Resuming and :func:`vadd.load` need them.
 
     Each callback is called with one event. ``event.stop()``, Ctrl-C or the notebook's stop button end the training; its
-    state is saved. ``resume=True`` continues such a run, and needs no data.
-
-    ``device`` names the device, like "cuda:1". The default is a GPU if there is one, else the CPU.
+    state is saved. ``resume=True`` continues such a run, and needs no data. ``device``, like "cuda:1", is by default a
+    GPU if there is one, else the CPU.
 
     All other keywords are keys of the recipe: ``steps=2000`` is ``training.steps``, others are ``latent={"dim": 8}`` or
     ``**{"data.test_fraction": 0.2}``. Their defaults are those of ``vadd train``.
