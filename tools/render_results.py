@@ -76,8 +76,8 @@ def _entries(study: str) -> list[Any]:
 
 
 def _row(entry: dict[str, Any]) -> Any:
-    if all(isinstance(cell, str) for cell in entry.values()):
-        return entry  # of a benchmark: the cells of its table
+    if not {"name", "recipe"} & entry.keys() or all(isinstance(cell, str) for cell in entry.values()):
+        return entry  # of a benchmark
     kind = RunReport if "recipe" in entry else ModelRow if "model" in entry else SetRow
     return kind.model_validate(entry)
 
@@ -136,6 +136,16 @@ def _others(rows: Sequence[Any], name: str, measure: str, steps: int) -> Cell:
     return ", ".join(found[-2:]) or None
 
 
+def completed_table(entries: Sequence[dict[str, Any]]) -> Table:
+    """Puzzles that single runs completed."""
+    cells: list[dict[str, Cell]] = []
+    for entry in entries:
+        for steps in next(iter(entry["scores"].values())):
+            shares = {name: f"{by_steps[steps]:.1%}" for name, by_steps in entry["scores"].items()}
+            cells.append({"run": entry["run"], "training steps": f"{entry['training_steps']:,}", "T": steps, **shares})
+    return Table.of("Puzzles", cells)
+
+
 def behind_table() -> Table:
     """Where another model has the better mean with as many steps; AR, which takes one for each position, is compared
     with the best of any number of steps.
@@ -183,8 +193,11 @@ TABLES: dict[str, Callable[[Any, str], Table]] = {
     "likelihood": lambda rows, study: likelihood_table(rows),
     "shares": lambda rows, study: share_table(rows, STEPS, {}),
     "measures": lambda rows, study: measure_table(rows, STEPS, study_named(study).published.by_steps),
+    "grids": lambda rows, study: measure_table(rows, (1, 4, 16), {}),
     "scores": lambda rows, study: _scores(rows, study, "tables"),
     "molecules": lambda rows, study: _scores(rows, study, "molecules"),
+    "puzzles": lambda rows, study: _scores(rows, study, "puzzles"),
+    "completed": lambda rows, study: completed_table(rows),
     "nats": lambda rows, study: nats_table(rows),
     "cells": lambda rows, study: Table.of("", rows),
     "front": lambda rows, study: front_table(),

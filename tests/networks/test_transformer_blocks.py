@@ -7,7 +7,16 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from vadd.networks.transformer_blocks import AdaptiveNorm, Condition, Past, SelfAttention, rotate, rotation_table
+from vadd.networks.transformer_blocks import (
+    AdaptiveNorm,
+    Condition,
+    Past,
+    SelfAttention,
+    TransformerBody,
+    TransformerSize,
+    rotate,
+    rotation_table,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -142,3 +151,39 @@ def test_the_recognizers_norm_is_plain_where_nothing_is_masked() -> None:
     assert adapted[~masked].equal(layer.norm(h)[~masked])
     assert_close(adapted[masked], everywhere_adapted[masked])
     assert (adapted - layer.norm(h))[masked].abs().max() > 0.1
+
+
+# Rounds
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_each_round_applies_the_same_blocks_and_later_ones_read_the_embedding_again(rounds: int) -> None:
+    """With one round it is as if there were no rounds, bit for bit."""
+    body = body_of(rounds=rounds)
+    tokens, added, wanted = torch.tensor([[0, 3, 1], [2, 2, 3]]), torch.randn(3, 8), torch.tensor([1, 5])
+    h = embedded = body.embedding(tokens) + added
+    for number in range(rounds):
+        h = h if number == 0 else h + embedded
+        for attend, reflect in zip(body.attentions, body.perceptrons, strict=True):
+            h = reflect(attend(h, None, body.rotation), None)
+    expected = body.norm(h, None)[0]
+    assert torch.equal(body(tokens, None, added=added), expected)
+    assert_close(body(tokens, None, wanted, added), expected.flatten(0, 1)[wanted])
+    assert body.state_dict().keys() == body_of(rounds=1).state_dict().keys()
+
+
+def test_with_rounds_tokens_may_come_one_after_another_too() -> None:
+    body, tokens = body_of(rounds=2, causal=True), torch.tensor([[0, 3, 1], [2, 2, 3]])
+    past = body.no_past()
+    assert len(past) == 4
+    each = [body(tokens[:, n : n + 1], None, past=past) for n in range(3)]
+    assert_close(torch.cat(each, dim=1), body(tokens, None))
+
+
+def body_of(*, rounds: int, causal: bool = False) -> TransformerBody:
+    torch.manual_seed(0)
+    size = TransformerSize(width=8, blocks=2, heads=2, convolution=3, pairs=True, rounds=rounds)
+    body = TransformerBody(3, 3, size, condition=None, zero=False, causal=causal).eval()
+    for parameter in body.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return body

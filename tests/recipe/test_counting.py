@@ -5,12 +5,12 @@ import torch
 from torch import Tensor, nn
 
 from tests.helpers.exact import seeded
-from tests.helpers.networks import on_meta
+from tests.helpers.networks import on_meta, small_recipe
 from tests.helpers.tiny import tiny_recipe
 from vadd.core import GaussianLatent, LinearSchedule, MaskedBatch
 from vadd.core.host import Places
 from vadd.recipe import Recipe, build_model, load_recipe
-from vadd.recipe.counting import sampling_flops, training_cost
+from vadd.recipe.counting import count_parameters, sampling_flops, training_cost
 from vadd.recipe.plan import make_plan
 
 
@@ -94,6 +94,13 @@ def test_what_the_backward_pass_remembers_is_what_autograd_really_saves(recipe: 
     really = sum(storage.nbytes() for pointer, storage in saved.items() if pointer not in own | given) / 8
     # The indices of masked positions are real on both sides, but counted on one only.
     assert training_cost(on_meta(chosen), chosen).remembered == pytest.approx(really, rel=0.05)
+
+
+def test_a_block_in_three_rounds_computes_as_much_as_three_blocks_of_fewer_weights() -> None:
+    changes = ("network.denoiser.rounds=3", "network.denoiser.blocks=3")
+    rounds, blocks = (small_recipe("short-transformer", "model=mdlm", change) for change in changes)
+    assert training_cost(on_meta(rounds), rounds).flops == training_cost(on_meta(blocks), blocks).flops
+    assert count_parameters(on_meta(rounds)).denoiser < count_parameters(on_meta(blocks)).denoiser
 
 
 def test_checkpointing_remembers_less_and_computes_more() -> None:

@@ -145,7 +145,7 @@ class AutoregressiveTransformer(nn.Module):
         numbers that choose a component at each position.
         """
         flat = noise.reshape(-1, self.noise_dim)
-        past = [Past() for _ in self.body.attentions]
+        past = self.body.no_past()
         drawn = [torch.zeros_like(flat[:, : self.share])]  # its length stays a symbol where a draw is traced
         for position in range(self.positions):
             logits = self._next(drawn[-1], position, context, past)
@@ -165,7 +165,7 @@ class AutoregressiveTransformer(nn.Module):
         """
         particles, rows = noise.shape[:2]
         flat = noise.reshape(-1, self.noise_dim)
-        past = [Past() for _ in self.body.attentions]
+        past = self.body.no_past()
         z = flat.new_zeros(len(flat), self.positions, self.share)
         log_weights, gained = noise.new_zeros(2, particles, rows)
         for position in range(self.positions):

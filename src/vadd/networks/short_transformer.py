@@ -25,13 +25,14 @@ from vadd.errors import UserError
 from vadd.networks.layers import DenoiserBase, Linear, mean_and_log_std, time_embedding
 from vadd.networks.settings import TIME_FEATURES, Examples, NetworkSettings
 from vadd.networks.transformer import CausalTransformer
-from vadd.networks.transformer_blocks import CONVOLUTION, PAIRS, TransformerBody, TransformerSize
+from vadd.networks.transformer_blocks import CONVOLUTION, PAIRS, ROUNDS, TransformerBody, TransformerSize
 from vadd.settings import Fraction, Layers, Section
 
 
 class ShortTransformerDenoiserSettings(Section):
     width: PositiveInt = 128
     blocks: Layers = 3
+    rounds: PositiveInt = Field(1, description=ROUNDS)
     latent_everywhere: bool = Field(
         False, description="read the numbers of z that belong to a position also where its value is known"
     )

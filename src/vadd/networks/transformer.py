@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from vadd.core.host import Places, Where
 from vadd.networks.layers import DenoiserBase, Linear, condition_layers, mean_and_log_std, time_embedding, zeroed
 from vadd.networks.settings import CHECKPOINTING, TIME_FEATURES, Examples, NetworkSettings
-from vadd.networks.transformer_blocks import CONVOLUTION, Condition, Past, TransformerBody, TransformerSize
+from vadd.networks.transformer_blocks import CONVOLUTION, Condition, TransformerBody, TransformerSize
 from vadd.settings import Fraction, Layers, Section
 
 
@@ -59,7 +59,7 @@ class CausalTransformer(nn.Module):
         """Reads sequences from left to right and never twice: keys and values are kept. It is given sequences x (B, N)
         and a position, to the right of those asked for before, and returns the logits (B, V) there.
         """
-        past = [Past() for _ in self.body.attentions]
+        past = self.body.no_past()
         read = 0
 
         def logits(x: Tensor, position: int) -> Tensor:
@@ -75,7 +75,7 @@ class CausalTransformer(nn.Module):
     @property
     def cache_bytes(self) -> int:
         """What a reader keeps of one sequence at the end."""
-        return 2 * len(self.body.attentions) * self.positions * self.body.embedding.weight[0].nbytes
+        return 2 * len(self.body.no_past()) * self.positions * self.body.embedding.weight[0].nbytes
 
 
 SIZES = {

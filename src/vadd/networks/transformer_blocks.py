@@ -202,6 +202,7 @@ def perceptron(width: int) -> nn.Sequential:
 
 CONVOLUTION = "odd width of a convolution beside each attention; 0: none"
 PAIRS = "learn a number for each pair of positions in each attention: for arrays, where places have a meaning"
+ROUNDS = "times that the blocks are applied one after another, with the same weights: for what takes many inferences"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +213,7 @@ class TransformerSize:
     dropout: float = 0.0
     convolution: int = 0
     pairs: bool = False
+    rounds: int = 1
     checkpointing: bool = False
 
     @classmethod
@@ -229,7 +231,9 @@ class TransformerSize:
 class TransformerBody(nn.Module):
     """Tokens (B, N) in 0..V -> features: an embedding, blocks of attention and perceptron in turn, and a norm.
 
-    If ``causal`` the features of a position depend on its own token and those to its left.
+    With ``rounds`` the blocks are applied several times; each round after the first reads the embedding again. What one
+    round infers the next can use, and a rule that is learnt once is known in all of them. If ``causal`` the features of
+    a position depend on its own token and those to its left.
     """
 
     rotation: Tensor
@@ -250,7 +254,7 @@ class TransformerBody(nn.Module):
         def branch(inner: nn.Module) -> Branch:
             return Branch(inner, width, condition, zero=zero, dropout=size.dropout)
 
-        self.checkpointing = size.checkpointing
+        self.checkpointing, self.rounds = size.checkpointing, size.rounds
         self.embedding = nn.Embedding(vocab_size + 1, width)
         nn.init.uniform_(self.embedding.weight, -(width**-0.5), width**-0.5)
         self.register_buffer("rotation", rotation_table(positions, width // heads), persistent=False)
@@ -275,17 +279,26 @@ class TransformerBody(nn.Module):
         by itself, and the others are left out. The tokens of a causal body may be new ones, (B, n), after those that
         the ``past`` of each attention holds.
         """
-        h: Tensor = self.embedding(tokens)
+        embedded: Tensor = self.embedding(tokens)
         if added is not None:
-            h = h + added
+            embedded = embedded + added
         read = past[0].read if past else 0
         rotation = self.rotation[read : read + tokens.shape[1]]
-        kept: Sequence[Past | None] = past or [None] * len(self.attentions)
-        for attend, reflect, held in zip(self.attentions, self.perceptrons, kept, strict=True):
+        blocks = len(self.attentions)
+        kept: Sequence[Past | None] = past or [None] * (self.rounds * blocks)
+        h = embedded
+        for number, held in enumerate(kept):
+            attend, reflect = self.attentions[number % blocks], self.perceptrons[number % blocks]
+            if number and number % blocks == 0:
+                h = h + embedded
             h = through(attend, h, condition, rotation, held, recompute=self.checkpointing)
-            if attend is self.attentions[-1] and wanted is not None:
+            if number == len(kept) - 1 and wanted is not None:
                 h = h.flatten(0, 1).index_select(0, wanted)
                 if condition is not None:
                     condition = condition._replace(rows=wanted // tokens.shape[1])
             h = through(reflect, h, condition, recompute=self.checkpointing)
         return self.norm(h, condition)[0]
+
+    def no_past(self) -> list[Past]:
+        """For each time that an attention is applied, before anything was read."""
+        return [Past() for _ in range(self.rounds * len(self.attentions))]

