@@ -35,9 +35,9 @@ MODELS: dict[str, tuple[str, ...]] = {
         "mnist-small",
         "data.labels=true",
         "network.width=320",
-        "training.steps=7000",
+        "training.steps=3500",
         "training.evaluate_every=3500",
-        "training.checkpoint_every=1400",
+        "training.checkpoint_every=700",
         "training.keep_checkpoints=1",
     ),
     "mnist-mdlm": (
