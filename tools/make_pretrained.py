@@ -35,6 +35,7 @@ MODELS: dict[str, tuple[str, ...]] = {
         "mnist-small",
         "data.labels=true",
         "network.width=320",
+        "latent.flow.steps=1500",
         "training.steps=3500",
         "training.evaluate_every=3500",
         "training.checkpoint_every=700",
