@@ -185,10 +185,11 @@ def fid_table(reports: Sequence[RunReport]) -> Table:
     for (name, report), each in zip(named_reports(reports), distances, strict=True):
         shown: dict[int, Cell] = {count: f"{distance.fid:.1f}" for count, distance in each.items()}
         cells.append({"": name, "images": f"{report.samples:,}", **at_steps(shown, steps)})
-    floor = next(iter(distances[0].values())).fid_floor
-    cells.append({"": "test images", "images": cells[0]["images"], **at_steps(dict.fromkeys(steps, f"{floor:.1f}"), steps)})
+    floor = f"{next(iter(distances[0].values())).fid_floor:.1f}"
+    cells.append({"": "test images", "images": cells[0]["images"], **at_steps(dict.fromkeys(steps, floor), steps)})
     for name, quoted in study_named(reports[0].data).published.by_steps.items():
-        cells.append({"": f"{model_label(name)}, published", **at_steps(dict(quoted), steps)})
+        there = {count: f"{quoted[count]:g}" for count in steps if count in quoted}
+        cells += [{"": f"{model_label(name)}, published", **at_steps(there, steps)}] if there else []
     return Table.of("FID", cells, f"Inception FID, smaller is better. {NOTES['fid']}")
 
 
