@@ -33,11 +33,12 @@ MODELS: dict[str, tuple[str, ...]] = {
     "fair": ("table", "network.width=128"),
     "mnist": (
         "mnist-small",
-        "diffusion.weighting=integral",
-        "latent.flow.steps=2632",
-        "training.steps=1738",
-        "training.evaluate_every=1738",
-        "training.checkpoint_every=347",
+        "data.labels=true",
+        "network.width=320",
+        "latent.flow.steps=1500",
+        "training.steps=3500",
+        "training.evaluate_every=3500",
+        "training.checkpoint_every=700",
         "training.keep_checkpoints=1",
     ),
     "mnist-mdlm": (
@@ -62,7 +63,7 @@ MODELS: dict[str, tuple[str, ...]] = {
 """The preset of each, and what is changed."""
 NOT_SHIPPED = ("pydocs",)
 """Made when they are asked for: the texts are no words yet. The data of qm9 need `pip install qm9pack pandas`."""
-CONDITIONAL = ("fair",)
+CONDITIONAL = ("fair", "mnist")
 """Those with a prior p(z | what is known), for completions."""
 MOST_BYTES = 12_000_000
 """Of all together."""

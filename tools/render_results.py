@@ -18,10 +18,12 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from vadd.evaluation import RunReport
+from vadd.evaluation.reports import InceptionDistance
 from vadd.report.figures import bound_by_steps, save_figure, text_by_entropy
 from vadd.report.likelihood_tables import bound_table, bracket_table, convention_table
 from vadd.report.line_style import line_style
-from vadd.report.table import Cell, Table, grouped, mean_and_spread, named_reports, report_names
+from vadd.report.notes import NOTES
+from vadd.report.table import Cell, Table, at_steps, grouped, mean_and_spread, model_label, named_reports, report_names
 from vadd.report.tables import imputation_table, matched_table, quality_table, source_table
 from vadd.studies.baselines import ModelRow, likelihood_table, measure_of, quality_figure, summary_table
 from vadd.studies.league import SetRow, measure_table, nats_table, score_tables, share_figure, share_table
@@ -188,6 +190,22 @@ def _is_ours(name: str) -> bool:
     return name in ("VADD", "VADD, one z", "VADD, codes")
 
 
+def fid_table(reports: Sequence[RunReport]) -> Table:
+    """By number of steps, with the floor, and below what others have published of these data."""
+    distances = [report.by_steps(InceptionDistance) for report in reports]
+    steps = sorted({count for each in distances for count in each})
+    cells: list[dict[str, Cell]] = []
+    for (name, report), each in zip(named_reports(reports), distances, strict=True):
+        shown: dict[int, Cell] = {count: f"{distance.fid:.1f}" for count, distance in each.items()}
+        cells.append({"": name, "images": f"{report.samples:,}", **at_steps(shown, steps)})
+    floor = f"{next(iter(distances[0].values())).fid_floor:.1f}"
+    cells.append({"": "test images", "images": cells[0]["images"], **at_steps(dict.fromkeys(steps, floor), steps)})
+    for name, quoted in study_named(reports[0].data).published.by_steps.items():
+        there = {count: f"{quoted[count]:g}" for count in steps if count in quoted}
+        cells += [{"": f"{model_label(name)}, published", **at_steps(there, steps)}] if there else []
+    return Table.of("FID", cells, f"Inception FID, smaller is better. {NOTES['fid']}")
+
+
 TABLES: dict[str, Callable[[Any, str], Table]] = {
     "samples": lambda rows, study: summary_table(rows, {}),
     "likelihood": lambda rows, study: likelihood_table(rows),
@@ -204,6 +222,7 @@ TABLES: dict[str, Callable[[Any, str], Table]] = {
     "behind": lambda rows, study: behind_table(),
 }
 OF_RUNS: dict[str, Callable[[Any], Table]] = {
+    "fid": fid_table,
     "quality": quality_table,
     "bounds": bound_table,
     "brackets": bracket_table,

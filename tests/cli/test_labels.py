@@ -10,6 +10,7 @@ import torch
 
 import vadd
 from tests.helpers.commands import Command
+from vadd.training import prior as fitting
 
 TINY = ("data.labels=true", "training.steps=20", "training.batch=32", "network.width=32", "training.evaluate_every=20")
 
@@ -132,7 +133,11 @@ def test_labels_of_somebodys_own_images(tmp_path: Path, vadd_command: Command) -
     assert "unknown label 'drak', did you mean 'dark'" in wrong.err
 
 
-def test_labels_of_somebodys_own_array_and_a_learned_prior(tmp_path: Path, vadd_command: Command) -> None:
+def test_labels_of_somebodys_own_array_and_a_learned_prior(
+    tmp_path: Path, vadd_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fit reports on some of the held-out examples, with their labels."""
+    monkeypatch.setattr(fitting, "JUDGED", 7)
     values = np.arange(200) % 3
     np.save(tmp_path / "codes.npy", np.repeat(values[:, None], 4, axis=1))
     np.save(tmp_path / "labels.npy", np.array(["low", "mid", "high"])[values])

@@ -32,6 +32,8 @@ from vadd.files import whole_file
 from vadd.progress import Progress, silent
 
 BATCH, INCEPTION_BATCH = 128, 32
+CPU_BATCH = 4
+"""What Inception computes with so few images stays in the cache of a core: a fifth faster than with 32."""
 SIDE = 299
 COMPARED, NEIGHBOURS, ROWS, TIE = 5_000, 3, 1_000, 1e-7
 """Examples of each set that precision and recall are of, at most; rows of distances at once; rounding."""
@@ -209,7 +211,8 @@ class InceptionFeatures:
 
     @torch.no_grad()
     def __call__(self, examples: Tensor, /) -> Tensor:
-        return torch.cat([self._features(part) for part in torch.split(examples, INCEPTION_BATCH)])
+        at_once = CPU_BATCH if self.device.type == "cpu" else INCEPTION_BATCH
+        return torch.cat([self._features(part) for part in torch.split(examples, at_once)])
 
     def _features(self, images: Tensor) -> Tensor:
         resized = torch.stack([clean_resize(image) for image in images])

@@ -97,8 +97,9 @@ class _Fit:
             self.unlabelled = posteriors_of(self.model, train, rows, None, self.progress)
         self._start(posterior)
         steps = self._fit(train, posterior)
-        labels = None if self.train_labels is None else self.run.data.test_labels
-        held_out = self.run.data.test[:JUDGED]
+        held_out, labels = self.run.data.test[:JUDGED], None
+        if self.train_labels is not None and self.run.data.test_labels is not None:
+            labels = self.run.data.test_labels[: len(held_out)]
         kl_normal, kl = divergence_from_priors(self.model, self.ema.averaged, held_out, rows, labels)
         if not math.isfinite(kl):
             raise UserError("the prior's density is not finite; lower latent.flow.learning_rate")
