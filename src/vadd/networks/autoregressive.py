@@ -184,16 +184,19 @@ class AutoregressiveTransformer(nn.Module):
                     each.select(kept)
         return z.view(particles, rows, self.dim), log_weights - gained
 
+    @torch.no_grad()
     def start_at(self, z: Tensor) -> None:
-        """Its components are found in training."""
+        """Codes (n, c) of values become components where there are enough; else components are found in training."""
+        if z.shape[1] == self.share and len(z) <= len(self.means):
+            self.means[: len(z)] = z
 
     def component_shares(self, z: Tensor) -> Tensor:
         """What each component has to do with the numbers at each position, z (..., N * c) -> (..., N, C): in the shares
         of their densities.
         """
         log_stds = self.log_stds.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
-        numbers = z.view(*z.shape[:-1], self.positions, 1, self.share)
-        return (-0.5 * ((numbers - self.means) / log_stds.exp()).square() - log_stds).sum(-1).softmax(-1)
+        numbers = z.view(*z.shape[:-1], self.positions, self.share)
+        return component_log_probs(numbers, self.means, log_stds).softmax(-1)
 
     def _next(self, before: Tensor, position: int, context: Tensor | None, past: Sequence[Past]) -> Tensor:
         """The logits of the components at a position, (B, C), after the numbers (B, c) ``before`` it, zeros before the
@@ -231,12 +234,16 @@ def mixture_log_prob(u: Tensor, log_weights: Tensor, means: Tensor, log_stds: Te
     """u (..., d) -> (...), of Gaussians with means and log standard deviations (components, d), weighed by
     (..., components).
     """
+    return (log_weights + component_log_probs(u, means, log_stds)).logsumexp(-1)
+
+
+def component_log_probs(u: Tensor, means: Tensor, log_stds: Tensor) -> Tensor:
+    """u (..., d) -> (..., components)."""
     precisions = (-2 * log_stds).exp()
     # |u - m|^2 / s^2 multiplied out: matrix products instead of a (..., components, d) tensor.
     squares = u.square() @ precisions.T - 2 * u @ (means * precisions).T
     squares = squares + (means.square() * precisions).sum(-1)
-    constants = log_stds.sum(-1) + 0.5 * u.shape[-1] * math.log(2 * math.pi)
-    return (log_weights - 0.5 * squares - constants).logsumexp(-1)
+    return -0.5 * squares - (log_stds.sum(-1) + 0.5 * u.shape[-1] * math.log(2 * math.pi))
 
 
 def _resampled(log_weights: Tensor, levels: Tensor) -> Tensor | None:
