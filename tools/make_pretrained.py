@@ -80,7 +80,7 @@ MODELS: dict[str, tuple[str, ...]] = {
         "network.recognizer.width=24",
         "latent.autoregressive.width=80",
         "latent.autoregressive.components=52",
-        "training.steps=4000",
+        "training.steps=3000",
     ),
     "pydocs": ("pydocs", "network.denoiser.width=64", "training.steps=1200"),
 }
