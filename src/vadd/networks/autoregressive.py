@@ -136,9 +136,11 @@ class AutoregressiveTransformer(nn.Module):
         tokens = torch.ones(before.shape[:2], dtype=torch.long, device=z.device)
         tokens[:, 0] = 0
         added = self._read(before, context, slice(None))
-        logits = self.writes(self.body(tokens, None, None, added)).log_softmax(-1)
+        logits = self.writes(self.body(tokens, None, None, added))
         log_stds = self.log_stds.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
-        return mixture_log_prob(numbers, logits, self.means, log_stds).sum(-1).view(z.shape[:-1])
+        # Not log_softmax: a pass over all components less, which may be as many as a vocabulary has values.
+        joint = mixture_log_prob(numbers, logits, self.means, log_stds) - logits.logsumexp(-1)
+        return joint.sum(-1).view(z.shape[:-1])
 
     def from_noise(self, noise: Tensor, context: Tensor | None = None) -> Tensor:
         """Standard normal numbers (..., N * (c + 1)) -> a draw for each, (..., N * c): first the deviations, then the
@@ -186,9 +188,9 @@ class AutoregressiveTransformer(nn.Module):
 
     @torch.no_grad()
     def start_at(self, z: Tensor) -> None:
-        """Codes (n, c) of values become components where there are enough; else components are found in training."""
-        if z.shape[1] == self.share and len(z) <= len(self.means):
-            self.means[: len(z)] = z
+        """Codes (n, c) of values, the most frequent first, become components; the rest is found in training."""
+        codes = z[: len(self.means)]
+        self.means[: len(codes)] = codes
 
     def component_shares(self, z: Tensor) -> Tensor:
         """What each component has to do with the numbers at each position, z (..., N * c) -> (..., N, C): in the shares
@@ -240,10 +242,11 @@ def mixture_log_prob(u: Tensor, log_weights: Tensor, means: Tensor, log_stds: Te
 def component_log_probs(u: Tensor, means: Tensor, log_stds: Tensor) -> Tensor:
     """u (..., d) -> (..., components)."""
     precisions = (-2 * log_stds).exp()
-    # |u - m|^2 / s^2 multiplied out: matrix products instead of a (..., components, d) tensor.
-    squares = u.square() @ precisions.T - 2 * u @ (means * precisions).T
-    squares = squares + (means.square() * precisions).sum(-1)
-    return -0.5 * squares - (log_stds.sum(-1) + 0.5 * u.shape[-1] * math.log(2 * math.pi))
+    constants = (
+        -0.5 * (means.square() * precisions).sum(-1) - log_stds.sum(-1) - 0.5 * u.shape[-1] * math.log(2 * math.pi)
+    )
+    # |u - m|^2 / s^2 multiplied out: one matrix product instead of a (..., components, d) tensor.
+    return linear(torch.cat([u.square(), u], -1), torch.cat([-0.5 * precisions, means * precisions], -1), constants)
 
 
 def _resampled(log_weights: Tensor, levels: Tensor) -> Tensor | None:

@@ -95,8 +95,10 @@ def start_from(model: Model, recipe: Recipe, format: Kind) -> None:
         raise UserError(f"{source} is {run.recipe.model}; a training starts from MDLM or from its own model")
 
 
-def read_pretrained(model: Model, recipe: Recipe) -> None:
-    """Take the weights of the language model that ``network.model`` names, if the network is one."""
+def read_pretrained(model: Model, recipe: Recipe, train: Tensor) -> None:
+    """Take the weights of the language model that ``network.model`` names, if the network is one. Where z is divided
+    among positions, the codes of tokens are their embeddings, and the prior's components the most frequent codes.
+    """
     if isinstance(model.denoiser, PretrainedDenoiser) and isinstance(recipe.network, TransformersSettings):
         source = recipe.network.model
         if missing := model.denoiser.read_pretrained(source):
@@ -105,7 +107,10 @@ def read_pretrained(model: Model, recipe: Recipe) -> None:
         if isinstance(latent, SharedLatent) and isinstance(latent.recognizer, ShortTransformerRecognizer):
             latent.recognizer.start_at(model.denoiser.principal)
             if isinstance(latent.prior, FlowPrior) and isinstance(latent.prior.flow, AutoregressiveTransformer):
-                latent.prior.flow.start_at(latent.recognizer.codes.weight[:-1])
+                codes = latent.recognizer.codes.weight
+                latent.prior.flow.start_at(
+                    codes[train.flatten().bincount(minlength=len(codes)).argsort(descending=True, stable=True)]
+                )
 
 
 def freeze(model: Model) -> None:
