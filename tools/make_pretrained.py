@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import shutil
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import vadd
@@ -21,13 +22,27 @@ from vadd.recipe import Recipe, load_recipe, recipe_for
 from vadd.report.results import card_results
 from vadd.run.directory import RunDirectory
 from vadd.run.export import export
-from vadd.studies.published_scores import molecules
+from vadd.studies.published_scores import file_in, molecules
 from vadd.training.prior import fit_prior
 
 RUNS = Path("runs/pretrained")
 HOME = Path(__file__).parents[1] / "src" / "vadd" / "pretrained"
 RESULTS = "results.json"
-MOLECULES = "what vadd.train chooses for the texts of qm9pack"
+
+
+def census_names() -> list[str]:
+    """Of the package `names`: the first and last names of the US census of 1990, each once."""
+    files = [file_in("names", f"dist.{part}") for part in ("male.first", "female.first", "all.last")]
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    return list(dict.fromkeys(line.split()[0].title() for line in lines))
+
+
+TEXTS: dict[str, tuple[str, Callable[[], Sequence[str]]]] = {
+    "qm9": ("qm9pack", lambda: molecules().train),
+    "names": ("names", census_names),
+}
+"""The package that holds the texts of a model, and what reads them; qm9pack needs pandas for that."""
+OF_TEXTS = "what vadd.train chooses for these texts"
 MODELS: dict[str, tuple[str, ...]] = {
     "checkerboard": ("checkerboard", "training.steps=3000", "network.width=96"),
     "fair": ("table", "network.width=128"),
@@ -54,15 +69,25 @@ MODELS: dict[str, tuple[str, ...]] = {
         "training.keep_checkpoints=1",
     ),
     "qm9": (
-        MOLECULES,
+        OF_TEXTS,
         "about=Molecules of QM9 as SMILES, at most 28 symbols; z is drawn position after position",
         "training.steps=4500",
+    ),
+    "names": (
+        OF_TEXTS,
+        "about=First and last names of the US census of 1990; z is drawn position after position",
+        "network.denoiser.width=48",
+        "network.denoiser.blocks=1",
+        "network.recognizer.width=24",
+        "latent.autoregressive.width=80",
+        "latent.autoregressive.components=52",
+        "training.steps=3000",
     ),
     "pydocs": ("pydocs", "network.denoiser.width=64", "training.steps=1200"),
 }
 """The preset of each, and what is changed."""
 NOT_SHIPPED = ("pydocs",)
-"""Made when they are asked for: the texts are no words yet. The data of qm9 need `pip install qm9pack pandas`."""
+"""Made when they are asked for: the texts are no words yet."""
 CONDITIONAL = ("fair", "mnist")
 """Those with a prior p(z | what is known), for completions."""
 MOST_BYTES = 12_000_000
@@ -72,11 +97,11 @@ STEPS, SAMPLES, EXAMPLES = (1, 2, 5), 2000, 200
 
 def recipe_of(name: str, runs: Path = RUNS) -> Recipe:
     preset, *changes = MODELS[name]
-    if preset != MOLECULES:
+    if preset != OF_TEXTS:
         return load_recipe(preset).with_overrides(changes)
     texts = runs / f"{name}.txt"
     texts.parent.mkdir(parents=True, exist_ok=True)
-    texts.write_text("\n".join(molecules().train))
+    texts.write_text("\n".join(TEXTS[name][1]()))
     return recipe_for(texts).with_overrides(changes)
 
 

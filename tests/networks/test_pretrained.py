@@ -15,6 +15,8 @@ from vadd.errors import UserError
 from vadd.kinds.text.kind import TextKind
 from vadd.kinds.text.subwords import read_tokenizer_json
 from vadd.networks import PretrainedDenoiser, TransformersSettings
+from vadd.recipe import build_model
+from vadd.training.start import read_pretrained
 
 LENGTH = 5
 SHORT = ("training.steps=3", "training.batch=8", "training.evaluate_every=3", "training.warmup_steps=1")
@@ -74,6 +76,20 @@ def test_a_latent_of_each_position_enters_at_that_position(tmp_path: Path) -> No
         denoiser_of(tmp_path, 2, latent_divided=True)
 
 
+def test_principal_embeddings_are_those_of_the_values_turned_and_scaled(tmp_path: Path) -> None:
+    """Along orthogonal axes, of variance one: distances along all of them are Mahalanobis distances."""
+    theirs = language_model(tmp_path, "bert").get_input_embeddings().weight.detach().double()
+    denoiser = denoiser_of(tmp_path)
+    ordered = theirs[denoiser.ids]
+    found = denoiser.principal(theirs.shape[1]).double()
+    rank = len(WORDS) - 1 if len(WORDS) <= theirs.shape[1] else theirs.shape[1]
+    precision = torch.linalg.pinv(ordered.T.cov(correction=0), rtol=1e-6, hermitian=True)
+    difference = ordered[0] - ordered[-1]
+    assert torch.allclose((found[0] - found[-1])[:rank].square().sum(), difference @ precision @ difference, rtol=1e-3)
+    assert torch.allclose(found[:, :rank].T.cov(correction=0), torch.eye(rank).double(), atol=1e-3)
+    assert torch.equal(denoiser.principal(2), found[:, :2].float())
+
+
 @pytest.mark.parametrize("family", ["bert", "qwen3"])
 def test_every_weight_that_trains_has_a_gradient(family: str, tmp_path: Path) -> None:
     language_model(tmp_path, family)
@@ -113,6 +129,12 @@ def test_a_run_trains_samples_infills_bounds_and_exports(
     assert np.isfinite(run.bound((1, 2), particles=2, limit=4).bounds[1].nats)
     run.export("exported")
     assert str(tmp_path) not in Path("exported/recipe.yaml").read_text()
+    model = build_model(run.recipe, run.kind)
+    read_pretrained(model, run.recipe, torch.tensor([[3, 5, 3], [3, 5, 2]]))
+    codes = model.latent.recognizer.codes.weight  # type: ignore[union-attr]
+    assert torch.equal(codes, denoiser_of(Path("lm")).principal(2)), "tokens have codes by their embeddings"
+    means = model.latent.prior.flow.means  # type: ignore[union-attr]
+    assert torch.equal(means[:3], codes[[3, 5, 2]]), "the prior has components for the most frequent ones"
     (tmp_path / "lm").rename(tmp_path / "gone")
     assert torch.equal(vadd.load("exported").sample(6, steps=2, seed=1), expected), "the folder is needed no more"
     assert torch.equal(vadd.load("run").sample(6, steps=2, seed=1), expected)

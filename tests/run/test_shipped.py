@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tools.make_pretrained import CONDITIONAL, EXAMPLES, MODELS, MOST_BYTES, NOT_SHIPPED, RESULTS, recipe_of
+from tools.make_pretrained import CONDITIONAL, EXAMPLES, MODELS, MOST_BYTES, NOT_SHIPPED, RESULTS, TEXTS, recipe_of
 
 import vadd
 from tests.helpers.commands import Command
@@ -28,7 +28,7 @@ def test_they_are_small_and_made_by_the_tool(tmp_path: Path) -> None:
     files = [file for folder in SHIPPED.values() for file in folder.rglob("*")]
     assert sum(file.stat().st_size for file in files) <= MOST_BYTES
     for folder in SHIPPED.values():
-        if folder.name != "qm9" or find_spec("qm9pack"):
+        if folder.name not in TEXTS or find_spec(TEXTS[folder.name][0]):
             assert load_recipe(str(folder / "recipe.yaml")) == without_paths(recipe_of(folder.name, tmp_path))
         for file in folder.glob("*.safetensors"):
             assert {tensor.dtype for tensor in load_file(file).values()} <= {torch.float16, torch.bool}
@@ -40,20 +40,21 @@ def test_the_numbers_of_the_card_are_those_of_the_weights(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bound at T = 1 of the same examples with the same seed, to a thousandth; the card states it."""
-    if name.startswith("qm9"):
-        pytest.importorskip("qm9pack", reason="its data are in that package")
-        recipe_of("qm9", tmp_path)
+    run, folder = vadd.load(name), SHIPPED[name]
+    of_text = folder.name in TEXTS
+    if of_text:
+        pytest.importorskip(TEXTS[folder.name][0], reason="its data are in that package")
+        recipe_of(folder.name, tmp_path)
         monkeypatch.chdir(tmp_path)  # where the data are now
     if name.startswith("mnist"):
         monkeypatch.setenv("VADD_DATA", str(official_data("mnist").parent))
-    run, folder = vadd.load(name), SHIPPED[name]
     stated = json.loads((folder / RESULTS).read_text())["bounds"][0]
     found = run.bound(1, limit=EXAMPLES).bounds[1]
     # Pads of texts are not scored.
-    assert (stated["steps"], found.valid) == (1, name != "qm9-pretrained")
+    assert (stated["steps"], found.valid) == (1, not of_text)
     assert found.nats == pytest.approx(stated["nats"], rel=1e-3)
     card = (folder / "README.md").read_text()
-    of_text = name == "qm9-pretrained"  # in bits per character
+    # Of texts in bits per character.
     assert (f"{stated['bpd']:.4f}" if of_text else f"{stated['nats']:.4f} ± {stated['stderr']:.4f}") in card
 
 

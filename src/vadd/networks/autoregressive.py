@@ -136,9 +136,11 @@ class AutoregressiveTransformer(nn.Module):
         tokens = torch.ones(before.shape[:2], dtype=torch.long, device=z.device)
         tokens[:, 0] = 0
         added = self._read(before, context, slice(None))
-        logits = self.writes(self.body(tokens, None, None, added)).log_softmax(-1)
+        logits = self.writes(self.body(tokens, None, None, added))
         log_stds = self.log_stds.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
-        return mixture_log_prob(numbers, logits, self.means, log_stds).sum(-1).view(z.shape[:-1])
+        # Not log_softmax: a pass over all components less, which may be as many as a vocabulary has values.
+        joint = mixture_log_prob(numbers, logits, self.means, log_stds) - logits.logsumexp(-1)
+        return joint.sum(-1).view(z.shape[:-1])
 
     def from_noise(self, noise: Tensor, context: Tensor | None = None) -> Tensor:
         """Standard normal numbers (..., N * (c + 1)) -> a draw for each, (..., N * c): first the deviations, then the
@@ -184,16 +186,19 @@ class AutoregressiveTransformer(nn.Module):
                     each.select(kept)
         return z.view(particles, rows, self.dim), log_weights - gained
 
+    @torch.no_grad()
     def start_at(self, z: Tensor) -> None:
-        """Its components are found in training."""
+        """Codes (n, c) of values, the most frequent first, become components; the rest is found in training."""
+        codes = z[: len(self.means)]
+        self.means[: len(codes)] = codes
 
     def component_shares(self, z: Tensor) -> Tensor:
         """What each component has to do with the numbers at each position, z (..., N * c) -> (..., N, C): in the shares
         of their densities.
         """
         log_stds = self.log_stds.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
-        numbers = z.view(*z.shape[:-1], self.positions, 1, self.share)
-        return (-0.5 * ((numbers - self.means) / log_stds.exp()).square() - log_stds).sum(-1).softmax(-1)
+        numbers = z.view(*z.shape[:-1], self.positions, self.share)
+        return component_log_probs(numbers, self.means, log_stds).softmax(-1)
 
     def _next(self, before: Tensor, position: int, context: Tensor | None, past: Sequence[Past]) -> Tensor:
         """The logits of the components at a position, (B, C), after the numbers (B, c) ``before`` it, zeros before the
@@ -231,12 +236,17 @@ def mixture_log_prob(u: Tensor, log_weights: Tensor, means: Tensor, log_stds: Te
     """u (..., d) -> (...), of Gaussians with means and log standard deviations (components, d), weighed by
     (..., components).
     """
+    return (log_weights + component_log_probs(u, means, log_stds)).logsumexp(-1)
+
+
+def component_log_probs(u: Tensor, means: Tensor, log_stds: Tensor) -> Tensor:
+    """u (..., d) -> (..., components)."""
     precisions = (-2 * log_stds).exp()
-    # |u - m|^2 / s^2 multiplied out: matrix products instead of a (..., components, d) tensor.
-    squares = u.square() @ precisions.T - 2 * u @ (means * precisions).T
-    squares = squares + (means.square() * precisions).sum(-1)
-    constants = log_stds.sum(-1) + 0.5 * u.shape[-1] * math.log(2 * math.pi)
-    return (log_weights - 0.5 * squares - constants).logsumexp(-1)
+    constants = (
+        -0.5 * (means.square() * precisions).sum(-1) - log_stds.sum(-1) - 0.5 * u.shape[-1] * math.log(2 * math.pi)
+    )
+    # |u - m|^2 / s^2 multiplied out: one matrix product instead of a (..., components, d) tensor.
+    return linear(torch.cat([u.square(), u], -1), torch.cat([-0.5 * precisions, means * precisions], -1), constants)
 
 
 def _resampled(log_weights: Tensor, levels: Tensor) -> Tensor | None:

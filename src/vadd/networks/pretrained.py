@@ -287,6 +287,13 @@ class PretrainedDenoiser(DenoiserBase):
         self.body.load_state_dict(theirs.state_dict())
         return sorted(info["missing_keys"])
 
+    def principal(self, count: int) -> Tensor:
+        """Embeddings of the values along their first ``count`` principal axes, each of variance one: (V + 1, count)."""
+        embeddings = self.body.get_input_embeddings().weight.detach().cpu()[self.ids.cpu()].double()
+        variances, axes = torch.linalg.eigh((embeddings - embeddings.mean(0)).T.cov(correction=0))
+        along = (embeddings - embeddings.mean(0)) @ axes.flip(1)[:, :count]
+        return (along / variances.flip(0)[:count].clamp_min(1e-12).sqrt()).float()
+
 
 class LatentMaps(nn.Module):
     """z (B, d), or (B, N d) if divided -> vectors (B, 1 or N, width) for the embeddings and each block, zero at

@@ -14,6 +14,7 @@ Where a token is known z is ignored, and the posterior is the prior: it costs no
 the embeddings of tokens start with variance one, as large as the latent's.
 """
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
@@ -145,6 +146,17 @@ class ShortTransformerRecognizer(nn.Module):
         self.readout = Linear(size.width, 2 * share)
         nn.init.constant_(self.readout.bias[share:], -1.0)
         self.codes = nn.Embedding(vocab_size + 1, share)
+
+    @torch.no_grad()
+    def start_at(self, embeddings: Callable[[int], Tensor]) -> None:
+        """Read tokens by their ``embeddings``, (V + 1, count), and encode them by these alone: tokens that are alike
+        have codes that are alike, rare ones too.
+        """
+        for table in (self.body.embedding.weight, self.codes.weight):
+            known = embeddings(table.shape[1])
+            table[:, : known.shape[1]] = known.to(table)
+        self.readout.weight.zero_()
+        self.readout.bias[: self.codes.embedding_dim] = 0
 
     def forward(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         masked = (xt == self.vocab_size)[..., None]

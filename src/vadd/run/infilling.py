@@ -26,8 +26,10 @@ CANDIDATE_ROWS = 8192
 """Most sequences that are scored at once where latents are chosen."""
 CANDIDATES, CANDIDATE_VALUES = 8192, 50_000_000
 """Draws of z that are weighed by what is known, and most probabilities that are kept for it."""
-TYPICAL, STEERED_ROWS = 512, 2048
-"""Draws of z that tell what its components mean, and most draws at once that lean towards what is known."""
+TYPICAL, TYPICAL_VALUES, STEERED_ROWS = 512, 50_000_000, 2048
+"""Draws of z that tell what its components mean, most probabilities of them at once, and most draws at once that lean
+towards what is known.
+"""
 MOST_VALUES = 2**36
 """Of the sequences to fill, all copies of them together."""
 
@@ -145,25 +147,35 @@ def _steered(
     """
     flow = prior.flow
     assert isinstance(flow, AutoregressiveTransformer)
-    blank = MaskedBatch.all_masked(x[:1].expand(TYPICAL, -1), model.mask_value)
-    some = model.latent.draw(blank.xt, blank.t, Noise.of(step_generator(0, PREDICTIONS), TYPICAL))
-    everywhere = torch.ones_like(blank.xt, dtype=torch.bool)
-    said = model.predict(blank.xt, some, blank.t, everywhere).float().softmax(-1)
-    assert some is not None
-    shares = flow.component_shares(some).flatten(0, 1)
-    # A component that was seldom drawn may mean anything.
-    table = (shares.T @ said + said.mean(0)) / (shares.sum(0)[:, None] + 1)
-    values = x.clamp(max=model.vocab_size - 1)
-    log_gains = torch.where(known[..., None], table.log()[:, values].permute(1, 2, 0), 0.0)
+    values, places = torch.where(known, x, x[known][0]).unique(return_inverse=True)
+    table = _component_meanings(model, flow, x, values).log()
     drawn = torch.stack([noise.normal(prior.noise_dim) for _ in range(candidates)]).to(x.device)
     levels = noise.uniform(model.positions).to(drawn)
     at_once = max(1, STEERED_ROWS // candidates)
     parts = []
     for rows in torch.split(torch.arange(len(x), device=x.device), at_once):
+        log_gains = torch.where(known[rows][..., None], table.T[places[rows]], 0.0)
         context = prior.context(x[rows], None if labels is None else labels[rows], candidates)
-        parts.append(flow.steered(drawn[:, rows], levels[rows], log_gains[rows], context))
+        parts.append(flow.steered(drawn[:, rows], levels[rows], log_gains, context))
     z, log_weights = zip(*parts, strict=True)
     return torch.cat(z, dim=1), torch.cat(log_weights, dim=1)
+
+
+def _component_meanings(model: Model, flow: AutoregressiveTransformer, x: Tensor, values: Tensor) -> Tensor:
+    """How probable each of the ``values`` is where a component was chosen, (C, values), on average in a few draws."""
+    blank = MaskedBatch.all_masked(x[:1].expand(TYPICAL, -1), model.mask_value)
+    some = model.latent.draw(blank.xt, blank.t, Noise.of(step_generator(0, PREDICTIONS), TYPICAL))
+    assert some is not None
+    chosen, said, mean = (some.new_zeros(len(flow.means), count) for count in (1, len(values), len(values)))
+    at_once = max(1, TYPICAL_VALUES // (model.positions * max(model.vocab_size, len(flow.means))))
+    for z, xt, t in zip(*(each.split(at_once) for each in (some, blank.xt, blank.t)), strict=True):
+        everywhere = torch.ones_like(xt, dtype=torch.bool)
+        probabilities = model.predict(xt, z, t, everywhere).float().softmax(-1)[:, values]
+        shares = flow.component_shares(z).flatten(0, 1)
+        chosen, said = chosen + shares.sum(0)[:, None], said + shares.T @ probabilities
+        mean = mean + probabilities.sum(0) / (TYPICAL * model.positions)
+    # A component that was seldom drawn may mean anything.
+    return (said + mean) / (chosen + 1)
 
 
 @torch.no_grad()

@@ -111,7 +111,7 @@ class Trainer:
             if self.settings.freeze:
                 freeze(self.model)
         elif state is None:
-            read_pretrained(self.model, recipe)
+            read_pretrained(self.model, recipe, data.train)
         self.model.to(self.device)
         self.ema = Ema(self.model, self.settings.ema)
         if state is not None:

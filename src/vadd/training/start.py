@@ -9,10 +9,13 @@ from torch import Tensor, nn
 
 from vadd.core import Latent, MaskedDiffusion, Model
 from vadd.core.compiling import compile_network, in_one_line
+from vadd.core.shared import FlowPrior, SharedLatent
 from vadd.errors import UserError
 from vadd.kinds import Kind
 from vadd.networks import PretrainedDenoiser, TransformersSettings
+from vadd.networks.autoregressive import AutoregressiveTransformer
 from vadd.networks.pretrained import family
+from vadd.networks.short_transformer import ShortTransformerRecognizer
 from vadd.networks.warm_start import latents_own, llama_weights, take_over, transformer_weights
 from vadd.parallel import Processes
 from vadd.progress import warn
@@ -92,12 +95,22 @@ def start_from(model: Model, recipe: Recipe, format: Kind) -> None:
         raise UserError(f"{source} is {run.recipe.model}; a training starts from MDLM or from its own model")
 
 
-def read_pretrained(model: Model, recipe: Recipe) -> None:
-    """Take the weights of the language model that ``network.model`` names, if the network is one."""
+def read_pretrained(model: Model, recipe: Recipe, train: Tensor) -> None:
+    """Take the weights of the language model that ``network.model`` names, if the network is one. Where z is divided
+    among positions, the codes of tokens are their embeddings, and the prior's components the most frequent codes.
+    """
     if isinstance(model.denoiser, PretrainedDenoiser) and isinstance(recipe.network, TransformersSettings):
         source = recipe.network.model
         if missing := model.denoiser.read_pretrained(source):
             warn(f"{source} lacks {len(missing)} of the weights, {missing[0]} among them: they start at random")
+        latent = model.latent
+        if isinstance(latent, SharedLatent) and isinstance(latent.recognizer, ShortTransformerRecognizer):
+            latent.recognizer.start_at(model.denoiser.principal)
+            if isinstance(latent.prior, FlowPrior) and isinstance(latent.prior.flow, AutoregressiveTransformer):
+                codes = latent.recognizer.codes.weight
+                latent.prior.flow.start_at(
+                    codes[train.flatten().bincount(minlength=len(codes)).argsort(descending=True, stable=True)]
+                )
 
 
 def freeze(model: Model) -> None:

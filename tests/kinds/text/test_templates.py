@@ -182,4 +182,8 @@ def test_marked_parts_alternate_and_joined_are_the_documents(values: list[int], 
 
 def test_what_was_filled_is_marked() -> None:
     ids = np.array(LETTERS.encode(["the cat"])[0])
-    assert marked_text(LETTERS, ids, np.array([0, 0, 0, 0, 1, 1, 1], bool)) == [("the ", False), ("cat", True)]
+    marks = np.array([0, 0, 0, 0, 1, 1, 1], bool)
+    assert marked_text(LETTERS, ids, marks) == [("the ", False), ("cat", True)]
+    ids[5] = LETTERS.specials.eos
+    assert marked_text(LETTERS, ids, marks, padded=True) == [("the ", False), ("c", True)]
+    assert marked_text(LETTERS, ids[5:], marks[5:], padded=True) == []

@@ -148,8 +148,8 @@ class TextGaps(Gaps):
 
     def marked(self, template: Template, row: Array) -> Line:
         """The text of a completion (N,) in parts, with whether each was filled."""
-        extent = template.extent
-        return marked_text(self.kind.tokenizer, row[extent], template.values[extent] == TO_FILL)
+        extent, padded = template.extent, self.kind.pad is not None
+        return marked_text(self.kind.tokenizer, row[extent], template.values[extent] == TO_FILL, padded=padded)
 
     def lines(self, filled: Array) -> Iterator[Line]:
         for name, template, row in self._completions(filled):

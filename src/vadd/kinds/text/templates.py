@@ -137,11 +137,13 @@ def _common(first: str, second: str) -> int:
     return next(different, min(len(first), len(second)))
 
 
-def marked_text(tokenizer: Tokenizer, values: Array, marks: Array) -> list[tuple[str, bool]]:
-    """The text of a sequence of values as :meth:`Tokenizer.documents` reads it, blank lines between documents, in parts
-    of which each is marked or not.
+def marked_text(tokenizer: Tokenizer, values: Array, marks: Array, *, padded: bool = False) -> list[tuple[str, bool]]:
+    """The text of a sequence of values as :meth:`Tokenizer.text` reads it, blank lines between documents, in parts of
+    which each is marked or not.
     """
     ids, marks = tokenizer.to_ids(np.asarray(values)), np.asarray(marks)
+    if padded:
+        ids = ids[: np.argmax([*(ids == tokenizer.specials.eos), True])]
     spelled: list[tuple[str, bool]] = []
     for places in tokenizer.document_places(ids):
         spelled += [("\n\n", False)] * bool(spelled)
