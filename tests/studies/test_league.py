@@ -153,13 +153,16 @@ def test_published_rows_are_of_sets_that_are_measured() -> None:
 
 def test_published_scores_stand_beside_ours() -> None:
     scores = {name: {"vadd": {1: 0.5, 2: 0.75}, "mdlm": {1: 0.25}} for name in ("Shape", "Trend")}
-    measured = row({1: 5.0}, {1: 8.0}, "default").model_copy(update={"scores": scores})
+    measured = row({1: 5.0}, {1: 8.0}, "default").model_copy(
+        update={"scores": scores, "scores_of_rows": {"Trend": 0.95}}
+    )
     published = Published(columns=("Shape", "Trend"), rows={"default: other": (0.9, 0.8), "parity: absent": (1.0, 1.0)})
     (table,) = score_tables([measured, row({1: 5.0}, {1: 8.0})], published)
     assert [list(cells) for cells in table.rows] == [
         ["default", "default", 1, "0.500", "0.500"],
         ["default", "default", 2, "0.750", "0.750"],
         ["default", "MDLM", 1, "0.250", "0.250"],
+        ["default", "training rows", None, None, "0.950"],
         ["default", "other", None, "0.900", "0.800"],
     ]
 

@@ -28,6 +28,7 @@ def test_rows_of_the_law_score_high_and_shuffled_columns_low() -> None:
     # Nine rows of ten can be predicted at most: the AUC is about 0.9.
     assert 0.8 < same["AUC"] <= 1
     assert same["C2ST"] > 0.9
+    assert known.scores_of_rows() == {"AUC": same["AUC"]}
     rng = np.random.default_rng(1)
     apart = known.scores({name: rng.permutation(known.train[name]).tolist() for name in known.train})
     assert apart["Shape"] == 1, "every column is as it was"

