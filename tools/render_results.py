@@ -292,8 +292,7 @@ def draw_figures(folder: Path) -> None:
 
 
 def pages() -> list[Path]:
-    docs = ROOT / "docs"
-    return [ROOT / "README.md", docs / "likelihood.md", docs / "scaling.md", *sorted(PAGES.glob("*.md"))]
+    return [ROOT / "README.md", ROOT / "docs" / "scaling.md", *sorted(PAGES.glob("*.md"))]
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ def test_export_then_sample_and_eval(vadd_command: Command, vadd_run: Path, tmp_
     out = tmp_path / "published" / "model"
     done = vadd_command("export", vadd_run, out, "--checkpoint", "best")
     assert done.code == 0
-    assert "license" in done.out
+    assert "licence" in done.out
     sampled = vadd_command("sample", out, "-n", 20, "--steps", 2, "--out", tmp_path / "points.npy")
     assert sampled.code == 0
     expected = vadd.load(vadd_run, checkpoint="best").sample(20, steps=2).numpy()
