@@ -131,9 +131,9 @@ def test_a_run_trains_samples_infills_bounds_and_exports(
     assert str(tmp_path) not in Path("exported/recipe.yaml").read_text()
     model = build_model(run.recipe, run.kind)
     read_pretrained(model, run.recipe, torch.tensor([[3, 5, 3], [3, 5, 2]]))
-    codes = model.latent.recognizer.codes.weight  # type: ignore[union-attr]
+    codes: torch.Tensor = model.latent.recognizer.codes.weight  # type: ignore[assignment, union-attr]
     assert torch.equal(codes, denoiser_of(Path("lm")).principal(2)), "tokens have codes by their embeddings"
-    means = model.latent.prior.flow.means  # type: ignore[union-attr]
+    means: torch.Tensor = model.latent.prior.flow.means  # type: ignore[assignment, union-attr]
     assert torch.equal(means[:3], codes[[3, 5, 2]]), "the prior has components for the most frequent ones"
     (tmp_path / "lm").rename(tmp_path / "gone")
     assert torch.equal(vadd.load("exported").sample(6, steps=2, seed=1), expected), "the folder is needed no more"

@@ -242,11 +242,11 @@ def mixture_log_prob(u: Tensor, log_weights: Tensor, means: Tensor, log_stds: Te
 def component_log_probs(u: Tensor, means: Tensor, log_stds: Tensor) -> Tensor:
     """u (..., d) -> (..., components)."""
     precisions = (-2 * log_stds).exp()
-    constants = (
-        -0.5 * (means.square() * precisions).sum(-1) - log_stds.sum(-1) - 0.5 * u.shape[-1] * math.log(2 * math.pi)
-    )
-    # |u - m|^2 / s^2 multiplied out: one matrix product instead of a (..., components, d) tensor.
-    return linear(torch.cat([u.square(), u], -1), torch.cat([-0.5 * precisions, means * precisions], -1), constants)
+    heights = log_stds.sum(-1) + 0.5 * u.shape[-1] * math.log(2 * math.pi)
+    # |u - m|^2 / s^2 multiplied out: one matrix product instead of a (..., components, d) tensor. Its terms are large
+    # and cancel, so the heights are not among them.
+    maps, constants = torch.cat([-0.5 * precisions, means * precisions], -1), -0.5 * (means.square() * precisions)
+    return linear(torch.cat([u.square(), u], -1), maps, constants.sum(-1)) - heights
 
 
 def _resampled(log_weights: Tensor, levels: Tensor) -> Tensor | None:

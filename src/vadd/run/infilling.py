@@ -147,7 +147,7 @@ def _steered(
     """
     flow = prior.flow
     assert isinstance(flow, AutoregressiveTransformer)
-    values, places = torch.where(known, x, x[known][0]).unique(return_inverse=True)
+    values, places = torch.unique(torch.where(known, x, x[known][0]), return_inverse=True)
     table = _component_meanings(model, flow, x, values).log()
     drawn = torch.stack([noise.normal(prior.noise_dim) for _ in range(candidates)]).to(x.device)
     levels = noise.uniform(model.positions).to(drawn)
@@ -168,7 +168,7 @@ def _component_meanings(model: Model, flow: AutoregressiveTransformer, x: Tensor
     assert some is not None
     chosen, said, mean = (some.new_zeros(len(flow.means), count) for count in (1, len(values), len(values)))
     at_once = max(1, TYPICAL_VALUES // (model.positions * max(model.vocab_size, len(flow.means))))
-    for z, xt, t in zip(*(each.split(at_once) for each in (some, blank.xt, blank.t)), strict=True):
+    for z, xt, t in zip(*(torch.split(each, at_once) for each in (some, blank.xt, blank.t)), strict=True):
         everywhere = torch.ones_like(xt, dtype=torch.bool)
         probabilities = model.predict(xt, z, t, everywhere).float().softmax(-1)[:, values]
         shares = flow.component_shares(z).flatten(0, 1)

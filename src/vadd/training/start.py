@@ -24,6 +24,9 @@ from vadd.run.checkpoint import Archive, TrainingState, check_shapes, finite, re
 from vadd.run.loading import load
 from vadd.training.metrics import check_trackers
 
+COUNTED = 100_000
+"""Examples that tell which tokens are frequent."""
+
 
 def check_trainable(recipe: Recipe) -> None:
     """Before anything on disk changes: can these processes train this recipe?"""
@@ -108,9 +111,8 @@ def read_pretrained(model: Model, recipe: Recipe, train: Tensor) -> None:
             latent.recognizer.start_at(model.denoiser.principal)
             if isinstance(latent.prior, FlowPrior) and isinstance(latent.prior.flow, AutoregressiveTransformer):
                 codes = latent.recognizer.codes.weight
-                latent.prior.flow.start_at(
-                    codes[train.flatten().bincount(minlength=len(codes)).argsort(descending=True, stable=True)]
-                )
+                counts = train[:COUNTED].flatten().bincount(minlength=len(codes))
+                latent.prior.flow.start_at(codes[counts.argsort(descending=True, stable=True)])
 
 
 def freeze(model: Model) -> None:
