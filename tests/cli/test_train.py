@@ -10,8 +10,9 @@ import pytest
 import vadd
 from tests.helpers.commands import Command
 from tests.helpers.tiny import SHORT_TRAINING, SMALL_NETWORK, TINY, TINY_ARRAY, tiny_recipe
+from vadd.cli.train import overfitted
 from vadd.recipe import load_recipe, recipe_names
-from vadd.run.directory import RunDirectory
+from vadd.run.directory import RunDirectory, SavedStep
 from vadd.run.lock import RunLock
 
 
@@ -36,6 +37,16 @@ def test_a_training_leaves_a_run_and_says_what_to_do_with_it(vadd_command: Comma
     assert f"vadd sample {out}" in done.out
     assert "30/30 steps" in done.err
     assert vadd.load(out).recipe == tiny_recipe("model=mdlm", "seed=1")
+
+
+def test_a_held_out_objective_that_rises_again_is_mentioned() -> None:
+    def saved(*losses: float | None) -> list[SavedStep]:
+        return [SavedStep(Path(), 100 * number, loss) for number, loss in enumerate(losses)]
+
+    assert all(overfitted(saved(*losses)) is None for losses in [(), (None,), (4.0,), (4.0, None), (4.2, 4.0, 4.03)])
+    said = overfitted(saved(4.2, 4.0, 4.1)) or ""
+    assert "least at step 100, 4.000 nats per position, now 4.100" in said
+    assert "--checkpoint best" in said
 
 
 def test_without_out_the_run_is_named_after_recipe_and_model(

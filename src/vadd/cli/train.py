@@ -1,5 +1,6 @@
 """``vadd train``, ``vadd fit-prior`` and ``vadd export``."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -17,7 +18,7 @@ from vadd.progress import progress_bar, warn
 from vadd.recipe import MODELS, Recipe, load_recipe, recipe_for, with_data
 from vadd.recipe.recipe import parse_value
 from vadd.report.results import card_results
-from vadd.run.directory import RunDirectory
+from vadd.run.directory import RunDirectory, SavedStep, best_of
 from vadd.run.export import export as write
 from vadd.run.export import push
 from vadd.run.priors import PriorRecord
@@ -27,6 +28,9 @@ from vadd.training.prior import fit_prior as fit
 from vadd.training.prior import fit_priors_of_recipe
 from vadd.training.train import Job, reading, run_directory
 from vadd.words import listed, plural
+
+RISE = 0.01
+"""Of the held-out objective above its least value, that is mentioned: a share of it."""
 
 
 def train(options: Train) -> None:
@@ -56,8 +60,24 @@ def train(options: Train) -> None:
         warn(f"posterior collapse: few steps draw positions independently of each other. Train again with: {REMEDIES}")
     elif job.recipe.has_latent and job.recipe.latent.prior == "autoregressive":
         steps = "--steps 1"
+    # With a smaller KL weight it is not the objective that was trained for.
+    full_weight = job.recipe.training.kl_weight == 1
+    if full_weight and (why := overfitted(job.directory.saved_steps())) is not None:
+        warn(why)
     words = ["vadd sample", str(place), count, steps if MODELS[job.recipe.model].chosen_steps else "", to]
     out_console.out(f"{place}: done, {speed}. Try: {' '.join(filter(None, words))}")
+
+
+def overfitted(saved: Sequence[SavedStep]) -> str | None:
+    """What to say where the held-out objective has risen again."""
+    best = best_of(saved)
+    least, last = (None if each is None else each.test_loss for each in (best, saved[-1] if saved else None))
+    if best is None or least is None or last is None or last - least <= RISE * abs(least):
+        return None
+    return (
+        f"the held-out objective was least at step {best.step:,}, {least:.3f} nats per position, now {last:.3f}; "
+        "the training was long for the data. `vadd sample` and `vadd eval` take --checkpoint best"
+    )
 
 
 def _job(options: Train) -> Job:
