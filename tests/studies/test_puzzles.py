@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from vadd.errors import UserError
-from vadd.studies import puzzles as module
+from vadd.kinds.arrays import TO_FILL
 from vadd.studies.league import SetRow, score_tables, scores_of
 from vadd.studies.league_sets import is_solved
 from vadd.studies.puzzles import LEVELS, Puzzles, puzzles
@@ -53,7 +53,8 @@ def test_puzzles_are_made_once_and_cells_and_whole_puzzles_are_counted(
     scores = scores_of(run, made, 2)
     assert scores == {name: share for level in LEVELS for name, share in ((level, 0.25), (f"{level}, cells", 0.375))}
     by_model = {name: {"vadd": {2: value}} for name, value in scores.items()}
-    (table,) = score_tables([SetRow.model_construct(name="sudoku", scores=by_model)], Published())
+    measured: dict[str, Any] = {"name": "sudoku", "scores": by_model}
+    (table,) = score_tables([SetRow.model_construct(**measured)], Published())
     assert table.title == "Scores of puzzles"
     assert list(table.rows[0]) == ["sudoku", "default", 2, *["25.0%", "37.5%"] * 3]
 
@@ -80,5 +81,5 @@ def test_qqwings_puzzles_are_parts_of_their_solutions(tmp_path: Path) -> None:
     assert isinstance(made, Puzzles)
     for given, solutions in made.by_level.values():
         assert is_solved(solutions).all()
-        assert ((given == solutions) | (given == module.TO_FILL)).all()
+        assert ((given == solutions) | (given == TO_FILL)).all()
         assert 17 <= (given != -1).sum((1, 2)).min() < 40
