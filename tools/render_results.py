@@ -97,7 +97,21 @@ def front_table() -> Table:
             what = title.format(floor=floor) if count == steps[0] else "the same"
             others = _others(rows, name, measure, count) if count == steps[0] or measure != BITS else None
             cells.append({"": what, "T": count, **values, "others": others})
+        cells += _fid_rows(study, steps[0])
     return Table.of("Results", cells)
+
+
+def _fid_rows(study: str, steps: int) -> list[dict[str, Cell]]:
+    """The least FID of the runs of VADD, where one was measured, with the temperature and a published one."""
+    scored = [(each.by_steps(InceptionDistance).get(steps), each.draws) for each in runs_of(study)]
+    found = min(((each.fid, each, draws) for each, draws in scored if each), default=None)
+    if found is None:
+        return []
+    fid, distance, draws = found
+    what = f"its FID, {draws or 'temperature 1'} (test set {distance.fid_floor:.1f})"
+    published = study_named(study).published.by_steps
+    quoted = [f"{name} {values[steps]:g}" for name, values in published.items() if steps in values]
+    return [{"": what, "T": steps, "VADD": f"{fid:.1f}", "others": ", ".join(quoted) or None}]
 
 
 def _value(rows: Sequence[Any], model: str, label: str, measure: str, steps: int) -> Cell:
@@ -244,7 +258,7 @@ def rendered(page: str) -> str:
             return f"<!-- table {heading} -->\n<!-- end -->"
         table = OF_RUNS[name](rows) if of_runs else TABLES[name](rows, study)
         text = Table(table.title, table.columns, table.rows).to_markdown().partition("\n\n")[2]
-        note = "\n".join(textwrap.wrap(table.note, 120))
+        note = "\n".join(textwrap.wrap(table.note, 120, break_on_hyphens=False))
         return f"<!-- table {heading} -->\n{text}\n{note}\n<!-- end -->"
 
     return BLOCK.sub(block, page)

@@ -27,6 +27,7 @@ from vadd.run.run import Run
 from vadd.studies.comparison import Result, Row, RowsOfStudy, absent_notes, checksum
 from vadd.studies.equal_time import default_run, trained_for
 from vadd.studies.league_sets import SETS, Scorer
+from vadd.studies.published_scores import PublishedTable
 from vadd.studies.puzzles import Puzzles
 from vadd.studies.study import Published, Request, Study
 from vadd.studies.trainings import bound_settings, check_overrides, of_seed, processor_seconds
@@ -162,7 +163,7 @@ class _League(RowsOfStudy[SetRow]):
         return SetRow(
             **about,
             **row,
-            scores_of_rows={} if scorer is None else scorer.scores_of_rows(),
+            scores_of_rows=scorer.scores_of_rows() if isinstance(scorer, PublishedTable) else {},
             right_held_out=right(run, run.data.test[:]),
             latent=None if health is None else health.verdict,
             grid=runs["mdlm"].sampling.grid,

@@ -173,9 +173,6 @@ class Molecules:
     def samples(self) -> int:
         return self.draws * self.draw
 
-    def scores_of_rows(self) -> dict[str, float]:
-        return {}
-
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
         found = canonical(texts)
         draws = [
