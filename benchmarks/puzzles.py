@@ -32,7 +32,7 @@ def main() -> None:
             scores.setdefault(name, {})[steps] = share
             print(f"T = {steps}, {name}: {share:.1%}", flush=True)
     if options.json:
-        about = {"run": run.recipe.name, "model": run.recipe.model, "training_steps": run.recipe.training.steps}
+        about = {"run": options.run.name, "model": run.recipe.model, "training_steps": run.recipe.training.steps}
         write_json(options.json, {**about, "scores": scores})
 
 

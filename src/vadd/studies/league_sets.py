@@ -325,7 +325,7 @@ SETS = {
         is_solved,
         "solved",
         # Each takes 32 draws of z.
-        scorer=lambda folder, samples: puzzles(folder, max(1, samples // 10)),
+        scorer=lambda folder, samples: puzzles(folder, max(1, samples // 20)),
         needs=("sudoku", "py-sudoku"),
     ),
     "splice": LeagueSet(of_keel("splice"), needs=KEEL),
