@@ -102,7 +102,7 @@ def front_table() -> Table:
 
 
 def _fid_rows(study: str, steps: int) -> list[dict[str, Cell]]:
-    """The least FID of the runs of VADD, where one was measured, with the temperature and a published one."""
+    """The least FID of the runs, with its temperature, where others have published one."""
     scored = [(each.by_steps(InceptionDistance).get(steps), each.draws) for each in runs_of(study)]
     found = min(((each.fid, each, draws) for each, draws in scored if each), default=None)
     if found is None:
@@ -111,7 +111,7 @@ def _fid_rows(study: str, steps: int) -> list[dict[str, Cell]]:
     what = f"its FID, {draws or 'temperature 1'} (test set {distance.fid_floor:.1f})"
     published = study_named(study).published.by_steps
     quoted = [f"{name} {values[steps]:g}" for name, values in published.items() if steps in values]
-    return [{"": what, "T": steps, "VADD": f"{fid:.1f}", "others": ", ".join(quoted) or None}]
+    return [{"": what, "T": steps, "VADD": f"{fid:.1f}", "others": ", ".join(quoted)}] if quoted else []
 
 
 def _value(rows: Sequence[Any], model: str, label: str, measure: str, steps: int) -> Cell:
