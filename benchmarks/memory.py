@@ -92,8 +92,8 @@ def measured(name: str, model: str, rate: float, changes: Sequence[str]) -> dict
             row |= {"FLOPs of a step": f"{plan.flops_per_step:.2e}", "hours": f"{plan.hours:,.0f}"}
         for memory in plan.memory:
             ratios.append(memory.total / peak(recipe, half=memory.precision == "bfloat16"))
-            name = f"{memory.precision}, GB" + (", recomputed" if checkpointing == "true" else "")
-            row[name] = f"{memory.total / 1e9:,.1f}" if memory.total < 1e11 else f"{memory.total / 1e9:,.0f}"
+            column = f"{memory.precision}, GB" + (", recomputed" if checkpointing == "true" else "")
+            row[column] = f"{memory.total / 1e9:,.1f}" if memory.total < 1e11 else f"{memory.total / 1e9:,.0f}"
     return row | {"plan / peak": f"{max(ratios, key=lambda ratio: abs(ratio - 1)):.2f}"}
 
 
