@@ -26,7 +26,15 @@ from vadd.errors import UserError
 from vadd.networks.layers import DenoiserBase, Linear, mean_and_log_std, time_embedding
 from vadd.networks.settings import TIME_FEATURES, Examples, NetworkSettings
 from vadd.networks.transformer import CausalTransformer
-from vadd.networks.transformer_blocks import CONVOLUTION, PAIRS, ROUNDS, TransformerBody, TransformerSize
+from vadd.networks.transformer_blocks import (
+    CONVOLUTION,
+    LEARNT_ROUNDS,
+    PAIRS,
+    PAIRS_ALONE,
+    ROUNDS,
+    TransformerBody,
+    TransformerSize,
+)
 from vadd.settings import Fraction, Layers, Section
 
 
@@ -34,6 +42,7 @@ class ShortTransformerDenoiserSettings(Section):
     width: PositiveInt = 128
     blocks: Layers = 3
     rounds: PositiveInt = Field(1, description=ROUNDS)
+    learnt_rounds: int = Field(0, ge=0, description=LEARNT_ROUNDS)
     latent_everywhere: bool = Field(
         False, description="read the numbers of z that belong to a position also where its value is known"
     )
@@ -52,6 +61,7 @@ class ShortTransformerSettings(NetworkSettings):
     heads: PositiveInt = 4
     convolution: int = Field(7, ge=0, description=CONVOLUTION)
     pairs: bool = Field(False, description=PAIRS)
+    pairs_alone: bool = Field(False, description=PAIRS_ALONE)
     dropout: Fraction = 0.0
     denoiser: ShortTransformerDenoiserSettings = ShortTransformerDenoiserSettings()
     recognizer: ShortTransformerRecognizerSettings = ShortTransformerRecognizerSettings()

