@@ -1,11 +1,12 @@
 """How many Sudoku puzzles a run completes, by level and number of steps.
 
-    python benchmarks/puzzles.py --grids GRIDS.npy
+    python benchmarks/puzzles.py --grids FOLDER
     python benchmarks/puzzles.py RUN --puzzles FOLDER [--count 2000] [--steps 1,4,16,81] [--json FILE]
 
-The first writes grids to train on, symmetric copies of 20,000 that qqwing has solved. The run is one of `vadd train` on
-solved grids. FOLDER holds the puzzles of `vadd reproduce public --sets sudoku`, which are OUT/data/sudoku; what it
-lacks is made by qqwing. It prints and writes the scores of that study.
+The first writes grids.npy and known.npy to train on: symmetric copies of 20,000 puzzles of all levels that qqwing has
+made and solved, and which of their values are given. The run is one of `vadd train` on solved grids. The FOLDER of
+puzzles is that of `vadd reproduce public --sets sudoku`, OUT/data/sudoku; what it lacks is made by qqwing. It prints
+and writes the scores of that study.
 """
 
 import argparse
@@ -15,7 +16,8 @@ import numpy as np
 
 import vadd
 from vadd.files import write_json
-from vadd.studies.puzzles import alike, cells, made, puzzles
+from vadd.kinds.arrays import TO_FILL
+from vadd.studies.puzzles import cells, made, puzzles, renamed, reordered
 
 SOLVED, COPIES = 20_000, 400_000
 
@@ -31,8 +33,12 @@ def main() -> None:
     options = parser.parse_args()
 
     if options.grids is not None:
-        grids = alike(cells(made(SOLVED)[1::2]), COPIES, np.random.default_rng(0))
-        np.save(options.grids, grids.astype(np.uint8))
+        rng, lines = np.random.default_rng(0), made(SOLVED)
+        given, solved = cells(lines[::2]) != TO_FILL, cells(lines[1::2])
+        both = reordered(np.stack([solved, given], axis=-1), COPIES, rng)
+        options.grids.mkdir(parents=True, exist_ok=True)
+        np.save(options.grids / "grids.npy", renamed(both[..., 0], rng).astype(np.uint8))
+        np.save(options.grids / "known.npy", both[..., 1].astype(np.uint8))
         return
     if options.run is None or options.puzzles is None:
         parser.error("give --grids FILE, or RUN and --puzzles FOLDER")

@@ -21,7 +21,7 @@ from tests.helpers.exact import (
     seeded,
     sigmas,
 )
-from vadd.core import ExactCount, IidTimes, LinearSchedule, MaskDraw, StratifiedTimes
+from vadd.core import ExactCount, IidTimes, MaskDraw, StratifiedTimes
 
 EPSILON = 0.02
 
@@ -99,24 +99,6 @@ def test_the_weighted_mean_of_a_draw_estimates_the_integral(
         masking = draw(32, 3, known.schedule, generator)
         means.append((masking.weight * function(masking.masked, masking.t)).mean())
     assert sigmas(torch.stack(means), mask_integral(known, 3, function, start)) < 5
-
-
-@pytest.mark.parametrize(("shares", "counts"), [((0.0, 0.5), (1, 2)), ((0.25, 0.75), (2, 3)), ((0.5, 1.0), (3, 4))])
-def test_shares_of_the_exact_count_draw_a_part_of_the_integral(
-    shares: tuple[float, float], counts: tuple[int, int]
-) -> None:
-    """Enumerated; 400 independent batches, 5 standard errors: false alarm about 6e-7 each."""
-    function, generator, draw = RandomFunction(4, timed=False), seeded(12), ExactCount(shares)
-    masks = nonempty_masks(4)
-    masks = masks[torch.isin(masks.sum(1), torch.tensor(counts))]
-    total = float((exact_count_weights(masks) * function(masks, torch.zeros(len(masks)))).sum())
-    means, seen = [], set()
-    for _ in range(400):
-        masking = draw(32, 4, LinearSchedule(), generator)
-        means.append((masking.weight * function(masking.masked, masking.t)).mean())
-        seen |= set(masking.masked.sum(1).tolist())
-    assert seen == set(counts)
-    assert sigmas(torch.stack(means), total) < 5
 
 
 @for_each_schedule

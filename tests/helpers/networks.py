@@ -37,9 +37,8 @@ def flat_settings(kind: str, size: TransformerSize | None = None, **values: Any)
         keys = set(getattr(inner, "model_fields", ())) & set(given)
         content |= {part: {key: given[key] for key in keys}} if keys else {}
         used |= keys
-    absent = (
-        set(given) - used - {"checkpointing", "pairs", "pairs_alone", "rounds", "learnt_rounds"}
-    )  # which not all transformers have
+    not_all_have = {"checkpointing", "pairs", "pairs_alone", "rounds", "learnt_rounds", "activation"}
+    absent = set(given) - used - not_all_have
     assert not absent, f"{kind} has no {absent}"
     return network.model_validate(content)
 

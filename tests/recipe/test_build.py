@@ -1,6 +1,5 @@
 """From recipes to objects: names mean what they say, seeds decide, and one's own arrays get a sensible recipe."""
 
-import re
 from pathlib import Path
 from typing import get_args
 
@@ -88,24 +87,6 @@ def test_no_two_names_mean_the_same(registry: dict[str, object]) -> None:
 def test_each_mask_draw_has_its_name(name: str, draw: object) -> None:
     settings = ["diffusion.steps={1: 0.5, 4: 0.5}", "diffusion.levels=7", "diffusion.auxiliary=0.5"]
     assert tiny_recipe(f"diffusion.mask_draw={name}", *settings).build_mask_draw() == draw
-
-
-def test_training_may_mask_a_range_of_shares() -> None:
-    recipe = tiny_recipe("diffusion.mask_draw=exact-count", "diffusion.masked=[0.25, 0.75]")
-    assert recipe.build_mask_draw() == ExactCount((0.25, 0.75))
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["diffusion.mask_draw=iid", "diffusion.masked=[0.2, 0.8]"], "needs diffusion.mask_draw=exact-count, not iid"),
-        (["diffusion.mask_draw=exact-count", "diffusion.masked=[0.8, 0.2]"], "two shares, the smaller first"),
-        (["diffusion.mask_draw=exact-count", "diffusion.masked=[0.2, 1.2]"], "less than or equal to 1"),
-    ],
-)
-def test_a_range_of_shares_that_means_nothing_is_refused(overrides: list[str], message: str) -> None:
-    with pytest.raises(UserError, match=re.escape(message)):
-        tiny_recipe(*overrides).build_mask_draw()
 
 
 def half_masked(vocab_size: int = 3) -> MaskedBatch:

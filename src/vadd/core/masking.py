@@ -36,7 +36,7 @@ from torch import Tensor
 
 from vadd.core.host import Places, upload
 from vadd.errors import UserError
-from vadd.settings import Count, Decay, Fraction, checked_fields
+from vadd.settings import Count, Decay, checked_fields
 
 
 class Schedule(ABC):
@@ -125,6 +125,10 @@ class Masking:
     """(B,) weight in the objective; the mean over the batch estimates the integral over t."""
     before: Tensor | None = None
     """(B,) the time that a step of the sampler leads to from t, for draws of such steps."""
+
+    def sparing(self, known: Tensor | None) -> "Masking":
+        """With nothing masked where ``known`` (B, N) is not zero."""
+        return self if known is None else replace(self, masked=self.masked & (known == 0))
 
     def to(self, device: torch.device) -> "Masking":
         return self._each(lambda tensor: tensor.to(device))
@@ -277,12 +281,9 @@ class StratifiedTimes(IidTimes):
         return _stratified_uniforms(batch, generator)
 
 
-@checked_fields
 @dataclass(frozen=True)
 class ExactCount:
     """The number k of masked positions drawn uniformly from 1..N, spread evenly over the batch; weight N / k.
-
-    With other ``shares`` than 0 to 1 it is drawn from that part of 1..N, and the mean is that part of the integral.
 
     >>> from vadd.core import LinearSchedule
     >>> drawn = ExactCount()(4, 4, LinearSchedule(), torch.Generator().manual_seed(0))
@@ -292,18 +293,8 @@ class ExactCount:
     tensor([4., 4., 4., 4.])
     """
 
-    shares: tuple[Fraction, Fraction] = (0.0, 1.0)
-    """Of the positions, at least and at most."""
-
-    def __post_init__(self) -> None:
-        if self.shares[0] >= self.shares[1]:
-            raise UserError(f"diffusion.masked takes two shares, the smaller first, not {list(self.shares)}")
-
     def __call__(self, batch: int, positions: int, schedule: Schedule, generator: torch.Generator) -> Masking:
-        low, high = self.shares
-        uniforms = low + (high - low) * _stratified_uniforms(batch, generator)
-        masking = self.from_uniforms(uniforms, positions, schedule, generator)
-        return replace(masking, weight=(high - low) * masking.weight)
+        return self.from_uniforms(_stratified_uniforms(batch, generator), positions, schedule, generator)
 
     def from_uniforms(
         self, uniforms: Tensor, positions: int, schedule: Schedule, generator: torch.Generator

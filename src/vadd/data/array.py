@@ -33,6 +33,10 @@ class ArrayData(DataSettings):
     """An .npy file with a label for each example, integers or text; by default labels.npy beside it."""
     vocab_size: int | None = Field(None, ge=2)
     """V; by default one more than the largest value in the file."""
+    known: str | None = None
+    """An .npy file of zeros and ones of the same shape: ones where a value is given from the start. Training masks the
+    rest only, for a model that completes such examples and is not meant to draw whole ones.
+    """
     test_fraction: TestFraction = 0.1
 
     def read(self, seed: int) -> DiscreteDataset:
@@ -46,8 +50,11 @@ class ArrayData(DataSettings):
         train, test = random_split(len(array), self.test_fraction, seed, source)
         flat = array.reshape(len(array), -1)
         learnt, held_out = rows_of(flat, train, vocab_size), rows_of(flat, test, vocab_size)
-        labelled = {} if labels is None else labels.parts(train, test, source)
-        return DiscreteDataset(name, vocab_size, array.shape[1:], learnt, held_out, **labelled)
+        more: dict[str, Any] = {} if labels is None else labels.parts(train, test, source)
+        if self.known is not None:
+            known = _known(Path(self.known), array.shape)
+            more |= {"train_known": rows_of(known, train, 2), "test_known": rows_of(known, test, 2)}
+        return DiscreteDataset(name, vocab_size, array.shape[1:], learnt, held_out, **more)
 
     def example_kind(self) -> Kind:
         try:
@@ -59,6 +66,19 @@ class ArrayData(DataSettings):
 
     def _labels(self, examples: int) -> Labels | None:
         return read_labels(Path(self.path), self.labels_path, examples) if self.labels else None
+
+
+def _known(path: Path, shape: tuple[int, ...]) -> Array:
+    """(n, N)"""
+    known = read_integers(path)
+    if known.shape != shape:
+        raise UserError(f"data.known: {path} has the shape {known.shape}, the examples have {shape}")
+    low, high = extremes(known, str(path))
+    check_range(low, high, 2, f"data.known: {path} holds the value")
+    flat: Array = known.reshape(len(known), -1)
+    if flat.all():
+        raise UserError(f"data.known: {path} holds ones only; there is nothing to learn")
+    return flat
 
 
 class MappedRows(Tensor):
@@ -131,7 +151,7 @@ def examples_from(path: Path) -> Tensor:
 
 
 ABOUT = "examples.json"
-PARTS = ("train", "test", "train_labels", "test_labels")
+PARTS = ("train", "test", "train_labels", "test_labels", "train_known", "test_known")
 LARGEST_DISTRIBUTION = 1 << 24
 """Entries; a larger table is not kept, and the run is evaluated as if it were not known."""
 

@@ -58,6 +58,10 @@ class DiscreteDataset:
     """The labels, (n,) int64. Evaluation uses them; models read them only with ``label_names``."""
     test_labels: Tensor | None = None
     """The labels of ``test``, (m,) int64."""
+    train_known: Tensor | None = None
+    """(n, N), not zero where a value is given from the start: training never masks it."""
+    test_known: Tensor | None = None
+    """The same of ``test``, (m, N)."""
     tokenizer: Tokenizer | None = None
     """Turns examples into text, if the data are text."""
     pad: int | None = None

@@ -27,11 +27,13 @@ from vadd.networks.layers import DenoiserBase, Linear, mean_and_log_std, time_em
 from vadd.networks.settings import TIME_FEATURES, Examples, NetworkSettings
 from vadd.networks.transformer import CausalTransformer
 from vadd.networks.transformer_blocks import (
+    ACTIVATION,
     CONVOLUTION,
     LEARNT_ROUNDS,
     PAIRS,
     PAIRS_ALONE,
     ROUNDS,
+    Activation,
     TransformerBody,
     TransformerSize,
 )
@@ -62,6 +64,7 @@ class ShortTransformerSettings(NetworkSettings):
     convolution: int = Field(7, ge=0, description=CONVOLUTION)
     pairs: bool = Field(False, description=PAIRS)
     pairs_alone: bool = Field(False, description=PAIRS_ALONE)
+    activation: Activation = Field("gelu", description=ACTIVATION)
     dropout: Fraction = 0.0
     denoiser: ShortTransformerDenoiserSettings = ShortTransformerDenoiserSettings()
     recognizer: ShortTransformerRecognizerSettings = ShortTransformerRecognizerSettings()

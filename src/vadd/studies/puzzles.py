@@ -38,13 +38,17 @@ class Puzzles:
         return found
 
 
-def alike(solved: Array, count: int, rng: np.random.Generator) -> Array:
-    """So many grids (n, 9, 9), each like one that is solved with lines of a band, bands and values in other orders."""
+def reordered(grids: Array, count: int, rng: np.random.Generator) -> Array:
+    """So many (n, 9, 9, ...), each one of the ``grids`` with lines of a band, and bands, in another order."""
 
     def lines() -> Array:
         return np.ravel(3 * rng.permutation(3)[:, None] + rng.permuted(np.tile(np.arange(3), (3, 1)), axis=1))
 
-    grids = [solved[rng.integers(len(solved))][lines()][:, lines()] for _ in range(count)]
+    return np.array([grids[rng.integers(len(grids))][lines()][:, lines()] for _ in range(count)])
+
+
+def renamed(grids: Array, rng: np.random.Generator) -> Array:
+    """With other names for the nine values, of each grid by itself."""
     return np.array([rng.permutation(9)[grid] for grid in grids])
 
 

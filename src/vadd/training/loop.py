@@ -215,6 +215,8 @@ class Trainer:
         indices = self.batches[step]
         generator = step_generator(self.recipe.seed, MASKS, step)
         masking = self.draw_mask(self.settings.batch, self.data.positions, self.model.schedule, generator)
+        if self.data.train_known is not None:
+            masking = masking.sparing(self.data.train_known[indices])
         results = self._gradients(step, indices, masking, generator)
         result = results[0] if len(results) == 1 else Objective.mean(results)
         applied = self.stepper.step(step, result.loss)
@@ -339,7 +341,8 @@ class Trainer:
         with self.means.paused():
             rows, test = self.recipe.network.rows_at_once, self.data.test
             labels = None if self.data.label_names is None else self.data.test_labels
-            result = evaluate_held_out(self.ema.averaged, test, self.recipe.seed, rows, self.processes, labels)
+            about = {"labels": labels, "known": self.data.test_known}
+            result = evaluate_held_out(self.ema.averaged, test, self.recipe.seed, rows, self.processes, **about)
             display.note(result.loss, result.health.verdict if result.health else "")
             # Early evaluations say little: the KL is still being warmed up, and averaged weights lag behind.
             if result.health is not None and 10 * step >= self.settings.steps:

@@ -45,16 +45,23 @@ class HeldOutResult:
 
 @torch.no_grad()
 def evaluate_held_out(
-    model: Model, test: Tensor, seed: int, rows_at_once: int, processes: Processes, labels: Tensor | None = None
+    model: Model,
+    test: Tensor,
+    seed: int,
+    rows_at_once: int,
+    processes: Processes,
+    labels: Tensor | None = None,
+    known: Tensor | None = None,
 ) -> HeldOutResult:
     """How good the averaged weights are on the first of the ``test`` examples (m, N), always with the same masks and
     latents. The examples are divided among the processes; all get the whole answer. A model that was trained with
-    labels is given theirs (m,).
+    labels is given theirs (m,). What is ``known`` (m, N) is not masked.
     """
     total = min(EXAMPLES, len(test))
     # The same at every evaluation, so that differences are those of the weights.
     noise = step_generator(seed, TEST)
     masking = model.held_out_draw(total, test.shape[1], model.schedule, noise)
+    masking = masking.sparing(None if known is None else known[:total])
     evidences: list[tuple[Tensor, ...]] = []
     pairs: list[tuple[DiagonalGaussian, DiagonalGaussian]] = []
     for rows in torch.split(processes.padded_share(total), rows_at_once):
