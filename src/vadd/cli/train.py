@@ -65,6 +65,8 @@ def train(options: Train) -> None:
     if full_weight and (why := overfitted(job.directory.saved_steps())) is not None:
         warn(why)
     words = ["vadd sample", str(place), count, steps if MODELS[job.recipe.model].chosen_steps else "", to]
+    if getattr(job.recipe.data, "known", None):  # it has not learnt to draw whole examples
+        words = ["vadd infill", str(place), "--array unfinished.npy"]
     out_console.out(f"{place}: done, {speed}. Try: {' '.join(filter(None, words))}")
 
 

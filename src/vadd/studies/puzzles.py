@@ -72,6 +72,7 @@ def puzzles(folder: Path, count: int) -> Puzzles | None:
             if shutil.which("qqwing") is None:
                 note("Sudoku puzzles are left out: they need the program qqwing (Debian: apt install qqwing)")
                 return None
+            folder.mkdir(parents=True, exist_ok=True)
             file.write_text("\n".join(made(count, "--difficulty", name)))
         lines = file.read_text().split()
         if len(lines) != 2 * count or any(len(line) != 81 for line in lines):
