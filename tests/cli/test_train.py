@@ -39,6 +39,26 @@ def test_a_training_leaves_a_run_and_says_what_to_do_with_it(vadd_command: Comma
     assert vadd.load(out).recipe == tiny_recipe("model=mdlm", "seed=1")
 
 
+def test_a_model_that_completes_is_trained_and_completes(vadd_command: Command, tmp_path: Path) -> None:
+    """All places hold the same value, of which one is given: attention by places alone, rounds, and what is given."""
+    rows = np.random.default_rng(0).integers(3, size=(200, 1)).repeat(16, axis=1)
+    known = np.zeros(rows.shape, np.uint8)
+    known[:, 5] = 1
+    gaps = np.where(known[:4] == 1, rows[:4], -1)
+    arrays: dict[str, np.ndarray] = {"rows": rows, "known": known, "gaps": gaps}
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    network = ["network.pairs_alone=true", "network.denoiser.rounds=4", "network.denoiser.learnt_rounds=2"]
+    network += ["network.denoiser.width=16", "network.denoiser.blocks=1", "network.activation=relu"]
+    out, data = tmp_path / "run", ["--data", tmp_path / "rows.npy", f"data.known={tmp_path / 'known.npy'}"]
+    done = vadd_command("train", *data, "model=mdlm", *network, "training.steps=150", "--out", out)
+    assert done.code == 0
+    assert f"Try: vadd infill {out} --array unfinished.npy" in done.out
+    options = ["-n", 1, "--steps", 1, "--sampler", "confidence", "--temperature", 0, "--out", tmp_path / "filled.npy"]
+    assert vadd_command("infill", out, "--array", tmp_path / "gaps.npy", *options).code == 0
+    assert np.array_equal(np.load(tmp_path / "filled.npy").reshape(4, 16), rows[:4])
+
+
 def test_a_held_out_objective_that_rises_again_is_mentioned() -> None:
     def saved(*losses: float | None) -> list[SavedStep]:
         return [SavedStep(Path(), 100 * number, loss) for number, loss in enumerate(losses)]

@@ -14,7 +14,7 @@ from vadd.errors import UserError
 from vadd.kinds.arrays import TO_FILL
 from vadd.studies.league import SetRow, score_tables, scores_of
 from vadd.studies.league_sets import is_solved
-from vadd.studies.puzzles import LEVELS, Puzzles, puzzles
+from vadd.studies.puzzles import LEVELS, Puzzles, puzzles, renamed, reordered
 from vadd.studies.study import Published
 
 GRID = (np.add.outer([0, 3, 6, 1, 4, 7, 2, 5, 8], np.arange(9)) % 9).astype(int)
@@ -57,6 +57,19 @@ def test_puzzles_are_made_once_and_cells_and_whole_puzzles_are_counted(
     (table,) = score_tables([SetRow.model_construct(**measured)], Published())
     assert table.title == "Scores of puzzles"
     assert list(table.rows[0]) == ["sudoku", "default", 2, *["25.0%", "37.5%"] * 3]
+
+
+def test_copies_are_solved_and_what_is_given_moves_with_its_values() -> None:
+    rng, given = np.random.default_rng(0), np.arange(81).reshape(9, 9)
+    both = reordered(np.stack([GRID, given], axis=-1)[None], 30, rng)
+    grids, moved = both[..., 0], both[..., 1]
+    assert is_solved(grids).all()
+    assert np.array_equal(grids, GRID.ravel()[moved])
+    assert len({grid.tobytes() for grid in grids}) == 30
+    others = renamed(grids, rng)
+    assert is_solved(others).all()
+    for grid, other in zip(grids, others, strict=True):
+        assert len(set(zip(grid.flat, other.flat, strict=True))) == 9
 
 
 def test_without_qqwing_one_line_says_what_to_install(
