@@ -1,6 +1,7 @@
 """Values that are given from the start: read beside the examples, never masked in training."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from tests.helpers.exact import exact_count_weights, nonempty_masks, seeded, sig
 from tests.helpers.tiny import SHORT_TRAINING
 from vadd.core import ExactCount, LinearSchedule, StepTimes
 from vadd.core.masking import MaskDraw, Masking
-from vadd.data import ArrayData, GivenData, save_dataset
+from vadd.data import ArrayData, GivenData, check_dataset, save_dataset
 from vadd.errors import UserError
 from vadd.kinds.arrays import Array
 from vadd.recipe import Recipe, build_dataset, recipe_for
@@ -52,6 +53,13 @@ def test_what_is_known_follows_its_examples_through_the_split_and_a_kept_copy(tm
 def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, known: Array, message: str) -> None:
     with pytest.raises(UserError, match=message):
         saved(tmp_path, known).load()
+
+
+def test_a_data_set_made_in_python_whose_known_values_do_not_fit_is_refused(tmp_path: Path) -> None:
+    data = saved(tmp_path).load()
+    check_dataset(data)
+    with pytest.raises(UserError, match=r"test_known has not the shape of test, \(6, 4\)"):
+        check_dataset(replace(data, test_known=data.train_known))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

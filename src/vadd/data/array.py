@@ -197,7 +197,7 @@ def check_dataset(data: DiscreteDataset) -> None:
     if data.vocab_size < 2:
         raise UserError(f"a data set needs at least 2 values, not {data.vocab_size}")
     for part in ("train", "test"):
-        examples, labels = getattr(data, part), getattr(data, f"{part}_labels")
+        examples, labels, known = (getattr(data, f"{part}{what}") for what in ("", "_labels", "_known"))
         hollow = examples.is_meta or examples.layout is not torch.strided
         misshapen = examples.ndim != 2 or not len(examples) or examples.shape[1] != data.kind.positions
         shapes = f"{tuple(examples.shape)}; needed is (n, {data.kind.positions}) with n at least 1"
@@ -206,6 +206,10 @@ def check_dataset(data: DiscreteDataset) -> None:
             (hollow, f"the {part} part is a meta or sparse tensor; a dense one is needed (tensor.to_dense())"),
             (misshapen, f"the {part} part has the shape {shapes}"),
             (broken, f"the {part} part holds {examples.dtype} values; integers are needed"),
+            (
+                known is not None and known.shape != examples.shape,
+                f"{part}_known has not the shape of {part}, {tuple(examples.shape)}",
+            ),
         )
         check_range(int(examples.min()), int(examples.max()), data.vocab_size, f"the {part} part holds the value")
         if data.label_names is not None:

@@ -234,7 +234,7 @@ def perceptron(width: int, activation: Activation = "gelu") -> nn.Sequential:
 
 CONVOLUTION = "odd width of a convolution beside each attention; 0: none"
 PAIRS = "learn a number for each pair of positions in each attention: for arrays, where places have a meaning"
-PAIRS_ALONE = "attend by these numbers only, without queries and keys: less work, where values decide nothing"
+PAIRS_ALONE = "attend by these numbers only, without queries and keys: less work, where the same places always matter"
 ACTIVATION = "of the perceptrons; on a CPU relu takes a tenth of the time of gelu, in bfloat16 above all"
 ROUNDS = "times that the blocks are applied one after another, with the same weights: for what takes many inferences"
 LEARNT_ROUNDS = (
