@@ -5,8 +5,6 @@ Beta(k, N - k + 1)) is checked by quadrature on both sides, without any sampling
 with the integral.
 """
 
-from dataclasses import dataclass
-
 import pytest
 import torch
 from scipy import integrate, stats
@@ -14,6 +12,7 @@ from torch import Tensor
 
 from tests.helpers.exact import (
     KnownSchedule,
+    RandomFunction,
     exact_count_weights,
     for_each_schedule,
     mask_integral,
@@ -24,20 +23,6 @@ from tests.helpers.exact import (
 from vadd.core import ExactCount, IidTimes, MaskDraw, StratifiedTimes
 
 EPSILON = 0.02
-
-
-@dataclass(frozen=True)
-class RandomFunction:
-    """A random number for each mask, times a wave in t if it is to depend on time."""
-
-    positions: int
-    timed: bool
-
-    def __call__(self, masked: Tensor, t: Tensor) -> Tensor:
-        table = torch.randn(2**self.positions, generator=seeded(7), dtype=torch.float64)
-        value = table[(masked * 2 ** torch.arange(self.positions)).sum(1)]
-        value = torch.where(masked.any(1), value, 0.0)  # nothing hidden counts zero, as in the objective
-        return value * (1 + torch.sin(5 * t.double())) if self.timed else value
 
 
 def exact_count_sum(known: KnownSchedule, function: RandomFunction) -> float:

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.core.test_mask_integral import RandomFunction
-from tests.helpers.exact import exact_count_weights, nonempty_masks, seeded, sigmas
+from tests.helpers.exact import RandomFunction, exact_count_weights, nonempty_masks, seeded, sigmas
 from tests.helpers.tiny import SHORT_TRAINING
 from vadd.core import ExactCount, LinearSchedule, StepTimes
 from vadd.core.masking import MaskDraw, Masking

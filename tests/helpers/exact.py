@@ -74,6 +74,20 @@ def exact_count_weights(masks: Tensor) -> Tensor:
     return torch.tensor([1 / (k * math.comb(positions, k)) for k in masks.sum(1).tolist()], dtype=torch.float64)
 
 
+@dataclass(frozen=True)
+class RandomFunction:
+    """A random number for each mask, times a wave in t if it is to depend on time."""
+
+    positions: int
+    timed: bool
+
+    def __call__(self, masked: Tensor, t: Tensor) -> Tensor:
+        table = torch.randn(2**self.positions, generator=seeded(7), dtype=torch.float64)
+        value = table[(masked * 2 ** torch.arange(self.positions)).sum(1)]
+        value = torch.where(masked.any(1), value, 0.0)  # nothing hidden counts zero, as in the objective
+        return value * (1 + torch.sin(5 * t.double())) if self.timed else value
+
+
 MaskFunction = Callable[[Tensor, Tensor], Tensor]
 """(masked (B, N), t (B,)) -> (B,)."""
 

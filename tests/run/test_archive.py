@@ -78,9 +78,9 @@ def test_a_training_keeps_its_best_checkpoint_and_it_can_be_loaded(
 ) -> None:
     path, worse = tmp_path / "run", iter((0.0, -9.0, 9.0, 9.0))
 
-    def evaluated(*given: Any) -> HeldOutResult:
+    def evaluated(*given: Any, **about: Any) -> HeldOutResult:
         """As it is, and then by so much worse."""
-        result = evaluate_held_out(*given)
+        result = evaluate_held_out(*given, **about)
         return replace(result, objective=replace(result.objective, loss=result.objective.loss + next(worse)))
 
     monkeypatch.setattr(loop, "evaluate_held_out", evaluated)
