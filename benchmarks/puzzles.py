@@ -10,6 +10,7 @@ and writes the scores of that study.
 """
 
 import argparse
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,8 @@ def main() -> None:
     options = parser.parse_args()
 
     if options.grids is not None:
+        if shutil.which("qqwing") is None:
+            parser.error("grids are made by the program qqwing (Debian: apt install qqwing)")
         rng, lines = np.random.default_rng(0), made(SOLVED)
         given, solved = cells(lines[::2]) != TO_FILL, cells(lines[1::2])
         both = reordered(np.stack([solved, given], axis=-1), COPIES, rng)
@@ -41,7 +44,7 @@ def main() -> None:
         np.save(options.grids / "known.npy", both[..., 1].astype(np.uint8))
         return
     if options.run is None or options.puzzles is None:
-        parser.error("give --grids FILE, or RUN and --puzzles FOLDER")
+        parser.error("give --grids FOLDER, or RUN and --puzzles FOLDER")
     run, asked = vadd.load(options.run), puzzles(options.puzzles, options.count)
     if asked is None:
         return
