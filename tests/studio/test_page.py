@@ -8,8 +8,8 @@ from tests.helpers.studio import PATIENCE, Studio
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Route
 
-DRAW_WISHES = slice(3, 5)
-"""Where samples and steps stand in what the page sends."""
+DRAW_WISHES, DRAW_SAMPLER = slice(3, 5), 7
+"""Where samples, steps and sampler stand in what the page sends."""
 DRAW_AND_CANCEL = """() => new Promise(done => {
     const look = () => {
         const said = document.querySelector('#draw-shown .progress-text')?.innerText ?? '';
@@ -123,9 +123,11 @@ def test_a_draw_that_takes_long_is_cancelled_and_what_was_drawn_before_stays(pag
     before = page.locator("#draw-shown img").last.get_attribute("src")
 
     def ask_for_much(route: "Route") -> None:
-        """What the server allows at most, which takes it seconds; the slider ends where it makes sense."""
+        """What the server allows at most; the slider ends where it makes sense. Remasking asks the network at every
+        step, the others only where something is revealed: too quick to be cancelled.
+        """
         asked = json.loads(route.request.post_data or "")
-        asked["data"][DRAW_WISHES] = [256, 1024]
+        asked["data"][DRAW_WISHES], asked["data"][DRAW_SAMPLER] = [256, 1024], "remask"
         route.continue_(post_data=json.dumps(asked))
 
     page.route("**/queue/join**", ask_for_much)
